@@ -11,7 +11,7 @@ from proxy.policy import InternalTool
 from proxy.state.decisions import StoredMemory
 from proxy.state.store import MemoryStore, StoreError
 from proxy.testing import chat, tool
-from proxy.upstreams.base import Call, Reply
+from proxy.upstreams.base import Abilities, Call, Reply
 
 LOOK_UP = tool()
 RECALL = tool("recall", "Brings back what left the context.")
@@ -62,10 +62,7 @@ class Scripted:
     name = "scripted"
     address = None
     provider = "openai"
-    translates = False
-    signs = False
-    limits_answers = True
-    ask_usage = False
+    abilities = Abilities(translates=False)
 
     def __init__(self, *replies: Reply | Exception) -> None:
         self._replies = list(replies)

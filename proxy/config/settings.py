@@ -107,6 +107,7 @@ _CREDENTIAL_HEADER = re.compile(r"authorization|(?:x-)?api-key", re.IGNORECASE)
 class EchoUpstream(Base):
     """Answers by itself with a report of what reached it; for demos and tests."""
 
+    module: ClassVar[str] = "proxy.upstreams.echo"
     kind: Literal["echo"]
 
     has_own_key: ClassVar[bool] = True
@@ -116,6 +117,7 @@ class EchoUpstream(Base):
 class OpenAIUpstream(Connected):
     """Any server that speaks OpenAI's API. Bytes go through as they are."""
 
+    module: ClassVar[str] = "proxy.upstreams.openai"
     kind: Literal["openai"]
 
     base_url: HttpUrl = "https://api.openai.com/v1"
@@ -147,6 +149,7 @@ class OllamaUpstream(Connected, Translated):
     """An Ollama server, through its native API, because its OpenAI-compatible one ignores `num_ctx` and cuts prompts
     silently."""
 
+    module: ClassVar[str] = "proxy.upstreams.ollama"
     kind: Literal["ollama"]
 
     base_url: HttpUrl = "http://127.0.0.1:11434"
@@ -165,6 +168,7 @@ class OllamaUpstream(Connected, Translated):
 class AnthropicUpstream(Connected, Translated):
     """Anthropic, or a server that speaks as it does: its prompt cache is used, and signed thinking survives."""
 
+    module: ClassVar[str] = "proxy.upstreams.anthropic"
     kind: Literal["anthropic"]
 
     base_url: HttpUrl = "https://api.anthropic.com"
@@ -185,6 +189,7 @@ class ForeignUpstream(Guarded, Translated):
     other kinds, and would hold up the requests beside them.
     """
 
+    module: ClassVar[str] = "proxy.upstreams.foreign.process"
     kind: Literal["foreign"]
 
     provider: str = Field(pattern=r"^[a-z0-9_]+$")

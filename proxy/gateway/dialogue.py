@@ -281,7 +281,7 @@ class Dialogue:
         if counted is not None and tokens is not None:
             counted = await tokens.count(request)
         call = replace(self._call, request=request, body=request.encode(), counted=counted, keep=None)
-        return await self._upstream.send(call.fitted() if self._upstream.limits_answers else call)
+        return await self._upstream.send(call.fitted() if self._upstream.abilities.limits_answers else call)
 
     def _last(self, request: ChatRequest) -> ChatRequest:
         """The request of the last round, in which the model has to answer: without internal tools. Reasoning that is

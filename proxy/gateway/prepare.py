@@ -246,7 +246,7 @@ class Preparation:
 
         A request that its chain rejects is prepared all the same: `Outcome.rejected` says so, and it must not be sent.
         """
-        if not (chosen.steps or route.upstream.translates or self._must_hold(body, route, chosen)):
+        if not (chosen.steps or route.upstream.abilities.translates or self._must_hold(body, route, chosen)):
             settle = partial(self._settle_untouched, body, asked) if route.profile.binds_reasoning else None
             return Prepared(route, await _untouched(body, route, asked), None, settle)
         done = await self.rewrite(body, route, chosen, asked)
@@ -268,7 +268,7 @@ class Preparation:
             keep=done.recorder.keep,
             restores=done.outcome.restores,
         )
-        return Prepared(route, call.fitted() if route.upstream.limits_answers else call, done, done.settle)
+        return Prepared(route, call.fitted() if route.upstream.abilities.limits_answers else call, done, done.settle)
 
     def _settle_untouched(self, body: Body, asked: Asked, rounds: Sequence[Message] = ()) -> None:
         """Keep what was sent as it came: a chain that runs later must not change it any more."""
@@ -306,8 +306,8 @@ class Preparation:
         who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
-        if sends and (brings_tools or route.upstream.signs or signed_places(sent.messages)):
-            incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.signs)
+        if sends and (brings_tools or route.upstream.abilities.signs or signed_places(sent.messages)):
+            incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
         profile = services.cache_use.applied(who, route.upstream.name, await route.upstream.profile(route.profile))
         if profile.cache.marked:
             profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))
@@ -423,7 +423,9 @@ async def _untagged(body: Body) -> Body:
 
 def _must_ask(route: Route, options: Any) -> bool:
     """Whether usage has to be asked for that the client did not ask for."""
-    return route.upstream.ask_usage and not (isinstance(options, dict) and options.get("include_usage") is True)
+    return route.upstream.abilities.ask_usage and not (
+        isinstance(options, dict) and options.get("include_usage") is True
+    )
 
 
 def _asking(options: Any) -> dict[str, Any]:

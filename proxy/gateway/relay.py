@@ -80,7 +80,7 @@ class Observers:
         headers = self.observed.carry(call.headers)
         if headers is not call.headers:
             self.call = replace(call, headers=headers)
-        learning = Learning(call, translates=self._upstream.translates)
+        learning = Learning(call, translates=self._upstream.abilities.translates)
         keeping = _Keeping(seen) if seen.keeps_text else None
         observers = (*self._watches, keeping, _Telling(self.observed), _Metering(http.admission, seen), learning)
         self.all: Sequence[Observer] = [each for each in observers if each is not None]

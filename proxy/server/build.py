@@ -1,13 +1,11 @@
 """From settings to services: each is made here, and nothing is opened or loaded before it is needed."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from proxy.access.limits import PATIENCE
@@ -22,16 +20,12 @@ from proxy.config.embedding_settings import (
 from proxy.config.index_settings import NoVectors, QdrantVectors
 from proxy.config.memory_settings import MemoriesSettings
 from proxy.config.settings import (
-    AnthropicUpstream,
-    EchoUpstream,
-    ForeignUpstream,
     ModelSettings,
     OllamaUpstream,
-    OpenAIUpstream,
     Settings,
-    UpstreamSettings,
 )
 from proxy.config.state_settings import RedisStateSettings, StateSettings
+from proxy.config.upstream_settings import Guarded
 from proxy.context import ModelProfile
 from proxy.gateway.answer_notes import CorrectionService
 from proxy.gateway.hidden import HiddenParts
@@ -64,9 +58,6 @@ from proxy.vectors.backend import Backend
 from proxy.vectors.base import IndexBounds
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-
-if TYPE_CHECKING:
-    from proxy.upstreams.foreign.process import LitellmProcess
 
 _COUNTS = 2000
 """Counts of tokens that are remembered for each MiB of remembered work."""
@@ -281,24 +272,22 @@ def build_backend(
 def build_upstreams(
     settings: Settings, telemetry: Telemetry | None = None, kept: Mapping[str, Upstream] = MappingProxyType({})
 ) -> dict[str, Upstream]:
-    """The upstreams by name, made unless they are `kept`; with telemetry, behind their bounds and breakers.
+    """Return the upstreams by name, built unless they are `kept`; with telemetry, behind their bounds and breakers.
 
-    The code of a kind is only loaded if it is configured.
+    The module of a kind is only imported if an upstream of the kind is configured.
     """
 
-    @cache
-    def litellm() -> "LitellmProcess":
-        from proxy.upstreams.foreign.process import LitellmProcess
-
-        return LitellmProcess()
-
-    def made(name: str, bounds: UpstreamSettings) -> Upstream:
-        upstream = _upstream(name, bounds, settings.models, litellm)
-        if telemetry is None or isinstance(bounds, EchoUpstream):  # the echo cannot fail
-            return upstream
-        return GuardedUpstream(upstream, bounds, Breaker(bounds.breaker, told=telemetry.metrics.breaker(name)))
-
-    return {name: kept.get(name) or made(name, each) for name, each in settings.upstreams.items()}
+    wanted = {name: each for name, each in settings.upstreams.items() if name not in kept}
+    built: dict[str, Upstream] = {}
+    for module in {each.module for each in wanted.values()}:
+        kind = {name: each for name, each in wanted.items() if each.module == module}
+        built |= import_module(module).build(kind, settings.models)
+    if telemetry is not None:
+        for name, each in wanted.items():
+            if isinstance(each, Guarded):
+                breaker = Breaker(each.breaker, told=telemetry.metrics.breaker(name))
+                built[name] = GuardedUpstream(built[name], each, breaker)
+    return {name: kept.get(name) or built[name] for name in settings.upstreams}
 
 
 def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str, Upstream]) -> dict[str, Upstream]:
@@ -311,44 +300,6 @@ def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str
         for name, each in settings.upstreams.items()
         if before.upstreams.get(name) == each and (same_models or not isinstance(each, OllamaUpstream))
     }
-
-
-def _upstream(
-    name: str, settings: object, models: Iterable[ModelSettings], litellm: Callable[[], "LitellmProcess"]
-) -> Upstream:
-    match settings:
-        case OpenAIUpstream():
-            from proxy.upstreams.openai import OpenAI
-
-            return OpenAI(name, settings)
-        case AnthropicUpstream():
-            from proxy.upstreams.anthropic import Anthropic
-
-            return Anthropic(name, settings)
-        case OllamaUpstream():
-            from proxy.upstreams.ollama import Ollama
-
-            return Ollama(name, settings, _num_ctx(name, models))
-        case ForeignUpstream():
-            from proxy.upstreams.foreign.process import SeparateForeign
-
-            return SeparateForeign(name, settings, litellm())
-        case EchoUpstream():
-            from proxy.upstreams.echo import Echo
-
-            return Echo(name)
-    raise TypeError(f"no upstream for {type(settings).__name__}")
-
-
-def _num_ctx(upstream: str, models: Iterable[ModelSettings]) -> Callable[[str], int | None]:
-    """The context size that the configuration gives a model of this upstream."""
-    entries = [entry for entry in models if entry.upstream == upstream]
-
-    def of(model: str) -> int | None:
-        serving = (e for e in entries if e.model == model or any(fnmatchcase(model, glob) for glob in e.match))
-        return next((entry.num_ctx for entry in serving), None)
-
-    return of
 
 
 def profiles(models: Models) -> Callable[[str, ModelSettings, Upstream], ModelProfile]:

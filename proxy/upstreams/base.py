@@ -90,6 +90,20 @@ class Reply:
     `prompt_tokens`, `completion_tokens` and `cached_tokens`. May be filled until the body ends."""
 
 
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """Features of an upstream that the gateway depends on."""
+
+    translates: bool = True
+    """It needs `Call.request`; false for those that forward the bytes."""
+    signs: bool = False
+    """It signs reasoning, and has it remembered for clients that do not send it back (`Call.keep`)."""
+    limits_answers: bool = True
+    """It refuses a request whose prompt and longest answer together exceed the window."""
+    ask_usage: bool = False
+    """It is asked for usage in streams whose client did not ask."""
+
+
 class Upstream(Protocol):
     """Where requests go. Built once from its settings; owns its connections."""
 
@@ -106,20 +120,8 @@ class Upstream(Protocol):
         """The value of `gen_ai.provider.name`."""
 
     @property
-    def translates(self) -> bool:
-        """Whether it needs `Call.request`; false for those that forward the bytes."""
-
-    @property
-    def signs(self) -> bool:
-        """Whether it signs reasoning, and has it kept for clients that do not send it back (`Call.keep`)."""
-
-    @property
-    def limits_answers(self) -> bool:
-        """Whether it refuses a request whose prompt and longest answer together exceed the window."""
-
-    @property
-    def ask_usage(self) -> bool:
-        """Whether to ask it for usage in streams whose client did not."""
+    def abilities(self) -> Abilities:
+        """Features that the gateway depends on."""
 
     async def send(self, call: Call) -> Reply:
         """Forward a call. Raises `UpstreamFailed` only before the first byte; cancelling it drops the request."""
@@ -143,10 +145,7 @@ class Upstream(Protocol):
 class Translator:
     """What the upstreams have in common that translate requests."""
 
-    translates = True
-    signs = False
-    limits_answers = True
-    ask_usage = False
+    abilities = Abilities()
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         return known

@@ -1,15 +1,20 @@
 """An upstream that needs nothing: it answers with a report of what reached it."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, NotFound
 from proxy.context import TokenCount
 from proxy.text import counted
-from proxy.upstreams.base import Call, Reply, Translator
+from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, Completion, usage, wants_usage
 from proxy.upstreams.request_fields import check_fields
+
+
+def build(upstreams: Iterable[str], models: object) -> dict[str, Upstream]:
+    """Return the upstreams of this kind by name."""
+    return {name: Echo(name) for name in upstreams}
 
 
 class Echo(Translator):
@@ -17,7 +22,7 @@ class Echo(Translator):
 
     provider = "penstock.echo"
     address = None
-    limits_answers = False
+    abilities = Abilities(limits_answers=False)
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -31,8 +31,7 @@ class GuardedUpstream:
         self._slots = asyncio.Semaphore(settings.max_connections)
         self._waiting, self._most_waiting, self._patience = 0, settings.max_waiting, settings.max_wait
         self.name, self.address = upstream.name, upstream.address
-        self.provider, self.translates = upstream.provider, upstream.translates
-        self.signs, self.ask_usage, self.limits_answers = upstream.signs, upstream.ask_usage, upstream.limits_answers
+        self.provider, self.abilities = upstream.provider, upstream.abilities
         self.ignored, self.profile, self.models = upstream.ignored, upstream.profile, upstream.models
         self.aclose = upstream.aclose
 

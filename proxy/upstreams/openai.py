@@ -12,7 +12,7 @@ from proxy.config.settings import OpenAIUpstream
 from proxy.context import ModelProfile
 from proxy.http.headers import without_credentials
 from proxy.models import with_window
-from proxy.upstreams.base import CHAT, Call, Reply, connect, relay
+from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.credentials import fitting
 from proxy.upstreams.overflow import openai_body, read_refusal
 from proxy.upstreams.refusal import Refused
@@ -21,17 +21,18 @@ _SMALLEST, _MOST_WINDOWS = 256, 1024
 """Tokens of a window that is believed, and models whose window is remembered."""
 
 
+def build(upstreams: Mapping[str, OpenAIUpstream], models: object) -> dict[str, Upstream]:
+    """Return the upstreams of this kind by name."""
+    return {name: OpenAI(name, each) for name, each in upstreams.items()}
+
+
 class OpenAI:
     """Forwards bytes. Nothing is read, nothing re-written, but for a refusal of a prompt that does not fit."""
-
-    translates = False
-    signs = False
-    limits_answers = True
 
     def __init__(self, name: str, settings: OpenAIUpstream) -> None:
         self.name = name
         self.provider = settings.provider
-        self.ask_usage = settings.ask_usage
+        self.abilities = Abilities(translates=False, ask_usage=settings.ask_usage)
         self.address = settings.base_url
         self._own_headers = {key.lower(): value.get_secret_value() for key, value in settings.headers.items()}
         if settings.api_key is not None:

@@ -211,7 +211,7 @@ class Player:
                 self._services.cache_use.note(who, name, played.profile.name, played.estimate.sent.cached, usage.cached)
         if done.settle is not None and (answer is None or is_signed(answer)):
             done.settle()
-        if answer is not None and played.route.upstream.signs and is_signed(answer):
+        if answer is not None and played.route.upstream.abilities.signs and is_signed(answer):
             await done.recorder.keep(answer)
         if answer is not None and done.watch is not None:
             done.watch.feed(encode({"choices": [{"index": 0, "message": answer, "finish_reason": None}]}))

@@ -20,7 +20,7 @@ from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer, Facts
 from proxy.upstreams.anthropic.errors import broken, refusal
 from proxy.upstreams.anthropic.request import AnthropicRequest, translate
 from proxy.upstreams.anthropic.server import PROVIDER, AnthropicServer
-from proxy.upstreams.base import Call, Reply, Translator, relay
+from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream, relay
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
@@ -36,11 +36,16 @@ RELAYED = (b"request-id", b"anthropic-")
 """How headers begin that clients of Anthropic read: its request id and the rates that are left."""
 
 
+def build(upstreams: Mapping[str, AnthropicUpstream], models: object) -> dict[str, Upstream]:
+    """Return the upstreams of this kind by name."""
+    return {name: Anthropic(name, each) for name, each in upstreams.items()}
+
+
 class Anthropic(Translator):
     """Translates chat requests both ways."""
 
     provider = PROVIDER
-    signs = True
+    abilities = Abilities(signs=True)
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:
         self.name = name

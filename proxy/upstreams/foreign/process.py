@@ -13,7 +13,7 @@ import orjson
 
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.base import CHAT, Call, Reply, Translator
+from proxy.upstreams.base import CHAT, Call, Reply, Translator, Upstream
 from proxy.upstreams.credentials import fitting
 from proxy.upstreams.foreign import Foreign
 from proxy.upstreams.foreign.frames import CALL, ERROR, FACTS, LOG, read_frame, write_frame
@@ -100,6 +100,12 @@ async def _start() -> _Running:
         await asyncio.to_thread(folder.cleanup)
         raise OSError("the process of litellm did not start")
     return _Running(process, folder)
+
+
+def build(upstreams: Mapping[str, ForeignUpstream], models: object) -> dict[str, Upstream]:
+    """Return the upstreams of this kind by name. They share one process."""
+    process = LitellmProcess()
+    return {name: SeparateForeign(name, each, process) for name, each in upstreams.items()}
 
 
 class SeparateForeign(Translator):

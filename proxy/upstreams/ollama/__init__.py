@@ -6,17 +6,18 @@
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
+from fnmatch import fnmatchcase
 from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import Unanswered
-from proxy.config.settings import OllamaUpstream
+from proxy.config.settings import ModelSettings, OllamaUpstream
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
-from proxy.upstreams.base import Call, Reply, Translator, relay
+from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream, relay
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
 from proxy.upstreams.ollama.answer import Facts, OllamaAnswer, lines, used
@@ -33,6 +34,24 @@ LISTING = 3.0
 _log = logging.getLogger("penstock.ollama")
 
 
+def build(upstreams: Mapping[str, OllamaUpstream], models: Iterable[ModelSettings]) -> dict[str, Upstream]:
+    """Return the upstreams of this kind by name, with the context sizes that the entries of `models` give them."""
+    return {
+        name: Ollama(name, each, _num_ctx([entry for entry in models if entry.upstream == name]))
+        for name, each in upstreams.items()
+    }
+
+
+def _num_ctx(entries: Iterable[ModelSettings]) -> Callable[[str], int | None]:
+    """Return the context size that the first matching entry gives a model."""
+
+    def of(model: str) -> int | None:
+        serving = (e for e in entries if e.model == model or any(fnmatchcase(model, glob) for glob in e.match))
+        return next((entry.num_ctx for entry in serving), None)
+
+    return of
+
+
 class Ollama(Translator):
     """Translates chat requests both ways.
 
@@ -41,7 +60,7 @@ class Ollama(Translator):
     """
 
     provider = "ollama"
-    limits_answers = False
+    abilities = Abilities(limits_answers=False)
 
     def __init__(self, name: str, settings: OllamaUpstream, num_ctx: Callable[[str], int | None]) -> None:
         """`num_ctx` gives the configured context size, in tokens, of an upstream's model name."""

@@ -43,7 +43,7 @@ class ToolGroup(BaseModel):
 class FilterTools(Policy):
     """Offer the tools that the user's messages are about, by words and meaning, in the client's order.
 
-    `select` leaves the others out: few stay where the ranking is sure, at most `keep` where it is not. The set is
+    `select` leaves the others out: few stay where some fit far better, at most `keep` where none does. The set is
     worked out from the whole conversation, so every replica has the same; it changes only when a message clearly wants
     a tool that is missing, and only if what the set saved so far pays for the prompt that is then written anew. `defer`
     offers none but `always`, so that the tools never change. What is left out is found by `search_tools` and called by
@@ -84,9 +84,9 @@ class FilterTools(Policy):
     """Globs of tools that are always offered. What is about no subject, or runs anything, cannot be ranked by it."""
 
     groups: dict[str, ToolGroup] = Field(default_factory=dict)
-    """Tools that belong together, by a name of your own: who needs one is likely to need the others, and they stay for
-    a follow-up that could mean anything. Tools that no group names are grouped by the server or subject that begins
-    their names, or by a first sentence that their descriptions share."""
+    """Tools that belong together, by a name of your own: a user who needs one is likely to need the others. Tools that
+    no group names are grouped by the server or subject that begins their names, or by a first sentence that their
+    descriptions share."""
 
     examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """What people say who need a tool, by globs of its name."""

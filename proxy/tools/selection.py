@@ -22,15 +22,12 @@ _FADES = 0.8
 _URGENT = 3
 _WANTED = 5
 """The best tools for a message, and for the conversation up to it, that should not be missing."""
-_USED = 2
 _RENEWED = 3
-"""The part of the most tools, one in so many, that goes to those called before where the choice begins, and to the best
-ones where it changes: one change spares the next ones."""
-_CLEAR = 8.0
-"""A tool is left out where the best one's score is higher by so many times the noise (`ranking.noise`): few are offered
-where one stands out, many where none fits well."""
-_HELD = 0.3
-"""What the tools of the last group that was asked for gain when others come."""
+"""The part of the most tools, one in so many, that goes to the likely ones where the choice changes: one change spares
+the next ones."""
+_SURE = 0.985
+"""The likelihood that the tools which are offered hold together, where a score is as uncertain as the noise: few are
+offered where some stand out, many where none does, as for requests in a language that the model does not know."""
 _REQUESTS = 10
 _GROWS = 150
 """For how many further requests a conversation is expected to go on, when it begins, and by how many tokens each."""
@@ -97,9 +94,13 @@ class OfferLimits:
     noise: float = math.inf
     """How far the scores lie apart of tools that a message does not want; infinite where that is not known."""
 
-    def lowest(self, best: float) -> float:
-        """The score below which a tool does not fit beside the best one."""
-        return best - _CLEAR * self.noise
+    def likely(self, scores: Sequence[float]) -> list[int]:
+        """Return the places of the fewest tools that hold `_SURE` of the likelihood, the best first."""
+        best = best_first(scores)
+        if not best or math.isinf(self.noise):
+            return best
+        likelihoods = [*accumulate(math.exp((scores[place] - scores[best[0]]) / self.noise) for place in best)]
+        return best[: bisect_left(likelihoods, _SURE * likelihoods[-1]) + 1]
 
 
 class _RequestsSoFar(NamedTuple):
@@ -165,7 +166,6 @@ class Offer:
         self._pinned = frozenset(pinned)
         self._all = sum(limits.sizes)
         self._wants = [0.0] * len(limits.sizes)
-        self._held = ""
         self._measured: tuple[Collection[int] | None, int] = None, 0
         self._saved = 0.0
         self._last: int | None = None
@@ -196,8 +196,6 @@ class Offer:
         if new is not None:
             self.chosen = new
             self._has_begun = self._has_begun or scores is not None
-        if scores is not None and is_clear:
-            self._held = self._limits.groups[max(range(len(scores)), key=scores.__getitem__)]
 
     def _proposed(self, want: Want, must: Collection[int], called: Collection[int]) -> tuple[int, ...] | None:
         """The tools that a moment would have; None for those that there are."""
@@ -205,8 +203,7 @@ class Offer:
         if self._is_declined or (scores is None and self.chosen is None and self._limits.idle_has_all):
             return None
         if not self._has_begun:
-            used = [place for place in self._best() if place in called][: self._limits.keep // _USED]
-            return self._filled(must, () if scores is None else [*used, *self._fitting()])
+            return self._filled(must, () if scores is None else self._fitting())
         lacking = {*must} - {*(self.chosen or ())}
         if lacking:  # called, though it was not offered: who needs it needs its group
             groups = {self._limits.groups[place] for place in lacking} - {""}
@@ -218,24 +215,20 @@ class Offer:
         """Another set, if this one lacks a tool that is clearly wanted."""
         clear, lowest = want.clear or want.scores or (), max(NOTHING, want.floor)
         there = set(self.chosen or ())
-        best = self._best()
-        urgent = sorted(range(len(clear)), key=lambda place: (-clear[place], place))[:_URGENT]
-        missing = [p for p in dict.fromkeys([*urgent, *best[:_WANTED]]) if p not in there and clear[p] >= lowest]
+        best = dict.fromkeys([*best_first(clear)[:_URGENT], *self._best()[:_WANTED]])
+        missing = [place for place in best if place not in there and clear[place] >= lowest]
         if not missing:
             return None
-        renewed = best[: self._limits.keep // _RENEWED]
-        groups, held = self._limits.groups, self._held
-        stay = sorted(there, key=lambda p: (-self._wants[p] - _HELD * bool(held and groups[p] == held), p))
+        renewed = self._fitting()[: self._limits.keep // _RENEWED]
+        stay = [place for place in self._best() if place in there]
         return self._filled(must, [*missing, *sorted({*called} - there), *renewed, *stay])
 
     def _best(self) -> list[int]:
-        return sorted(range(len(self._wants)), key=lambda place: (-self._wants[place], place))
+        return best_first(self._wants)
 
     def _fitting(self) -> list[int]:
         """The tools that fit, the most wanted first."""
-        best = self._best()
-        lowest = self._limits.lowest(self._wants[best[0]]) if best else 0.0
-        return [place for rank, place in enumerate(best) if rank < self._limits.least or self._wants[place] >= lowest]
+        return self._best()[: max(self._limits.least, len(self._limits.likely(self._wants)))]
 
     def _filled(self, must: Collection[int], others: Sequence[int]) -> tuple[int, ...]:
         """What must be offered, and of the others, in their order, what fits; the most wanted first."""
@@ -344,5 +337,11 @@ class Standing:
 
     def _about(self, scores: Sequence[float], floor: float) -> tuple[int, ...]:
         """The sections that a message is about; behind them are the scores of what it may want besides."""
-        lowest = max(_ABOUT, floor, self._limits.lowest(max(scores)))
-        return tuple([place for place in range(self._count) if scores[place] >= lowest])
+        lowest = max(_ABOUT, floor)
+        likely = self._limits.likely(scores)
+        return tuple(sorted([place for place in likely if place < self._count and scores[place] >= lowest]))
+
+
+def best_first(scores: Sequence[float]) -> list[int]:
+    """Return the places of scores, the highest first."""
+    return sorted(range(len(scores)), key=lambda place: (-scores[place], place))

@@ -18,6 +18,8 @@ from proxy.state.store import MemoryStore
 from proxy.testing import context, profile, tool
 from proxy.text.sections import without_sections
 from proxy.tools.deferral import OURS
+from proxy.vectors.embedding import EmbeddingService
+from proxy.vectors.static import Static
 from tests import talk
 from tests.costs import Piece, request_cost
 from tests.services import ToldEmbedder
@@ -618,3 +620,44 @@ async def test_what_is_remembered_is_what_would_be_worked_out(texts: list[list[s
     for count in range(1, len(said) + 1):
         request = asked(*said[:count])
         assert await offered(request, memo=memo) == await offered(request)
+
+
+MANY = tuple(
+    tool(f"{verb}_{thing}", f"To {verb} {about}.")
+    for verb in ("show", "change", "remove")
+    for thing, about in {
+        "weather": "the weather forecast of a city",
+        "flight": "a flight from one city to another",
+        "light": "a light or a lamp in a room",
+        "message": "a message to a person",
+        "calendar": "an appointment in the calendar",
+        "invoice": "an invoice that a customer has to pay",
+        "song": "a song in the player",
+        "stock": "shares of a company",
+        "recipe": "a recipe for a meal",
+        "ticket": "a ticket of the help desk",
+        "photo": "a photo in an album",
+        "route": "a route on the map",
+        "parcel": "a parcel that was sent",
+    }.items()
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most"),
+    [
+        ("Show me the weather forecast for Cairo.", 5, 12),
+        ("帮我查一下明天从北京到上海的航班", 30, 30),
+        ("リビングの電気を消して", 30, 30),
+        ("ما هو الطقس غدا في القاهرة؟", 30, 30),
+        ("Wie wird das Wetter morgen in Hamburg?", 30, 30),
+    ],
+)
+async def test_few_tools_are_offered_only_where_some_match(text: str, least: int, most: int) -> None:
+    service = EmbeddingService(Static(), patient=True)
+    request = asked(text, tools=MANY)
+    ctx = ctx_of(request, embedder=service.bind(Identity("tenant")), runs_tools=True)
+    decision = await FilterTools().apply(request, ctx)
+    tools = (decision.request if isinstance(decision, Rewrite) else request).tools
+    assert least <= len([each for each in tools if each not in OURS]) <= most
+    await service.aclose()

@@ -1,5 +1,7 @@
 """Where a set of tools may change, and what decides it."""
 
+from dataclasses import replace
+
 import pytest
 
 from proxy.chat import ChatRequest
@@ -65,8 +67,20 @@ def test_pinned_tools_are_there_from_the_start() -> None:
     assert walk(LIMITS, Want(1, scores(4, 1)), pinned=(3,)) == [(3, 4)]
 
 
-def test_the_last_group_stays() -> None:
-    grouped = OfferLimits(3, 3, 10**6, (100,) * 6, ("a", "a", "b", "", "", ""), CACHE)
-    first = (0.9, 0.4, 0.0, 0.5, 0.0, 0.0)
-    second = (0.0, 0.0, 0.0, 0.0, 0.9, 0.0)
-    assert set(walk(grouped, Want(1, first), Want(3, second))[1] or ()) == {4, 0, 1}
+@pytest.mark.parametrize(
+    ("scores", "places"),
+    [
+        ((0.9, 0.1, 0.2, 0.1), [0]),
+        ((0.9, 0.1, 0.8, 0.1), [0, 2]),
+        ((0.3, 0.28, 0.29, 0.3), [0, 3, 2, 1]),
+        ((), []),
+    ],
+)
+def test_likely_returns_few_places_where_some_stand_clear_of_the_noise(
+    scores: tuple[float, ...], places: list[int]
+) -> None:
+    assert replace(LIMITS, noise=0.06).likely(scores) == places
+
+
+def test_likely_returns_all_places_where_the_noise_is_unknown() -> None:
+    assert LIMITS.likely((0.9, 0.1)) == [0, 1]

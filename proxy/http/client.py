@@ -132,12 +132,15 @@ class Chunks:
 class Transport:
     """A connection pool. It follows no redirect, keeps no cookie, reads no proxy setting, and decodes nothing."""
 
-    def __init__(self, name: str, timeouts: Timeouts, *, largest: int = _LARGEST) -> None:
+    def __init__(
+        self, name: str, timeouts: Timeouts, *, largest: int = _LARGEST, unix_socket: str | None = None
+    ) -> None:
         """`name` stands for the server in errors, because clients must not learn its address. `largest` is the size
-        in bytes of the largest answer that is read whole.
+        in bytes of the largest answer that is read whole. With `unix_socket`, all requests go to that socket.
         """
         self._name = name
         self._largest = largest
+        self._unix_socket = unix_socket
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect, sock_read=timeouts.idle)
         self._session: aiohttp.ClientSession | None = None
         self._warnings = Warnings(_log, "server not reached")
@@ -197,8 +200,13 @@ class Transport:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
+            connector: aiohttp.BaseConnector = (
+                aiohttp.TCPConnector(limit=0, keepalive_timeout=30, socket_factory=_socket)
+                if self._unix_socket is None
+                else aiohttp.UnixConnector(self._unix_socket, limit=0)
+            )
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30, socket_factory=_socket),
+                connector=connector,
                 timeout=self._timeout,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -257,7 +265,7 @@ class _Bytes(aiohttp.payload.BytesPayload):
         if transport is not None and not transport.is_closing():
             self._is_written = True
             used = cast("socket.socket | None", transport.get_extra_info("socket"))
-            if used is not None and _COUNTS_BYTES:
+            if used is not None and used.family != socket.AF_UNIX and _COUNTS_BYTES:
                 # a handle of its own, which outlives the connection
                 self._socket = socket.fromfd(used.fileno(), socket.AF_INET, socket.SOCK_STREAM)
                 self._before = _acknowledged(self._socket)

@@ -281,7 +281,7 @@ def build_upstreams(
     built: dict[str, Upstream] = {}
     for module in {each.module for each in wanted.values()}:
         kind = {name: each for name, each in wanted.items() if each.module == module}
-        built |= import_module(module).build(kind, settings.models)
+        built |= import_module(module).build(kind, settings)
     if telemetry is not None:
         for name, each in wanted.items():
             if isinstance(each, Guarded):

@@ -12,7 +12,7 @@ from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, Compl
 from proxy.upstreams.request_fields import check_fields
 
 
-def build(upstreams: Iterable[str], models: object) -> dict[str, Upstream]:
+def build(upstreams: Iterable[str], settings: object) -> dict[str, Upstream]:
     """Return the upstreams of this kind by name."""
     return {name: Echo(name) for name in upstreams}
 

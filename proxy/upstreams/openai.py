@@ -10,6 +10,7 @@ from yarl import URL
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import OpenAIUpstream
 from proxy.context import ModelProfile
+from proxy.http.client import Transport
 from proxy.http.headers import without_credentials
 from proxy.models import with_window
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream, connect, relay
@@ -21,7 +22,7 @@ _SMALLEST, _MOST_WINDOWS = 256, 1024
 """Tokens of a window that is believed, and models whose window is remembered."""
 
 
-def build(upstreams: Mapping[str, OpenAIUpstream], models: object) -> dict[str, Upstream]:
+def build(upstreams: Mapping[str, OpenAIUpstream], settings: object) -> dict[str, Upstream]:
     """Return the upstreams of this kind by name."""
     return {name: OpenAI(name, each) for name, each in upstreams.items()}
 
@@ -29,17 +30,18 @@ def build(upstreams: Mapping[str, OpenAIUpstream], models: object) -> dict[str, 
 class OpenAI:
     """Forwards bytes. Nothing is read, nothing re-written, but for a refusal of a prompt that does not fit."""
 
-    def __init__(self, name: str, settings: OpenAIUpstream) -> None:
+    def __init__(self, name: str, settings: OpenAIUpstream, transport: Transport | None = None) -> None:
         self.name = name
         self.provider = settings.provider
         self.abilities = Abilities(translates=False, ask_usage=settings.ask_usage)
-        self.address = settings.base_url
+        self.address: str | None = settings.base_url
+        self._base = settings.base_url
         self._own_headers = {key.lower(): value.get_secret_value() for key, value in settings.headers.items()}
         if settings.api_key is not None:
             self._own_headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
         self._has_own_key = settings.has_own_key
-        self._transport = connect(name, settings)
-        self._chat = URL(f"{self.address}{CHAT}")
+        self._transport = transport or connect(name, settings)
+        self._chat = URL(f"{self._base}{CHAT}")
         self._windows: dict[str, int] = {}
         """What refusals told of windows that are smaller than known, by model."""
 
@@ -62,7 +64,7 @@ class OpenAI:
     def _url(self, call: Call) -> URL:
         if call.path == CHAT and not call.query:
             return self._chat
-        return URL(f"{self.address}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
+        return URL(f"{self._base}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
 
     def _told(self, call: Call, reply: Reply) -> Reply:
         """The answer; where it refuses a chat that does not fit, with the status and code that clients know."""
@@ -97,7 +99,7 @@ class OpenAI:
             await reply.chunks.aclose()
             return []
         if reply.status in (401, 403):
-            raise _refusal(reply)
+            raise refusal(reply)
         try:
             listed = orjson.loads(reply.body or b"")["data"]
             return [model for model in listed if isinstance(model, dict) and isinstance(model.get("id"), str)]
@@ -108,7 +110,7 @@ class OpenAI:
         await self._transport.aclose()
 
 
-def _refusal(reply: Reply) -> Refused:
+def refusal(reply: Reply) -> Refused:
     """Return the error that an answer is, with the server's own message and code."""
     try:
         error = orjson.loads(reply.body or b"")["error"]

@@ -36,7 +36,7 @@ RELAYED = (b"request-id", b"anthropic-")
 """How headers begin that clients of Anthropic read: its request id and the rates that are left."""
 
 
-def build(upstreams: Mapping[str, AnthropicUpstream], models: object) -> dict[str, Upstream]:
+def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[str, Upstream]:
     """Return the upstreams of this kind by name."""
     return {name: Anthropic(name, each) for name, each in upstreams.items()}
 

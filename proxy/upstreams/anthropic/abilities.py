@@ -10,7 +10,7 @@ import msgspec
 from proxy.models.names import canonical
 
 
-class Abilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClaudeFeatures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a family of models takes."""
 
     match: tuple[str, ...]
@@ -31,13 +31,13 @@ class Abilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @lru_cache(maxsize=1024)
-def abilities_of(model: str) -> Abilities:
+def abilities_of(model: str) -> ClaudeFeatures:
     """What a model takes, by the upstream's name for it; an unknown newer one takes what the newest do."""
     name = canonical(model)
     return next(each for each in _table() if any(fnmatchcase(name, glob) for glob in each.match))
 
 
 @cache
-def _table() -> tuple[Abilities, ...]:
+def _table() -> tuple[ClaudeFeatures, ...]:
     text = (files("proxy") / "data" / "anthropic.json").read_bytes()
-    return msgspec.json.decode(text, type=tuple[Abilities, ...])
+    return msgspec.json.decode(text, type=tuple[ClaudeFeatures, ...])

@@ -1,23 +1,31 @@
-"""Every provider that does not speak OpenAI's wire form, through litellm."""
+"""Every provider that does not speak OpenAI's API, through litellm, which runs in a process of its own.
+
+The process is a small HTTP server on a Unix socket that answers as OpenAI does, so this upstream is OpenAI's kind with
+another address. `worker` is that server, `provider` its translation.
+"""
 
 import asyncio
+import os
+import secrets
+import shutil
+import sys
+import tempfile
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
+from urllib.parse import quote
 
-from proxy.chat import encode
-from proxy.chat.errors import NotFound, PenstockError, Unanswered, UpstreamFailed
-from proxy.config.settings import ForeignUpstream
+import orjson
+
+from proxy.chat.errors import NotFound, Unanswered, UpstreamFailed, UpstreamTimeout
+from proxy.chat.sse import ByteStream
+from proxy.config.settings import ForeignUpstream, OpenAIUpstream, Settings
+from proxy.http.client import Timeouts, Transport
 from proxy.models.price_list import PriceList
-from proxy.upstreams.base import CHAT, Call, Reply, Translator
-from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
-from proxy.upstreams.foreign.answer import ForeignStream, counts, whole
-from proxy.upstreams.foreign.arguments import arguments, no_such_model
-from proxy.upstreams.foreign.ending import Ending
-from proxy.upstreams.foreign.errors import explain
-from proxy.upstreams.foreign.library import knows, lacked, load, misroutes
-from proxy.upstreams.images import Images
-from proxy.upstreams.request_fields import check_fields, ignored_fact
+from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
+from proxy.upstreams.openai import OpenAI, refusal
+from proxy.upstreams.refusal import advice
 
 PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -34,146 +42,154 @@ PROVIDERS = {
 }
 """litellm's names of providers, where `gen_ai.provider.name` has another."""
 
-NO_KEY = "none"
-"""Sent where the client gave no key: for want of any, litellm would take one from the environment."""
+_IGNORED = "/ignored"
+_OWN = b"x-penstock-"
+"""The beginning of headers that the process sends for Penstock alone."""
+_FAILURES = {kind.__name__.encode(): kind for kind in (UpstreamFailed, Unanswered, UpstreamTimeout)}
+_BROKEN_OFF = {f'"code":"{kind.code}"'.encode(): kind.code for kind in (Unanswered, UpstreamTimeout)}
+"""Codes in an error event; in a string of an answer, the quotes would be escaped."""
+_PROGRAM = "from proxy.upstreams.foreign.worker import main; main()"
+_PATIENCE = 2.0
+"""Seconds that the process has to end by itself."""
 
 
-class Foreign(Translator):
-    """One provider behind litellm. The client's arguments pass an allow-list; its answer is OpenAI's exactly."""
+def build(upstreams: Mapping[str, ForeignUpstream], settings: Settings) -> dict[str, Upstream]:
+    """Return the upstreams of this kind by name. They share one process."""
+    process = LitellmProcess(upstreams, settings)
+    return {name: Foreign(name, each, process) for name, each in upstreams.items()}
 
-    def __init__(self, name: str, settings: ForeignUpstream) -> None:
-        self.name = name
+
+class LitellmProcess:
+    """The process that runs litellm. Upstreams share it, because litellm takes 200 MB."""
+
+    def __init__(self, upstreams: Mapping[str, ForeignUpstream], settings: Settings) -> None:
+        self._folder = os.path.join(tempfile.gettempdir(), f"penstock-litellm-{secrets.token_hex(8)}")
+        self.socket = os.path.join(self._folder, "socket")
+        """The path of its socket, in a private folder."""
+        self._upstreams = {name: _revealed(each) for name, each in upstreams.items()}
+        self._telemetry = settings.telemetry.model_dump(mode="json")
+        self._users = set(upstreams)
+        self._process: asyncio.subprocess.Process | None = None
+        self._changing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Start the process unless it runs. Raise `OSError` if it does not start."""
+        async with self._changing:
+            if self._process is None or self._process.returncode is not None:
+                self._process = await self._start()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        # -P: a folder named `proxy` where Penstock was started is not what is imported
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", _PROGRAM, self.socket),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            start_new_session=True,  # a Ctrl-C in the terminal is for Penstock, which lets its requests end first
+        )
+        if process.stdin is not None and process.stdout is not None:
+            # not as an argument or in the environment, which other users may read
+            process.stdin.write(orjson.dumps([self._upstreams, self._telemetry]) + b"\n")
+            if await process.stdout.readline():
+                return process
+        raise OSError("the process of litellm did not start")
+
+    async def leave(self, upstream: str) -> None:
+        """Note that an upstream is closed. End the process with the last one."""
+        self._users.discard(upstream)
+        if self._users:
+            return
+        async with self._changing:
+            process, self._process = self._process, None
+            if process is None or process.stdin is None:
+                return
+            process.stdin.close()
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+
+
+class Foreign(OpenAI):
+    """One provider behind litellm."""
+
+    def __init__(self, name: str, settings: ForeignUpstream, process: LitellmProcess) -> None:
+        timeouts = Timeouts(_PATIENCE, settings.timeout + _PATIENCE)  # the process gives up earlier
+        server = OpenAIUpstream(
+            kind="openai",
+            base_url=f"http://litellm/{quote(name, safe='')}",
+            keyless=settings.has_own_key,
+            provider=PROVIDERS.get(settings.provider, settings.provider),
+        )
+        super().__init__(name, server, Transport(name, timeouts, unix_socket=process.socket))
+        self.abilities = Abilities(translates=False, ask_usage=True)
         self.address = settings.base_url
-        self.provider = PROVIDERS.get(settings.provider, settings.provider)
-        self._settings = settings
-        self._images = Images(settings, ["http", "https"])
-        self._library: Any = None
-        self._loading = asyncio.Lock()
+        self._listed_as = settings.provider
+        self._process = process
 
     async def send(self, call: Call) -> Reply:
-        """Ask the provider. A stream's reply is held back until its first chunk, so that errors keep their status."""
-        if call.request is None or call.path != CHAT:
-            raise NotFound(f"Upstream {self.name!r} only serves /v1/chat/completions.")
-        check_fields(call.request.rest)
-        request = await self._images.inlined(call.request)
-        asked, left_out = arguments(request, self._settings.provider)
-        asked |= self._orders(call.headers)
-        library = await self._loaded()
-        if misroutes(library, self._settings.provider, call.request.model):
-            raise no_such_model(call.request.model)
-        ignored = left_out | lacked(library, self._settings.provider, call.request)
-        facts = ignored_fact(ignored, strict=self._settings.strict_params)
-        deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        if call.path not in (CHAT, _IGNORED):
+            raise NotFound(f"upstream {self.name!r} serves only /v1/chat/completions")
         try:
-            if not call.request.stream:
-                async with asyncio.timeout_at(deadline):
-                    answer = await library.acompletion(**asked)
-                body = whole(answer.model_dump())
-                facts.update(counts(body["usage"]))
-                return Reply(200, list(JSON_HEADERS), encode(body), facts=facts)
-            options = {"stream": True, "stream_options": {"include_usage": True}}
-            async with asyncio.timeout_at(deadline):
-                source = await library.acompletion(**asked, **options)
-            chunks = ForeignStream(show_usage=wants_usage(call.request.rest) and not call.hide_usage)
-            events = await hold_back(self._spoken(source, chunks, facts, deadline, asked), facts)
-            return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
-        except Exception as error:
-            refusal = self._explained(error, asked)
-        if isinstance(refusal, UpstreamFailed):
-            raise refusal
-        headers = [(key.encode(), value.encode()) for key, value in refusal.headers.items()]
-        return Reply(refusal.status, [*JSON_HEADERS, *headers], refusal.body(), facts=facts)
+            await self._process.start()
+        except OSError:
+            raise UpstreamFailed(
+                f"upstream {self.name!r}: the process of litellm could not be started", code="upstream_unavailable"
+            ) from None
+        reply = await super().send(call)
+        own = {name.removeprefix(_OWN): value for name, value in reply.headers if name.startswith(_OWN)}
+        reply.headers = [each for each in reply.headers if not each[0].startswith(_OWN)]
+        if (failure := _FAILURES.get(own.get(b"error", b""))) is not None:
+            error = orjson.loads(reply.body or b"")["error"]
+            raise failure(error["message"], code=error["code"], status=reply.status, headers=advice(reply.headers))
+        facts: dict[str, Any] = {"cpu_seconds": float(own.get(b"cpu-seconds", 0))}
+        if b"ignored" in own:
+            facts["ignored"] = own[b"ignored"].decode("latin-1")
+        reply.facts = facts
+        if reply.chunks is not None:
+            chunks = reply.chunks = _noting_breaks(reply.chunks, facts)
+            await anext(chunks)  # a generator that was never begun ignores its closing
+        return reply
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        if call.request is None:
-            return ()
-        check_fields(call.request.rest)
-        _, left_out = arguments(call.request, self._settings.provider)
-        return tuple(sorted(left_out | lacked(await self._loaded(), self._settings.provider, call.request)))
+        reply = await self.send(replace(call, path=_IGNORED, query=""))
+        if reply.status != 200:
+            raise refusal(reply)
+        return tuple(orjson.loads(reply.body or b"[]"))
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Those that litellm's price list knows of the provider: it asks no provider for its list."""
-        names = await asyncio.to_thread(PriceList.installed().of_provider, self._settings.provider)
+        """Return the provider's models in litellm's price list: litellm asks no provider for its list."""
+        names = await asyncio.to_thread(PriceList.installed().of_provider, self._listed_as)
         return [{"id": name} for name in names]
 
     async def aclose(self) -> None:
-        """Close what fetches images. The connections of litellm end with its process."""
-        await self._images.aclose()
+        await super().aclose()
+        await self._process.leave(self.name)
 
-    async def _spoken(
-        self, source: Any, chunks: ForeignStream, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
-    ) -> AsyncGenerator[bytes, None]:
-        """The events that a client gets of a stream. Raises what went wrong, in OpenAI's terms."""
-        begun, ending = False, Ending()
+
+async def _noting_breaks(chunks: ByteStream, facts: dict[str, Any]) -> AsyncGenerator[bytes, None]:
+    """Yield an empty chunk, then the stream. Set the fact `error` if the provider breaks off its answer."""
+    async with aclosing(chunks):
+        yield b""
         try:
-            while (chunk := await _next(source, ending, deadline)) is not None:
-                begun = True
-                for event in chunks.events(chunk):
-                    yield event
-            if not begun:
-                raise Unanswered(f"Upstream {self.name!r} sent an empty answer.")
-            for event in chunks.end():
-                yield event
-            yield DONE
-        except Exception as error:
-            raise self._explained(error, asked) from None
-        finally:
-            facts.update(counts(chunks.usage) if chunks.usage else {})
-            await _close(source)
-
-    def _orders(self, headers: Mapping[str, str]) -> dict[str, Any]:
-        """The arguments that are the operator's alone."""
-        settings = self._settings
-        orders: dict[str, Any] = {key: value.get_secret_value() for key, value in settings.options.items()}
-        if settings.api_key is not None:
-            orders["api_key"] = settings.api_key.get_secret_value()
-        elif not settings.has_own_key:
-            kind, _, key = headers.get("authorization", "").partition(" ")
-            orders["api_key"] = (key.strip() if kind.lower() == "bearer" else "") or NO_KEY
-        if settings.base_url is not None:
-            orders["api_base"] = settings.base_url
-        return {**orders, "timeout": settings.timeout, "num_retries": 0, "max_retries": 0, "drop_params": True}
-
-    def _explained(self, error: Exception, asked: Mapping[str, Any]) -> PenstockError:
-        hide = [value.get_secret_value() for value in self._settings.options.values()]
-        base_url = self._settings.base_url or ""
-        hide += [base_url, base_url.partition("://")[2].partition("/")[0], asked.get("api_key", "")]
-        refusal = explain(error, self.name, hide)
-        if refusal.status == 401 and asked.get("api_key") == NO_KEY:
-            refusal.message = f"No API key was given. Upstream {self.name!r} needs one as a bearer token."
-        return refusal
-
-    async def _loaded(self) -> Any:
-        async with self._loading:
-            if self._library is None:
-                try:
-                    self._library = await asyncio.to_thread(load)
-                except ImportError:
-                    needs = "needs litellm: pip install 'penstock[foreign]'"
-                    raise UpstreamFailed(f"Upstream {self.name!r} {needs}") from None
-            if not knows(self._library, self._settings.provider):
-                raise UpstreamFailed(f"Upstream {self.name!r}: litellm has no provider {self._settings.provider!r}.")
-            return self._library
+            async for chunk in chunks:
+                for code in (code for event, code in _BROKEN_OFF.items() if event in chunk):
+                    facts["error"] = code
+                yield chunk
+        except UpstreamFailed as error:
+            facts["error"] = error.code
+            raise
 
 
-async def _next(source: Any, ending: Ending, deadline: float) -> dict[str, Any] | None:
-    """The next chunk, or None at the end. Raises `UpstreamFailed` where the provider broke off in mid-answer."""
-    async with asyncio.timeout_at(deadline):
-        await ending.watch(source)
-        chunk = await anext(source, None)
-    if chunk is None:
-        return None
-    fields: dict[str, Any] = chunk.model_dump()
-    if any(choice.get("finish_reason") for choice in fields.get("choices") or ()) and not ending.arrived(source):
-        raise Unanswered("The provider broke off its answer. It may have processed the request.")
-    return fields
-
-
-async def _close(source: Any) -> None:
-    """Close a stream down to its connection, which litellm's own `aclose` does not reach for every provider."""
-    inner = getattr(source, "completion_stream", None)
-    for part in (source, inner, *getattr(inner, "__dict__", {}).values()):
-        close = getattr(part, "aclose", None)
-        if close is not None:
-            with suppress(Exception):
-                await close()
+def _revealed(settings: ForeignUpstream) -> dict[str, Any]:
+    """Return the settings with their secrets, for the process alone."""
+    key = settings.api_key
+    return {
+        **settings.model_dump(mode="json", exclude={"api_key", "options"}),
+        "api_key": None if key is None else key.get_secret_value(),
+        "options": {name: value.get_secret_value() for name, value in settings.options.items()},
+    }

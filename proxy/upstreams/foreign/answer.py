@@ -41,18 +41,6 @@ def spent(used: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def counts(used: Mapping[str, Any]) -> dict[str, int]:
-    """The token counts of a usage object, as facts."""
-    details = used["prompt_tokens_details"]
-    written = details.get("cache_write_tokens")
-    return {
-        "prompt_tokens": used["prompt_tokens"],
-        "completion_tokens": used["completion_tokens"],
-        "cached_tokens": details["cached_tokens"],
-        **({"written_tokens": written} if written else {}),
-    }
-
-
 def _head(answer: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {"id": answer["id"], "object": kind, "created": answer["created"], "model": answer["model"]}
 

@@ -59,7 +59,7 @@ def explain(error: BaseException, upstream: str, hide: Iterable[str]) -> Penstoc
         if failed is not None:
             return failed
     if wrapper is None and any("Timeout" in _classes(link) for link in _chain(error)):
-        return UpstreamTimeout(f"Upstream {upstream!r} did not answer in time. It may have processed the request.")
+        return UpstreamTimeout(f"upstream {upstream!r} did not answer in time; it may have processed the request")
     return _refused(error, wrapper, wrapper, hide)
 
 
@@ -70,14 +70,14 @@ def _failed(error: BaseException, upstream: str) -> PenstockError | None:
     if isinstance(error, ImportError):
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         hint = f": pip install 'penstock[{extra}]'" if extra else ""
-        return UpstreamFailed(f"Upstream {upstream!r} needs the Python package {error.name!r}{hint}.")
+        return UpstreamFailed(f"upstream {upstream!r} needs the Python package {error.name!r}{hint}")
     classes = _classes(error)
     if UNREACHED & classes:
-        return UpstreamFailed(f"Upstream {upstream!r} could not be reached.", status=504 if LATE & classes else None)
+        return UpstreamFailed(f"upstream {upstream!r} could not be reached", status=504 if LATE & classes else None)
     if LATE & classes:
-        return UpstreamTimeout(f"Upstream {upstream!r} did not answer in time. It may have processed the request.")
+        return UpstreamTimeout(f"upstream {upstream!r} did not answer in time; it may have processed the request")
     if BROKEN & classes:
-        return Unanswered(f"Upstream {upstream!r} broke off its answer. It may have processed the request.")
+        return Unanswered(f"upstream {upstream!r} broke off its answer; it may have processed the request")
     return None
 
 

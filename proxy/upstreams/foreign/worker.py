@@ -1,134 +1,104 @@
-"""The process that runs litellm: what litellm does there holds up no other request, and its memory ends with it.
+"""The process that runs litellm: an HTTP server on a Unix socket that answers as OpenAI does.
 
-It listens on a Unix socket in a private directory, and ends when its standard input is closed: with the process that
-started it.
+It has two paths for each upstream: `/NAME/chat/completions`, and `/NAME/ignored` for the fields of a request that the
+provider lacks. The first line of standard input holds the settings; the process ends when standard input is closed.
 """
 
 import asyncio
-import logging
 import os
 import sys
+import threading
 import time
-from contextlib import suppress
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
+from urllib.parse import unquote
 
 import orjson
+from aiohttp import web
+from aiohttp.typedefs import Handler
+from multidict import CIMultiDict
 
+from proxy.chat import ChatRequest
 from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
-from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.base import CHAT, Call
-from proxy.upstreams.foreign import Foreign
-from proxy.upstreams.foreign.frames import CHUNK, ERROR, FACTS, LOG, REPLY, read_frame, write_frame
-
-_MOST = 64
-"""Configurations of upstreams that are known at once; each reload may bring another one."""
-
-_calling: ContextVar[asyncio.StreamWriter | None] = ContextVar("_calling", default=None)
-
-
-class _Forward(logging.Handler):
-    """Sends what a call logs to the process that called, which knows how logs are written."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        writer = _calling.get()
-        if writer is not None:
-            told = [record.name, record.levelno, record.getMessage(), getattr(record, "fields", {})]
-            write_frame(writer, LOG, orjson.dumps(told, default=str))
+from proxy.config.settings import ForeignUpstream, TelemetrySettings
+from proxy.telemetry.logs import configure
+from proxy.upstreams.base import Reply
+from proxy.upstreams.foreign.provider import Provider
 
 
 class Worker:
-    """Serves calls."""
+    """The handlers of the two paths."""
 
-    def __init__(self) -> None:
-        self._upstreams: dict[bytes, Foreign] = {}
-        self._told = 0.0
+    def __init__(self, upstreams: Mapping[str, Any]) -> None:
+        self._providers = {
+            name: Provider(name, ForeignUpstream.model_validate(each)) for name, each in upstreams.items()
+        }
+        self._reported = 0.0
+        """CPU time that was reported so far."""
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one call; drop it when its connection is closed."""
-        _calling.set(writer)
-        try:
-            _, asked = await read_frame(reader)
-            answering = asyncio.ensure_future(self._answer(asked, writer))
-            leaving = asyncio.ensure_future(reader.read(1))
-            await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
-            for task in (answering, leaving):
-                task.cancel()
-            await asyncio.gather(answering, leaving, return_exceptions=True)
-        except (EOFError, ConnectionError):
-            pass  # it was closed before it asked
-        finally:
-            writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=2**40, middlewares=[_refuse])  # Penstock has checked the size
+        app.router.add_post("/{name}/chat/completions", self._chat)
+        app.router.add_post("/{name}/ignored", self._ignored)
+        return app
 
-    async def _answer(self, asked: bytes, writer: asyncio.StreamWriter) -> None:
-        try:
-            upstream, call, what = self._read(asked)
-            if what == "ignored":
-                write_frame(writer, REPLY, orjson.dumps(await upstream.ignored(call)))
-                return
-            reply = await upstream.send(call)
-            head = [reply.status, [(key.decode("latin-1"), value.decode("latin-1")) for key, value in reply.headers]]
-            write_frame(writer, REPLY, orjson.dumps([*head, reply.facts, reply.body is None]))
-            if reply.body is not None:
-                write_frame(writer, CHUNK, reply.body)
-            if reply.chunks is not None:
-                try:
-                    async for chunk in reply.chunks:
-                        write_frame(writer, CHUNK, chunk)
-                        await writer.drain()
-                finally:
-                    await reply.chunks.aclose()
-            write_frame(writer, FACTS, orjson.dumps({**reply.facts, **self._cpu()}))
-        except PenstockError as error:
-            fields = [error.message, error.param, error.code, error.status, error.headers]
-            write_frame(writer, ERROR, orjson.dumps([type(error).__name__, *fields]))
-        finally:
-            await writer.drain()
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        provider, chat = await self._read(request)
+        reply = await provider.send(chat, request.headers.get("authorization", ""))
+        if reply.chunks is None:
+            return web.Response(status=reply.status, headers=self._headers(reply), body=reply.body)
+        response = web.StreamResponse(status=reply.status, headers=self._headers(reply))
+        async with aclosing(reply.chunks):
+            await response.prepare(request)
+            async for chunk in reply.chunks:
+                await response.write(chunk)
+        return response
 
-    def _read(self, asked: bytes) -> tuple[Foreign, Call, str]:
-        """Return what a frame asks: of which upstream, the call, and whether to send it.
+    async def _ignored(self, request: web.Request) -> web.StreamResponse:
+        provider, chat = await self._read(request)
+        return web.Response(body=orjson.dumps(await provider.ignored(chat)), content_type="application/json")
 
-        It has a line each for the upstream, for how it is called, and for the request.
-        """
-        key, how, raw = asked.split(b"\n", 2)
-        fields: dict[str, Any] = orjson.loads(how)
-        request = Body(raw).parse()
-        headers, hide_usage = fields["headers"], fields["hide_usage"]
-        call = Call(CHAT, request.model, b"", headers, request=request, hide_usage=hide_usage)
-        return self._upstream(key), call, fields["what"]
+    async def _read(self, request: web.Request) -> tuple[Provider, ChatRequest]:
+        chat = Body(await request.read()).parse()
+        return self._providers[unquote(request.match_info["name"])], chat
 
-    def _upstream(self, key: bytes) -> Foreign:
-        """Return an upstream; the same settings have the same one, with its connections."""
-        known = self._upstreams.get(key)
-        if known is None:
-            if len(self._upstreams) >= _MOST:
-                self._upstreams.pop(next(iter(self._upstreams)))
-            name, settings = orjson.loads(key)
-            known = self._upstreams[key] = Foreign(name, ForeignUpstream.model_validate(settings))
-        return known
-
-    def _cpu(self) -> dict[str, float]:
-        """Return the CPU time since this was told last, as the fact `cpu_seconds`."""
-        before, self._told = self._told, time.process_time()
-        return {"cpu_seconds": round(self._told - before, 6)}
+    def _headers(self, reply: Reply) -> CIMultiDict[str]:
+        """Return the headers of a reply, with the fields that were ignored and the CPU time since the last reply."""
+        before, self._reported = self._reported, time.process_time()
+        headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
+        headers["x-penstock-cpu-seconds"] = f"{self._reported - before:.6f}"
+        if "ignored" in reply.facts:
+            headers["x-penstock-ignored"] = str(reply.facts["ignored"])
+        return headers
 
 
-async def _serve(path: str) -> None:
-    server = await asyncio.start_unix_server(Worker().serve, path, limit=2**20)
-    loop, stdin = asyncio.get_running_loop(), asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
-    sys.stdout.write("\n")
-    sys.stdout.flush()
-    async with server:
-        await stdin.read()
-        os._exit(0)  # nobody waits for what is under way
+@web.middleware
+async def _refuse(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except PenstockError as error:
+        headers = {**error.headers, "x-penstock-error": type(error).__name__}
+        return web.Response(status=error.status, headers=headers, body=error.body(), content_type="application/json")
+
+
+async def _serve(upstreams: Mapping[str, Any], path: str) -> None:
+    runner = web.AppRunner(Worker(upstreams).app(), handler_cancellation=True, access_log=None)
+    await runner.setup()
+    await web.UnixSite(runner, path).start()
+    print(flush=True)  # it listens
+    await asyncio.Event().wait()
+
+
+def _end_with_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)  # nobody waits for the requests under way
 
 
 def main() -> None:
     """Serve on the socket that the first argument names, until standard input is closed."""
-    logging.getLogger("penstock").addHandler(_Forward())
-    logging.getLogger("penstock").propagate = False
-    asyncio.run(_serve(sys.argv[1]))
+    upstreams, telemetry = orjson.loads(sys.stdin.buffer.readline())
+    configure(TelemetrySettings.model_validate(telemetry))
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    asyncio.run(_serve(upstreams, sys.argv[1]))

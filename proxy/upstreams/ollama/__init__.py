@@ -13,7 +13,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import Unanswered
-from proxy.config.settings import ModelSettings, OllamaUpstream
+from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
@@ -34,10 +34,10 @@ LISTING = 3.0
 _log = logging.getLogger("penstock.ollama")
 
 
-def build(upstreams: Mapping[str, OllamaUpstream], models: Iterable[ModelSettings]) -> dict[str, Upstream]:
-    """Return the upstreams of this kind by name, with the context sizes that the entries of `models` give them."""
+def build(upstreams: Mapping[str, OllamaUpstream], settings: Settings) -> dict[str, Upstream]:
+    """Return the upstreams of this kind by name, with the context sizes that the configuration gives them."""
     return {
-        name: Ollama(name, each, _num_ctx([entry for entry in models if entry.upstream == name]))
+        name: Ollama(name, each, _num_ctx([entry for entry in settings.models if entry.upstream == name]))
         for name, each in upstreams.items()
     }
 

@@ -6,6 +6,7 @@ from typing import Any
 from proxy.chat import ChatRequest
 from proxy.testing import chat
 from proxy.upstreams.base import Call, Reply
+from proxy.upstreams.foreign.provider import Provider
 
 KEY = "sk-ant-client-key"
 MODEL = "claude-sonnet-4-5"
@@ -13,7 +14,11 @@ MODEL = "claude-sonnet-4-5"
 
 def call(request: ChatRequest, key: str | None = KEY) -> Call:
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    return Call("/chat/completions", request.model, b"", headers, request=request)
+    return Call("/chat/completions", request.model, request.encode(), headers)
+
+
+async def send(provider: Provider, request: ChatRequest, key: str | None = KEY) -> Reply:
+    return await provider.send(request, "" if key is None else f"Bearer {key}")
 
 
 def ask(conversation: str = "u1", **rest: Any) -> ChatRequest:

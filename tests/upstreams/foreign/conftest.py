@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.foreign import Foreign
+from proxy.upstreams.foreign.provider import Provider
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
 
 
@@ -19,10 +19,8 @@ async def fake() -> AsyncIterator[FakeAnthropic]:
 
 
 @pytest.fixture
-async def upstream(fake: FakeAnthropic) -> AsyncIterator[Foreign]:
-    foreign = Foreign("claude", ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url))
-    yield foreign
-    await foreign.aclose()
+async def upstream(fake: FakeAnthropic) -> Provider:
+    return Provider("claude", ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url))
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Foreign providers that refuse, fail or break off, and clients that leave early."""
+"""Provider providers that refuse, fail or break off, and clients that leave early."""
 
 import asyncio
 
@@ -7,8 +7,8 @@ import pytest
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.foreign import Foreign
-from tests.upstreams.foreign.calls import KEY, MODEL, ask, call, error
+from proxy.upstreams.foreign.provider import Provider
+from tests.upstreams.foreign.calls import KEY, MODEL, ask, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events
 
@@ -28,12 +28,12 @@ from tests.upstreams.streams import events
     (529, 503, "service_unavailable_error", "server_is_overloaded"),
 ])  # fmt: skip
 async def test_a_providers_error_keeps_its_status_and_words(
-    fake: FakeAnthropic, upstream: Foreign, stream: bool, status: int, answered: int, kind: str, code: str | None
+    fake: FakeAnthropic, upstream: Provider, stream: bool, status: int, answered: int, kind: str, code: str | None
 ) -> None:
     fake.status, fake.error = status, f"No, said the provider to {KEY}."
     fake.error_headers = {"retry-after": "7"}
 
-    reply = await upstream.send(call(ask(stream=stream)))
+    reply = await send(upstream, ask(stream=stream))
 
     assert (reply.status, len(fake.bodies)) == (answered, 1)
     assert error(reply) == {
@@ -44,11 +44,11 @@ async def test_a_providers_error_keeps_its_status_and_words(
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_full_context_is_said_in_the_words_that_clients_know(
-    fake: FakeAnthropic, upstream: Foreign, stream: bool
+    fake: FakeAnthropic, upstream: Provider, stream: bool
 ) -> None:
     fake.status, fake.error = 400, "prompt is too long: 200001 tokens > 200000 maximum"
 
-    reply = await upstream.send(call(ask(stream=stream)))
+    reply = await send(upstream, ask(stream=stream))
 
     told = error(reply)
     assert (reply.status, told["type"], told["code"]) == (400, "invalid_request_error", "context_length_exceeded")
@@ -63,25 +63,24 @@ async def test_a_full_context_is_said_in_the_words_that_clients_know(
 async def test_a_slow_provider_is_a_timeout(fake: FakeAnthropic, stream: bool) -> None:
     fake.delay, fake.ending = 30, "never"
     settings = ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url, timeout=3.0)
-    upstream = Foreign("claude", settings)
+    upstream = Provider("claude", settings)
     await upstream._loaded()
 
     if stream:
-        reply = await upstream.send(call(ask(stream=True)))
+        reply = await send(upstream, ask(stream=True))
         last = (await events(reply))[-1]
         assert last["error"]["code"] == "upstream_timeout"
     else:
         with pytest.raises(UpstreamTimeout):
-            await upstream.send(call(ask()))
+            await send(upstream, ask())
     await asyncio.wait_for(fake.dropped.wait(), 60)
-    await upstream.aclose()
 
 
 async def test_a_request_that_litellm_cannot_translate_is_not_tried_again(
-    fake: FakeAnthropic, upstream: Foreign
+    fake: FakeAnthropic, upstream: Provider
 ) -> None:
     broken = Message({"role": "user", "content": [{"type": "image_url", "image_url": {"url": 5}}]})
-    reply = await upstream.send(call(ChatRequest(MODEL, (broken,))))
+    reply = await send(upstream, ChatRequest(MODEL, (broken,)))
 
     assert 400 <= reply.status <= 500
     assert fake.paths == []
@@ -90,11 +89,11 @@ async def test_a_request_that_litellm_cannot_translate_is_not_tried_again(
 
 @pytest.mark.parametrize(("ending", "code"), [("error", None), ("cut", "upstream_broke_off")])
 async def test_a_stream_that_breaks_ends_with_an_error(
-    fake: FakeAnthropic, upstream: Foreign, ending: str, code: str | None
+    fake: FakeAnthropic, upstream: Provider, ending: str, code: str | None
 ) -> None:
     fake.ending = ending
 
-    reply = await upstream.send(call(ask(stream=True)))
+    reply = await send(upstream, ask(stream=True))
     *chunks, last = await events(reply)
 
     assert chunks
@@ -106,21 +105,21 @@ async def test_a_stream_that_breaks_ends_with_an_error(
 
 
 async def test_a_stream_that_breaks_before_its_first_chunk_keeps_its_status(
-    fake: FakeAnthropic, upstream: Foreign
+    fake: FakeAnthropic, upstream: Provider
 ) -> None:
     fake.ending = "empty"
 
     with pytest.raises(UpstreamFailed):
-        await upstream.send(call(ask(stream=True)))
+        await send(upstream, ask(stream=True))
 
 
 # --- leaving early ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("read", [0, 2])
-async def test_closing_a_stream_drops_the_providers_work(fake: FakeAnthropic, upstream: Foreign, read: int) -> None:
+async def test_closing_a_stream_drops_the_providers_work(fake: FakeAnthropic, upstream: Provider, read: int) -> None:
     fake.ending = "never"
-    reply = await upstream.send(call(ask(stream=True)))
+    reply = await send(upstream, ask(stream=True))
     assert reply.chunks is not None
     for _ in range(read):
         await anext(aiter(reply.chunks))

@@ -12,34 +12,25 @@ import pytest
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import UpstreamFailed
-from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.foreign import Foreign
 from proxy.upstreams.foreign import library as foreign_library
-from tests.upstreams.foreign.calls import KEY, MODEL, ask, call
+from proxy.upstreams.foreign.provider import Provider
+from tests.upstreams.foreign.calls import KEY, MODEL, ask, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events
 
 
-@pytest.mark.parametrize(("provider", "name"), [
-    ("anthropic", "anthropic"), ("bedrock", "aws.bedrock"), ("gemini", "gcp.gemini"), ("vertex_ai", "gcp.vertex_ai"),
-    ("mistral", "mistral_ai"), ("cohere", "cohere"), ("groq", "groq"), ("deepseek", "deepseek"),
-])  # fmt: skip
-def test_the_provider_has_its_name_in_telemetry(provider: str, name: str) -> None:
-    assert Foreign("x", ForeignUpstream(kind="foreign", provider=provider)).provider == name
-
-
-async def test_a_missing_litellm_is_named(upstream: Foreign, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_litellm_is_named(upstream: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr("proxy.upstreams.foreign.library.importlib.import_module", missing)
 
-    with pytest.raises(UpstreamFailed, match=r"^Upstream 'claude' needs litellm: pip install 'penstock\[foreign\]'$"):
-        await upstream.send(call(ask()))
+    with pytest.raises(UpstreamFailed, match=r"^upstream 'claude' needs litellm: pip install 'penstock\[foreign\]'$"):
+        await send(upstream, ask())
 
 
 async def test_the_first_requests_share_one_import_that_leaves_the_loop_free(
-    upstream: Foreign, monkeypatch: pytest.MonkeyPatch
+    upstream: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads, beaten = 0, threading.Event()
     real = foreign_library.load
@@ -50,7 +41,7 @@ async def test_the_first_requests_share_one_import_that_leaves_the_loop_free(
         assert beaten.wait(60)
         return real()
 
-    monkeypatch.setattr("proxy.upstreams.foreign.load", slow)
+    monkeypatch.setattr("proxy.upstreams.foreign.provider.load", slow)
 
     async def heart() -> None:
         while not loads:
@@ -59,7 +50,7 @@ async def test_the_first_requests_share_one_import_that_leaves_the_loop_free(
             await asyncio.sleep(0.001)
         beaten.set()
 
-    *replies, _ = await asyncio.gather(*(upstream.send(call(ask())) for _ in range(5)), heart())
+    *replies, _ = await asyncio.gather(*(send(upstream, ask()) for _ in range(5)), heart())
 
     assert [reply.status for reply in replies if reply is not None] == [200] * 5
     assert loads == 1
@@ -75,15 +66,15 @@ async def test_importing_litellm_leaves_tiktokens_files_alone(monkeypatch: pytes
 
 
 async def test_nothing_is_logged_or_printed(
-    fake: FakeAnthropic, upstream: Foreign, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    fake: FakeAnthropic, upstream: Provider, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     secret = "a-prompt-that-nobody-may-log"
     request = ChatRequest(MODEL, (Message({"role": "user", "content": secret}),))
     with caplog.at_level(logging.DEBUG):
-        await upstream.send(call(request))
-        await events(await upstream.send(call(request.with_field("stream", True))))
+        await send(upstream, request)
+        await events(await send(upstream, request.with_field("stream", True)))
         fake.status = 500
-        await upstream.send(call(request))
+        await send(upstream, request)
         await asyncio.sleep(0.1)
 
     printed = capfd.readouterr()
@@ -92,6 +83,6 @@ async def test_nothing_is_logged_or_printed(
 
 
 def test_litellm_is_not_imported_before_it_is_needed() -> None:
-    program = "import sys, proxy.upstreams.foreign; sys.exit('litellm' in sys.modules)"
+    program = "import sys, proxy.upstreams.foreign.worker; sys.exit('litellm' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,196 +1,256 @@
-"""litellm in a process of its own: the same answers, shared, and gone with the last upstream."""
+"""litellm in a process of its own, reached as OpenAI is: the same answers, shared, and gone with the last upstream."""
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import orjson
 import pytest
 import pytest_asyncio
 
-from proxy.chat.errors import BadRequest, NotFound, UpstreamFailed, UpstreamTimeout
-from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.foreign import Foreign
-from proxy.upstreams.foreign.process import LitellmProcess, SeparateForeign
-from tests.upstreams.foreign.calls import KEY, ask, call, error
+from proxy.chat.errors import NotFound, PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
+from proxy.config.settings import ForeignUpstream, Settings
+from proxy.models.usage import UsageReader
+from proxy.upstreams.base import Call, Reply
+from proxy.upstreams.foreign import Foreign, LitellmProcess
+from proxy.upstreams.foreign.provider import Provider
+from tests.upstreams.foreign.calls import KEY, ask, call, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
 from tests.upstreams.streams import events
-
-
-class Watched(LitellmProcess):
-    """The process, and its id."""
-
-    @property
-    def pid(self) -> int:
-        assert self._running is not None
-        return self._running.process.pid
-
-    async def gone(self) -> None:
-        """Wait until it has ended."""
-        assert self._running is not None
-        await self._running.process.wait()
-
-    @property
-    def folder(self) -> Path:
-        assert self._running is not None
-        return Path(self._running.folder.name)
-
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+class Lab:
+    """A process with an upstream for each of some settings, all of which ask one fake provider."""
+
+    def __init__(self, fake: FakeAnthropic) -> None:
+        kinds: dict[str, dict[str, object]] = {
+            "claude": {},
+            "keyed": {"api_key": "sk-operator"},
+            "gone": {"base_url": "http://127.0.0.1:9"},
+            "late": {"timeout": 1.0},
+            "strict": {"strict_params": True},
+            "a b/ü": {},
+        }
+        each = {"kind": "foreign", "provider": "anthropic", "base_url": fake.url}
+        self.fake = fake
+        self.settings = {name: ForeignUpstream.model_validate({**each, **more}) for name, more in kinds.items()}
+        config = Settings.model_validate(
+            {"upstreams": self.settings, "models": [{"match": "*", "upstream": "claude"}], "chains": {"default": ()}}
+        )
+        self.process = LitellmProcess(self.settings, config)
+        self.upstreams = {name: Foreign(name, each, self.process) for name, each in self.settings.items()}
+
+    @property
+    def pid(self) -> int:
+        assert self.process._process is not None
+        return self.process._process.pid
+
+    async def ended(self) -> None:
+        assert self.process._process is not None
+        await self.process._process.wait()
+
+    async def aclose(self) -> None:
+        for upstream in self.upstreams.values():
+            await upstream.aclose()
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Lab]:
+    async with fake_anthropic() as fake:
+        lab = Lab(fake)
+        yield lab
+        await lab.aclose()
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def process() -> AsyncIterator[Watched]:
+async def shared() -> AsyncIterator[Lab]:
     """One for all tests: loading litellm takes seconds."""
-    made = Watched()
-    made.share()
-    yield made
-    await made.leave()
+    async with running() as lab:
+        yield lab
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def fake() -> AsyncIterator[FakeAnthropic]:
-    async with fake_anthropic() as server:
-        yield server
+@pytest.fixture
+def lab(shared: Lab) -> Lab:
+    url = shared.fake.url
+    vars(shared.fake).update(vars(FakeAnthropic(url=url)))
+    return shared
 
 
-def settings_of(fake: FakeAnthropic, **more: object) -> ForeignUpstream:
-    fields = {"kind": "foreign", "provider": "anthropic", "base_url": fake.url, **more}
-    return ForeignUpstream.model_validate(fields)
+async def read(reply: Reply) -> bytes:
+    assert reply.chunks is not None
+    return b"".join([chunk async for chunk in reply.chunks])
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def separate(fake: FakeAnthropic, process: Watched) -> AsyncIterator[SeparateForeign]:
-    made = SeparateForeign("claude", settings_of(fake), process)
-    yield made
-    await made.aclose()
-
-
-async def test_it_answers_as_litellm_does_here(fake: FakeAnthropic, separate: SeparateForeign) -> None:
-    upstream = Foreign("claude", settings_of(fake))
+async def test_an_answer_is_the_same_as_litellms_in_this_process(lab: Lab) -> None:
+    provider = Provider("claude", lab.settings["claude"])
     request = ask("s u1", seed=1, user="ann")
-    here, there = await upstream.send(call(request)), await separate.send(call(request))
+    here, there = await send(provider, request), await lab.upstreams["claude"].send(call(request))
 
-    told = [{**orjson.loads(reply.body or b""), "created": 0, "id": ""} for reply in (here, there)]
-    assert told[0] == told[1]
-    assert (here.status, here.headers) == (there.status, there.headers)
-    assert there.facts.keys() - here.facts.keys() == {"cpu_seconds"}
-    assert here.facts.items() <= there.facts.items()
-    assert fake.bodies[0] == fake.bodies[1]
-    assert await separate.ignored(call(request)) == await upstream.ignored(call(request)) == ("seed",)
-    await upstream.aclose()
-
-
-async def test_a_stream_arrives_piece_by_piece_and_ends_with_its_facts(
-    fake: FakeAnthropic, separate: SeparateForeign
-) -> None:
-    reply = await separate.send(call(ask(stream=True, stream_options={"include_usage": True})))
-    *_, last, done = await events(reply)
-
-    assert done == "[DONE]"
-    assert last["usage"]["completion_tokens"] == 7
-    assert reply.facts["completion_tokens"] == 7
-    assert reply.facts["cpu_seconds"]
+    bodies = [{**orjson.loads(reply.body or b""), "created": 0, "id": ""} for reply in (here, there)]
+    assert bodies[0] == bodies[1]
+    assert here.status == there.status == 200
+    assert dict(there.headers)[b"content-type"] == b"application/json"
+    assert not any(name.startswith(b"x-penstock") for name, _ in there.headers)
+    assert there.facts.keys() == {"cpu_seconds", "ignored"}
+    assert there.facts["ignored"] == "seed"
+    assert lab.fake.bodies[0] == lab.fake.bodies[1]
+    assert await lab.upstreams["claude"].ignored(call(request)) == await provider.ignored(request) == ("seed",)
 
 
-async def test_refusals_and_failures_are_the_same_as_here(fake: FakeAnthropic, separate: SeparateForeign) -> None:
-    fake.status, fake.error = 429, f"No, said the provider to {KEY}."
-    reply = await separate.send(call(ask()))
+async def test_a_name_of_an_upstream_may_have_any_characters(lab: Lab) -> None:
+    assert (await lab.upstreams["a b/ü"].send(call(ask()))).status == 200
+
+
+async def test_a_stream_ends_with_its_usage(lab: Lab) -> None:
+    reply = await lab.upstreams["claude"].send(call(ask(stream=True, stream_options={"include_usage": True})))
+    text = await read(reply)
+    reader = UsageReader()
+    reader.feed(text)
+
+    assert text.endswith(b"data: [DONE]\n\n")
+    usage = reader.of_stream()
+    assert (usage.input, usage.output, usage.cached, usage.written) == (17, 7, 5, 2)
+    assert dict(reply.headers)[b"content-type"] == b"text/event-stream; charset=utf-8"
+
+
+async def test_a_refusal_keeps_its_status_words_and_headers(lab: Lab) -> None:
+    lab.fake.status, lab.fake.error = 429, f"No, said the provider to {KEY}."
+    lab.fake.error_headers = {"retry-after": "7"}
+    reply = await lab.upstreams["claude"].send(call(ask()))
     assert (reply.status, error(reply)["message"]) == (429, "No, said the provider to ***.")
+    assert (b"retry-after", b"7") in reply.headers
 
-    with pytest.raises(BadRequest, match="temperature"):
-        await separate.send(call(ask(temperature="hot")))
-    with pytest.raises(NotFound, match="does not exist"):
-        await separate.send(call(ask(model="../x")))
-
-
-async def test_an_unreachable_or_slow_provider_fails_as_here(fake: FakeAnthropic, process: Watched) -> None:
-    gone, late = settings_of(fake, base_url="http://127.0.0.1:9"), settings_of(fake, timeout=1.0)
-    first, second = SeparateForeign("gone", gone, process), SeparateForeign("late", late, process)
-    fake.delay = 30
-
-    with pytest.raises(UpstreamFailed, match=r"^Upstream 'gone' could not be reached\.$"):
-        await first.send(call(ask()))
-    with pytest.raises(UpstreamTimeout, match="'late'"):
-        await second.send(call(ask()))
-    await first.aclose()
-    await second.aclose()
+    wrong = await lab.upstreams["claude"].send(call(ask(temperature="hot")))
+    assert (wrong.status, error(wrong)["param"]) == (400, "temperature")
+    unknown = await lab.upstreams["claude"].send(call(ask(model="../x")))
+    assert (unknown.status, error(unknown)["code"]) == (404, "model_not_found")
+    strict = await lab.upstreams["strict"].send(call(ask(seed=1)))
+    assert (strict.status, error(strict)["code"]) == (400, "unsupported_parameter")
+    with pytest.raises(PenstockError, match="temperature"):
+        await lab.upstreams["claude"].ignored(call(ask(temperature="hot")))
 
 
-async def test_the_key_reaches_the_provider_and_no_one_else_can_read_it(fake: FakeAnthropic, process: Watched) -> None:
-    separate = SeparateForeign("claude", settings_of(fake, api_key="sk-operator"), process)
-    await separate.send(call(ask()))
+async def test_an_unreachable_or_slow_provider_raises(lab: Lab) -> None:
+    lab.fake.delay = 30
 
-    assert fake.headers[0]["x-api-key"] == "sk-operator"
-    about = Path(f"/proc/{process.pid}")
+    with pytest.raises(UpstreamFailed, match=r"^upstream 'gone' could not be reached$") as gone:
+        await lab.upstreams["gone"].send(call(ask()))
+    assert not isinstance(gone.value, Unanswered)
+    assert "x-should-retry" not in gone.value.headers
+    with pytest.raises(UpstreamTimeout, match="'late'") as late:
+        await lab.upstreams["late"].send(call(ask()))
+    assert (late.value.status, late.value.headers["x-should-retry"]) == (504, "false")
+
+
+@pytest.mark.parametrize(("ending", "broken"), [("cut", "upstream_broke_off"), ("error", None)])
+async def test_a_stream_that_breaks_ends_with_an_error_and_its_fact(lab: Lab, ending: str, broken: str | None) -> None:
+    lab.fake.ending = ending
+    reply = await lab.upstreams["claude"].send(call(ask(stream=True)))
+    last = (await events(reply))[-1]
+
+    assert last["error"]["code"] == broken
+    assert reply.facts.get("error") == broken
+
+
+async def test_an_operators_key_reaches_the_provider_and_stays_secret(lab: Lab) -> None:
+    await lab.upstreams["keyed"].send(call(ask()))
+
+    assert lab.fake.headers[0]["x-api-key"] == "sk-operator"
+    assert KEY not in str(lab.fake.headers)
+    about = Path(f"/proc/{lab.pid}")
     assert b"sk-operator" not in (about / "cmdline").read_bytes() + (about / "environ").read_bytes()
-    assert process.folder.stat().st_mode & 0o077 == 0
-    await separate.aclose()
+    assert Path(lab.process.socket).parent.stat().st_mode & 0o077 == 0
 
 
-async def test_upstreams_share_it_and_the_last_one_ends_it(fake: FakeAnthropic) -> None:
-    settings, process = settings_of(fake), Watched()
-    first, second = SeparateForeign("one", settings, process), SeparateForeign("two", settings, process)
-    await first.send(call(ask()))
-    pid, folder = process.pid, process.folder
-    await second.send(call(ask()))
-    assert process.pid == pid
+async def test_a_clients_key_reaches_the_provider(lab: Lab) -> None:
+    await lab.upstreams["claude"].send(call(ask()))
 
-    await first.aclose()
-    await first.aclose()
-    assert (await second.send(call(ask()))).status == 200
-    await second.aclose()
-
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-    assert not await asyncio.to_thread(folder.exists)
+    assert lab.fake.headers[0]["x-api-key"] == KEY
 
 
-async def test_one_that_is_killed_fails_its_calls_and_the_next_call_starts_another(
-    fake: FakeAnthropic, separate: SeparateForeign, process: Watched
-) -> None:
-    fake.ending = "never"
-    stream = await separate.send(call(ask(stream=True)))
-    os.kill(process.pid, 9)
+async def test_a_client_that_leaves_drops_the_providers_work(lab: Lab) -> None:
+    for stream in (False, True):
+        lab.fake.delay, lab.fake.ending = 30, "never"
+        lab.fake.asked.clear()
+        lab.fake.dropped.clear()
 
-    assert (await events(stream))[-1]["error"]["code"] == "upstream_broke_off"
+        async def ask_and_read(stream: bool = stream) -> None:
+            await read(await lab.upstreams["claude"].send(call(ask(stream=stream))))
+
+        task = asyncio.create_task(ask_and_read())
+        await asyncio.wait_for(lab.fake.asked.wait(), 60)
+        await asyncio.sleep(0.1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.wait_for(lab.fake.dropped.wait(), 60)
+
+
+async def test_a_stream_that_is_closed_unread_drops_the_providers_work(lab: Lab) -> None:
+    lab.fake.ending = "never"
+    reply = await lab.upstreams["claude"].send(call(ask(stream=True)))
+    assert reply.chunks is not None
+    await reply.chunks.aclose()
+
+    await asyncio.wait_for(lab.fake.dropped.wait(), 60)
+
+
+async def test_a_request_that_litellm_cannot_translate_is_logged(capfd: pytest.CaptureFixture[str]) -> None:
+    async with running() as lab:
+        await lab.upstreams["claude"].send(call(ask(stop=[5])))
+
+    assert '"logger":"penstock.foreign","event":"a request could not be translated"' in capfd.readouterr().err
+
+
+async def test_only_chat_completions_are_served(lab: Lab) -> None:
+    with pytest.raises(NotFound):
+        await lab.upstreams["claude"].send(Call("/embeddings", "x", b"{}", {}))
+
+
+async def test_models_of_the_provider_are_listed(lab: Lab) -> None:
+    """A glob such as `claude-*` routes them, so clients that look a model up must find it."""
+    names = [model["id"] for model in await lab.upstreams["claude"].models({})]
+    assert "claude-opus-4-1" in names
+    assert len(names) == len(set(names))
+    assert not any("/" in name or name.startswith("gpt") for name in names)
+
+
+async def test_a_process_that_is_killed_fails_its_calls_and_is_started_again(lab: Lab) -> None:
+    lab.fake.ending = "never"
+    stream = await lab.upstreams["claude"].send(call(ask(stream=True)))
+    os.kill(lab.pid, 9)
+
+    with pytest.raises(Unanswered):
+        await read(stream)
     assert stream.facts["error"] == "upstream_broke_off"
-    await process.gone()
-    fake.ending = "whole"
-    assert (await separate.send(call(ask()))).status == 200
+    await lab.ended()
+    lab.fake.ending = "whole"
+    assert (await lab.upstreams["claude"].send(call(ask()))).status == 200
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_client_that_leaves_drops_the_providers_work(
-    fake: FakeAnthropic, separate: SeparateForeign, stream: bool
-) -> None:
-    fake.delay, fake.ending = 30, "never"
+async def test_the_last_upstream_ends_the_process() -> None:
+    async with running() as lab:
+        await lab.upstreams["claude"].send(call(ask(model="../x")))
+        pid, folder = lab.pid, Path(lab.process.socket).parent
+        *others, last = lab.upstreams.values()
+        for upstream in [*others, *others]:
+            await upstream.aclose()
+        assert (await last.send(call(ask(model="../x")))).status == 404
+        assert lab.pid == pid
+        await last.aclose()
 
-    async def read() -> None:
-        reply = await separate.send(call(ask(stream=stream)))
-        assert reply.chunks is not None
-        async for _ in reply.chunks:
-            pass
-
-    task = asyncio.create_task(read())
-    await asyncio.wait_for(fake.asked.wait(), 60)
-    await asyncio.sleep(0.1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    await asyncio.wait_for(fake.dropped.wait(), 60)
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert not folder.exists()
 
 
-async def test_what_litellm_could_not_translate_is_logged_here(
-    separate: SeparateForeign, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        await separate.send(call(ask(stop=[5])))
-
-    assert [(record.name, record.getMessage()) for record in caplog.records] == [
-        ("penstock.foreign", "a request could not be translated")
-    ]
-    assert caplog.records[0].__dict__["fields"]["error"]
+@pytest.mark.parametrize(("provider", "name"), [
+    ("anthropic", "anthropic"), ("bedrock", "aws.bedrock"), ("gemini", "gcp.gemini"), ("vertex_ai", "gcp.vertex_ai"),
+    ("mistral", "mistral_ai"), ("cohere", "cohere"), ("groq", "groq"), ("deepseek", "deepseek"),
+])  # fmt: skip
+async def test_the_provider_has_its_name_in_telemetry(lab: Lab, provider: str, name: str) -> None:
+    assert Foreign("x", ForeignUpstream(kind="foreign", provider=provider), lab.process).provider == name

@@ -9,16 +9,16 @@ import pytest
 from aiohttp import web
 
 from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.foreign import Foreign
+from proxy.upstreams.foreign.provider import Provider
 from tests.loopback import serving
-from tests.upstreams.foreign.calls import ask, call, error
+from tests.upstreams.foreign.calls import ask, error, send
 from tests.upstreams.streams import events
 
 Event = dict[str, Any]
 
 
 @asynccontextmanager
-async def provider(name: str, answer: Sequence[Event] | Event, status: int = 200) -> AsyncIterator[Foreign]:
+async def provider(name: str, answer: Sequence[Event] | Event, status: int = 200) -> AsyncIterator[Provider]:
     """An upstream of litellm's provider `name`, whose server streams some events or answers with one body."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
@@ -32,9 +32,8 @@ async def provider(name: str, answer: Sequence[Event] | Event, status: int = 200
         return response
 
     async with serving(serve) as url:
-        upstream = Foreign(name, ForeignUpstream(kind="foreign", provider=name, base_url=url))
+        upstream = Provider(name, ForeignUpstream(kind="foreign", provider=name, base_url=url))
         yield upstream
-        await upstream.aclose()
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
@@ -96,7 +95,7 @@ STREAMS = [
 async def test_a_stream_ends_as_its_provider_ended_it(name: str, streamed: list[Event], finish: str | None) -> None:
     model = "gemini-2.5-flash" if name == "gemini" else "m"
     async with provider(name, streamed) as upstream:
-        reply = await upstream.send(call(ask(model=model, stream=True)))
+        reply = await send(upstream, ask(model=model, stream=True))
         *chunks, last = await events(reply)
 
     reasons = [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"] if choice["finish_reason"]]
@@ -128,7 +127,7 @@ async def test_googles_errors_keep_their_words_status_and_delay(
     stream: bool, sent: Event, status: int, code: str | None, retry_after: bytes | None
 ) -> None:
     async with provider("gemini", sent, status=sent["error"]["code"]) as upstream:
-        reply = await upstream.send(call(ask(model="gemini-2.5-flash", stream=stream)))
+        reply = await send(upstream, ask(model="gemini-2.5-flash", stream=stream))
 
     told = error(reply)
     assert (reply.status, told["message"], told["code"]) == (status, sent["error"]["message"], code)
@@ -138,7 +137,7 @@ async def test_googles_errors_keep_their_words_status_and_delay(
 async def test_an_error_in_the_middle_of_a_stream_keeps_its_words() -> None:
     broken = google(503, "UNAVAILABLE", "The model is overloaded.")
     async with provider("gemini", [gemini("hello"), broken]) as upstream:
-        *_, last = await events(await upstream.send(call(ask(model="gemini-2.5-flash", stream=True))))
+        *_, last = await events(await send(upstream, ask(model="gemini-2.5-flash", stream=True)))
 
     assert last["error"]["message"].endswith("The model is overloaded.")
     assert last["error"]["code"] == "server_is_overloaded"
@@ -146,8 +145,8 @@ async def test_an_error_in_the_middle_of_a_stream_keeps_its_words() -> None:
 
 async def test_what_gemini_does_not_take_is_told() -> None:
     async with provider("gemini", gemini("hello", "STOP")) as upstream:
-        reply = await upstream.send(
-            call(ask(model="gemini-2.5-flash", seed=3, logprobs=True, top_logprobs=2, verbosity="low", n=1))
+        reply = await send(
+            upstream, ask(model="gemini-2.5-flash", seed=3, logprobs=True, top_logprobs=2, verbosity="low", n=1)
         )
 
     assert reply.facts["ignored"] == "seed,top_logprobs,verbosity"

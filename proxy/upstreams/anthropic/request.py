@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.chat import ChatRequest, chosen_tools
-from proxy.upstreams.anthropic.abilities import Abilities, abilities_of
+from proxy.upstreams.anthropic.features import ClaudeFeatures, features_of
 from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
 from proxy.upstreams.request_fields import BOOKKEEPING, asks
@@ -70,7 +70,7 @@ class _Fields:
     def __init__(self, request: ChatRequest, most: int, room: int) -> None:
         self._request = request
         self._rest = {name: value for name, value in request.rest.items() if value is not None}
-        self._able: Abilities = abilities_of(request.model)
+        self._able: ClaudeFeatures = features_of(request.model)
         self._messages = AnthropicMessages(request.messages, system_messages=self._able.system_messages)
         self._ignored = self._messages.ignored
         self._limit = self._max_tokens(most, room)

@@ -23,13 +23,13 @@ from proxy.history.summaries import (
     settled,
     summarised,
 )
-from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
+from proxy.policy import SHORTER_HISTORY, CutsHistory, Decision, Keep, Need, Policy, Rewrite, Stage
 
 _A_MESSAGE = 4
 """To look for cuts takes so many times as long for a message as to read a character does."""
 
 
-class CompressHistory(Policy):
+class CompressHistory(Policy, CutsHistory):
     """Cut a conversation that outgrows its window, deep and rarely, and put a digest where its beginning was.
 
     Below `compress_at` nothing happens. Above it the oldest exchanges leave until `cut_to` of the usable window is
@@ -99,8 +99,8 @@ class CompressHistory(Policy):
         return self.compress_at
 
     @property
-    def needs_writer(self) -> bool:
-        return self.summary == "written"
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"writer"} if self.summary == "written" else ())
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Replay the cuts; keep where there is none."""
@@ -119,7 +119,7 @@ class CompressHistory(Policy):
         share = f"context at {count.total / usable:.0%}"
         measure = SummarySize(room.summary, self.pins)
         if not cuts:
-            if ahead is not None and self.needs_writer:
+            if ahead is not None and self.summary == "written":
                 await prepare(sent[: ahead.start], sent[: ahead.start], (), measure, ctx)
             return Keep(
                 f"{share}, no place to cut"
@@ -131,12 +131,12 @@ class CompressHistory(Policy):
         handles = await archived(leaving, ctx)
         if handles is None:
             return Keep(f"{share}, but what would leave could not be archived")
-        written = await settled(leaving, last.foreseen, measure, ctx) if self.needs_writer else None
+        written = await settled(leaving, last.foreseen, measure, ctx) if self.summary == "written" else None
         digest = replace(measure, tokens=measure.tokens // 2) if last.is_tight else measure
         made = await summarised(leaving, handles if request.tools else (), digest, ctx, written)
         if made is None:
             return Keep(f"{share}, but the summary would be longer than what it replaces")
-        if ahead is not None and self.needs_writer:
+        if ahead is not None and self.summary == "written":
             await prepare(sent[: ahead.start], leaving.since(ahead.start), made, measure, ctx)
         short = await newest(leaving, made, measure, ctx) if last.is_tight else []
         after = request.with_messages([*head, *made, *short, *with_standing(talk[leaving.start :])])

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools
 from proxy.context import Context
-from proxy.policy import SETTINGS, Count, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
+from proxy.policy import SETTINGS, BringsTools, Count, Decision, InternalTool, Keep, Need, Policy, Rewrite, ToolContext
 from proxy.text import counted
 from proxy.text.sections import sections_of, without_sections
 from proxy.tools.call_tool import CallTool, searching
@@ -40,7 +40,7 @@ class ToolGroup(BaseModel):
     while the user's words are not about them, however many tools there are; see the page on tools."""
 
 
-class FilterTools(Policy):
+class FilterTools(Policy, BringsTools):
     """Offer the tools that the user's messages are about, by words and meaning, in the client's order.
 
     `select` leaves the others out: few stay where some fit far better, at most `keep` where none does. The set is
@@ -55,7 +55,6 @@ class FilterTools(Policy):
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1
     may_grow: ClassVar[bool] = True
-    needs_embedding: ClassVar[bool] = True
     internal_tools: ClassVar = (SearchTools, CallTool)
     counted: ClassVar = {"tools_offered": _FEWER_TOOLS, "tools_allowed": _FEWER_TOOLS}
 
@@ -103,6 +102,10 @@ class FilterTools(Policy):
 
     timeout: float = Field(default=4.0, gt=0)
     """Seconds after which the step is given up."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"embedding"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Select, defer or narrow, if there is anything to gain; leave out the sections that nobody asks for."""

@@ -8,7 +8,7 @@ from proxy.chat import ChatRequest, split_head
 from proxy.chat.blocks import placed
 from proxy.context import Context
 from proxy.economics import may_be_cached
-from proxy.policy import NOTES_READ, Decision, Keep, Policy, Rewrite, Stage
+from proxy.policy import NOTES_READ, BringsTools, Decision, Keep, Policy, Rewrite, Stage
 from proxy.tools.note import DEFINITION, Notes, block, is_taken, left, within
 
 _BYTES = 3
@@ -16,7 +16,7 @@ _BYTES = 3
 on how its counts are corrected, moves no byte between two cuts."""
 
 
-class KeepNotes(Policy):
+class KeepNotes(Policy, BringsTools):
     """Offer the tool `note`, which Penstock runs by itself, and put back the notes that left.
 
     The client never sees a call of it. While a call stands in the conversation nothing is added. The notes whose calls

@@ -12,7 +12,7 @@ from proxy.chat.cache_marks import MOST, find_marks, markable
 from proxy.chat.provenance import of_client
 from proxy.context import CacheRules, Context
 from proxy.economics import may_be_cached
-from proxy.policy import Count, Decision, Keep, Policy, Rewrite, Stage
+from proxy.policy import Count, Decision, Keep, MarksCache, Policy, Rewrite, Stage
 
 _TURNS = 2
 """So many requests in a row whose beginning is another: then it is no longer marked."""
@@ -22,7 +22,7 @@ _TAIL = 3
 """Messages by which a request is known again, whatever stands in front of them."""
 
 
-class MarkCache(Policy):
+class MarkCache(Policy, MarksCache):
     """Place `cache_control` for models that cache only what is marked, and `prompt_cache_key` for OpenAI.
 
     Claude keeps a prefix only where it is marked, and asks a quarter more for writing it and a tenth for reading it.

@@ -7,13 +7,13 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import MARKER
 from proxy.context import Context
 from proxy.economics import may_be_cached
-from proxy.policy import Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
+from proxy.policy import BringsTools, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
 from proxy.tools.recall import DEFINITION, Recall
 
 _NAME = MARKER.rstrip('"').encode()
 
 
-class OfferRecall(Policy):
+class OfferRecall(Policy, BringsTools):
     """Offer the tool `recall`, which Penstock runs by itself: the client never sees a call of it.
 
     It is there from the first request of a conversation that the provider's prompt cache keeps, so the cache never

@@ -14,7 +14,7 @@ from typing import Any
 from proxy.chat import ChatRequest, Fields, Message, Tool, encode
 from proxy.context import Context, Identity, ModelProfile, TokenCount, Uncached
 from proxy.gateway.chain import count_checked, run
-from proxy.policy import Decision, Keep, Policy, Rewrite, ToolContext
+from proxy.policy import BringsTools, Decision, Keep, Policy, Rewrite, ToolContext
 from proxy.state.cache import OnceService
 
 _ROLES = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "tool"}
@@ -215,11 +215,12 @@ async def conform(kind: type[Policy], examples: Iterable[ChatRequest | Example] 
         _hold(about.description, f"{kind.__name__}.{name} has no docstring")
     _hold(kind.__doc__, f"{kind.__name__} has no docstring")
     request = lifelike()
-    built = kind().build_tools(ToolContext(context(request), request, 1000))
-    declared = [tool.definition for tool in kind.internal_tools]
-    _hold([tool.definition for tool in built] == declared, f"{kind.__name__} builds other tools than it declares")
-    for tool_ in built:
-        _hold(isinstance(await tool_.run("{}"), str), f"{tool_.name} has no answer to a call without arguments")
+    if isinstance(step := kind(), BringsTools):
+        built = step.build_tools(ToolContext(context(request), request, 1000))
+        declared = [tool.definition for tool in step.internal_tools]
+        _hold([tool.definition for tool in built] == declared, f"{kind.__name__} builds other tools than it declares")
+        for tool_ in built:
+            _hold(isinstance(await tool_.run("{}"), str), f"{tool_.name} has no answer to a call without arguments")
     tight = sum(await CharTokens().sizes(request.messages)) * 3 // 5
     general = [Example(context(request, window=window)) for window in (10**6, tight)]
     own = [each if isinstance(each, Example) else Example(each) for each in examples]
@@ -291,7 +292,8 @@ async def check(policy: Policy, request: ChatRequest, ctx: Context) -> Decision:
 
 
 def _check_offer(policy: Policy, request: ChatRequest, made: ChatRequest) -> None:
-    had, brought = {tool.name for tool in request.tools}, [kind.definition for kind in policy.internal_tools]
+    had = {tool.name for tool in request.tools}
+    brought = [kind.definition for kind in policy.internal_tools] if isinstance(policy, BringsTools) else []
     unknown = [tool.name for tool in made.tools if tool.name not in had and tool not in brought]
     _hold(not unknown, f"{type(policy).__name__} offers {', '.join(unknown)}, which nothing runs: see `internal_tools`")
 

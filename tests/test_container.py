@@ -92,7 +92,7 @@ def test_only_what_the_image_needs_is_sent_to_the_build() -> None:
     sent = {line[1:] for line in lines if line[0] == "!"}
     assert all((ROOT / name).exists() for name in sent)
     package = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    needed = {name.partition(".")[0] for name in package["tool"]["setuptools"]["packages"]}
+    needed = {glob.rstrip("*") for glob in package["tool"]["setuptools"]["packages"]["find"]["include"]}
     needed |= {"pyproject.toml", "config.yaml", package["project"]["readme"]}
     needed |= set(re.findall(r"^COPY (.*) \./$", DOCKERFILE, re.MULTILINE)[0].split())
     assert needed <= sent

@@ -16,9 +16,8 @@ from proxy.chat.blocks import MEMORIES, injected, is_block, spans
 from proxy.chat.edits import Stretch, TextChange, changed
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import texts_of, with_text
-from proxy.context import Context, Judge, Memo
-from proxy.context.findings import found_in_each
-from proxy.policy import Count, Decision, Keep, Policy, Reject, Rewrite
+from proxy.context import Context, Judge, Memo, found_in_each
+from proxy.policy import Count, Decision, Keep, Need, Policy, ReadsFiles, RefusesContent, Reject, Rewrite
 from proxy.text import counted
 from proxy.text.json_strings import is_json
 
@@ -51,7 +50,7 @@ _LONGEST_FACT = 300
 """Characters of a fact that are told."""
 
 
-class CheckFacts(Policy):
+class CheckFacts(Policy, RefusesContent, ReadsFiles):
     """Compare what users, the model and tools state with trusted facts.
 
     A sentence contradicts a fact if it gives the same subject another object of the same relation (`the capital of`),
@@ -116,8 +115,8 @@ class CheckFacts(Policy):
         return self
 
     @property
-    def needs_judge(self) -> bool:
-        return self.judge > 0
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"judge"} if self.judge > 0 else ())
 
     @property
     def refuses(self) -> bool:

@@ -12,7 +12,7 @@ from proxy.compaction.references import with_standing
 from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.history.cuts import Marks, Room, as_sent
-from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
+from proxy.policy import SHORTER_HISTORY, CutsHistory, Decision, Keep, Policy, Rewrite, Stage
 from proxy.tools.recall import DEFINITION as RECALL
 from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 
@@ -20,7 +20,7 @@ _CALL = 60
 """Characters of the call that the line of a cleared result names."""
 
 
-class ClearToolResults(Policy):
+class ClearToolResults(Policy, CutsHistory):
     """Replace old tool results by one line that names the tool, what the result held, and its handle; many at once.
 
     A batch is cleared when the conversation fills the window to `clear_at`, when the model's provider has no prompt

@@ -11,8 +11,7 @@ from policies.inject_facts.patterns import Ready, UserFact, block, found_in, mer
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, injected, placed
 from proxy.chat.provenance import of_client
-from proxy.context import Context
-from proxy.context.findings import found_in_each
+from proxy.context import Context, found_in_each
 from proxy.economics import room
 from proxy.history.pins import compiled
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage

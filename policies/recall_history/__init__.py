@@ -13,7 +13,7 @@ from proxy.chat.departed import departed
 from proxy.chat.provenance import of_client
 from proxy.context import Context
 from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
-from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
+from proxy.policy import Decision, Keep, Need, Policy, Rewrite, Stage
 from proxy.text.bm25 import query_terms
 
 _ASKED = 2
@@ -50,7 +50,6 @@ class RecallHistory(Policy):
     stage: ClassVar = Stage.RESTORES
     may_grow: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0
-    needs_embedding: ClassVar[bool] = True
 
     share: float = Field(default=0.3, gt=0, le=0.8)
     """The share of the usable window that passages and the message that they stand in front of may take."""
@@ -84,6 +83,10 @@ class RecallHistory(Policy):
 
     timeout: float = Field(default=4.0, gt=0)
     """Seconds after which the step is given up."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"embedding"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Rank what left, and place what fits."""

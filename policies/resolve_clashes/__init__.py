@@ -26,7 +26,7 @@ from proxy.chat.provenance import of_client
 from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.history.earlier import PreviousRequest, earlier
-from proxy.policy import Count, Decision, Keep, Policy, Rewrite
+from proxy.policy import Count, Decision, Keep, Need, Policy, Rewrite
 from proxy.text import counted
 
 
@@ -78,13 +78,13 @@ class ResolveClashes(Policy):
 
     @model_validator(mode="after")
     def _waits_within_its_time(self) -> Self:
-        if self.needs_judge and self.wait >= self.timeout:
+        if self.reconcile != "off" and self.wait >= self.timeout:
             raise ValueError(f"timeout must be more than the {self.wait:g} seconds of wait")
         return self
 
     @property
-    def needs_judge(self) -> bool:
-        return self.reconcile != "off"
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"judge"} if self.reconcile != "off" else ())
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Find the pairs that clash, and say of each what holds."""

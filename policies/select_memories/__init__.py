@@ -17,7 +17,7 @@ from proxy.chat.provenance import of_client
 from proxy.context import Context, RememberedItem
 from proxy.economics import room
 from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
-from proxy.policy import Count, Decision, Fact, Keep, Policy, Rewrite, Stage
+from proxy.policy import Count, Decision, Fact, Keep, Need, Policy, Rewrite, Stage
 from proxy.text.bm25 import ends
 from proxy.text.small_talk import is_small_talk
 
@@ -46,8 +46,6 @@ class SelectMemories(Policy):
     may_grow: ClassVar[bool] = True
     gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0
-    needs_embedding: ClassVar[bool] = True
-    needs_memories: ClassVar[bool] = True
     counted: ClassVar = {"memories_injected": Count("memories_selected", "Memories that were given to a question.")}
 
     top: int = Field(default=5, ge=1, le=50)
@@ -98,6 +96,10 @@ class SelectMemories(Policy):
 
     timeout: float = Field(default=2.0, gt=0)
     """Seconds after which the step is given up."""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"embedding", "memories"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Choose, and place what fits."""

@@ -14,7 +14,7 @@ from proxy.chat.arrivals import arrived
 from proxy.chat.blocks import CORRECTIONS, build, placed
 from proxy.chat.provenance import of_client
 from proxy.context import Context, Correction, Memo
-from proxy.policy import AnswerObserver, Count, Decision, Keep, Policy, Rewrite
+from proxy.policy import AnswerObserver, Count, Decision, Keep, ObservesAnswers, Policy, Rewrite
 from proxy.text import counted
 
 Kind = Literal["empty", "language", "json", "arguments", "refusal"]
@@ -24,7 +24,7 @@ _MOST = 64
 """Notes that one conversation can have."""
 
 
-class SelfCorrect(Policy):
+class SelfCorrect(Policy, ObservesAnswers):
     """Leave the model a short note in front of the next user message where an answer of its was plainly wrong.
 
     Looked for are answers that are empty, that are in another language than the user's, that are no JSON or do not fit

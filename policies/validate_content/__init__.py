@@ -13,7 +13,7 @@ from proxy.chat.edits import Stretch, TextChange, changed
 from proxy.chat.markers import MARKER
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.context import Context
-from proxy.policy import SETTINGS, Count, Decision, Fact, Keep, Policy, Reject, Rewrite
+from proxy.policy import SETTINGS, Count, Decision, Fact, Keep, Policy, RefusesContent, Reject, Rewrite
 from proxy.text import counted
 
 _SCORES = "Scores of new contents from outside."
@@ -47,7 +47,7 @@ class Scores(BaseModel):
     """One contradiction makes 0.5, the record of another id than was asked for 0."""
 
 
-class ValidateContent(Policy):
+class ValidateContent(Policy, RefusesContent):
     """Judge tool results and injected data by five measures: relevance, freshness, accuracy, completeness, consistency.
 
     Each is from 0 to 1, cheap, and the same for the same content; where one can tell nothing it does not count.

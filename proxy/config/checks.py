@@ -13,7 +13,7 @@ from proxy.config.settings import (
     Settings,
     UpstreamSettings,
 )
-from proxy.policy import Guard, Policy, Stage
+from proxy.policy import Guard, Policy, RefusesContent, Stage
 
 
 def check_names(document: Document, settings: Settings) -> None:
@@ -32,7 +32,7 @@ def open_guards(document: Document, settings: Settings) -> Iterator[str]:
     for name, steps in settings.chains.items():
         for index, (policy, step) in enumerate(steps):
             place = ("chains", name, index, policy)
-            if step.refuses and step.on_error == "skip":
+            if isinstance(step, RefusesContent) and step.refuses and step.on_error == "skip":
                 yield str(document.error(place, "`on_error: skip` lets a request pass when the step fails"))
             if isinstance(step, Guard):
                 yield from (str(document.error(place, told)) for told in _openings(step, steps[:index]))
@@ -169,9 +169,9 @@ def _check_models_of_steps(document: Document, settings: Settings) -> None:
     for name, steps in settings.chains.items():
         for index, (policy, step) in enumerate(steps):
             place = ("chains", name, index, policy)
-            if step.needs_writer and settings.writer is None:
+            if "writer" in step.needs and settings.writer is None:
                 document.add(place, "needs a model for summaries: name one in `writer: {model: NAME}`")
-            if step.needs_judge and settings.judge is None:
+            if "judge" in step.needs and settings.judge is None:
                 document.add(place, "needs a judge: name one in `judge: {model: NAME}`")
 
 

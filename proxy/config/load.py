@@ -23,7 +23,7 @@ from proxy.config.document import Document, Place, Reach, hash_of
 from proxy.config.keys_check import check_keys, check_upstreams
 from proxy.config.mistakes import add_all
 from proxy.config.settings import Settings
-from proxy.policy import Guard, Policy
+from proxy.policy import Guard, Policy, ReadsFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,13 @@ def keys_of(listed: Document) -> tuple[KeySettings, ...]:
 
 def _note_policy_files(settings: Settings, files: dict[Path, str], note: Callable[[bytes], None]) -> None:
     """Record the files that policies' settings name; `note` gets their content."""
-    for path in [path for steps in settings.chains.values() for _, policy in steps for path in policy.files]:
+    for path in [
+        path
+        for steps in settings.chains.values()
+        for _, policy in steps
+        if isinstance(policy, ReadsFiles)
+        for path in policy.files
+    ]:
         if path not in files:
             try:
                 content = path.read_bytes()

@@ -12,11 +12,14 @@ from proxy.chat import ChatRequest
 from proxy.chat.reasoning import is_signed
 from proxy.chat.wire import damage, flaws
 from proxy.context import Context, TokenCount
-from proxy.policy import MOST_FINDINGS, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
+from proxy.policy import Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
 
 _FULL = 0.94
 """The share of the usable window that what gives way may fill: just below what `reject_oversize` refuses."""
+
+_MOST_FINDINGS = 20
+"""Findings of one step that are told; of more, only their number."""
 
 _QUOTED = re.compile(r"'[^']*'")
 
@@ -290,8 +293,8 @@ def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
 
 
 def _told(findings: Sequence[str]) -> tuple[str, ...]:
-    more = len(findings) - MOST_FINDINGS
-    return (*findings[:MOST_FINDINGS], f"and {more} more") if more > 0 else tuple(findings)
+    more = len(findings) - _MOST_FINDINGS
+    return (*findings[:_MOST_FINDINGS], f"and {more} more") if more > 0 else tuple(findings)
 
 
 def _fault(error: Exception, timeout: float) -> str:

@@ -39,7 +39,7 @@ from proxy.llm.writer import Writer
 from proxy.memories.service import MemoryService
 from proxy.models.cache_use import CacheUse
 from proxy.models.tokens import BoundTokens, TokenService
-from proxy.policy import Guard, InternalTool, ToolContext
+from proxy.policy import BringsTools, Guard, InternalTool, MarksCache, ObservesAnswers, ToolContext
 from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
@@ -109,7 +109,7 @@ class Services:
 
     def notes(self, steps: Chain, who: Identity, outage: Outage) -> BoundCorrections | None:
         """The notes on earlier answers, if a step wants to know what was wrong with them."""
-        observers = [each for _, policy in steps if (each := policy.observer) is not None]
+        observers = [policy.observer for _, policy in steps if isinstance(policy, ObservesAnswers)]
         return self.corrections.bind(who, observers, outage) if observers else None
 
     @property
@@ -305,7 +305,7 @@ class Preparation:
         outage = Outage()
         who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
         scope = f"{who.tenant}\0{who.scope}"
-        brings_tools = sent.tools and any(policy.internal_tools for _, policy in steps)
+        brings_tools = sent.tools and any(isinstance(policy, BringsTools) for _, policy in steps)
         if sends and (brings_tools or route.upstream.abilities.signs or signed_places(sent.messages)):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
         profile = services.cache_use.applied(who, route.upstream.name, await route.upstream.profile(route.profile))
@@ -362,7 +362,7 @@ class Preparation:
             policy
             for chain in chains
             for _, policy in chain
-            if any(kind.definition.name in names for kind in policy.internal_tools)
+            if isinstance(policy, BringsTools) and any(kind.definition.name in names for kind in policy.internal_tools)
         ]
         free = ctx.model.usable(request) - (0 if outcome.after is None else outcome.after.total)
         made = ToolContext(ctx, request, free, self._services.recalls)
@@ -395,8 +395,8 @@ def _headers(steps: Chain, asked: Asked) -> Mapping[str, str]:
 
 def _used_cache(rules: CacheRules, steps: Chain, request: ChatRequest) -> CacheRules:
     """How the provider charges where it caches only what is marked: as ever, unless nobody marks anything."""
-    marked = (policy.marked_cache(rules) for _, policy in steps)
-    return next((each for each in marked if each is not None), rules if find_marks(request) else UNCACHED)
+    marked = (policy.marked_cache(rules) for _, policy in steps if isinstance(policy, MarksCache))
+    return next(marked, rules if find_marks(request) else UNCACHED)
 
 
 async def _untouched(body: Body, route: Route, asked: Asked) -> Call:

@@ -36,7 +36,7 @@ from proxy.gateway.chain import Outcome
 from proxy.gateway.hidden import Trail
 from proxy.gateway.relay import Observer
 from proxy.history.cuts import Marks, Room
-from proxy.policy import Guard, Policy
+from proxy.policy import CutsHistory, Guard, Policy
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
@@ -108,7 +108,9 @@ class _Conversation:
     def __init__(self, steps: Steps, ctx: Context, settled: "Settled") -> None:
         self._steps, self._ctx, self._settled = steps, ctx, settled
         self._sent, self._is_guarded = ctx.incoming, False
-        shares = [policy.cuts_over for _, policy in steps if policy.mode == "enforce" and policy.cuts_over is not None]
+        shares = [
+            policy.cuts_over for _, policy in steps if isinstance(policy, CutsHistory) and policy.mode == "enforce"
+        ]
         self._room = None
         if shares:
             share, usable = min(shares), ctx.model.usable(ctx.incoming)

@@ -204,9 +204,9 @@ def _apply(lasting: "Lasting", background: BackgroundWork[str], starting: Starti
     # the first request should not wait for a vocabulary; start-up must not either
     served = [entry for entry in settings.models if settings.chains[entry.chain]]
     background.begin(starting.until(_load(settings, services, Models().encodings(served))))
-    if services.embedding is not None and any(step.needs_embedding for step in steps):
+    if services.embedding is not None and any("embedding" in step.needs for step in steps):
         services.embedding.warm()
-    if any(step.needs_memories for step in steps):
+    if any("memories" in step.needs for step in steps):
         background.begin(_warm(services.memories, index))
 
 
@@ -217,7 +217,7 @@ async def _load(settings: Settings, services: Services, encodings: Iterable[str]
         await asyncio.to_thread(arrays.numpy)
     if settings.server.warm:
         chains = [chain for chain in settings.chains.values() if chain]
-        needs_embedding = any(step.needs_embedding for chain in chains for _, step in chain)
+        needs_embedding = any("embedding" in step.needs for chain in chains for _, step in chain)
         embedding = services.embedding if needs_embedding else None
         await rehearse(chains, services.tokens, services.once, embedding)
 

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollecto
 from prometheus_client.exposition import choose_encoder
 
 from proxy.chat.errors import ConfigError
-from proxy.policy import Count, Fact, Policy
+from proxy.policy import BringsTools, Count, Fact, Policy
 from proxy.step import Step
 from proxy.telemetry.series import Series
 from proxy.telemetry.service_metrics import IndexMetrics, MemoryMetrics
@@ -94,9 +94,8 @@ class Metrics:
     def declare(self, name: str, policy: type[Policy]) -> None:
         """Make the series of what a policy counts. Raise `ConfigError` where one is another series already."""
         self._counted[name] = policy.counted
-        self._tools |= {
-            tool.definition.name: tool.counted for tool in policy.internal_tools if tool.counted is not None
-        }
+        tools = policy.internal_tools if issubclass(policy, BringsTools) else ()
+        self._tools |= {tool.definition.name: tool.counted for tool in tools if tool.counted is not None}
         for count in (*policy.counted.values(), *self._tools.values()):
             self.series.declare(count)
 

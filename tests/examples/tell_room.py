@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from proxy.chat import ChatRequest, Tool
 from proxy.context import Context
-from proxy.policy import Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
+from proxy.policy import BringsTools, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
 
 
 class ContextRoom(InternalTool):
@@ -23,7 +23,7 @@ class ContextRoom(InternalTool):
         return f"{max(0, self._free)} tokens are free."
 
 
-class TellRoom(Policy):
+class TellRoom(Policy, BringsTools):
     """Offer the tool `context_room` in conversations that have tools."""
 
     may_grow: ClassVar[bool] = True

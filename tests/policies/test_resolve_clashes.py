@@ -231,7 +231,7 @@ def before(judge: SureJudge, *messages: Message, cache: CacheRules | None = None
 async def test_by_default_nobody_is_asked() -> None:
     judge = SureJudge()
     assert isinstance(await ResolveClashes().apply(asked(*MAYBE), before(judge, *MAYBE)), Keep)
-    assert (judge.asked, ResolveClashes().needs_judge, ResolveClashes(reconcile="open").needs_judge) == (
+    assert (judge.asked, "judge" in ResolveClashes().needs, "judge" in ResolveClashes(reconcile="open").needs) == (
         [],
         False,
         True,

@@ -1,16 +1,16 @@
 """A policy that needs an embedder: says which message is nearest to the last one."""
 
-from typing import ClassVar
-
 from proxy.chat import ChatRequest
 from proxy.context import Context
-from proxy.policy import Decision, Keep, Policy
+from proxy.policy import Decision, Keep, Need, Policy
 
 
 class Nearest(Policy):
     """Say which message is nearest to the last one."""
 
-    needs_embedding: ClassVar[bool] = True
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"embedding"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         if ctx.embedder is None:

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat import ChatRequest, Message, Tool, raws
+from proxy.chat.folds import Folds
 
 Result = TypeVar("Result")
 
@@ -454,3 +456,42 @@ class Context:
     held: int = 0
     """How many messages at the beginning may not change, and with them the tools, because signed reasoning is bound to
     them; 0 where there is none. What stands behind them is edited when it is first sent, and keeps that form."""
+
+
+Finding = TypeVar("Finding")
+
+
+async def found_in_each(
+    folds: Folds,
+    once: Once,
+    name: Hashable,
+    work: Callable[[Message], Finding | tuple[()]],
+    messages: tuple[Message, ...],
+) -> dict[int, Finding]:
+    """Return the findings of a pure function in messages, by place; a message without any (`()`) has no entry.
+
+    Each message is read once, so a further turn reads only what is new. `name` stands for the function and all it
+    depends on besides the message.
+    """
+    form, key = folds.of(messages), ("found", name)
+    findings: dict[int, Finding] | None = form.known(key)
+    if findings is None:
+        count, before = form.resume(key, dict[int, Finding]())
+        findings = {**before, **await _one_by_one(once, name, work, messages[count:], count)}
+        form.settle(key, {place: one for place, one in findings.items() if place < form.settled})
+        form.keep(key, findings)
+    return {**findings}
+
+
+async def _one_by_one(
+    once: Once, name: Hashable, work: Callable[[Message], Finding | tuple[()]], messages: Sequence[Message], start: int
+) -> dict[int, Finding]:
+    keys = [(name, hash(raw), len(raw)) for raw in raws(messages)]
+    findings: dict[int, Finding] = {}
+    known: list[Any] = once.known(keys)
+    for place, (message, key, one) in enumerate(zip(messages, keys, known, strict=True), start):
+        if one is None:
+            one = await once.of_key(key, key[2], partial(work, message))
+        if one:
+            findings[place] = one
+    return findings

@@ -6,8 +6,7 @@ import pytest
 
 from proxy.chat import Message
 from proxy.chat.folds import Folds
-from proxy.context import Identity, Uncached
-from proxy.context.findings import found_in_each
+from proxy.context import Identity, Uncached, found_in_each
 from proxy.state.cache import OnceService
 
 

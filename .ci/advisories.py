@@ -21,12 +21,12 @@ def pins(text: str) -> dict[str, str]:
 
 
 def normal(name: str) -> str:
-    """A name, written as everybody writes it."""
+    """Return a name in its normal form."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def concerning(versions: Mapping[str, str], database: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each advisory that a version falls under."""
+    """Yield a line for each advisory about a version."""
     for name, advisories in database.items():
         version = versions.get(normal(name))
         for each in advisories if version else ():

@@ -18,7 +18,7 @@ HASHES = Path("constraints.hashes.txt")
 
 
 def requirements(project: dict[str, Any], extras: str) -> Iterator[str]:
-    """What a project needs, with those of its own extras that are needed by others."""
+    """Yield the requirements of a project, with those of the extras that its extras name."""
     yield from project["dependencies"] if not extras else ()
     for extra in filter(None, extras.split(",")):
         for need in project["optional-dependencies"][extra]:
@@ -27,13 +27,13 @@ def requirements(project: dict[str, Any], extras: str) -> Iterator[str]:
 
 
 def pinned(text: str) -> dict[str, str]:
-    """The entries of a file of requirements with hashes, by name and version."""
+    """Return the entries of a file of requirements with hashes, by name and version."""
     entries = re.findall(r"^([\w.-]+==[^\s;]+)((?:.*\\\n)+.*)", text, re.MULTILINE)
     return {normal(pin): pin + rest for pin, rest in entries}
 
 
 def normal(pin: str) -> str:
-    """A name and version, written as everybody writes it."""
+    """Return a name and version in their normal form."""
     name, _, version = pin.partition("==")
     return f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}"
 

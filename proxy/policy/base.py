@@ -143,7 +143,7 @@ class Policy(BaseModel, ABC):
     """Its additions are worth less than the room they take: a rewrite that would fill the window is dropped."""
 
     prefix_breaks_per_turn: ClassVar[float] = 0.0
-    """How often a turn of a growing conversation may change bytes that an earlier one sent, with default settings; 0 is
+    """The share of turns of a growing conversation that may change bytes of an earlier one, with default settings; 0 is
     never. The provider's prompt cache is lost at each."""
 
     edits_at_birth: ClassVar[bool] = False
@@ -176,8 +176,11 @@ class Policy(BaseModel, ABC):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Services without which it cannot work with its settings: the configuration must name a writer or a judge; the
-        embedding model and the index of memories are loaded at start, in the background."""
+        """Services that it works with, by its settings.
+
+        The configuration must name a writer or a judge; the embedding model and the index of memories are loaded at
+        start, in the background.
+        """
         return frozenset()
 
     @abstractmethod

@@ -136,7 +136,7 @@ class KeysAuth(Base):
     are one account, so all keys could reach what it stores, such as files, batches or `/responses`."""
 
     def lends(self, method: str, path: str) -> bool:
-        """What a caller may ask for is checked before."""
+        """Return what a caller may ask for is checked before."""
         return True
 
 

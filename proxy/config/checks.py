@@ -101,7 +101,7 @@ def _of_models(settings: Settings) -> Iterator[tuple[Place, str]]:
 
 
 def _covers(glob: str, other: str) -> bool:
-    """Whether every name that matches `other` matches `glob`, as far as that is plain to see."""
+    """Return whether every name that matches `other` matches `glob`, as far as that is plain to see."""
     return glob == other or (not set("?[") & set(glob) and fnmatchcase(other, glob))
 
 

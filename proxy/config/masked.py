@@ -26,13 +26,13 @@ def masked(text: str, settings: Settings) -> str:
 
 
 def _tells(line: str, secrets: set[str]) -> bool:
-    """Whether a comment quotes a secret; a short one would be found everywhere."""
+    """Return whether a comment quotes a secret; a short one would be found everywhere."""
     comment = line.partition("#")[2]
     return bool(comment) and any(len(each) >= 8 and each in comment for each in secrets)
 
 
 def _is_secret(value: str, secrets: set[str]) -> bool:
-    """Whether a value is a secret, or is one once its variables are filled in."""
+    """Return whether a value is a secret, or is one once its variables are filled in."""
     parts = literal_parts(value)
     if not any(parts):
         return False

@@ -78,7 +78,7 @@ class RedisStateSettings(Base):
 
 
 def _state(value: Any) -> Any:
-    """A bare address is a server; a directory is the default."""
+    """Return a bare address is a server; a directory is the default."""
     if isinstance(value, str):
         return {"kind": "redis", "url": value}
     return {"kind": "disk", **value} if isinstance(value, dict) else value

@@ -62,11 +62,11 @@ class ModelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[ModelRow, ...]
 
     def is_bound(self, name: str) -> bool:
-        """Whether signed reasoning of a model, by its canonical name, may be bound to what stood before it."""
+        """Return whether signed reasoning of a model, by its canonical name, may be bound to what stood before it."""
         return not any(fnmatchcase(name, glob) for glob in self.unbound)
 
     def find(self, name: str) -> ModelRow | None:
-        """The first line that matches a canonical name."""
+        """Return the first line that matches a canonical name."""
         return next((row for row in self.models if any(fnmatchcase(name, glob) for glob in row.match)), None)
 
 
@@ -79,7 +79,7 @@ class Models:
         self._known: Cache[tuple[str, ModelSettings | None, bool], ModelProfile] = Cache(_REMEMBERED)
 
     def resolve(self, name: str, settings: ModelSettings | None = None, *, ollama: bool = False) -> ModelProfile:
-        """The profile of a model by its upstream's name. Never fails: an unknown one gets defaults.
+        """Return the profile of a model by its upstream's name. Never fails: an unknown one gets defaults.
 
         On Ollama a model's window is the one it is run with, not the one it was trained for: `num_ctx` or `window` of
         the configuration, or 4,096 with the source `default`, until `with_window` says what the server reports.
@@ -92,7 +92,7 @@ class Models:
         return profile
 
     def encodings(self, entries: Iterable[ModelSettings]) -> frozenset[str]:
-        """What counts the tokens of the models of some entries; a glob counts as a model of that name."""
+        """Return what counts the tokens of the models of some entries; a glob counts as a model of that name."""
         return frozenset(self.resolve(each.model or name, each).encoding for each in entries for name in each.match)
 
     @cached_property
@@ -115,7 +115,8 @@ class Models:
 
 
 def with_window(profile: ModelProfile, window: int, source: str) -> ModelProfile:
-    """The same model with a window that was found out, as from a running Ollama; the answer's share follows it."""
+    """Return the same model with a window that was found out, as from a running Ollama; the answer's share follows
+    it."""
     known = {item.name: getattr(profile, item.name) for item in fields(ModelProfile)}
     known |= {"window": window, "source": source}
     if profile.reserve == _usual_reserve(profile.window, profile.max_output):
@@ -140,7 +141,7 @@ def _of_row(table: ModelTable, row: ModelRow) -> dict[str, Any]:
 
 
 def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
-    """What litellm's list says over the table.
+    """Return what litellm's list says over the table.
 
     Its `max_input_tokens` is the prompt's limit for some models and the whole window for others. Where our table knows
     a limit of the prompt, a figure as large as the window is read as the window, a smaller one as that limit. Elsewhere
@@ -195,13 +196,13 @@ def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool
 
 
 def _fitting_reserve(facts: Mapping[str, Any], window: int) -> int | None:
-    """The table's reserve, unless it is too much of a window that the configuration made smaller."""
+    """Return the table's reserve, unless it is too much of a window that the configuration made smaller."""
     reserve: int | None = facts.get("reserve")
     return reserve if reserve is not None and reserve <= window // 4 else None
 
 
 def _counting(facts: Mapping[str, Any], settings: ModelSettings) -> dict[str, Any]:
-    """How the configuration says to count; another tokenizer than the table's is nowhere taken for exact."""
+    """Return how the configuration says to count; another tokenizer than the table's is nowhere taken for exact."""
     if settings.tokenizer is not None and settings.tokenizer != facts.get("encoding"):
         return {"encoding": settings.tokenizer, "factor": settings.factor or 1.0, "exact": False}
     if settings.factor is not None:
@@ -211,7 +212,7 @@ def _counting(facts: Mapping[str, Any], settings: ModelSettings) -> dict[str, An
 
 
 def _usual_reserve(window: int, max_output: int) -> int:
-    """A tenth of the window, but no more than 4,096 tokens and no more than an answer may have.
+    """Return a tenth of the window, but no more than 4,096 tokens and no more than an answer may have.
 
     A small window keeps nine tenths for the prompt, and in a large one an ordinary answer still fits.
     """
@@ -219,7 +220,7 @@ def _usual_reserve(window: int, max_output: int) -> int:
 
 
 def _profile(name: str, facts: Mapping[str, Any]) -> ModelProfile:
-    """A profile in which the figures fit each other."""
+    """Return a profile in which the figures fit each other."""
     known = dict(facts)
     window = known["window"]
     if known.get("max_input") and known["max_input"] >= window:

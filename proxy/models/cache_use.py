@@ -32,7 +32,7 @@ class CacheUse:
             self._misses.put(key, (self._misses.get(key) or 0) + 1)
 
     def applied(self, who: Identity, upstream: str, profile: ModelProfile) -> ModelProfile:
-        """The profile as it is charged: without a cache where the conversation was seen to read none."""
+        """Return the profile as it is charged: without a cache where the conversation was seen to read none."""
         unused = (self._misses.get((who.tenant, who.scope, upstream, profile.name)) or 0) >= MISSES
         return replace(profile, cache=CacheRules()) if unused else profile
 

@@ -45,7 +45,7 @@ class Calibration:
         self._lock = Lock()
 
     def ratio(self, key: tuple[object, ...]) -> float:
-        """What to multiply counts by, between 0.5 and 3."""
+        """Return what to multiply counts by, between 0.5 and 3."""
         learned = self._learned.get(key)
         return 1.0 if learned is None else learned.ratio
 

@@ -67,7 +67,7 @@ class Tally:
             self.text += self.encode(text) + self._unmerged(text)
 
     def _unmerged(self, text: str) -> int:
-        """The tokens that a vocabulary of the family has more than the one that stands in for it."""
+        """Return the tokens that a vocabulary of the family has more than the one that stands in for it."""
         more = 0
         if self.family.digits:
             more = sum([len(run) - ceil(len(run) / _DIGITS_A_TOKEN) for run in _DIGITS.findall(text)])
@@ -162,7 +162,7 @@ class Tally:
 
 
 def compact(value: Any) -> str:
-    """A value as JSON without spaces; what JSON cannot hold is left out."""
+    """Return a value as JSON without spaces; what JSON cannot hold is left out."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     except (ValueError, RecursionError):
@@ -170,7 +170,7 @@ def compact(value: Any) -> str:
 
 
 def shown_texts(value: Any) -> Iterator[str]:
-    """All strings in a JSON value, however deep, but for ids and signatures."""
+    """Yield all strings in a JSON value, however deep, but for ids and signatures."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -183,7 +183,7 @@ def shown_texts(value: Any) -> Iterator[str]:
 
 
 def _seconds(data: Any) -> float:
-    """How long a sound lasts: by a WAV's byte rate, else as sound of 128 kbit/s."""
+    """Return how long a sound lasts: by a WAV's byte rate, else as sound of 128 kbit/s."""
     if not isinstance(data, str):
         return _USUAL_SECONDS
     head = decoded_head(data, 44)
@@ -192,7 +192,8 @@ def _seconds(data: Any) -> float:
 
 
 def _file_tokens(file: Mapping[str, Any]) -> int:
-    """A page of 2,000 tokens for each 50 KB, at most a hundred: what a PDF costs as text and images. An estimate."""
+    """Return a page of 2,000 tokens for each 50 KB, at most a hundred: what a PDF costs as text and images. An
+    estimate."""
     data = file.get("file_data", file.get("data"))
     size = base64_bytes(data) if isinstance(data, str) else 0
     return _PAGE_TOKENS * min(_MOST_PAGES, max(1, ceil(size / _PAGE_BYTES)))

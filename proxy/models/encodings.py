@@ -60,12 +60,13 @@ LENT = "o200k_base"
 
 
 def canonical_encoding(name: str) -> str:
-    """The encoding under which equal ones share memory and counts."""
+    """Return the encoding under which equal ones share memory and counts."""
     return ALIASES.get(name, name)
 
 
 def ships(name: str) -> bool:
-    """Whether an encoding comes with the package; others are the operator's files, and about eight times slower."""
+    """Return whether an encoding comes with the package; others are the operator's files, and about eight times
+    slower."""
     return canonical_encoding(name) in VOCABULARIES or name == "chars"
 
 
@@ -75,10 +76,11 @@ def characters(text: str) -> int:
 
 
 def load_encoder(name: str) -> Encoder:
-    """The encoder of a name in the configuration. It reads megabytes and takes about 0.3 s of CPU: call it in a thread.
+    """Return the encoder of a name in the configuration. It reads megabytes and takes about 0.3 s of CPU: call it in a
+    thread.
 
     `name` is a tiktoken encoding, `chars`, the path of a `tokenizer.json`, or of a directory that `transformers` can
-    load a tokenizer from. Raises `LookupError` for a name that is none of these, `ValueError` for a damaged file, and
+    load a tokenizer from. Raise `LookupError` for a name that is none of these, `ValueError` for a damaged file, and
     whatever a tokenizer library raises.
     """
     name = canonical_encoding(name)
@@ -120,7 +122,7 @@ def _encoding(name: str, vocabulary: Vocabulary) -> Any:
 
 
 def _in_pieces(encode: Encoder, text: str) -> int:
-    """The tokens of a text of any length, cut before a space where there is one: there a token begins anyway."""
+    """Return the tokens of a text of any length, cut before a space where there is one: there a token begins anyway."""
     if len(text) <= LONGEST_PIECE:
         return encode(text)
     total = start = 0

@@ -68,6 +68,6 @@ _OTHERS = replace(_OPEN, digits=True, scripts=True)
 
 @lru_cache(maxsize=1024)
 def family(name: str) -> Family:
-    """The family of a model's name, provider prefixes allowed."""
+    """Return the family of a model's name, provider prefixes allowed."""
     short = canonical(name)
     return next((found for pattern, found in _FAMILIES if re.match(pattern, short)), _OTHERS)

@@ -14,7 +14,8 @@ JPEG_BYTES = 256 * 1024
 
 
 def data_url_dimensions(url: str) -> Dimensions | None:
-    """The dimensions of the image in a base64 `data:` URL; None for any other URL or an unknown or damaged format."""
+    """Return the dimensions of the image in a base64 `data:` URL; None for any other URL or an unknown or damaged
+    format."""
     if url[:5].lower() != "data:":
         return None
     comma = url.find(",", 0, 256)
@@ -24,7 +25,7 @@ def data_url_dimensions(url: str) -> Dimensions | None:
 
 
 def base64_dimensions(text: str) -> Dimensions | None:
-    """The dimensions of an image given as base64; its beginning is enough."""
+    """Return the dimensions of an image given as base64; its beginning is enough."""
     head = decoded_head(text, FIRST_BYTES)
     if head.startswith(b"\xff\xd8"):
         return _jpeg(decoded_head(text, JPEG_BYTES))
@@ -36,12 +37,12 @@ def base64_dimensions(text: str) -> Dimensions | None:
 
 
 def base64_bytes(text: str) -> int:
-    """The size of a base64 text's content in bytes, give or take a line break."""
+    """Return the size of a base64 text's content in bytes, give or take a line break."""
     return len(text) * 3 // 4
 
 
 def decoded_head(text: str, size: int) -> bytes:
-    """The first `size` bytes of a base64 text; empty where it is not base64."""
+    """Return the first `size` bytes of a base64 text; empty where it is not base64."""
     head = text[: -(-size // 3) * 4].replace("\n", "")
     try:
         return b64decode(head[: len(head) // 4 * 4])

@@ -10,7 +10,7 @@ _DATE = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|latest)$")
 
 
 def canonical(name: str) -> str:
-    """The bare name in lower case: `openrouter/anthropic/Claude-X` is `claude-x`, `qwen3:8b` is `qwen3-8b`.
+    """Return the bare name in lower case: `openrouter/anthropic/Claude-X` is `claude-x`, `qwen3:8b` is `qwen3-8b`.
 
     Provider paths, Bedrock's regions, vendors and revisions, fine-tuning suffixes and Vertex's `@` go; a date stays.
     """
@@ -23,7 +23,7 @@ def canonical(name: str) -> str:
 
 
 def spellings(name: str) -> Iterator[str]:
-    """The names under which a price list may have a model, the most specific first; some come twice."""
+    """Yield the names under which a price list may have a model, the most specific first; some come twice."""
     yield name
     yield name.lower()
     yield name.rsplit("/", 1)[-1]

@@ -47,12 +47,12 @@ class PriceList:
 
     @classmethod
     def installed(cls) -> "PriceList":
-        """The list of the installed litellm; an empty one where there is none."""
+        """Return the list of the installed litellm; an empty one where there is none."""
         spec = find_spec("litellm")
         return cls(Path(spec.origin).with_name(_FILE) if spec and spec.origin else None)
 
     def find(self, name: str) -> Listed | None:
-        """The chat model of that name, in any of its spellings."""
+        """Return the chat model of that name, in any of its spellings."""
         for spelling in spellings(name):
             raw = self._entries.get(spelling)
             found = None if raw is None else _parsed(raw)
@@ -61,7 +61,7 @@ class PriceList:
         return None
 
     def of_provider(self, provider: str) -> list[str]:
-        """The chat models of a provider, by litellm's name for it, under the provider's own names."""
+        """Return the chat models of a provider, by litellm's name for it, under the provider's own names."""
         named = f'"{provider}"'.encode()
         listed = ((name, _parsed(raw)) for name, raw in self._entries.items() if named in bytes(raw))
         chat = [name for name, it in listed if it and it.litellm_provider == provider and it.mode in _CHAT]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def load_tokenizer(path: Path) -> Callable[[str], int]:
-    """A function that counts tokens with the tokenizer at `path`, special tokens not included.
+    """Return a function that counts tokens with the tokenizer at `path`, special tokens not included.
 
     A file must be a `tokenizer.json`. A directory is searched for one; without it `transformers` is asked, which knows
-    older formats and takes seconds to import. Nothing is downloaded. Raises what the libraries raise, and `ImportError`
+    older formats and takes seconds to import. Nothing is downloaded. Raise what the libraries raise, and `ImportError`
     where the extra `tokenizers` is not installed.
     """
     file = path / "tokenizer.json" if path.is_dir() else path
@@ -24,5 +24,5 @@ def load_tokenizer(path: Path) -> Callable[[str], int]:
 
 
 def _without_surrogates(text: str) -> str:
-    """The text as UTF-8 can hold it: clients that cut emoji in half send lone surrogates."""
+    """Return the text as UTF-8 can hold it: clients that cut emoji in half send lone surrogates."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -44,7 +44,7 @@ class TokenService:
         self.lanes = Lanes("tokens")
 
     def bind(self, who: Identity, profile: ModelProfile) -> "BoundTokens":
-        """A counter for a model. It costs microseconds: make one for each request, which so has one measure."""
+        """Return a counter for a model. It costs microseconds: make one for each request, which so has one measure."""
         return BoundTokens(self, profile, who.tenant)
 
     async def warm(self, encodings: Iterable[str]) -> None:
@@ -57,15 +57,15 @@ class TokenService:
         self.lanes.close()
 
     def is_loaded(self, encoding: str) -> bool:
-        """Whether counting with this encoding needs no loading."""
+        """Return whether counting with this encoding needs no loading."""
         return canonical_encoding(encoding) in self._encoders
 
     def failed(self, encoding: str) -> bool:
-        """Whether this encoding could not be loaded, so that characters are counted in its place."""
+        """Return whether this encoding could not be loaded, so that characters are counted in its place."""
         return canonical_encoding(encoding) in self._failed
 
     def encoder(self, encoding: str) -> Encoder:
-        """The encoder of a name, loaded once. Blocks while it loads: call it in a thread. It never raises."""
+        """Return the encoder of a name, loaded once. Blocks while it loads: call it in a thread. It never raises."""
         name = canonical_encoding(encoding)
         found = self._encoders.get(name)
         if found is not None:  # without the lock: the event loop must not wait while another vocabulary is loaded
@@ -132,7 +132,7 @@ class BoundTokens:
         return TokenCount(sizes.system, tools, sizes.total - sizes.system + self._scaled(REPLY_FRAME), exact)
 
     async def _sizes_of(self, request: ChatRequest) -> "_Sizes":
-        """The sizes of a request's messages; those that an earlier request had are not looked up again."""
+        """Return the sizes of a request's messages; those that an earlier request had are not looked up again."""
         form, name = request.form, ("sizes", self._message, self._scale)
         known: _Sizes | None = form.known(name)
         if known is None:
@@ -148,12 +148,12 @@ class BoundTokens:
         return known
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The tokens of each message, its framing included: those of `count`, less the framing of the reply."""
+        """Return the tokens of each message, its framing included: those of `count`, less the framing of the reply."""
         known = self._whole.get(id(messages))
         return tuple(await self._measure(messages, self._message)) if known is None else known[1]
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
-        """The tokens of each tool definition, without the instructions that come with any tools at all."""
+        """Return the tokens of each tool definition, without the instructions that come with any tools at all."""
         return tuple(await self._measure(tools, self._tool))
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
@@ -171,7 +171,7 @@ class BoundTokens:
         return counted.total * self._profile.factor / self._scale
 
     async def _measure(self, items: Sequence[JsonObject], scope: int) -> list[int]:
-        """The tokens of messages, or of tools, as the scope says."""
+        """Return the tokens of messages, or of tools, as the scope says."""
         known = self._sizes
         sizes = list(map(known.get, map(id, items)))
         if None in sizes:
@@ -184,7 +184,7 @@ class BoundTokens:
         return cast(list[int], sizes)
 
     async def _values(self, items: Sequence[JsonObject], scope: int) -> list[int]:
-        """The packed counts of messages, or of tools."""
+        """Return the packed counts of messages, or of tools."""
         raws: list[bytes] = []
         for start in range(0, len(items), _PIECE):
             await self._turns.give()
@@ -234,7 +234,7 @@ class _Sizes(NamedTuple):
     estimated: bool = False
 
     def with_messages(self, messages: Sequence[Message], values: Sequence[int], size: Callable[[int], int]) -> "_Sizes":
-        """Those of further messages behind them; `values` are their packed counts."""
+        """Return those of further messages behind them; `values` are their packed counts."""
         sizes = [size(value) for value, _ in zip(values, messages, strict=False)]
         roles = [str(message.get("role")) for message in messages[: len(sizes)]]
         system = sum([one for one, role in zip(sizes, roles, strict=True) if role in SYSTEM_ROLES])
@@ -250,7 +250,8 @@ def _raw(item: JsonObject) -> bytes:
 
 
 def _further_prompt(request: ChatRequest) -> tuple[JsonObject, ...]:
-    """What besides messages and tools is shown to the model: deprecated functions, and the answer's JSON Schema."""
+    """Return what besides messages and tools is shown to the model: deprecated functions, and the answer's JSON
+    Schema."""
     rest = request.rest
     functions, answer = rest.get("functions"), rest.get("response_format")
     found = [JsonObject(item) for item in functions if isinstance(item, dict)] if isinstance(functions, list) else []

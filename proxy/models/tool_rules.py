@@ -116,6 +116,6 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _description(schema: Mapping[str, Any]) -> str:
-    """The description as the cookbook counts it: without the full stop at its end."""
+    """Return the description as the cookbook counts it: without the full stop at its end."""
     text = schema.get("description")
     return text.removesuffix(".") if isinstance(text, str) else ""

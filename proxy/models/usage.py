@@ -45,8 +45,8 @@ class Usage:
     """Prompt tokens that the provider wrote into its cache, where it charges for that and says so."""
 
     def completed(self, facts: Mapping[str, object]) -> "Usage":
-        """What is billed: with the tokens of earlier rounds, or all of what the upstream noticed where the bytes of the
-        answer told none, or the earlier rounds alone where the last one failed."""
+        """Return what is billed: with the tokens of earlier rounds, or all of what the upstream noticed where the bytes
+        of the answer told none, or the earlier rounds alone where the last one failed."""
         if self.input is not None:
             if facts.get("rounds", 1) == 1:
                 return self
@@ -76,7 +76,7 @@ class UsageReader:
             self._recent, self._size = [recent[-_TAIL:]], _TAIL
 
     def of_stream(self) -> Usage:
-        """What the stream said, at its end or in its first event; empty where it said nothing."""
+        """Return what the stream said, at its end or in its first event; empty where it said nothing."""
         found = Usage()
         finish: tuple[str, ...] = ()
         error: str | None = None
@@ -97,7 +97,7 @@ class UsageReader:
         return replace(found, finish_reasons=finish, error=error)
 
     def of_body(self, body: bytes) -> Usage:
-        """What a whole answer says."""
+        """Return what a whole answer says."""
         try:
             answer = _whole.decode(body)
         except (ValueError, RecursionError):
@@ -127,12 +127,12 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def _answer_of(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of an event that tells of the answer: Responses and Messages put it into the event."""
+    """Return the part of an event that tells of the answer: Responses and Messages put it into the event."""
     return _mapping(event.get("response")) or _mapping(event.get("message")) or event
 
 
 def _failure(event: Mapping[str, Any]) -> str | None:
-    """The code of the error that an event of a stream is, else its type: the status tells of none."""
+    """Return the code of the error that an event of a stream is, else its type: the status tells of none."""
     error = event if event.get("type") == "error" and "error" not in event else event.get("error")
     if not error:
         return None
@@ -142,7 +142,8 @@ def _failure(event: Mapping[str, Any]) -> str | None:
 
 
 def _cut_usage(end: bytes) -> Any:
-    """The last object under the key `usage` in JSON whose beginning is missing; in a string its quotes are escaped."""
+    """Return the last object under the key `usage` in JSON whose beginning is missing; in a string its quotes are
+    escaped."""
     text = end.decode("utf-8", "replace")
     found = [*_USAGE.finditer(text)]
     try:
@@ -193,7 +194,7 @@ def _text(value: Any) -> str | None:
 
 
 async def without_usage(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
-    """A stream as a client expects it that did not ask for usage, while the upstream was asked for it.
+    """Yield a stream as a client expects it that did not ask for usage, while the upstream was asked for it.
 
     Takes out the event that carries nothing but usage (`"choices":[]`) and the `"usage":null` of the others. Events are
     passed on whole, as soon as each is complete.
@@ -209,7 +210,8 @@ async def without_usage(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
 
 
 def _client_event(event: bytes) -> bytes:
-    """An event without usage: nothing at all where it carries nothing else, its own bytes where there is none in it."""
+    """Return an event without usage: nothing at all where it carries nothing else, its own bytes where there is none in
+    it."""
     if b'"usage"' not in event:
         return event
     data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))

@@ -13,7 +13,7 @@ Vision = Callable[[Dimensions | None, str], int]
 
 
 def flat(each: int) -> Vision:
-    """The same for every image."""
+    """Return the same for every image."""
     return lambda dimensions, detail: each
 
 

@@ -171,7 +171,8 @@ class Admin:
 
 
 def _is_operators(request: Request) -> bool:
-    """Whether what comes from this machine is not a client's, which has a key, nor passed on by a proxy in front."""
+    """Return whether what comes from this machine is not a client's, which has a key, nor passed on by a proxy in
+    front."""
     return not any(name.startswith(_NOT_OPERATORS) for name in request.headers)
 
 

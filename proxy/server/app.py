@@ -85,7 +85,7 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def create() -> App:
-    """The app of the file that the environment names; for worker processes. Raises `ConfigError`."""
+    """Return the app of the file that the environment names; for worker processes. Raise `ConfigError`."""
     bound_arenas()
     port = os.environ.get(ADMIN_PORT_VARIABLE)
     config, saving = load(Path(os.environ[CONFIG_VARIABLE])), Saving.of_environment()
@@ -102,7 +102,7 @@ def create() -> App:
 def build(
     config: Config, *, admin_port: int | None = None, host: str | None = None, saving: Saving | None = None
 ) -> App:
-    """The app of a configuration. Nothing is connected or loaded before it starts.
+    """Return the app of a configuration. Nothing is connected or loaded before it starts.
 
     What comes in on `admin_port` is for operators; without one, the port that the configuration says. `host` is the
     address of the main port, if it is not the configuration's. `saving` writes what is served to a file.
@@ -182,8 +182,8 @@ def build(
 
 
 def _most_of_bodies(settings: Settings) -> tuple[int, int, int]:
-    """The most bytes of incomplete bodies, in all and of one address, and of all bodies: twice the largest body at
-    least, so that one always fits beside others."""
+    """Return the most bytes of incomplete bodies, in all and of one address, and of all bodies: twice the largest body
+    at least, so that one always fits beside others."""
     least, limits = int(2 * settings.server.max_body_mib * 2**20), settings.limits
     bounds = limits.incomplete_mib, limits.incomplete_mib_per_address, limits.bodies_mib
     most, of_one, together = (max(least, bound * 2**20) for bound in bounds)
@@ -247,7 +247,7 @@ class Lasting:
 
 
 def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Lasting) -> Generation:
-    """What a configuration makes, over what outlives it; `kept` are upstreams that it shares with another."""
+    """Return what a configuration makes, over what outlives it; `kept` are upstreams that it shares with another."""
     settings, telemetry, records = config.settings, lasting.telemetry, lasting.records
     for chain in settings.chains.values():
         for name, policy in chain:

@@ -68,7 +68,8 @@ _DECISIONS = 16
 
 
 def build_store(settings: StateSettings | RedisStateSettings) -> Store:
-    """Where originals are kept. Nothing is opened before it is needed. Raises `ConfigError` without its library."""
+    """Return where originals are kept. Nothing is opened before it is needed. Raise `ConfigError` without its
+    library."""
     if isinstance(settings, RedisStateSettings):
         return _redis_store(settings)
     if settings.kind == "memory":
@@ -87,7 +88,7 @@ def build_services(
     patient: bool = False,
     missing: Callable[[int], None] | None = None,
 ) -> Services:
-    """What requests are prepared with and outlives a configuration: all but what an upstream's model does.
+    """Return what requests are prepared with and outlives a configuration: all but what an upstream's model does.
 
     If `patient`, steps wait for vectors as long as it takes. With `missing`, no large model is loaded for them.
     """
@@ -112,7 +113,7 @@ def build_services(
 
 
 def services_over(services: Services, store: Store, settings: Settings, index: IndexService | None) -> Services:
-    """The same services over another store: with what they have loaded and learned, without what they keep."""
+    """Return the same services over another store: with what they have loaded and learned, without what they keep."""
     ttl = settings.state.ttl
     return replace(
         services,
@@ -127,7 +128,8 @@ def services_over(services: Services, store: Store, settings: Settings, index: I
 
 
 def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -> Counters:
-    """Where is counted what clients use, shared by all who share the state. Nothing is opened before it is needed."""
+    """Return where is counted what clients use, shared by all who share the state. Nothing is opened before it is
+    needed."""
     if isinstance(settings, RedisStateSettings):
         from proxy.state.redis import RedisCounters, RedisStore
 
@@ -139,12 +141,13 @@ def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -
 
 
 def patience(settings: StateSettings | RedisStateSettings) -> float:
-    """Seconds to wait for counts: on a server its own timeout comes first, so that one that hangs is found out."""
+    """Return seconds to wait for counts: on a server its own timeout comes first, so that one that hangs is found
+    out."""
     return PATIENCE + (settings.timeout if isinstance(settings, RedisStateSettings) else 0.0)
 
 
 def build_records(settings: Settings, store: Store) -> Records | None:
-    """What keeps records of requests, if any are wanted. Nothing is opened before it is needed."""
+    """Return what keeps records of requests, if any are wanted. Nothing is opened before it is needed."""
     state, wanted = settings.state, settings.records
     if not wanted.keep:
         return None
@@ -180,7 +183,7 @@ def _redis_store(settings: RedisStateSettings) -> Store:
 def build_writing(
     settings: Settings, routes: Routes, store: Store, telemetry: Telemetry, write: Write | None = None
 ) -> Writing | None:
-    """What writes summaries in the background, if a model is configured for it, or `write` in its place."""
+    """Return what writes summaries in the background, if a model is configured for it, or `write` in its place."""
     if settings.writer is None:
         return None
     writer = Writer(settings.writer, routes, telemetry.metrics.series)
@@ -189,7 +192,7 @@ def build_writing(
 
 
 def build_index(settings: Settings, telemetry: Telemetry | None = None) -> IndexService | None:
-    """Where vectors stay. Nothing is opened, imported or connected before it is needed."""
+    """Return where vectors stay. Nothing is opened, imported or connected before it is needed."""
     chosen = settings.vectors
     if isinstance(chosen, NoVectors):
         return None
@@ -218,7 +221,7 @@ def build_embedding(
     patient: bool = False,
     missing: Callable[[int], None] | None = None,
 ) -> EmbeddingService | None:
-    """What compares texts by meaning. Nothing is loaded or connected before it is needed.
+    """Return what compares texts by meaning. Nothing is loaded or connected before it is needed.
 
     With `missing`, a model that takes seconds to load is not: it is told how many vectors that leaves out.
     """
@@ -231,7 +234,7 @@ def build_embedding(
 
 
 def build_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> UpstreamJudge | None:
-    """What has texts judged by the model of an upstream, if one is named."""
+    """Return what has texts judged by the model of an upstream, if one is named."""
     judge = settings.judge
     return None if judge is None else UpstreamJudge(judge, routes, telemetry.metrics.series)
 
@@ -244,7 +247,7 @@ def build_memories(
     threads: Executor,
     told: MemoryObserver | None = None,
 ) -> MemoryService:
-    """What remembers for users. Nothing is opened or loaded before it is needed."""
+    """Return what remembers for users. Nothing is opened or loaded before it is needed."""
     shelves = Shelves(store, ttl=settings.ttl, max_users=settings.max_users, told=told)
     vectors = MemoryVectors(embedding, index)
     return MemoryService(shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at, told=told)
@@ -253,7 +256,7 @@ def build_memories(
 def build_backend(
     settings: AutoEmbedding | StaticEmbedding | SentenceTransformersEmbedding | OpenAIEmbedding,
 ) -> Backend:
-    """What makes vectors. Nothing is loaded or connected before it is needed."""
+    """Return what makes vectors. Nothing is loaded or connected before it is needed."""
     if isinstance(settings, OpenAIEmbedding):
         from proxy.vectors.remote import Remote
 
@@ -291,7 +294,7 @@ def build_upstreams(
 
 
 def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str, Upstream]) -> dict[str, Upstream]:
-    """The upstreams of the settings `before` that these would make the same: their connections stay open."""
+    """Return the upstreams of the settings `before` that these would make the same: their connections stay open."""
     if before is None:
         return {}
     same_models = settings.models == before.models  # Ollama's take context sizes from there
@@ -303,7 +306,7 @@ def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str
 
 
 def profiles(models: Models) -> Callable[[str, ModelSettings, Upstream], ModelProfile]:
-    """What is known of a model behind an upstream. Only OpenAI itself is known to take `prompt_cache_key`."""
+    """Return what is known of a model behind an upstream. Only OpenAI itself is known to take `prompt_cache_key`."""
 
     def profile_of(name: str, entry: ModelSettings, upstream: Upstream) -> ModelProfile:
         profile = models.resolve(name, entry, ollama=upstream.provider == "ollama")

@@ -34,7 +34,7 @@ async def explain(
     """Prepare a request as it would be served, behind the requests `before` it, and send nothing.
 
     `headers` are the client's, names in lower case. The state is read as it is configured and nothing in it is changed.
-    A model that compares texts by meaning is loaded only if this `waits` for it. Raises `PenstockError` for what the
+    A model that compares texts by meaning is loaded only if this `waits` for it. Raise `PenstockError` for what the
     proxy would refuse before the chain runs.
     """
     caller = Callers(config.settings.auth).of(headers) if headers else None
@@ -47,7 +47,7 @@ Tell = Callable[[Message], str]
 
 
 def render_table(explained: Explained, tell: Tell | None = None) -> str:
-    """A table for people: each step, its verdict, tokens before and after, and why."""
+    """Return a table for people: each step, its verdict, tokens before and after, and why."""
     profile = explained.profile
     about = "" if profile.exact else "about "
     lines = [
@@ -76,7 +76,7 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
 
 
 def render_json(explained: Explained, against: Explained | None = None, *, tell: Tell | None = None) -> str:
-    """The same for machines; of two chains both."""
+    """Return the same for machines; of two chains both."""
 
     def data(each: Explained) -> dict[str, Any]:
         return {**shown(each), **({} if tell is None else {"diff": _diff(each, tell)})}
@@ -86,7 +86,7 @@ def render_json(explained: Explained, against: Explained | None = None, *, tell:
 
 
 def shown(explained: Explained) -> dict[str, Any]:
-    """What was explained, as JSON values."""
+    """Return what was explained, as JSON values."""
     outcome, profile = explained.outcome, explained.profile
     return {
         "model": explained.incoming.model,
@@ -113,7 +113,7 @@ def shown(explained: Explained) -> dict[str, Any]:
 
 
 async def shown_with_text(explained: Explained) -> dict[str, Any]:
-    """The same with what became of each message, and the messages themselves."""
+    """Return the same with what became of each message, and the messages themselves."""
     came, sent = explained.incoming, explained.outcome.request
     found = await changes(came, sent, Doers.of(came, explained.outcome.stages), explained.tokens)
     text = {"before": came.messages, "after": sent.messages, "tools_before": came.tools, "tools_after": sent.tools}
@@ -125,7 +125,7 @@ def _counts(outcome: Outcome) -> tuple[tuple[str, TokenCount | None], ...]:
 
 
 def render_models(config: Config) -> str:
-    """The models of the configuration, and what is known about each."""
+    """Return the models of the configuration, and what is known about each."""
     upstreams = build_upstreams(config.settings)
     profile_of = profiles(Models())
     rows: list[tuple[str, ...]] = [("model", "upstream", "chain", "window", "reserve", "tokenizer", "counts", "source")]
@@ -158,7 +158,7 @@ def _unasked(pairs: Mapping[str, int]) -> list[str]:
 
 
 def not_compared(explained: Explained) -> list[str]:
-    """What is not as it would be served, because a model is not loaded here."""
+    """Return what is not as it would be served, because a model is not loaded here."""
     steps = ", ".join(explained.not_compared)
     told = (
         f"{steps} went by words here: `penstock serve` compares texts by meaning ({explained.meaning}); so does --wait"
@@ -189,7 +189,7 @@ def _conclusion(explained: Explained, about: str) -> str:
 
 
 def _bars(outcome: Outcome) -> list[str]:
-    """A bar for each section: what is sent of it, and behind that what was taken out."""
+    """Return a bar for each section: what is sent of it, and behind that what was taken out."""
     before, after = sections(outcome.before), sections(outcome.after)
     if not before or outcome.rejected is not None:
         return []
@@ -218,14 +218,14 @@ def _cost(explained: Explained) -> list[str]:
 
 
 def _prompt_usd(profile: ModelProfile, count: TokenCount | None) -> float | None:
-    """US dollars for a prompt of which nothing is in the provider's cache; None where prices are not known."""
+    """Return US dollars for a prompt of which nothing is in the provider's cache; None where prices are not known."""
     if count is None or not profile.prices.known:
         return None
     return round(money(profile.prices.at(count.total), prompt_cost(profile.cache, 0, count.total)), 9)
 
 
 def _diff(explained: Explained, tell: Tell) -> list[str]:
-    """Which messages left (-) and came (+); unchanged ones are counted."""
+    """Return which messages left (-) and came (+); unchanged ones are counted."""
     before, after = explained.incoming.messages, explained.outcome.request.messages
     kept = {id(message) for message in after}
     old = {id(message) for message in before}
@@ -235,14 +235,14 @@ def _diff(explained: Explained, tell: Tell) -> list[str]:
 
 
 def briefly(message: Message) -> str:
-    """A message's first characters, and its size."""
+    """Return a message's first characters, and its size."""
     calls = f" calls {', '.join(message.called_tools)}" if message.called_tools else ""
     text = " ".join(message.text.split())
     return f"{message.role}:{calls} {text[:80]}{'...' if len(text) > 80 else ''} ({len(message.raw)} bytes)"
 
 
 def whole(message: Message) -> str:
-    """All of a message."""
+    """Return all of a message."""
     rest = {key: value for key, value in message.items() if key not in ("role", "content")}
     lines = [*message.text.splitlines(), *([json.dumps(rest, ensure_ascii=False)] if rest else [])]
     return "\n    ".join([f"{message.role}:", *lines])

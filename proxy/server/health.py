@@ -90,7 +90,7 @@ class Health:
         return Response(b'{"status":"ok"}', media_type="application/json")
 
     async def _is_stuck(self, question: Question) -> bool:
-        """Whether a thread is busy with one job for so long that it will probably never end."""
+        """Return whether a thread is busy with one job for so long that it will probably never end."""
         pool = max(self._pools, key=Threads.busy)
         began, seconds = pool.began, pool.busy()
         is_stuck = seconds > self._reloading.settings.server.stuck_after

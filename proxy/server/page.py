@@ -33,7 +33,7 @@ _HEADERS = {
 
 
 def is_open(settings: Settings, host: str | None = None) -> bool:
-    """Whether the page needs no key on the main port: on loopback, and where all clients are of one house.
+    """Return whether the page needs no key on the main port: on loopback, and where all clients are of one house.
 
     Clients with keys of Penstock are kept apart: none of them is an operator. `host` is the address in use, if it is
     not the one of the settings.
@@ -44,17 +44,17 @@ def is_open(settings: Settings, host: str | None = None) -> bool:
 
 
 async def page(request: Request) -> Response:
-    """`GET /ui`."""
+    """Return `GET /ui`."""
     return await _file("index.html")
 
 
 async def page_file(request: Request) -> Response:
-    """`GET /ui/{name}`: a script or a style of the page."""
+    """Return `GET /ui/{name}`: a script or a style of the page."""
     return await _file(request.path_params["name"])
 
 
 async def to_page(request: Request) -> Response:
-    """`GET /`: leads to the page, also where a proxy in front serves this under another path."""
+    """Return `GET /`: leads to the page, also where a proxy in front serves this under another path."""
     return Response(status_code=307, headers={"location": "ui", "cache-control": "no-store"})
 
 

@@ -43,7 +43,7 @@ def config_schema() -> str:
 
 
 def _with_variables(node: Any) -> Any:
-    """The schema with a `${VARIABLE}` allowed wherever a number or a truth value stands."""
+    """Return the schema with a `${VARIABLE}` allowed wherever a number or a truth value stands."""
     if isinstance(node, list):
         return [_with_variables(item) for item in node]
     if not isinstance(node, dict):
@@ -77,7 +77,8 @@ def config_markdown() -> str:
 
 
 def _sections() -> dict[type[Base], str]:
-    """Each class of settings and its title: the key under which it stands, and its kind where there are several."""
+    """Return each class of settings and its title: the key under which it stands, and its kind where there are
+    several."""
     found: dict[type[Base], str] = {Settings: "The file"}
     for key, field in Settings.model_fields.items():
         under = list(_classes(field.annotation))
@@ -94,7 +95,7 @@ def _sections() -> dict[type[Base], str]:
 
 
 def _classes(annotation: Any) -> Iterator[type[Base]]:
-    """The classes of settings that a type names."""
+    """Yield the classes of settings that a type names."""
     if isinstance(annotation, type) and issubclass(annotation, Base):
         yield annotation
     for inner in get_args(annotation):

@@ -124,18 +124,19 @@ class Upstream(Protocol):
         """Features that the gateway depends on."""
 
     async def send(self, call: Call) -> Reply:
-        """Forward a call. Raises `UpstreamFailed` only before the first byte; cancelling it drops the request."""
+        """Forward a call. Raise `UpstreamFailed` only before the first byte; cancelling it drops the request."""
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        """The fields of a call that it has nothing for, without sending it. Raises `BadRequest` as `send` does."""
+        """Return the fields of a call that it has nothing for, without sending it. Raise `BadRequest` as `send`
+        does."""
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """What is known of a model, with what the server itself says about it; never raises."""
+        """Return what is known of a model, with what the server itself says about it; never raises."""
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The upstream's own list of models (`GET /v1/models` entries); empty where it has none.
+        """Return the upstream's own list of models (`GET /v1/models` entries); empty where it has none.
 
-        Raises `PenstockError` where it refuses the key (401 or 403), or where that is another vendor's.
+        Raise `PenstockError` where it refuses the key (401 or 403), or where that is another vendor's.
         """
 
     async def aclose(self) -> None:

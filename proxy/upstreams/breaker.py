@@ -37,14 +37,14 @@ class Breaker:
         self.state: State = "closed"
 
     def refusal(self) -> float | None:
-        """Seconds after which a request may be let through; None if one is now."""
+        """Return seconds after which a request may be let through; None if one is now."""
         if self.state == "closed":
             return None
         left = self._since + self._settings.open_for - self._clock()
         return left if left > 0 else None
 
     def admit(self) -> int:
-        """The ticket of a request; only to be asked for where `refusal` is None."""
+        """Return the ticket of a request; only to be asked for where `refusal` is None."""
         if self.state != "closed":
             if self.state == "open":
                 self._become("half_open")

@@ -25,7 +25,7 @@ def nonsense(server: str) -> Unanswered:
 
 
 def parsed(text: bytes, server: str) -> dict[str, Any]:
-    """Return a body, a line or the data of an event. Raises `Unanswered` for anything but a JSON object."""
+    """Return a body, a line or the data of an event. Raise `Unanswered` for anything but a JSON object."""
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -50,7 +50,7 @@ async def hold_back(
 async def _events(
     spoken: AsyncGenerator[bytes, None], facts: dict[str, Any], is_over: Callable[[], bool]
 ) -> AsyncGenerator[bytes, None]:
-    """The events, after an empty chunk once it is known that there will be any."""
+    """Yield the events, after an empty chunk once it is known that there will be any."""
     begun = False
     try:
         async with aclosing(spoken):
@@ -68,7 +68,7 @@ async def _events(
 
 
 def usage(prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) -> dict[str, Any]:
-    """OpenAI's `usage` object; `prompt` includes the `cached` tokens, `completion` the `reasoning` ones."""
+    """Return OpenAI's `usage` object; `prompt` includes the `cached` tokens, `completion` the `reasoning` ones."""
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
@@ -94,22 +94,22 @@ class Completion:
         logprobs: Any = None,
         **extra: Any,
     ) -> bytes:
-        """The body of an answer that is not streamed."""
+        """Return the body of an answer that is not streamed."""
         said = {"role": "assistant", "content": None, "refusal": None, **message}
         choice = {"index": 0, "message": said, "logprobs": logprobs, "finish_reason": finish_reason}
         return encode({**self._head("chat.completion"), "choices": [choice], "usage": used, **extra})
 
     def first(self) -> bytes:
-        """The first chunk, which names the role; no later one may."""
+        """Return the first chunk, which names the role; no later one may."""
         return self.chunk({"role": "assistant", "content": "", "refusal": None})
 
     def chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None, logprobs: Any = None) -> bytes:
-        """A chunk with more of the answer, or with its end (`delta` empty, `finish_reason` set)."""
+        """Return a chunk with more of the answer, or with its end (`delta` empty, `finish_reason` set)."""
         choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
         return self._event({"choices": [choice]})
 
     def usage_chunk(self, used: Mapping[str, Any]) -> bytes:
-        """The chunk behind the last one, for clients that asked for `include_usage`."""
+        """Return the chunk behind the last one, for clients that asked for `include_usage`."""
         return self._event({"choices": [], "usage": used})
 
     def _event(self, fields: Mapping[str, Any]) -> bytes:
@@ -120,7 +120,7 @@ class Completion:
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """Return a translated body as JSON. Raises `BadRequest` where it is nested too deeply."""
+    """Return a translated body as JSON. Raise `BadRequest` where it is nested too deeply."""
     try:
         return encode(body)
     except RecursionError:
@@ -136,6 +136,6 @@ def timestamp(date: Any) -> int:
 
 
 def wants_usage(rest: Mapping[str, Any]) -> bool:
-    """Whether the client asked for usage at the end of its stream."""
+    """Return whether the client asked for usage at the end of its stream."""
     options = rest.get("stream_options")
     return isinstance(options, Mapping) and options.get("include_usage") is True

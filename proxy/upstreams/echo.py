@@ -28,7 +28,7 @@ class Echo(Translator):
         self.name = name
 
     async def send(self, call: Call) -> Reply:
-        """Answer a chat request. Raises `NotFound` for every other path: there is nothing to echo."""
+        """Answer a chat request. Raise `NotFound` for every other path: there is nothing to echo."""
         if call.request is None or call.tokens is None:
             raise NotFound(f"the echo upstream only answers /v1/chat/completions, not /v1{call.path}")
         if not call.request.messages:

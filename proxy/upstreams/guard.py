@@ -36,7 +36,7 @@ class GuardedUpstream:
         self.aclose = upstream.aclose
 
     async def send(self, call: Call) -> Reply:
-        """Forward a call. Raises `UpstreamUnavailable` where it may not be, else what the upstream raises."""
+        """Forward a call. Raise `UpstreamUnavailable` where it may not be, else what the upstream raises."""
         self._check()
         if not await self._take_slot():
             raise UpstreamUnavailable(
@@ -107,7 +107,8 @@ class GuardedUpstream:
 
 
 def is_down(status: int, should_retry: str | None = None) -> bool:
-    """Whether a status says that the server cannot work; with the advice not to try again, it is about one request."""
+    """Return whether a status says that the server cannot work; with the advice not to try again, it is about one
+    request."""
     return status >= 500 and status not in _STUMBLED and (should_retry or "").lower() != "false"
 
 

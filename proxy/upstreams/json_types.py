@@ -13,7 +13,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def number(value: Any, place: str) -> float:
-    """A finite number."""
+    """Return a finite number."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         wrong(place, "must be a number")
     if (isinstance(value, int) and value not in _INT64) or not math.isfinite(value):
@@ -22,42 +22,42 @@ def number(value: Any, place: str) -> float:
 
 
 def integer(value: Any, place: str) -> int:
-    """An integer of at most 64 bits."""
+    """Return an integer of at most 64 bits."""
     if isinstance(value, bool) or not isinstance(value, int) or value not in _INT64:
         wrong(place, "must be an integer")
     return value
 
 
 def boolean(value: Any, place: str) -> bool:
-    """True or false."""
+    """Return True or false."""
     if not isinstance(value, bool):
         wrong(place, "must be true or false")
     return value
 
 
 def string(value: Any, place: str) -> str:
-    """A string."""
+    """Return a string."""
     if not isinstance(value, str):
         wrong(place, "must be a string")
     return value
 
 
 def mapping(value: Any, place: str) -> Mapping[str, Any]:
-    """An object."""
+    """Return an object."""
     if not isinstance(value, dict):
         wrong(place, "must be an object")
     return value
 
 
 def sequence(value: Any, place: str) -> Sequence[Any]:
-    """A list."""
+    """Return a list."""
     if not isinstance(value, list):
         wrong(place, "must be a list")
     return value
 
 
 def parsed_arguments(written: Any, place: str, otherwise: str) -> dict[str, Any]:
-    """The arguments of a call as an object, for upstreams that demand one.
+    """Return the arguments of a call as an object, for upstreams that demand one.
 
     What a model wrote may be no JSON, or no object. It then becomes the one argument `otherwise`, word for word: the
     model sees its own mistake, and what the tool said about it still makes sense.
@@ -75,7 +75,7 @@ def parsed_arguments(written: Any, place: str, otherwise: str) -> dict[str, Any]
 
 
 def called_function(call: Mapping[str, Any], place: str, otherwise: str) -> tuple[str, dict[str, Any]]:
-    """The name and the arguments of a call, of a function or of a custom tool; see `parsed_arguments`."""
+    """Return the name and the arguments of a call, of a function or of a custom tool; see `parsed_arguments`."""
     if "function" not in call and "custom" in call:
         called = mapping(call["custom"], f"{place}.custom")
         given: dict[str, Any] = {"input": string(called.get("input", ""), f"{place}.custom.input")}
@@ -86,7 +86,7 @@ def called_function(call: Mapping[str, Any], place: str, otherwise: str) -> tupl
 
 
 def role_of(message: Mapping[str, Any], place: str) -> str:
-    """The role of a message, which is one of OpenAI's."""
+    """Return the role of a message, which is one of OpenAI's."""
     role = string(message.get("role"), f"{place}.role")
     if role not in ROLES:
         wrong(f"{place}.role", f"must be one of {', '.join(sorted(ROLES))}")
@@ -94,10 +94,10 @@ def role_of(message: Mapping[str, Any], place: str) -> str:
 
 
 def wrong(place: str, must: str) -> NoReturn:
-    """Refuse a value. Raises `BadRequest`."""
+    """Refuse a value. Raise `BadRequest`."""
     raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
 
 
 def unsupported(what: str, place: str) -> BadRequest:
-    """The error for what an upstream has no form for."""
+    """Return the error for what an upstream has no form for."""
     return BadRequest(f"{what} ({place})", param=place, code="unsupported_parameter")

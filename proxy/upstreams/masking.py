@@ -17,7 +17,7 @@ _SHORTEST = 8
 
 
 def keys_of(settings: object) -> tuple[str, ...]:
-    """The operator's keys among the settings of an upstream."""
+    """Return the operator's keys among the settings of an upstream."""
     given: dict[str, SecretStr] = {**getattr(settings, "headers", {}), **getattr(settings, "options", {})}
     found = [value for name, value in given.items() if _SECRET.search(name)]
     if (key := getattr(settings, "api_key", None)) is not None:
@@ -32,13 +32,13 @@ class Mask:
         self._keys = [key.encode() for key in keys if len(key) >= _SHORTEST]
 
     def body(self, data: bytes) -> bytes:
-        """The data without them."""
+        """Return the data without them."""
         for key in self._keys:
             data = data.replace(key, _MASK)
         return data
 
     def text(self, text: str) -> str:
-        """The text without them."""
+        """Return the text without them."""
         return self.body(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def head(self, reply: Reply) -> None:
@@ -48,7 +48,7 @@ class Mask:
             reply.body = None if reply.body is None else self.body(reply.body)
 
     def chunks(self, chunks: ByteStream) -> AsyncIterator[bytes]:
-        """A stream without them, also where one comes in two chunks."""
+        """Return a stream without them, also where one comes in two chunks."""
         return self._stream(chunks) if self._keys else aiter(chunks)
 
     async def _stream(self, chunks: ByteStream) -> AsyncIterator[bytes]:
@@ -63,7 +63,7 @@ class Mask:
             yield held
 
     def _begun(self, data: bytes) -> int:
-        """The length of the longest end of the data with which a key begins; no key has a line break."""
+        """Return the length of the longest end of the data with which a key begins; no key has a line break."""
         if data.endswith(b"\n"):
             return 0
         return max(

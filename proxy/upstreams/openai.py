@@ -67,7 +67,7 @@ class OpenAI:
         return URL(f"{self._base}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
 
     def _told(self, call: Call, reply: Reply) -> Reply:
-        """The answer; where it refuses a chat that does not fit, with the status and code that clients know."""
+        """Return the answer; where it refuses a chat that does not fit, with the status and code that clients know."""
         if reply.status < 400 or call.path != CHAT:
             return reply
         overflow = read_refusal(reply.status, reply.body or b"")
@@ -85,7 +85,7 @@ class OpenAI:
         return ()
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """What is known, with a smaller window where the server told one in a refusal."""
+        """Return what is known, with a smaller window where the server told one in a refusal."""
         window = self._windows.get(known.name)
         return (
             known

@@ -35,8 +35,8 @@ class Overflow:
     """What tells the window, word for word."""
 
     def is_quoted(self, body: bytes, others: Iterable[str] = ()) -> bool:
-        """Whether what tells the window may be the client's own words, in a body or in others: servers quote what they
-        refuse."""
+        """Return whether what tells the window may be the client's own words, in a body or in others: servers quote
+        what they refuse."""
         try:
             plain = orjson.dumps(orjson.loads(body))
         except orjson.JSONDecodeError:  # such as half a character: what it says cannot be told
@@ -46,7 +46,7 @@ class Overflow:
 
 
 def find_overflow(text: str) -> Overflow | None:
-    """What the words of an error say of a prompt that does not fit; None where they speak of something else."""
+    """Return what the words of an error say of a prompt that does not fit; None where they speak of something else."""
     text = text[:_LONGEST_TEXT]
     patterns = _patterns()
     if patterns["not"][0].search(text) or not any(sign.search(text) for sign in patterns["sign"]):
@@ -56,7 +56,7 @@ def find_overflow(text: str) -> Overflow | None:
 
 
 def read_refusal(status: int, body: bytes) -> Overflow | None:
-    """The same for an answer with an error's status, or for an event of a stream that is an error."""
+    """Return the same for an answer with an error's status, or for an event of a stream that is an error."""
     if status not in _STATUSES or len(body) > _LONGEST_BODY:
         return None
     try:
@@ -66,7 +66,7 @@ def read_refusal(status: int, body: bytes) -> Overflow | None:
 
 
 def openai_body(body: bytes, overflow: Overflow) -> bytes:
-    """The error as OpenAI words it. One that has the code already stays as it is; other fields are kept."""
+    """Return the error as OpenAI words it. One that has the code already stays as it is; other fields are kept."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -85,7 +85,7 @@ def openai_body(body: bytes, overflow: Overflow) -> bytes:
 
 
 def sentence(text: str, prompt: int | None, window: int | None) -> str:
-    """The sentence by which clients know that the context is full, and behind it the server's own words."""
+    """Return the sentence by which clients know that the context is full, and behind it the server's own words."""
     limit = f"{window} tokens" if window else "exceeded"
     counted = f" However, your messages resulted in {prompt} tokens." if prompt else ""
     advice = "Please reduce the length of the messages."

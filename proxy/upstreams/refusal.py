@@ -20,7 +20,7 @@ RETRY_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
 
 
 def advice(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """What the headers of an error tell SDKs."""
+    """Return what the headers of an error tell SDKs."""
     told = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
     return {name: told[name] for name in RETRY_HEADERS if name in told}
 
@@ -42,7 +42,7 @@ class Refused(PenstockError):
 
 
 def kind_of(status: int) -> tuple[str, str | None]:
-    """OpenAI's type and code for a status."""
+    """Return OpenAI's type and code for a status."""
     return _BY_STATUS.get(status) or ("server_error" if status >= 500 else "invalid_request_error", None)
 
 

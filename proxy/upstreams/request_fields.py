@@ -48,7 +48,7 @@ CHECKS: Mapping[str, Check] = {
 
 
 def check_fields(rest: Mapping[str, Any]) -> None:
-    """Raises `BadRequest` for a field of OpenAI's that has the wrong type; other fields are nobody's business here."""
+    """Raise `BadRequest` for a field of OpenAI's that has the wrong type; other fields are nobody's business here."""
     for name, check in CHECKS.items():
         value = rest.get(name)
         if value is not None:
@@ -62,7 +62,8 @@ LONGEST_LIST = 200
 
 
 def ignored_fact(names: Iterable[str], *, strict: bool) -> dict[str, str | int | float | bool]:
-    """The fact `ignored`: the fields that an upstream has nothing for, with commas. Raises `BadRequest` if `strict`."""
+    """Return the fact `ignored`: the fields that an upstream has nothing for, with commas. Raise `BadRequest` if
+    `strict`."""
     listed = sorted(names)
     if listed and strict:
         told = f"the upstream has nothing for {', '.join(listed)}, and strict_params is set"
@@ -92,10 +93,10 @@ BOOKKEEPING = frozenset({
 
 
 def is_neutral(name: str, value: Any) -> bool:
-    """Whether leaving a field out changes nothing: it is null or has OpenAI's default."""
+    """Return whether leaving a field out changes nothing: it is null or has OpenAI's default."""
     return value is None or (name in NEUTRAL and value == NEUTRAL[name])
 
 
 def asks(name: str, value: Any) -> bool:
-    """Whether a field of any name asks for something; of those without a known default, empty ones do not."""
+    """Return whether a field of any name asks for something; of those without a known default, empty ones do not."""
     return not is_neutral(name, value) and (bool(value) or name in NEUTRAL or name == "seed")

@@ -38,7 +38,7 @@ class Requester(Protocol):
     """Whoever asks for a model."""
 
     def may_use(self, model: str) -> bool:
-        """Whether a model exists for it."""
+        """Return whether a model exists for it."""
 
 
 class Routes:
@@ -54,7 +54,7 @@ class Routes:
         self._default = upstreams[settings.default_upstream or next(iter(upstreams))]
 
     def of(self, model: str, caller: Requester | None = None) -> Route:
-        """The route of a model. Raises `NotFound` where no entry matches, or this caller may not use it."""
+        """Return the route of a model. Raise `NotFound` where no entry matches, or this caller may not use it."""
         if caller is not None and not caller.may_use(model):
             raise _unknown(model)
         route = self._known.get(model)
@@ -98,7 +98,7 @@ class Routes:
         return next(place for place, each in enumerate(self._models) if each is entry)
 
     def serves(self, model: str, upstream: Upstream) -> bool:
-        """Whether requests for this model go to this upstream under the same name."""
+        """Return whether requests for this model go to this upstream under the same name."""
         try:
             route = self.of(model)
         except NotFound:
@@ -106,12 +106,12 @@ class Routes:
         return route.upstream is upstream and route.model == model
 
     def names(self) -> list[str]:
-        """The models that are named in full, in order."""
+        """Return the models that are named in full, in order."""
         return [name for entry in self._models for name in entry.match if not any(mark in name for mark in "*?[")]
 
 
 def _unknown(model: str) -> NotFound:
-    """The same for a model that there is not and for one that somebody may not use."""
+    """Return the same for a model that there is not and for one that somebody may not use."""
     return NotFound(
         f"The model `{model[:200]}` does not exist or you do not have access to it. No entry of `models` in the "
         "configuration serves it to you.",

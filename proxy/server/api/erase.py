@@ -74,7 +74,7 @@ class Forgetting:
         }
 
     def _stored(self, tenant: str) -> dict[str, Callable[[], Awaitable[int | bool]]]:
-        """What is stored, and how it is forgotten."""
+        """Return what is stored, and how it is forgotten."""
         index = self._index
 
         async def vectors() -> bool:
@@ -121,5 +121,5 @@ class Forgetting:
 
 
 def tenant_of_name(named: str) -> str:
-    """A tenant by its hash, or by the name that the configuration gives it."""
+    """Return a tenant by its hash, or by the name that the configuration gives it."""
     return named if _HASH.fullmatch(named) or named == ANONYMOUS.tenant else tenant_named(named)

@@ -54,7 +54,7 @@ class Explaining:
     async def for_operators(self, body: bytes, find: Find) -> dict[str, Any]:
         """Explain any request, or a recorded one, with any chain, and with another to compare.
 
-        `chain_yaml` is a chain that is only tried. Raises `PenstockError`.
+        `chain_yaml` is a chain that is only tried. Raise `PenstockError`.
         """
         asked, caller = Body(body), None
         request_id = _text(asked, "request_id")
@@ -95,14 +95,14 @@ class Explaining:
 
 
 def _request(asked: Body) -> bytes:
-    """The client's own bytes of the request: handles are made of them."""
+    """Return the client's own bytes of the request: handles are made of them."""
     if not isinstance(asked.get("request"), dict):
         raise BadRequest("request must be the body of a chat request", param="request", code="invalid_type")
     return asked.raw_of("request")
 
 
 async def _recorded(request_id: str, which: Mapping[str, str], find: Find) -> tuple[bytes, Caller]:
-    """A recorded request, and whose it was."""
+    """Return a recorded request, and whose it was."""
     record = await find(request_id, which)
     text = None if record is None else record.get("text")
     if record is None or not isinstance(text, Mapping):

@@ -37,7 +37,7 @@ class RecordsApi:
         peers.on("flush", self._flush_here)
 
     def paths(self) -> dict[str, Handler]:
-        """The paths for operators below `/admin`, and what tells what is there."""
+        """Return the paths for operators below `/admin`, and what tells what is there."""
         return {
             "/requests": self._requests,
             "/requests/{request_id:path}/archive/{handle}": self._original,
@@ -82,9 +82,9 @@ class RecordsApi:
         return {"text": found}
 
     async def find(self, request_id: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The newest record of an id that the filters let through, with its text where that is kept.
+        """Return the newest record of an id that the filters let through, with its text where that is kept.
 
-        Two clients may choose the same id: `tenant` and `until` tell which is meant. Raises `PenstockError`.
+        Two clients may choose the same id: `tenant` and `until` tell which is meant. Raise `PenstockError`.
         """
         found = await self._latest(_filters(asked)._replace(request_id=request_id), 1, text=True)
         return found[0] if found else None
@@ -127,7 +127,8 @@ class RecordsApi:
         return await self._ask(lambda records: records.latest(filters, limit, text=text), [])
 
     async def _ask(self, question: Callable[[Records], Awaitable[T]], otherwise: T) -> T:
-        """What the records tell, with those that the other workers had not written yet; `otherwise` without any."""
+        """Return what the records tell, with those that the other workers had not written yet; `otherwise` without
+        any."""
         if self._records is None:
             return otherwise
         await self._peers.ask({"ask": "flush"})
@@ -151,7 +152,7 @@ def _reading() -> Iterator[None]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All texts in a JSON value."""
+    """Yield all texts in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -181,7 +182,7 @@ def _limit(asked: Mapping[str, Any], usual: int) -> int:
 
 
 def _seconds(asked: Mapping[str, Any], name: str) -> float | None:
-    """A date and time in seconds since 1970; None if none is asked for."""
+    """Return a date and time in seconds since 1970; None if none is asked for."""
     date = asked.get(name)
     try:
         return datetime.fromisoformat(date).timestamp() if date else None

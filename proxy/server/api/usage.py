@@ -57,7 +57,8 @@ class UsageApi:
         }
 
     async def _left(self, caller: Caller, now: float) -> dict[str, dict[str, float]] | None:
-        """Each limit of a caller: `limit`, and where it is counted `remaining` and `resets_after`, in seconds."""
+        """Return each limit of a caller: `limit`, and where it is counted `remaining` and `resets_after`, in
+        seconds."""
         terms, account = self._limits.terms(caller), caller.account
         limits = {item.name: getattr(terms, item.name) for item in fields(Terms)}
         minute, elapsed = divmod(now, MINUTE)
@@ -81,5 +82,5 @@ class UsageApi:
 
 
 def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
-    """Tokens and requests as whole numbers, dollars to nine places."""
+    """Return tokens and requests as whole numbers, dollars to nine places."""
     return {name: round(value, 9) if name == "usd" else round(value) for name, value in figures.items()}

@@ -43,7 +43,7 @@ class Bound(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> "Bound":
-        """The bound that a text says. Raises `ConfigError`."""
+        """Return the bound that a text says. Raise `ConfigError`."""
         found = _BOUND.fullmatch(text)
         if found is None or found[1] not in NAMES:
             told = f"--fail-if is NAME > NUMBER, or with >=, <, <=, ==, !=; names: {', '.join(NAMES)}"
@@ -52,7 +52,7 @@ class Bound(NamedTuple):
         return cls(found[1], found[2], number, " ".join(text.split()))
 
     def broken_by(self, totals: Mapping[str, Any]) -> str | None:
-        """What to say where the totals of a report are so; None where they are not. Raises `ConfigError`."""
+        """Return what to say where the totals of a report are so; None where they are not. Raise `ConfigError`."""
         value: Any = totals
         for key in NAMES[self.name]:
             value = None if value is None else value.get(key)

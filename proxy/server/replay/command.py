@@ -17,7 +17,7 @@ _WIDTH = 30
 
 
 def replay_files(options: argparse.Namespace) -> int:
-    """Replay files as the command line says. Returns the exit code: 1 where a bound of `--fail-if` is broken."""
+    """Replay files as the command line says. Return the exit code: 1 where a bound of `--fail-if` is broken."""
     bounds = [Bound.read(text) for text in options.fail_if]
     config = load(options.config)
     other = load(options.against_config) if options.against_config else config
@@ -42,7 +42,7 @@ def replay_files(options: argparse.Namespace) -> int:
 
 
 def _bar(turns: int) -> Callable[[int], None]:
-    """What shows progress on standard error, where somebody looks at it."""
+    """Return what shows progress on standard error, where somebody looks at it."""
     done = 0
 
     def told(more: int) -> None:

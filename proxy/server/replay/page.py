@@ -15,7 +15,7 @@ _OPEN = 3
 
 
 def render_page(report: Mapping[str, Any], title: str) -> str:
-    """The report as a page of HTML."""
+    """Return the report as a page of HTML."""
     template = files("proxy").joinpath("data/replay.html").read_text(encoding="utf-8")
     return Template(template).substitute(title=escape(title), body="\n".join(_body(report, title)))
 

@@ -99,7 +99,7 @@ class Explained:
 
 
 def sections(count: TokenCount | None) -> dict[str, int]:
-    """The tokens of the parts of a prompt; empty where nobody counted."""
+    """Return the tokens of the parts of a prompt; empty where nobody counted."""
     return {} if count is None else {"system": count.system, "tools": count.tools, "messages": count.messages}
 
 
@@ -110,7 +110,7 @@ class Clock:
         self.now = time.time()
 
     def __call__(self) -> float:
-        """Seconds since 1970."""
+        """Return seconds since 1970."""
         return self.now
 
 
@@ -144,10 +144,10 @@ class Player:
     ) -> Explained:
         """Prepare a request as it would be served. `headers` are the client's, names in lower case.
 
-        `chain` is run instead of the model's own. `at` is when it came, in seconds since 1970: as the one before it,
-        if not given. With a `conversation`, what was committed of that is taken to be in the provider's cache;
-        without, the request up to its last answer is. Raises `PenstockError` for what the proxy would refuse before
-        the chain runs.
+        `chain` is run instead of the model's own. `at` is when it came, in seconds since 1970: as the one before it, if
+        not given. With a `conversation`, what was committed of that is taken to be in the provider's cache; without,
+        the request up to its last answer is. Raise `PenstockError` for what the proxy would refuse before the chain
+        runs.
         """
         self._clock.now = self._clock.now if at is None else at
         body = Body(raw)
@@ -221,11 +221,11 @@ class Player:
         await self._settle()
 
     def counter(self, profile: ModelProfile) -> BoundTokens:
-        """What counts for a model as it did before it learned from usage: the same in each turn."""
+        """Return what counts for a model as it did before it learned from usage: the same in each turn."""
         return self._services.tokens.bind(Identity(""), profile)
 
     async def originals(self, played: Explained, handles: Sequence[str]) -> list[str]:
-        """The texts behind handles, as the model could read them; those that are there."""
+        """Return the texts behind handles, as the model could read them; those that are there."""
         done = played.prepared.rewritten
         found = [] if done is None else [await done.archive.fetch(handle) for handle in handles]
         return [text for text in found if text is not None]
@@ -235,7 +235,7 @@ class Player:
         await self._store.clear()
 
     def _waited(self) -> float:
-        """Seconds for which steps waited until a model was loaded."""
+        """Return seconds for which steps waited until a model was loaded."""
         return 0.0 if self._services.embedding is None else self._services.embedding.waited
 
     async def _settle(self) -> None:
@@ -249,7 +249,8 @@ class Player:
             await services.embedding.settled()
 
     async def _bills_before(self, done: Rewritten, route: Route, chosen: Chosen, asked: Asked) -> Bills:
-        """The bills of a conversation whose request before this one, up to the last answer, was sent a moment ago."""
+        """Return the bills of a conversation whose request before this one, up to the last answer, was sent a moment
+        ago."""
         bills, came = Bills(), done.sent
         answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
         if answers and answers[-1] and done.outcome.rejected is None and done.ctx.model.prices.known:
@@ -262,7 +263,7 @@ class Player:
 
 
 async def _priced(bills: Bills, scope: str, done: Rewritten) -> tuple[Estimate | None, Sequence[Effect]]:
-    """What a prompt costs, and what each step is worth; nothing where it is refused, or prices are not known."""
+    """Return what a prompt costs, and what each step is worth; nothing where it is refused, or prices are not known."""
     outcome, estimate = done.outcome, None
     if outcome.rejected is None:
         estimate = await bills.estimate(scope, done.sent, outcome.request, done.ctx.model, done.tokens)
@@ -292,7 +293,7 @@ async def play_all(
 
 
 def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
-    """The answer to a request, as a later one of the conversation has it."""
+    """Return the answer to a request, as a later one of the conversation has it."""
     behind = later.messages[len(request.messages) :][:1]
     return behind[0] if behind and behind[0].get("role") == "assistant" else None
 
@@ -308,7 +309,7 @@ class Unasked:
         self._asked.append((perf_counter(), count))
 
     def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
-        """How many questions each step had since the last call; steps run one after the other."""
+        """Return how many questions each step had since the last call; steps run one after the other."""
         found: Counter[str] = Counter()
         for when, count in self._asked:
             found[[step.policy for step in steps if step.started <= when][-1]] += count
@@ -326,18 +327,18 @@ class SilentJudge(VerdictService):
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
     ) -> list[float | None]:
-        """None for each."""
+        """Return None for each."""
         self.unasked.note(len(pairs))
         return [None] * len(pairs)
 
     async def judged(self, asker: Asker, question: Question, pair: Pair) -> float | None:
-        """None: nobody is asked."""
+        """Return None: nobody is asked."""
         return None
 
 
 @asynccontextmanager
 async def open_player(settings: Settings, *, reads_state: bool = False, loads: bool = True) -> AsyncGenerator[Player]:
-    """A player with services of its own. No model is asked, and the steps have all the time that they need.
+    """Return a player with services of its own. No model is asked, and the steps have all the time that they need.
 
     With `reads_state` it reads the state as it is configured, and changes nothing in it; without, it begins with none.
     Without `loads`, texts are compared by the vectors that are at hand, and else by words.
@@ -366,7 +367,7 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
 async def player_beside(
     settings: Settings, routes: Routes, services: Services, store: Store, index: IndexService | None
 ) -> AsyncGenerator[Player]:
-    """A player beside running services: it reads what they keep, and changes nothing of it."""
+    """Return a player beside running services: it reads what they keep, and changes nothing of it."""
     over, judge = Overlay(store), None if services.judge is None else SilentJudge()
     writing = services.writing
     if writing is not None:
@@ -383,7 +384,7 @@ async def player_beside(
 
 
 def patient(settings: Settings, seconds: float = _PATIENCE) -> Settings:
-    """The settings with so much time for the chain and for each of its steps."""
+    """Return the settings with so much time for the chain and for each of its steps."""
     server = settings.server.model_copy(update={"chain_deadline": seconds})
     chains: dict[str, Chain] = {
         name: tuple((step, policy.model_copy(update={"timeout": seconds})) for step, policy in steps)
@@ -393,12 +394,12 @@ def patient(settings: Settings, seconds: float = _PATIENCE) -> Settings:
 
 
 def choosing(settings: Settings) -> Settings:
-    """The settings with the right to choose a chain."""
+    """Return the settings with the right to choose a chain."""
     return settings.model_copy(update={"server": settings.server.model_copy(update={"may_choose_chain": True})})
 
 
 def _exists(state: StateSettings | RedisStateSettings) -> bool:
-    """Whether there is a state to read: reading must not make its directory."""
+    """Return whether there is a state to read: reading must not make its directory."""
     return not isinstance(state, StateSettings) or Path(state.directory).expanduser().exists()
 
 

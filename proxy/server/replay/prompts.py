@@ -61,12 +61,12 @@ class Prompt:
     at: float
 
     def tokens(self, end: int | None = None, *, wire: bool = False) -> int:
-        """The tokens of the first pieces, or of all."""
+        """Return the tokens of the first pieces, or of all."""
         return sum(piece.wire if wire else piece.tokens for piece in self.pieces[:end])
 
 
 async def prompt_of(request: ChatRequest, tokens: Tokens, at: float) -> Prompt:
-    """The prompt that a request is."""
+    """Return the prompt that a request is."""
     tools = await tokens.tool_sizes(request.tools)
     parts = (*request.tools, *request.messages)
     sizes = (*tools, *await tokens.sizes(request.messages))
@@ -79,7 +79,7 @@ async def prompt_of(request: ChatRequest, tokens: Tokens, at: float) -> Prompt:
 
 
 async def _wires(messages: Sequence[Message], tokens: Tokens) -> list[int]:
-    """The tokens of the JSON of each message; of one with images, as the model counts it."""
+    """Return the tokens of the JSON of each message; of one with images, as the model counts it."""
     frame, *sizes = await tokens.sizes([Message(_FRAME), *messages])
     texts = [Message({**_FRAME, "content": encode(message).decode(errors="replace")}) for message in messages]
     wires = await tokens.sizes(texts)
@@ -104,13 +104,13 @@ class Common(NamedTuple):
     """Of the first byte that differs, in all pieces one behind the other."""
 
     def tokens(self, prompt: Prompt, *, wire: bool = False) -> int:
-        """Its tokens; those of the piece that differs are counted by its bytes."""
+        """Return its tokens; those of the piece that differs are counted by its bytes."""
         whole = prompt.tokens(self.place, wire=wire)
         return whole + int(self.share * (prompt.tokens(self.place + 1, wire=wire) - whole))
 
 
 def common(before: Prompt, after: Prompt) -> Common:
-    """What two prompts begin with."""
+    """Return what two prompts begin with."""
     at = place = 0
     for old, new in zip(before.pieces, after.pieces, strict=False):
         one, other = (old.raw, new.raw) if old.raw == new.raw else (_as_read(old.raw), _as_read(new.raw))
@@ -123,7 +123,7 @@ def common(before: Prompt, after: Prompt) -> Common:
 
 
 def _as_read(raw: bytes) -> bytes:
-    """JSON in the one form in which spaces and escapes do not count."""
+    """Return JSON in the one form in which spaces and escapes do not count."""
     return encode(json.loads(raw))
 
 
@@ -146,7 +146,7 @@ class PromptHistory:
         return self._past[-1] if self._past else None
 
     def price(self, prompt: Prompt, own: CacheRules) -> dict[str, Priced]:
-        """What a prompt costs behind those before it: by a model's own rules, and by those of others."""
+        """Return what a prompt costs behind those before it: by a model's own rules, and by those of others."""
         shared = [(past, common(past, prompt)) for past in self._past]
         return {
             OWN: _priced(own, prompt, shared, wire=False),
@@ -171,7 +171,7 @@ def _priced(rules: CacheRules, prompt: Prompt, shared: Sequence[tuple[Prompt, Co
 
 
 def rules_of(own: CacheRules, request: ChatRequest) -> CacheRules:
-    """The model's own rules for a request: where only marked prefixes are cached, none without marks."""
+    """Return the model's own rules for a request: where only marked prefixes are cached, none without marks."""
     return UNCACHED if own.marked and not (request.cache_marks or find_marks(request)) else own
 
 
@@ -195,7 +195,7 @@ class Break:
 
 
 def find_break(came: tuple[Prompt, Prompt], sent: tuple[Prompt, Prompt], mover: Mover) -> Break | None:
-    """The break between two prompts of a conversation; None where the chain made none.
+    """Return the break between two prompts of a conversation; None where the chain made none.
 
     Both pairs are the prompt before and this one, as the client sent them and as they went out.
     """

@@ -55,7 +55,7 @@ class Conversation:
 
 
 def read(path: Path) -> list[Conversation]:
-    """The conversations of a file. Raises `BadRequest` for what cannot be read, with its place."""
+    """Return the conversations of a file. Raise `BadRequest` for what cannot be read, with its place."""
     found: list[Conversation] = []
     loose: dict[str, list[RecordedRequest]] = {}
     for place, row, line in _rows(path):
@@ -78,14 +78,15 @@ def read(path: Path) -> list[Conversation]:
 
 
 def _is_list(row: Mapping[str, Any]) -> bool:
-    """Whether a row is a whole conversation: a chat request names a model, and ends with what is to be answered."""
+    """Return whether a row is a whole conversation: a chat request names a model, and ends with what is to be
+    answered."""
     if "request_points" in row or "messages" not in row or "text" in row:
         return "request_points" in row
     return "model" not in row or bool(_answer(row["messages"][-1:]))
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
-    """What the file holds: all of it, or each line; with its place and its bytes."""
+    """Yield what the file holds: all of it, or each line; with its place and its bytes."""
     text = path.read_bytes()
     try:
         yield str(path), json.loads(text), text
@@ -102,7 +103,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
 
 
 def _unpacked(row: Any) -> Iterator[Mapping[str, Any]]:
-    """The conversations and requests in what one line holds."""
+    """Yield the conversations and requests in what one line holds."""
     if isinstance(row, list):
         for item in row:
             yield from _unpacked(item)
@@ -139,7 +140,7 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
 
 
 def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest, str]:
-    """A request, and the name of its conversation; `line` has its bytes."""
+    """Return a request, and the name of its conversation; `line` has its bytes."""
     if isinstance(text := row.get("text"), dict):
         point = _of_record(row, text)
     elif "request_id" in row:
@@ -180,7 +181,7 @@ def _of_record(row: Mapping[str, Any], text: Mapping[str, Any]) -> RecordedReque
 
 
 def _answered(points: Sequence[RecordedRequest]) -> Iterator[RecordedRequest]:
-    """The requests with their answers, as the next one of the conversation has them."""
+    """Yield the requests with their answers, as the next one of the conversation has them."""
     for place, point in enumerate(points):
         if point.answer is None and place + 1 < len(points):
             end = len(point.body["messages"])

@@ -23,7 +23,8 @@ Rows = Sequence[Sequence[str]]
 def build_report(
     replayed: Sequence[Replayed], against: Sequence[Replayed] | None = None, *, file: str = ""
 ) -> dict[str, Any]:
-    """All of a replay as JSON values: totals, the same by source, and each turn; `file` is that of the other chain."""
+    """Return all of a replay as JSON values: totals, the same by source, and each turn; `file` is that of the other
+    chain."""
     report = {
         "chain": _chains(replayed),
         "against": None if against is None else f"{_chains(against)}{f' of {file}' if file else ''}",
@@ -56,7 +57,7 @@ def _compared(replayed: Sequence[Replayed], against: Sequence[Replayed] | None) 
 
 
 def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
-    """The figures of some conversations together."""
+    """Return the figures of some conversations together."""
     turns = [turn for each in replayed for turn in each.turns]
     sent = [turn for turn in turns if turn.refused is None]
     before, after = sum(turn.tokens_before for turn in sent), sum(turn.tokens_after for turn in sent)
@@ -109,7 +110,7 @@ def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
 
 
 def _costs(turns: Iterable[ScoredRequest]) -> dict[str, tuple[float, float]]:
-    """What requests cost by each of the rules, and what the client's would have."""
+    """Return what requests cost by each of the rules, and what the client's would have."""
     found = dict.fromkeys(RULES, (0.0, 0.0))
     for turn in turns:
         if turn.refused is None:
@@ -120,7 +121,8 @@ def _costs(turns: Iterable[ScoredRequest]) -> dict[str, tuple[float, float]]:
 
 
 def _calibration(turns: Iterable[ScoredRequest]) -> dict[str, Any] | None:
-    """How well our rules predict the reads from the cache that the upstream reported; None where there were none."""
+    """Return how well our rules predict the reads from the cache that the upstream reported; None where there were
+    none."""
     known = [turn.reported for turn in turns if turn.reported is not None]
     expected, reported = sum(each.expected for each in known), sum(each.cached for each in known)
     if not (expected or reported):  # that both say nothing proves nothing
@@ -180,7 +182,7 @@ class Figure(NamedTuple):
 
 
 def figures(total: Mapping[str, Any]) -> list[Figure]:
-    """The figures of all conversations that a reader has to know."""
+    """Return the figures of all conversations that a reader has to know."""
     tokens, values, breaks, cost = total["tokens"], total["values"], total["breaks"], total["cost"][OWN]
     usd = "" if total["usd"] is None else f" ${total['usd_unchanged']:.4f} → ${total['usd']:.4f}"
     against, times, large = total.get("cost_against", {}).get(OWN), total["milliseconds"], total["too_large"]
@@ -208,7 +210,7 @@ def figures(total: Mapping[str, Any]) -> list[Figure]:
 
 
 def notes(total: Mapping[str, Any]) -> list[str]:
-    """How far the costs can be trusted, and what a replay leaves out."""
+    """Return how far the costs can be trusted, and what a replay leaves out."""
     calibration, internal = total["calibration"], total["internal_calls"]
     if calibration is None:
         told = "not calibrated: the files report no reads from the upstream's cache"
@@ -223,7 +225,7 @@ def notes(total: Mapping[str, Any]) -> list[str]:
 
 
 def source_table(report: Mapping[str, Any]) -> Rows:
-    """The figures by source."""
+    """Return the figures by source."""
     rows = [["source", "requests", "tokens", "sent", *(f"cost {rule}" for rule in RULES), "survival", "breaks"]]
     shown = {**(report["sources"] if len(report["sources"]) > 1 else {}), "all": report["total"]}
     if report["against"]:
@@ -236,7 +238,7 @@ def source_table(report: Mapping[str, Any]) -> Rows:
 
 
 def step_table(steps: Mapping[str, Mapping[str, Any]]) -> Rows:
-    """What each step did."""
+    """Return what each step did."""
     rows = [["step", "rewrote", "kept", "skipped", "failed", "rejected", "tokens", "ms (p50)"]]
     for name, each in steps.items():
         counts = [f"{each.get(verdict, 0):,}" for verdict in ("rewrite", "keep", "skip", "fail", "reject")]
@@ -245,7 +247,7 @@ def step_table(steps: Mapping[str, Mapping[str, Any]]) -> Rows:
 
 
 def events(turn: Mapping[str, Any]) -> dict[str, str]:
-    """What of a request a reader should know, by kind."""
+    """Return what of a request a reader should know, by kind."""
     broken, retrievable, recalled = turn["broken"], turn["values"]["retrievable"], turn["recalled"]
     failed = (step for step in turn["steps"] if step["verdict"] == "fail")
     found = {
@@ -264,7 +266,7 @@ def events(turn: Mapping[str, Any]) -> dict[str, str]:
 
 
 def render_text(report: Mapping[str, Any]) -> str:
-    """The report for people."""
+    """Return the report for people."""
     total = report["total"]
     about = f"chain {report['chain']}" + (f" against {report['against']}" if report["against"] else "")
     lines = [
@@ -301,7 +303,7 @@ def _aligned(rows: Rows) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    """A figure with three decimals, if there is one."""
+    """Return a figure with three decimals, if there is one."""
     return "–" if value is None else f"{value:.3f}"
 
 

@@ -30,9 +30,9 @@ async def replay(
 ) -> list[Replayed]:
     """Play conversations. `told` hears of each turn that is done.
 
-    Those whose requests have times are played together, in the order in which the requests came; each of the others
-    by itself, with nothing that the others left. `chain` is run instead of the model's own; `model` is asked instead
-    of the one that the requests name. Raises `PenstockError` for what the proxy would refuse before the chain runs.
+    Those whose requests have times are played together, in the order in which the requests came; each of the others by
+    itself, with nothing that the others left. `chain` is run instead of the model's own; `model` is asked instead of
+    the one that the requests name. Raise `PenstockError` for what the proxy would refuse before the chain runs.
     """
     found = [Replayed(each.name, each.source, []) for each in conversations]
     timed = {place for place, each in enumerate(conversations) if all(point.at is not None for point in each.points)}
@@ -85,6 +85,6 @@ def _body(point: RecordedRequest, model: str | None) -> bytes:
 
 
 def _is_as_recorded(played: Explained, point: RecordedRequest) -> bool:
-    """Whether what would be sent is what the upstream reported on."""
+    """Return whether what would be sent is what the upstream reported on."""
     sent = point.body if point.sent is None else point.sent
     return list(played.outcome.request.messages) == sent.get("messages")

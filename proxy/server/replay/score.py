@@ -125,7 +125,7 @@ class Scoring:
     async def turn(
         self, played: Explained, point: RecordedRequest, at: float, *, is_last: bool = False
     ) -> ScoredRequest:
-        """The score of a turn. Call it before the turn is committed."""
+        """Return the score of a turn. Call it before the turn is committed."""
         self._number += 1
         outcome = played.outcome
         turn = ScoredRequest(
@@ -217,7 +217,7 @@ def _request(body: Mapping[str, object]) -> ChatRequest:
 
 
 def _internal_calls(point: RecordedRequest) -> int:
-    """The calls in what was sent that the client knows nothing of."""
+    """Return the calls in what was sent that the client knows nothing of."""
     came, sent = (
         {call for each in (body or {}).get("messages", ()) for call in Message(each).call_ids}
         for body in (point.body, point.sent)
@@ -231,7 +231,7 @@ def _count(step: Step, fact: str) -> int:
 
 
 def _mover(before: Explained, now: Explained, old: bytes | None, new: bytes | None) -> str | None:
-    """The step by which one piece stands now where another stood in the prompt before."""
+    """Return the step by which one piece stands now where another stood in the prompt before."""
     if new is not None and new not in _raws(now.incoming):
         return next((name for name, left in now.outcome.stages if new in _raws(left)), None)
     if old is not None and old not in _raws(before.incoming):
@@ -245,7 +245,7 @@ def _raws(request: ChatRequest) -> frozenset[bytes]:
 
 
 def _unpacked(original: str) -> Iterator[str]:
-    """A text of the archive; of messages in JSON, which a cut leaves there, what they say."""
+    """Yield a text of the archive; of messages in JSON, which a cut leaves there, what they say."""
     yield original
     messages = []
     for line in original.splitlines():

@@ -12,7 +12,8 @@ _USAGE = {
 
 
 def spans(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The chat requests of an export, in the form of `penstock serve --save`; spans without messages are left out."""
+    """Yield the chat requests of an export, in the form of `penstock serve --save`; spans without messages are left
+    out."""
     for resource in row["resourceSpans"]:
         for scope in resource.get("scopeSpans", ()):
             for span in scope.get("spans", ()):
@@ -47,7 +48,7 @@ def _exchange(span: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, An
 
 
 def _messages(item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A message of the conventions as those of a chat request: each result of a tool is one of its own."""
+    """Yield a message of the conventions as those of a chat request: each result of a tool is one of its own."""
     parts = item.get("parts", ())
     if isinstance(item.get("content"), str):
         parts = [{"type": "text", "content": item["content"]}]
@@ -92,7 +93,7 @@ def _read(value: Any) -> Any:
 
 
 def _value(value: Mapping[str, Any]) -> Any:
-    """An `AnyValue` as what it holds."""
+    """Return an `AnyValue` as what it holds."""
     if "arrayValue" in value:
         return [_value(each) for each in value["arrayValue"].get("values", ())]
     if "kvlistValue" in value:

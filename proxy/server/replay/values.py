@@ -12,12 +12,12 @@ _LONGEST = 200
 
 
 def text_of(messages: Iterable[Message]) -> str:
-    """What of messages can be read: their texts, and the arguments of calls, as JSON and as what that says."""
+    """Return what of messages can be read: their texts, and the arguments of calls, as JSON and as what that says."""
     return "\n".join(_readable(message) for message in messages)
 
 
 def stands(value: str, text: str) -> bool:
-    """Whether a value stands in a text, and not as a part of a longer word."""
+    """Return whether a value stands in a text, and not as a part of a longer word."""
     place = text.find(value)
     while place >= 0:
         before, behind = text[place - 1 : place], text[place + len(value) : place + len(value) + 1]
@@ -28,7 +28,7 @@ def stands(value: str, text: str) -> bool:
 
 
 def needed_by(answer: Mapping[str, Any], messages: Sequence[Message]) -> tuple[str, ...]:
-    """The identifiers, numbers and paths in an answer that somebody else than the model had said first."""
+    """Return the identifiers, numbers and paths in an answer that somebody else than the model had said first."""
     said = Message(answer)
     words = [value.partition(" ")[0] for value, _ in identifiers(said.text)]
     words += [value for call in _arguments(said) for value in _leaves(call) if is_identifier(value)]
@@ -56,7 +56,7 @@ def _arguments(message: Message) -> Iterator[str]:
 
 @lru_cache(20_000)
 def _leaves(arguments: str) -> tuple[str, ...]:
-    """The scalars in arguments, as text."""
+    """Return the scalars in arguments, as text."""
     try:
         found = json.loads(arguments)
     except (ValueError, RecursionError):

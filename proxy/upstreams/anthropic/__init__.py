@@ -57,7 +57,7 @@ class Anthropic(Translator):
     async def send(self, call: Call) -> Reply:
         """Ask the model. A stream is held back until there is something to say, so that errors keep their status.
 
-        Raises `BadRequest` for what cannot be translated, and Anthropic's refusals as errors of OpenAI's kind. Facts,
+        Raise `BadRequest` for what cannot be translated, and Anthropic's refusals as errors of OpenAI's kind. Facts,
         which for a stream are complete at its end: `prompt_tokens`, `completion_tokens`, `cached_tokens` and
         `written_tokens` as the server counted them, `ignored` (a list of fields with commas), `pauses`, `error`.
         """
@@ -81,14 +81,14 @@ class Anthropic(Translator):
         return () if call.request is None else (await _translated(call, call.request)).ignored
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
-        """The answer to a request. Raises what Anthropic refuses it with."""
+        """Return the answer to a request. Raise what Anthropic refuses it with."""
         response = await self._server.ask(call.headers, encoded(body), call.model)
         if response.status != 200:
             raise refusal(response.status, await response.read(), response.headers, call)
         return response
 
     def _goes_on(self, answer: AnthropicAnswer, translation: AnthropicRequest) -> bool:
-        """Whether an answer has paused; then the request is made one that it goes on with."""
+        """Return whether an answer has paused; then the request is made one that it goes on with."""
         pauses = int(answer.facts.get("pauses", 0))
         if not answer.paused or pauses >= PAUSES:
             return False
@@ -129,7 +129,8 @@ class Anthropic(Translator):
     async def _spoken(
         self, response: Response, answer: AnthropicAnswer, call: Call, translation: AnthropicRequest
     ) -> AsyncGenerator[bytes, None]:
-        """What a client gets of a stream, and of those that go on with it. Raises what an event says went wrong."""
+        """Yield what a client gets of a stream, and of those that go on with it. Raise what an event says went
+        wrong."""
         while True:
             async with aclosing(split_lines(response.chunks())) as lines:
                 async for line in lines:

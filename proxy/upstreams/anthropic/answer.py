@@ -33,7 +33,8 @@ _COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_toke
 
 
 def message_of(content: Sequence[Block]) -> dict[str, Any]:
-    """The message that content blocks are. What OpenAI has no word for, such as calls of server tools, is left out."""
+    """Return the message that content blocks are. What OpenAI has no word for, such as calls of server tools, is left
+    out."""
     texts = [block["text"] for block in content if block.get("type") == "text"]
     calls = [called(block) for block in content if block.get("type") == "tool_use"]
     thoughts = [block for block in content if block.get("type") in THOUGHTS]
@@ -49,7 +50,7 @@ def message_of(content: Sequence[Block]) -> dict[str, Any]:
 
 
 def kept_message(content: Sequence[Block]) -> dict[str, Any] | None:
-    """The message as it has to go back to the model; None where any client sends it back so by itself.
+    """Return the message as it has to go back to the model; None where any client sends it back so by itself.
 
     Thinking in front, then one text, then calls is what a client can say in fields of OpenAI's; all else keeps the
     provider's own blocks, as the parts of its content.
@@ -68,13 +69,13 @@ def kept_message(content: Sequence[Block]) -> dict[str, Any] | None:
 
 
 def called(block: Block) -> dict[str, Any]:
-    """A `tool_use` block as a call."""
+    """Return a `tool_use` block as a call."""
     arguments = encode(block.get("input") or {}).decode()
     return {"id": block["id"], "type": "function", "function": {"name": block["name"], "arguments": arguments}}
 
 
 def annotations(content: Iterable[Block]) -> list[dict[str, Any]]:
-    """The citations of texts, each with the part of the whole text that it is for."""
+    """Return the citations of texts, each with the part of the whole text that it is for."""
     found: list[dict[str, Any]] = []
     start = 0
     for block in content:
@@ -86,7 +87,7 @@ def annotations(content: Iterable[Block]) -> list[dict[str, Any]]:
 
 
 def annotation(citation: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:
-    """A citation in OpenAI's form where it is one of a page; else in Anthropic's, under the name of its type."""
+    """Return a citation in OpenAI's form where it is one of a page; else in Anthropic's, under the name of its type."""
     place = {"start_index": start, "end_index": end}
     if citation.get("url"):
         cited = {"url": citation["url"], "title": citation.get("title") or ""}
@@ -137,7 +138,7 @@ class AnthropicAnswer:
         self._base = len(self.content)
 
     def read(self, answer: Mapping[str, Any]) -> None:
-        """Take in a whole answer. Raises `UpstreamFailed` for a body that holds none."""
+        """Take in a whole answer. Raise `UpstreamFailed` for a body that holds none."""
         content = answer.get("content")
         if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
             raise nonsense(SERVER)
@@ -146,23 +147,23 @@ class AnthropicAnswer:
         self.stop_reason, self.done = answer.get("stop_reason"), True
 
     def whole(self) -> bytes:
-        """The body of what was read."""
+        """Return the body of what was read."""
         extra = {} if self._tier is None else {"service_tier": self._tier}
         return self._completion.whole(self._sound(message_of), self._finish_reason, self._used(), **extra)
 
     def kept(self) -> dict[str, Any] | None:
-        """What has to be remembered of it; None for an answer that any client sends back as it was."""
+        """Return what has to be remembered of it; None for an answer that any client sends back as it was."""
         return self._sound(kept_message)
 
     def _sound(self, make: Callable[[Sequence[Block]], Made]) -> Made:
-        """What is made of the blocks. Raises `UpstreamFailed` for blocks that make no sense."""
+        """Return what is made of the blocks. Raise `UpstreamFailed` for blocks that make no sense."""
         try:
             return make(self.content)
         except (KeyError, TypeError, AttributeError):
             raise nonsense(SERVER) from None
 
     def end(self) -> bytes:
-        """The last events of a stream."""
+        """Return the last events of a stream."""
         made = [b"" if self._begun else self._completion.first(), self._completion.chunk({}, self._finish_reason)]
         used = self._used()
         if self._show_usage:
@@ -170,9 +171,9 @@ class AnthropicAnswer:
         return b"".join((*made, DONE))
 
     def events(self, event: Mapping[str, Any]) -> bytes:
-        """The events that say what one of Anthropic's says; nothing for one that says nothing to the client.
+        """Return the events that say what one of Anthropic's says; nothing for one that says nothing to the client.
 
-        Raises `UpstreamFailed` for an event that makes no sense.
+        Raise `UpstreamFailed` for an event that makes no sense.
         """
         try:
             deltas = self._deltas(event)
@@ -260,7 +261,8 @@ class AnthropicAnswer:
         return []
 
     def _thought(self, index: int, block: Block) -> dict[str, Any]:
-        """The delta of a thinking block. With the index and the type, the accumulators of SDKs add it up rightly."""
+        """Return the delta of a thinking block. With the index and the type, the accumulators of SDKs add it up
+        rightly."""
         return {"thinking_blocks": [{"index": self._places[index], **block}]}
 
     def _call(self, index: int, call: Mapping[str, Any], arguments: str) -> dict[str, Any]:
@@ -282,7 +284,7 @@ class AnthropicAnswer:
         self._tier = TIERS.get(str(used.get("service_tier")), self._tier)
 
     def _used(self) -> dict[str, Any]:
-        """OpenAI's `usage` of all of the answer, which is also noted as facts."""
+        """Return OpenAI's `usage` of all of the answer, which is also noted as facts."""
         fresh, read, written, answered = (self._earlier[key] + self._counts.get(key, 0) for key in _COUNTS)
         prompt = fresh + read + written
         self.facts |= {"prompt_tokens": prompt, "completion_tokens": answered, "cached_tokens": read}

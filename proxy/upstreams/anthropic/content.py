@@ -21,7 +21,7 @@ _DATA = re.compile(r"data:([a-z0-9.+/-]+);base64,(.+)", re.IGNORECASE | re.DOTAL
 
 
 def blocks_of(content: Any, place: str) -> list[Block]:
-    """The blocks of a content. Empty texts are left out: the wire refuses them. Raises `BadRequest`."""
+    """Return the blocks of a content. Empty texts are left out: the wire refuses them. Raise `BadRequest`."""
     if content is None:
         return []
     if isinstance(content, str):
@@ -33,7 +33,7 @@ def blocks_of(content: Any, place: str) -> list[Block]:
 
 
 def text_blocks(text: str) -> list[Block]:
-    """A text as a block; none where it is empty or white space."""
+    """Return a text as a block; none where it is empty or white space."""
     return [{"type": "text", "text": text}] if text.strip() else []
 
 
@@ -59,7 +59,7 @@ def _blocks(part: Mapping[str, Any], place: str) -> list[Block]:
 
 
 def marked(blocks: list[Block], source: Mapping[str, Any]) -> list[Block]:
-    """The blocks, with the `cache_control` of where they come from on the last of them that can have it."""
+    """Return the blocks, with the `cache_control` of where they come from on the last of them that can have it."""
     control = source.get("cache_control")
     last = next((n for n in reversed(range(len(blocks))) if blocks[n].get("type") not in THOUGHTS), None)
     if control is None or last is None:
@@ -68,7 +68,8 @@ def marked(blocks: list[Block], source: Mapping[str, Any]) -> list[Block]:
 
 
 def _image(image: Any, place: str) -> Block:
-    """The source of an image. Anthropic itself reads `https:` addresses; `http:` ones are fetched before, if at all."""
+    """Return the source of an image. Anthropic itself reads `https:` addresses; `http:` ones are fetched before, if at
+    all."""
     url = string(image.get("url") if isinstance(image, Mapping) else image, f"{place}.url")
     if url.lower().startswith("https://"):
         return {"type": "url", "url": url}
@@ -104,7 +105,7 @@ def _document(file: Mapping[str, Any], place: str) -> Block:
 
 
 def call_block(call: Any, place: str) -> Block:
-    """A tool call as a block. What a model wrote that is no JSON object becomes one that says so."""
+    """Return a tool call as a block. What a model wrote that is no JSON object becomes one that says so."""
     fields = mapping(call, place)
     name, given = called_function(fields, place, "malformed_arguments")
     made = {"type": "tool_use", "id": wire_id(fields.get("id"), place), "name": name, "input": given}
@@ -112,7 +113,7 @@ def call_block(call: Any, place: str) -> Block:
 
 
 def wire_id(call_id: Any, place: str) -> str:
-    """The id of a call as the wire takes it; other providers' ids may have other characters."""
+    """Return the id of a call as the wire takes it; other providers' ids may have other characters."""
     known = string(call_id, f"{place}.id")
     if _ID.fullmatch(known):
         return known

@@ -32,7 +32,7 @@ class ClaudeFeatures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache(maxsize=1024)
 def features_of(model: str) -> ClaudeFeatures:
-    """What a model takes, by the upstream's name for it; an unknown newer one takes what the newest do."""
+    """Return what a model takes, by the upstream's name for it; an unknown newer one takes what the newest do."""
     name = canonical(model)
     return next(each for each in _table() if any(fnmatchcase(name, glob) for glob in each.match))
 

@@ -108,7 +108,8 @@ class AnthropicMessages:
         return marked([*thoughts, *content, *calls], message)
 
     def _thoughts(self, message: Message, place: str) -> list[Block]:
-        """The signed blocks that a client sends back, as they were; those that no provider signed are left out."""
+        """Return the signed blocks that a client sends back, as they were; those that no provider signed are left
+        out."""
         found: list[Block] = []
         listed = message.get("thinking_blocks")
         for block in sequence([] if listed is None else listed, f"{place}.thinking_blocks"):
@@ -129,7 +130,7 @@ class AnthropicMessages:
         return made
 
     def _result(self, message: Message, place: str) -> Block:
-        """A result; marks of its parts move to the whole of it."""
+        """Return a result; marks of its parts move to the whole of it."""
         content = blocks_of(message.get("content"), f"{place}.content")
         control = next((block["cache_control"] for block in reversed(content) if "cache_control" in block), None)
         known = message.get("tool_call_id") or (f"call_{message.get('name')}" if message.role == "function" else None)

@@ -56,9 +56,9 @@ class AnthropicRequest:
 
 
 def translate(request: ChatRequest, *, most: int, room: int) -> AnthropicRequest:
-    """A request as Anthropic wants it.
+    """Return a request as Anthropic wants it.
 
-    `most` is the longest answer of the model, `room` what the window leaves for one, in tokens. Raises `BadRequest` for
+    `most` is the longest answer of the model, `room` what the window leaves for one, in tokens. Raise `BadRequest` for
     values of a wrong type and for what cannot be translated.
     """
     return _Fields(request, most, room).translation()
@@ -101,7 +101,7 @@ class _Fields:
         return AnthropicRequest(kept, tuple(sorted(self._ignored)))
 
     def _max_tokens(self, most: int, room: int) -> int:
-        """What the client wants, up to the model's maximum; without a word of it all that there is room for."""
+        """Return what the client wants, up to the model's maximum; without a word of it all that there is room for."""
         for name in ("max_completion_tokens", "max_tokens"):
             if name in self._rest:
                 wanted = integer(self._rest[name], name)
@@ -141,7 +141,7 @@ class _Fields:
         return found
 
     def _format(self) -> dict[str, Any]:
-        """The form of the answer, where it is a schema; a demand for just any JSON has no counterpart."""
+        """Return the form of the answer, where it is a schema; a demand for just any JSON has no counterpart."""
         wanted = mapping(self._rest.get("response_format", {"type": "text"}), "response_format")
         match wanted.get("type"):
             case "text":
@@ -156,7 +156,7 @@ class _Fields:
         return wrong("response_format.type", "must be text, json_object or json_schema")
 
     def _tools(self) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-        """The tools, and whether one of them must be called."""
+        """Return the tools, and whether one of them must be called."""
         offered = [self._tool(tool, f"tools[{index}]") for index, tool in enumerate(self._request.tools)]
         if not offered:
             # the wire wants a definition of what was called
@@ -172,7 +172,7 @@ class _Fields:
         return offered, None if choice == {"type": "auto"} else choice
 
     def _chosen(self, offered: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """The tools that may be called, and Anthropic's `tool_choice`.
+        """Return the tools that may be called, and Anthropic's `tool_choice`.
 
         Where one tool must be called the others stay, because the cache of the whole prompt begins with them.
         """
@@ -191,7 +191,7 @@ class _Fields:
         return (offered, {"type": "tool", "name": named[0]}) if len(kept) == 1 else (kept, {"type": "any"})
 
     def _tool(self, tool: Mapping[str, Any], place: str) -> dict[str, Any]:
-        """A function as Anthropic's tool; one of Anthropic's own types, such as web search, stays as it is.
+        """Return a function as Anthropic's tool; one of Anthropic's own types, such as web search, stays as it is.
 
         A custom tool is refused: Anthropic could not hold to its grammar, and gives no free text back.
         """
@@ -274,13 +274,13 @@ class _Fields:
 
 
 def _nearest(level: str, efforts: tuple[str, ...]) -> str:
-    """The level of a model that comes nearest to the one that is asked for."""
+    """Return the level of a model that comes nearest to the one that is asked for."""
     wanted = LEVELS.index("low" if level == "minimal" else level)
     return min(efforts, key=lambda each: abs(LEVELS.index(each) - wanted))
 
 
 def _closed(schema: Any) -> Any:
-    """A schema whose objects say that they have no other properties: the wire takes no open ones."""
+    """Return a schema whose objects say that they have no other properties: the wire takes no open ones."""
     if isinstance(schema, list):
         return [_closed(each) for each in schema]
     if not isinstance(schema, Mapping):

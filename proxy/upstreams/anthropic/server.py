@@ -34,7 +34,7 @@ class AnthropicServer:
         self._transport = connect(name, settings)
 
     async def ask(self, headers: Mapping[str, str], body: bytes, model: str) -> Response:
-        """Send a translated request. Raises `Unauthorized` without a key, `BadRequest` for another vendor's, and
+        """Send a translated request. Raise `Unauthorized` without a key, `BadRequest` for another vendor's, and
         `UpstreamFailed`."""
         kept = {key: value for key, value in headers.items() if key in _KEPT or key.startswith("anthropic-")}
         own = {"content-type": "application/json", **self._credentials(headers, model)}
@@ -46,7 +46,7 @@ class AnthropicServer:
         return await self.send("GET", "/models", own, None, LISTING)
 
     async def forward(self, call: Call) -> Response:
-        """Send a request of Anthropic's own as it is, but for the keys. Raises `BadRequest` for another vendor's, and
+        """Send a request of Anthropic's own as it is, but for the keys. Raise `BadRequest` for another vendor's, and
         `UpstreamFailed`."""
         if self._key is not None:
             headers: Mapping[str, str] = {**without_credentials(call.headers), **self._credentials(call.headers, "")}
@@ -57,12 +57,13 @@ class AnthropicServer:
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, query: str = ""
     ) -> Response:
-        """Send a request and wait for the head of its answer; `path` is below `/v1`. Raises `UpstreamFailed`."""
+        """Send a request and wait for the head of its answer; `path` is below `/v1`. Raise `UpstreamFailed`."""
         url = URL(f"{self._base}/v1{path}{'?' if query else ''}{query}", encoded=True)
         return await self._transport.request(method, url, headers, body)
 
     def _credentials(self, headers: Mapping[str, str], model: str) -> dict[str, str]:
-        """The operator's key, else the client's, wherever it has it. Raises `Unauthorized` where there is none."""
+        """Return the operator's key, else the client's, wherever it has it. Raise `Unauthorized` where there is
+        none."""
         key = self._key
         if key is None:
             headers = fitting(headers, self._name, PROVIDER, model)

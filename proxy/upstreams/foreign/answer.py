@@ -16,7 +16,7 @@ DELTA_KEYS = ("content", "refusal", "reasoning_content", "annotations", "audio",
 
 
 def whole(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """A completion with OpenAI's keys only."""
+    """Return a completion with OpenAI's keys only."""
     return {
         **_head(answer, "chat.completion"),
         "choices": [_choice(choice) for choice in answer["choices"]],
@@ -26,7 +26,7 @@ def whole(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spent(used: Mapping[str, Any]) -> dict[str, Any]:
-    """OpenAI's `usage`; the prompt's tokens include those read from and written to the provider's cache."""
+    """Return OpenAI's `usage`; the prompt's tokens include those read from and written to the provider's cache."""
     prompt = used.get("prompt_tokens_details") or {}
     completion = used.get("completion_tokens_details") or {}
     result = usage(
@@ -83,7 +83,7 @@ class ForeignStream:
         self.usage: dict[str, Any] | None = None
 
     def events(self, chunk: Mapping[str, Any]) -> Iterator[bytes]:
-        """The events that say what a chunk says; none for one that says nothing new."""
+        """Yield the events that say what a chunk says; none for one that says nothing new."""
         self._head = self._head or _head(chunk, "chat.completion.chunk")
         if chunk.get("usage"):
             self.usage = spent(chunk["usage"])
@@ -94,7 +94,7 @@ class ForeignStream:
             yield _event({**self._head, "choices": choices, **extras, **hidden})
 
     def end(self) -> Iterator[bytes]:
-        """The usage event, where the client asked for it."""
+        """Yield the usage event, where the client asked for it."""
         if self._show_usage and self.usage:
             yield _event({**self._head, "choices": [], "usage": self.usage})
 
@@ -117,7 +117,8 @@ class ForeignStream:
         return delta
 
     def _part(self, choice: int, call: Mapping[str, Any]) -> dict[str, Any]:
-        """A piece of a tool call: id, type and name only in its first one, because clients append what they read."""
+        """Return a piece of a tool call: id, type and name only in its first one, because clients append what they
+        read."""
         place, known = (choice, call.get("index") or 0), call.get("id")
         if place in self._calls and known in (None, "", self._calls[place][1]):
             arguments = (call.get("function") or {}).get("arguments") or ""

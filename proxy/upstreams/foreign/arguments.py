@@ -29,7 +29,8 @@ _MODEL = re.compile(r"(?!.*(?://|\.\.))[A-Za-z0-9][A-Za-z0-9._:/@+-]*", re.ASCII
 
 
 def arguments(request: ChatRequest, provider: str) -> tuple[dict[str, Any], set[str]]:
-    """The arguments of `litellm.acompletion` that a request may set, and the names of the fields that were left out.
+    """Return the arguments of `litellm.acompletion` that a request may set, and the names of the fields that were left
+    out.
 
     The provider is always the configured one: a model such as `openai/x` is that provider's model of this name. Raises
     `NotFound` for a name that could not be a model's, because litellm builds addresses from it.
@@ -52,12 +53,13 @@ def arguments(request: ChatRequest, provider: str) -> tuple[dict[str, Any], set[
 
 
 def no_such_model(name: str) -> NotFound:
-    """The error for a name that this provider cannot have."""
+    """Return the error for a name that this provider cannot have."""
     return NotFound(f"The model {name!r} does not exist or you do not have access to it.", code="model_not_found")
 
 
 def _lost_thinking(messages: Sequence[Mapping[str, Any]], provider: str, model: str) -> bool:
-    """Whether thinking must stay off: a Claude refuses it where the open tool call has lost its signed thoughts."""
+    """Return whether thinking must stay off: a Claude refuses it where the open tool call has lost its signed
+    thoughts."""
     if provider not in CLAUDES or "claude" not in model or not messages or messages[-1].get("role") != "tool":
         return False
     caller = next((message for message in reversed(messages) if message.get("role") == "assistant"), None)

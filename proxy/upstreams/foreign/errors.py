@@ -46,7 +46,7 @@ _log = logging.getLogger("penstock.foreign")
 
 
 def explain(error: BaseException, upstream: str, hide: Iterable[str]) -> PenstockError:
-    """What to tell the client: `Refused`, or `UpstreamFailed` where no answer came. Hides the given texts."""
+    """Return what to tell the client: `Refused`, or `UpstreamFailed` where no answer came. Hides the given texts."""
     wrapper: BaseException | None = None
     for link in _chain(error):
         if type(link).__module__ == "litellm.exceptions":
@@ -64,7 +64,7 @@ def explain(error: BaseException, upstream: str, hide: Iterable[str]) -> Penstoc
 
 
 def _failed(error: BaseException, upstream: str) -> PenstockError | None:
-    """What an error means after which there is no answer of the provider's; None for all others."""
+    """Return what an error means after which there is no answer of the provider's; None for all others."""
     if isinstance(error, PenstockError):
         return error
     if isinstance(error, ImportError):
@@ -84,7 +84,8 @@ def _failed(error: BaseException, upstream: str) -> PenstockError | None:
 def _refused(
     error: BaseException, wrapper: BaseException | None, answer: BaseException | None, hide: Iterable[str]
 ) -> Refused:
-    """The provider's refusal: its words stand in `wrapper`, its status and headers in `answer`; both may be missing."""
+    """Return the provider's refusal: its words stand in `wrapper`, its status and headers in `answer`; both may be
+    missing."""
     told = _told(wrapper or error, answer)
     status = 401 if _reason(told) == "API_KEY_INVALID" else _status(answer or error)
     text = _hidden(_words(wrapper or error, told), hide) or f"The provider answered with status {status}."
@@ -133,7 +134,7 @@ def _retry_headers(*errors: BaseException | None) -> dict[str, str]:
 
 
 def _told(error: BaseException, answer: BaseException | None) -> Mapping[str, Any]:
-    """The provider's error object; empty where it sent none."""
+    """Return the provider's error object; empty where it sent none."""
     response = getattr(answer, "response", None)
     for raw in (getattr(error, "message", None) or str(error), getattr(error, "body", None), response):
         said = _parsed(_body(raw) if raw is response else raw)
@@ -151,7 +152,7 @@ def _body(response: Any) -> Any:
 
 
 def _parsed(raw: Any) -> Any:
-    """What a body says; litellm gives some as the text of a bytes literal."""
+    """Return what a body says; litellm gives some as the text of a bytes literal."""
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
         if isinstance(raw, str) and raw[:2] in ("b'", 'b"') and len(raw) <= LONGEST_BODY:
             raw = ast.literal_eval(raw)
@@ -160,7 +161,7 @@ def _parsed(raw: Any) -> Any:
 
 
 def _details(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Google's details of an error (google.rpc.ErrorInfo, RetryInfo)."""
+    """Return Google's details of an error (google.rpc.ErrorInfo, RetryInfo)."""
     details = told.get("details")
     return [each for each in details if isinstance(each, Mapping)] if isinstance(details, list) else []
 
@@ -170,7 +171,7 @@ def _reason(told: Mapping[str, Any]) -> Any:
 
 
 def _retry_info(told: Mapping[str, Any]) -> dict[str, str]:
-    """`retry-after`, in whole seconds, from Google's RetryInfo (`"retryDelay": "21.5s"`)."""
+    """Return `retry-after`, in whole seconds, from Google's RetryInfo (`"retryDelay": "21.5s"`)."""
     delays = [str(each["retryDelay"]).removesuffix("s") for each in _details(told) if each.get("retryDelay")]
     with suppress(ValueError, OverflowError):
         return {"retry-after": str(math.ceil(float(delays[0])))} if delays else {}
@@ -178,12 +179,12 @@ def _retry_info(told: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _cause(error: BaseException) -> str:
-    """The classes of what went wrong, the first cause last; their texts may hold parts of a prompt."""
+    """Return the classes of what went wrong, the first cause last; their texts may hold parts of a prompt."""
     return " < ".join(type(link).__name__ for link in _chain(error))
 
 
 def _words(error: BaseException, told: Mapping[str, Any]) -> str:
-    """The provider's own words."""
+    """Return the provider's own words."""
     raw = getattr(error, "message", None) or str(error)
     said = told.get("message") or (raw.decode(errors="replace") if isinstance(raw, bytes) else raw)
     words = _TAIL.sub("", _PREFIX.sub("", str(said))).strip()

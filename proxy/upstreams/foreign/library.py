@@ -68,7 +68,7 @@ LISTS = {
 
 
 def load() -> Any:
-    """Import litellm. Blocks for seconds the first time, so call it in a thread. Raises `ImportError` without it."""
+    """Import litellm. Blocks for seconds the first time, so call it in a thread. Raise `ImportError` without it."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     lend("cl100k_base")  # with which litellm counts where a provider does not
@@ -105,12 +105,13 @@ def _send_once() -> None:
 
 
 def knows(library: Any, provider: str) -> bool:
-    """Whether litellm has such a provider. For one that it has not, it would guess from the model's name."""
+    """Return whether litellm has such a provider. For one that it has not, it would guess from the model's name."""
     return provider in library.provider_list or _in_registry(provider)
 
 
 def misroutes(library: Any, provider: str, model: str) -> bool:
-    """Whether litellm would send a model's prompt and key elsewhere for its name, although it was told the provider."""
+    """Return whether litellm would send a model's prompt and key elsewhere for its name, although it was told the
+    provider."""
     if any(mark in model and provider != owner for mark, owner in MARKS.items()):
         return True
     if provider == "azure":
@@ -122,7 +123,7 @@ def misroutes(library: Any, provider: str, model: str) -> bool:
 
 
 def lacked(library: Any, provider: str, request: ChatRequest) -> set[str]:
-    """The fields of a request that litellm drops, because the provider or the model lacks them."""
+    """Return the fields of a request that litellm drops, because the provider or the model lacks them."""
     taken = library.get_supported_openai_params(model=request.model, custom_llm_provider=provider)
     asked = {name for name, value in request.rest.items() if name in FIELDS and not is_neutral(name, value)}
     return set() if taken is None else asked - set(taken) - CONVERTED

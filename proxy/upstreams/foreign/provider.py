@@ -69,7 +69,7 @@ class Provider:
     async def _spoken(
         self, source: Any, chunks: ForeignStream, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
     ) -> AsyncGenerator[bytes, None]:
-        """The events that a client gets of a stream. Raises what went wrong, in OpenAI's terms."""
+        """Yield the events that a client gets of a stream. Raise what went wrong, in OpenAI's terms."""
         begun, ending = False, Ending()
         try:
             while (chunk := await _next(source, ending, deadline)) is not None:
@@ -134,7 +134,7 @@ class Ending:
         self._seen = False
 
     async def watch(self, source: Any) -> None:
-        """Begin to read what arrives; call it before each chunk. Raises what the provider's first answer raises."""
+        """Begin to read what arrives; call it before each chunk. Raise what the provider's first answer raises."""
         if self._watching:
             return
         self._watching = True
@@ -145,7 +145,7 @@ class Ending:
             source.completion_stream.chunk_parser = self._beside(parser)
 
     def arrived(self, source: Any) -> bool:
-        """Whether the provider said that its answer is complete."""
+        """Return whether the provider said that its answer is complete."""
         return self._seen or getattr(source, "received_finish_reason", self) is not None
 
     def _beside(self, parser: Any) -> Any:
@@ -157,7 +157,7 @@ class Ending:
 
 
 def _is_last(chunk: Any) -> bool:
-    """Whether a chunk ends an answer of Gemini's; a blocked prompt has no candidates."""
+    """Return whether a chunk ends an answer of Gemini's; a blocked prompt has no candidates."""
     if not isinstance(chunk, Mapping):
         return False
     blocked = (chunk.get("promptFeedback") or {}).get("blockReason")
@@ -165,7 +165,7 @@ def _is_last(chunk: Any) -> bool:
 
 
 async def _next(source: Any, ending: Ending, deadline: float) -> dict[str, Any] | None:
-    """The next chunk, or None at the end. Raises `UpstreamFailed` where the provider broke off in mid-answer."""
+    """Return the next chunk, or None at the end. Raise `UpstreamFailed` where the provider broke off in mid-answer."""
     async with asyncio.timeout_at(deadline):
         await ending.watch(source)
         chunk = await anext(source, None)

@@ -76,8 +76,8 @@ class Ollama(Translator):
     async def send(self, call: Call) -> Reply:
         """Ask the model. A stream is held back until there is something to say, so that errors keep their status.
 
-        Raises `BadRequest` for what cannot be translated, and Ollama's refusals as errors of OpenAI's kind. Facts,
-        which for a stream are complete at its end: `prompt_tokens` and `completion_tokens` as the server counted them,
+        Raise `BadRequest` for what cannot be translated, and Ollama's refusals as errors of OpenAI's kind. Facts, which
+        for a stream are complete at its end: `prompt_tokens` and `completion_tokens` as the server counted them,
         `truncated`, `ignored` (a list of fields with commas), `load_ms`, `prompt_ms`, `answer_ms`, `error` (a code).
         """
         if call.request is None:
@@ -107,7 +107,7 @@ class Ollama(Translator):
         return translate(request, num_ctx=self._num_ctx(call.model), keep_alive=self._keep_alive)
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """The profile with the window that the server gives the model; waits for its word for a second at most.
+        """Return the profile with the window that the server gives the model; waits for its word for a second at most.
 
         Where the server says nothing, the configuration counts, else Ollama's own default of 4096 tokens.
         """
@@ -119,7 +119,7 @@ class Ollama(Translator):
         return with_window(known, window, "ollama" if spoken else known.source)
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The models on the server; empty where it does not answer.
+        """Return the models on the server; empty where it does not answer.
 
         What a model was trained for is not told as its context length, because it is rarely run with that.
         """
@@ -148,7 +148,7 @@ class Ollama(Translator):
     async def _spoken(
         self, response: Response, answer: OllamaAnswer, call: Call, translation: OllamaRequest
     ) -> AsyncGenerator[bytes, None]:
-        """The events that the lines of a stream stand for. Raises what a line says went wrong."""
+        """Yield the events that the lines of a stream stand for. Raise what a line says went wrong."""
         async with aclosing(lines(response.chunks())) as source:
             async for line in source:
                 error = broken(line, call)
@@ -195,7 +195,8 @@ async def _counted(call: Call, window: int | None) -> TokenCount | None:
 
 
 def _duration(keep_alive: str | int | None) -> str | int | None:
-    """How long a model stays. Ollama reads `"-1"` and `"300"`, as environment variables give them, only as numbers."""
+    """Return how long a model stays. Ollama reads `"-1"` and `"300"`, as environment variables give them, only as
+    numbers."""
     if isinstance(keep_alive, str) and re.fullmatch(r"-?[0-9]{1,18}", keep_alive):
         return int(keep_alive)
     return keep_alive

@@ -31,7 +31,7 @@ class OllamaAnswer:
         """Whether the last line has been read."""
 
     def whole(self, line: Mapping[str, Any]) -> bytes:
-        """The body of an answer that was not streamed. Raises `UpstreamFailed` for a body that holds none."""
+        """Return the body of an answer that was not streamed. Raise `UpstreamFailed` for a body that holds none."""
         said = _mapping(line.get("message"))
         if not said:
             raise nonsense("Ollama")
@@ -46,7 +46,7 @@ class OllamaAnswer:
         return self._completion.whole(message, self._finish_reason(line), used, _scores(line))
 
     def events(self, line: Mapping[str, Any]) -> bytes:
-        """The events that say what one line says, the last ones and `[DONE]` included.
+        """Return the events that say what one line says, the last ones and `[DONE]` included.
 
         Nothing for a line that says nothing, and for all lines behind the last one.
         """
@@ -82,7 +82,8 @@ class OllamaAnswer:
         return [self._call(call) for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
 
     def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """A tool call, complete: Ollama never sends one in pieces. The index is counted here; Ollama's may repeat."""
+        """Return a tool call, complete: Ollama never sends one in pieces. The index is counted here; Ollama's may
+        repeat."""
         function = _mapping(call.get("function"))
         known = _text(call.get("id"))
         if not known or known in self._ids:
@@ -94,7 +95,8 @@ class OllamaAnswer:
         return {"index": index, "id": known, "type": "function", "function": called}
 
     def _finish_reason(self, line: Mapping[str, Any]) -> str:
-        """`length` even behind a tool call: another one may have been cut off. So it is where the prompt was cut."""
+        """Return `length` even behind a tool call: another one may have been cut off. So it is where the prompt was
+        cut."""
         if line.get("done_reason") == "length" or self.facts.get("truncated"):
             return "length"
         return "tool_calls" if self._calls else "stop"
@@ -116,12 +118,12 @@ class OllamaAnswer:
 
 
 def used(line: Mapping[str, Any]) -> tuple[int, int]:
-    """The tokens of prompt and answer that the last line tells; 0 for what it leaves out."""
+    """Return the tokens of prompt and answer that the last line tells; 0 for what it leaves out."""
     return _count(line.get("prompt_eval_count")), _count(line.get("eval_count"))
 
 
 async def lines(chunks: ByteStream) -> AsyncGenerator[dict[str, Any], None]:
-    """The lines of an NDJSON stream, wherever the network cut it. Closing it closes `chunks`."""
+    """Yield the lines of an NDJSON stream, wherever the network cut it. Closing it closes `chunks`."""
     async with aclosing(split_lines(chunks)) as source:
         async for line in source:
             yield parsed(line, "Ollama")
@@ -145,7 +147,7 @@ def _score(token: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments(arguments: Any) -> str:
-    """The arguments as the JSON text that OpenAI's clients parse."""
+    """Return the arguments as the JSON text that OpenAI's clients parse."""
     if isinstance(arguments, str):
         return arguments
     return encode({} if arguments is None else arguments).decode()

@@ -18,7 +18,7 @@ ADDRESS = re.compile(r"\b[a-z]+://[^\s\"'<>]+|\b(?:(?:\d{1,3}\.){3}\d{1,3}|local
 
 
 def refusal(status: int, body: bytes, call: Call) -> PenstockError:
-    """The error for an answer with a status other than 200; `Unanswered` for one that is no error either."""
+    """Return the error for an answer with a status other than 200; `Unanswered` for one that is no error either."""
     if status < 400:
         return Unanswered(f"the upstream answered with status {status}")
     try:
@@ -29,7 +29,7 @@ def refusal(status: int, body: bytes, call: Call) -> PenstockError:
 
 
 def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
-    """The error that a line of a stream, or a body with status 200, stands for; None for any other."""
+    """Return the error that a line of a stream, or a body with status 200, stands for; None for any other."""
     if line.get("error") is None:
         return None
     status = line.get("status")

@@ -86,7 +86,7 @@ class OllamaMessages:
 
 
 def _content(content: Any, place: str) -> tuple[str, list[str]]:
-    """The text of a content, its parts joined by line breaks, and its images and recordings in base64."""
+    """Return the text of a content, its parts joined by line breaks, and its images and recordings in base64."""
     if content is None or isinstance(content, str):
         return content or "", []
     texts: list[str] = []
@@ -110,7 +110,8 @@ def _content(content: Any, place: str) -> tuple[str, list[str]]:
 
 
 def _image(image: Any, place: str) -> str:
-    """The base64 text of a `data:` URL. No other address is ever fetched: it may lie inside the operator's network."""
+    """Return the base64 text of a `data:` URL. No other address is ever fetched: it may lie inside the operator's
+    network."""
     url = string(image.get("url") if isinstance(image, dict) else image, f"{place}.url")
     head, comma, data = url.partition(",")
     if not head.lower().startswith("data:"):

@@ -51,9 +51,9 @@ class OllamaRequest:
 
 
 def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | int | None) -> OllamaRequest:
-    """A request as Ollama wants it. `num_ctx` and `keep_alive` are the operator's; a client's own are ignored.
+    """Return a request as Ollama wants it. `num_ctx` and `keep_alive` are the operator's; a client's own are ignored.
 
-    Raises `BadRequest` for values of a wrong type and for what cannot be translated.
+    Raise `BadRequest` for values of a wrong type and for what cannot be translated.
     """
     rest = {name: value for name, value in request.rest.items() if value is not None}
     messages = OllamaMessages(request.messages)
@@ -81,7 +81,7 @@ def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | in
 
 
 def _options(rest: Mapping[str, Any]) -> dict[str, Any]:
-    """The sampling options. OpenAI's fields win over `options`: room for the answer is kept by `max_tokens`."""
+    """Return the sampling options. OpenAI's fields win over `options`: room for the answer is kept by `max_tokens`."""
     own = mapping(rest.get("options", {}), "options")
     found: dict[str, Any] = {
         name: read(own[name], f"options.{name}") for name, read in OPTIONS.items() if own.get(name) is not None
@@ -106,7 +106,8 @@ def _stops(value: Any, place: str) -> list[str]:
 
 
 def _tools(request: ChatRequest, rest: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """The tools that the model may call: none for `tool_choice: none`, only those named where the choice names some.
+    """Return the tools that the model may call: none for `tool_choice: none`, only those named where the choice names
+    some.
 
     A choice cannot be forced on Ollama; fewer tools is the most that can be done for it.
     """
@@ -132,7 +133,8 @@ def _chosen(choice: Any) -> tuple[str, ...]:
 
 
 def _tool(tool: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """A function tool. A custom one is refused: Ollama could not hold to its grammar, and gives no free text back."""
+    """Return a function tool. A custom one is refused: Ollama could not hold to its grammar, and gives no free text
+    back."""
     if tool.get("type", "function") != "function":
         raise unsupported("Ollama only knows tools of the type function", f"{place}.type")
     function = mapping(tool.get("function"), f"{place}.function")
@@ -147,7 +149,7 @@ def _tool(tool: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _format(rest: Mapping[str, Any]) -> Any:
-    """The form of the answer: `json`, or a JSON schema."""
+    """Return the form of the answer: `json`, or a JSON schema."""
     wanted = mapping(rest.get("response_format", {"type": "text"}), "response_format")
     match wanted.get("type"):
         case "text":
@@ -162,7 +164,8 @@ def _format(rest: Mapping[str, Any]) -> Any:
 
 
 def _think(rest: Mapping[str, Any], model: str) -> bool | str | None:
-    """How much to think: Ollama's own `think`, or what `reasoning_effort` means for this model; None to leave it open.
+    """Return how much to think: Ollama's own `think`, or what `reasoning_effort` means for this model; None to leave it
+    open.
 
     Only gpt-oss takes levels on every version of Ollama; other models think or they do not.
     """

@@ -27,7 +27,7 @@ class OllamaServer:
         self._transport = connect(name, settings)
 
     async def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        """Send a request and wait for the head of its answer; `path` is encoded. Raises `UpstreamFailed`."""
+        """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
         kept = {name: headers[name] for name in FORWARDED if name in headers}
         if path.startswith("/api/"):
             kept["content-type"] = "application/json"
@@ -35,7 +35,7 @@ class OllamaServer:
         return await self._transport.request(method, url, {**kept, **self._headers}, body)
 
     async def ask(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
-        """The JSON answer to a question about the server; None where it has none. Never raises."""
+        """Return the JSON answer to a question about the server; None where it has none. Never raise."""
         try:
             response = await self.request(method, path, {}, None if body is None else encode(body))
             answer = await response.read()

@@ -15,12 +15,12 @@ SMALLEST = 1024
 
 
 def may_be_truncated(size: int, window: int | None) -> bool:
-    """Whether a body of so many bytes can be a prompt that is suspected: no token has less than a byte."""
+    """Return whether a body of so many bytes can be a prompt that is suspected: no token has less than a byte."""
     return size > _suspected(window)
 
 
 def was_truncated(counted: TokenCount | None, evaluated: int, window: int | None) -> bool:
-    """Whether far fewer tokens were evaluated than were sent.
+    """Return whether far fewer tokens were evaluated than were sent.
 
     `counted` is our count of the prompt, None where there is none to compare with; `evaluated` the server's, 0 where it
     is unknown; `window` the model's, None where it is unknown. Prompts from Ollama's own cache count as evaluated.
@@ -32,7 +32,8 @@ def was_truncated(counted: TokenCount | None, evaluated: int, window: int | None
 
 
 def ran_full(evaluated: int, answered: int, window: int | None, limit: int | None) -> bool:
-    """Whether prompt and answer fill the window to the last token, and the answer is not as long as it was to be.
+    """Return whether prompt and answer fill the window to the last token, and the answer is not as long as it was to
+    be.
 
     Then the prompt left too little room: the answer broke off, or pushed the beginning of the prompt out.
     """
@@ -40,5 +41,5 @@ def ran_full(evaluated: int, answered: int, window: int | None, limit: int | Non
 
 
 def _suspected(window: int | None) -> float:
-    """The tokens from which on a prompt is suspected."""
+    """Return the tokens from which on a prompt is suspected."""
     return SMALLEST if window is None else window * LIKELY

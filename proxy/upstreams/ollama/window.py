@@ -46,7 +46,7 @@ _NOTHING = (0.0, ReportedWindow())
 
 
 def effective(told: ReportedWindow, *, configured: int | None, otherwise: int | None, ours: bool) -> int:
-    """The window of the next request, in tokens.
+    """Return the window of the next request, in tokens.
 
     With a configured `num_ctx` every request carries it, so it counts, up to the trained length: a model that runs with
     another context is loaded anew. A smaller one that runs is the server's limit where `ours`, that is where a request
@@ -63,7 +63,7 @@ def effective(told: ReportedWindow, *, configured: int | None, otherwise: int | 
 
 
 def loaded(answer: Mapping[str, Any] | None) -> dict[str, int]:
-    """The contexts of the running models by their full names, from `GET /api/ps`."""
+    """Return the contexts of the running models by their full names, from `GET /api/ps`."""
     running = (answer or {}).get("models")
     found: dict[str, int] = {}
     for model in running if isinstance(running, list) else ():
@@ -73,13 +73,14 @@ def loaded(answer: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def full_name(model: str) -> str:
-    """A model's name as it can be compared: Ollama leaves out its own registry and library, and the tag `latest`."""
+    """Return a model's name as it can be compared: Ollama leaves out its own registry and library, and the tag
+    `latest`."""
     name = model.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
 def tokens(value: Any) -> int | None:
-    """A length in tokens; None for anything that is none."""
+    """Return a length in tokens; None for anything that is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
@@ -93,7 +94,7 @@ class Windows:
         self._served: Cache[str, None] = Cache(REMEMBERED)
 
     async def told(self, model: str) -> ReportedWindow:
-        """What the server says about a model; empty where it does not answer within a second. Never raises."""
+        """Return what the server says about a model; empty where it does not answer within a second. Never raise."""
         until, told = self._known.get(model) or _NOTHING
         if asyncio.get_running_loop().time() < until:
             return told
@@ -103,7 +104,8 @@ class Windows:
         return (self._known.get(model) or _NOTHING)[1]
 
     def served(self, model: str) -> bool:
-        """Whether the server has answered a request of ours for a model, so that what runs is what we asked for."""
+        """Return whether the server has answered a request of ours for a model, so that what runs is what we asked
+        for."""
         return model in self._served
 
     def answered(self, model: str) -> None:

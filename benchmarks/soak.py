@@ -30,7 +30,7 @@ from aiohttp import web
 
 from benchmarks.served import CHAINS, served
 from benchmarks.soak_load import KEYS, Clients, Upstream
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 
 ADMIN = "soak-admin"
 CONFIG = """

@@ -198,8 +198,7 @@ def _models(options: argparse.Namespace) -> int:
 
 
 def _new_key(options: argparse.Namespace) -> int:
-    from proxy.config.keys import entry_of, new_key
-    from proxy.config.keys_file import add_entry
+    from proxy.config.keys_file import add_entry, entry_of, new_key
 
     name = options.name or options.named
     key = new_key()

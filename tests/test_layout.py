@@ -28,9 +28,9 @@ HEAVY = {
     "sentence_transformers": "proxy/vectors/sentence_transformers.py",
     "tiktoken": "proxy/models/encodings.py",
     "tiktoken_ext": "proxy/models/encodings.py",
-    "tokenizers": "proxy/models/tokenizer_files.py",
+    "tokenizers": "proxy/models/encodings.py",
     "torch": "proxy/vectors/sentence_transformers.py",
-    "transformers": "proxy/models/tokenizer_files.py",
+    "transformers": "proxy/models/encodings.py",
     "uvicorn": "proxy/server/serve.py",
     "yaml": "proxy/config/document.py proxy/text/tables.py",
 }

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from proxy.__main__ import main
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 
 ROOT = Path(__file__).parent.parent
 CONFIG = """

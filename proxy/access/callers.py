@@ -10,7 +10,7 @@ from urllib.parse import unquote_plus
 
 from proxy.chat.errors import BadRequest, NotFound, Unauthorized, UpstreamFailed
 from proxy.config.access_settings import PLAIN_PATH, AuthSettings, KeysAuth, KeySettings
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 from proxy.http.headers import CREDENTIALS
 from proxy.identity import tenant_named, tenant_of
 from proxy.upstreams.base import Reply

@@ -1,7 +1,11 @@
 """Adds an entry to a file of keys."""
 
+import base64
 import fcntl
+import hashlib
+import json
 import os
+import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,3 +82,27 @@ def _replace(target: Path, text: str) -> None:
         os.replace(name, target)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+PREFIX = "pk-"
+"""The prefix of keys, by which people and scanners recognise one."""
+
+_BYTES = 32
+
+
+def new_key() -> str:
+    """Return a new key: the prefix and 256 random bits in letters and digits."""
+    return PREFIX + base64.b32encode(secrets.token_bytes(_BYTES)).decode().rstrip("=").lower()
+
+
+def hash_of(key: str) -> str:
+    """Return the SHA-256 of a key in hexadecimal."""
+    return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
+
+
+def entry_of(name: str, key: str, tenant: str | None = None) -> str:
+    """Return the entry of a key, as lines of YAML."""
+    lines = [f"- name: {json.dumps(name)}", f"  hash: {hash_of(key)}"]
+    if tenant is not None:
+        lines.append(f"  tenant: {json.dumps(tenant).replace('$', '$$')}")  # a dollar begins a variable
+    return "\n".join(lines)

@@ -18,9 +18,8 @@ from pydantic import ValidationError
 
 from proxy.chat.errors import ConfigError
 from proxy.config.access_settings import KeysAuth, KeySettings, KeysFile
-from proxy.config.checks import check_names, doubts, open_guards, suggest
+from proxy.config.checks import check_keys, check_names, check_upstreams, doubts, open_guards, suggest
 from proxy.config.document import Document, Place, Reach, hash_of
-from proxy.config.keys_check import check_keys, check_upstreams
 from proxy.config.mistakes import add_all
 from proxy.config.settings import Settings
 from proxy.policy import Guard, Policy, ReadsFiles

@@ -158,7 +158,7 @@ class Tally:
         found = data_url_dimensions(url) if isinstance(url, str) else None
         if found is None and isinstance(data, str):
             found = base64_dimensions(data)
-        return self.family.vision(found, detail if isinstance(detail, str) else "auto")
+        return self.family.vision.tokens(found, detail if isinstance(detail, str) else "auto")
 
 
 def compact(value: Any) -> str:

@@ -1,20 +1,95 @@
-"""How the families of models render a prompt: images, sound, tools. What no provider publishes is an estimate."""
+"""The rules by which the families of models render images, sound and tools, from `proxy/data/families.json`.
+
+OpenAI, Anthropic and Google publish their rules (OpenAI, Images and vision; Anthropic, Tool use, Pricing; Gemini API,
+Understand tokens). The others are estimates: 768 tokens an image is what Ollama assumes when it cuts prompts.
+"""
 
 import re
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
+from math import ceil, floor, sqrt
 
+import msgspec
+
+from proxy.models.images import Dimensions
 from proxy.models.names import canonical
-from proxy.models.vision import Vision, flat, gemini_tiles, patches, tiles
+
+USUAL: Dimensions = (1024, 1024)
+"""The dimensions that an image is taken to have where its own are unknown, as for one behind a web address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
-    """What the models of a family have in common for counting."""
+class Flat(msgspec.Struct, frozen=True, tag="flat"):
+    """The same number of tokens for every image."""
 
-    vision: Vision
+    each: int
+
+    def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
+        return self.each
+
+
+class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
+    """Squares of 512 pixels, after scaling to 2,048 by 2,048 and to a short side of 768; the base alone for low
+    detail."""
+
+    base: int
+    tile: int
+
+    def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
+        if detail == "low":
+            return self.base
+        width, height = dimensions or USUAL
+        scale = min(1.0, 2048 / max(width, height))
+        scale *= min(1.0, 768 / (min(width, height) * scale))
+        # rounding first: 768.0000001 would need a tile more than 768
+        return self.base + self.tile * _cells(round(width * scale, 3), round(height * scale, 3), 512)
+
+
+class Patches(msgspec.Struct, frozen=True, tag="patches"):
+    """Small squares, scaled down until they fit a budget, times a multiplier.
+
+    OpenAI documents no figure for low detail; a 512-pixel square's worth is assumed.
+    """
+
+    multiplier: float = 1.0
+    budget: int = 1536
+    original: int = 1536
+    """The budget for the detail `original`."""
+    side: int = 32
+
+    def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
+        most = {"low": 256, "original": self.original}.get(detail, self.budget)
+        width, height = dimensions or USUAL
+        if (cells := _cells(width, height, self.side)) <= most:
+            return int(cells * self.multiplier)
+        scale = self.side * sqrt(most / (width * height))
+        across, down = width * scale / self.side, height * scale / self.side
+        if min(across, down) >= 1:
+            scale *= min(floor(across) / across, floor(down) / down)
+        fitted = _cells(round(width * scale, 3), round(height * scale, 3), self.side)
+        return int(min(most, fitted) * self.multiplier)
+
+
+class GeminiTiles(msgspec.Struct, frozen=True, tag="gemini"):
+    """258 tokens for a small image, else as many for each square of 768 pixels."""
+
+    def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
+        width, height = dimensions or USUAL
+        return 258 if max(width, height) <= 384 else 258 * min(64, _cells(width, height, 768))
+
+
+def _cells(width: float, height: float, side: int) -> int:
+    return ceil(width / side) * ceil(height / side)
+
+
+class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The rules of one family; the first row whose pattern matches a model's name counts."""
+
+    match: str
+    """A regular expression for the beginning of a canonical name."""
+    vision: Flat | Tiles | Patches | GeminiTiles
+    """The rule for images. `detail` is `low`, `high`, `auto` or `original`."""
     terse_tools: bool = False
-    """Whether tools are rendered as type declarations, as OpenAI does; else as their JSON."""
+    """Tools are rendered as type declarations, as OpenAI does; else as their JSON."""
     function_start: int = 0
     """Tokens in front of each terse tool."""
     tools_frame: int = 100
@@ -22,52 +97,19 @@ class Family:
     audio_rate: int = 10
     """Tokens of a second of sound."""
     digits: bool = False
-    """Whether each digit is a token; OpenAI's vocabularies have three in one."""
+    """Each digit is a token; OpenAI's vocabularies have three in one."""
     scripts: bool = False
-    """Whether the vocabulary may be small, with fewer letters of other scripts than Latin in a token."""
-
-
-_OPENAI = Family(tiles(85, 170), terse_tools=True, function_start=7, tools_frame=12)
-# Anthropic, Tool use, Pricing: the system prompt that comes with tools has 346 tokens
-_CLAUDE = Family(patches(side=28, budget=1568, original=1568), tools_frame=346)
-_GEMINI = Family(gemini_tiles, tools_frame=0, audio_rate=32, digits=True)
-
-_OPEN = Family(flat(768))
-"""768 tokens an image is what Ollama itself assumes when it cuts prompts."""
-
-
-def _openai(vision: Vision) -> Family:
-    return replace(_OPENAI, vision=vision)
-
-
-_FAMILIES: tuple[tuple[str, Family], ...] = (
-    (r"gpt-3\.5|gpt-35|gpt-4(?![.o\d])", replace(_OPENAI, function_start=10)),
-    (r"gpt-4o-mini", _openai(tiles(2833, 5667))),
-    (r"(gpt-4\.1|gpt-5[\d.]*(-codex)?)-mini", _openai(patches(1.62))),
-    (r"(gpt-4\.1|gpt-5[\d.]*)-nano", _openai(patches(2.46))),
-    (r"o4-mini", _openai(patches(1.72))),
-    (r"gpt-5\.[45](?!\d)", _openai(patches(1.0, budget=2500, original=10_000))),
-    (r"gpt-(5\.[6-9]|[6-9])", _openai(patches(1.2, budget=2500, original=10_000))),
-    (r"gpt-5", _openai(tiles(70, 140))),
-    (r"o\d(?!\w)", _openai(tiles(75, 150))),
-    (r"gpt-|chatgpt|codex|computer-use", _OPENAI),
-    (
-        r"claude-(opus-4-[7-9]|fable|mythos|(opus|sonnet|haiku)-([5-9]|\d\d)(?!\d))",
-        replace(_CLAUDE, vision=patches(side=28, budget=4784, original=4784)),
-    ),
-    (r"claude", _CLAUDE),
-    (r"gemini-3", replace(_GEMINI, vision=flat(1120))),
-    (r"gemini", _GEMINI),
-    (r"(meta-)?llama-?[34]|deepseek(?!-coder)|glm|kimi|phi-?4", _OPEN),
-    (r"qwen|qwq|gemma|command|mistral-(large|medium|small|nemo)|magistral|ministral|devstral|codestral|pixtral",
-     replace(_OPEN, digits=True)),
-)  # fmt: skip
-
-_OTHERS = replace(_OPEN, digits=True, scripts=True)
+    """The vocabulary may be small, with fewer letters of other scripts than Latin in a token."""
 
 
 @lru_cache(maxsize=1024)
 def family(name: str) -> Family:
     """Return the family of a model's name, provider prefixes allowed."""
     short = canonical(name)
-    return next((found for pattern, found in _FAMILIES if re.match(pattern, short)), _OTHERS)
+    return next(each for each in _families() if re.match(each.match, short))
+
+
+@cache
+def _families() -> tuple[Family, ...]:
+    text = (files("proxy") / "data" / "families.json").read_bytes()
+    return msgspec.json.decode(text, type=tuple[Family, ...])

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
 from proxy.context import Identity, ModelProfile, TokenCount

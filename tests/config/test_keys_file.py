@@ -12,8 +12,7 @@ import yaml
 
 from proxy.__main__ import main
 from proxy.config.document import Document
-from proxy.config.keys import entry_of, hash_of, new_key
-from proxy.config.keys_file import add_entry
+from proxy.config.keys_file import add_entry, entry_of, hash_of, new_key
 from proxy.config.load import keys_of
 
 HASH = "b" * 64

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any
 
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Lab
 
 CONFIG = """

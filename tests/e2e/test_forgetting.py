@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 from proxy.identity import tenant_named
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served

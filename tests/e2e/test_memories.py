@@ -9,7 +9,7 @@ import aiohttp
 import openai
 import pytest
 
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import Upstream, until_ready
 from tests.e2e.test_redis import asleep, away

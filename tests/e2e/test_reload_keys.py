@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 from proxy.state.cache import OnceService
 from proxy.state.sqlite import DiskStore
 from tests.e2e.conftest import Lab

@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import Received, Upstream, answering, send
 from tests.e2e.test_recall import CONVERSATION, TOOLS

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from starlette.routing import Route
 
-from proxy.config.keys import hash_of
+from proxy.config.keys_file import hash_of
 from proxy.server import admin, app
 from proxy.server.dispatch import CHAT
 from tests.e2e.default_chain import MARKER

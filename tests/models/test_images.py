@@ -92,11 +92,11 @@ def test_a_real_png() -> None:
     ],
 )
 def test_tokens(model: str, dimensions: Dimensions | None, detail: str, tokens: int) -> None:
-    assert family(model).vision(dimensions, detail) == tokens
+    assert family(model).vision.tokens(dimensions, detail) == tokens
 
 
 @pytest.mark.parametrize("dimensions", [(1, 1), (1, 60_000), (60_000, 1), (2**31, 2**31), (16383, 3)])
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-4.1-mini", "gpt-5.6", "claude-3-opus", "gemini-2.5-pro", "llava"])
 @pytest.mark.parametrize("detail", ["low", "high", "auto", "original", "??"])
 def test_absurd_images_cost_something_bounded(model: str, dimensions: Dimensions, detail: str) -> None:
-    assert 0 < family(model).vision(dimensions, detail) < 60_000
+    assert 0 < family(model).vision.tokens(dimensions, detail) < 60_000

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable
 
 from proxy.config.load import load
-from proxy.server.replay.bounds import Bound
 from proxy.server.replay.page import render_page
 from proxy.server.replay.reading import read
-from proxy.server.replay.report import build_report, render_text
+from proxy.server.replay.report import Bound, build_report, render_text
 from proxy.server.replay.run import replay
 
 _WIDTH = 30

@@ -24,8 +24,16 @@ from proxy.upstreams.ollama.answer import Facts, OllamaAnswer, lines, used
 from proxy.upstreams.ollama.errors import broken, refusal
 from proxy.upstreams.ollama.request import OllamaRequest, translate
 from proxy.upstreams.ollama.server import OllamaServer
-from proxy.upstreams.ollama.truncation import may_be_truncated, ran_full, was_truncated
-from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, tokens
+from proxy.upstreams.ollama.window import (
+    Windows,
+    effective,
+    full_name,
+    loaded,
+    may_be_truncated,
+    ran_full,
+    tokens,
+    was_truncated,
+)
 from proxy.upstreams.request_fields import ignored_fact
 
 LISTING = 3.0

@@ -3,8 +3,7 @@
 import pytest
 
 from proxy.chat.errors import ConfigError
-from proxy.server.replay.bounds import NAMES, Bound
-from proxy.server.replay.report import totals
+from proxy.server.replay.report import NAMES, Bound, totals
 
 TOTALS = {"cost": {"own": 1.25}, "values": {"lost": 0, "survival": 0.98}, "violations": {"requests": 2}}
 

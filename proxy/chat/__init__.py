@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import accumulate, pairwise
-from typing import Any, NoReturn, Self, TypeVar, cast
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
 
 from proxy.chat.folds import Folds, Form
 
@@ -294,6 +294,9 @@ class ChatRequest:
     Compare with `is`: a request that nobody changed is the same object.
     """
 
+    wire: ClassVar[str] = "chat"
+    """The form in which its client speaks. Policies see chat completions in any case."""
+
     model: str
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
@@ -366,6 +369,10 @@ class ChatRequest:
             if wanted > limit:
                 request = request.with_field(name, limit)
         return request
+
+    def flaw(self) -> str | None:
+        """Why its wire has no form for it; None if it has."""
+        return None
 
     def encode(self) -> bytes:
         """The JSON body: client order, client bytes for all that was not changed, compact UTF-8 for the rest."""

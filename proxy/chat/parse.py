@@ -5,9 +5,9 @@ message, tool and field, so that what nobody changes is sent on as it came.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 import orjson
@@ -40,6 +40,9 @@ _SURROGATE = re.compile(
 """The escapes of a surrogate pair, or of half of one."""
 
 _Item = TypeVar("_Item", bound=JsonObject)
+
+Check = Callable[[Mapping[str, Any], str], None]
+"""Raises `BadRequest` for an item that has a wrong shape, with its place."""
 
 _SHORT = 4096
 """Bytes below which a list is parsed faster than it is compared with an earlier one."""
@@ -118,11 +121,18 @@ class EarlierLists(Protocol):
 
 
 class Body:
-    """A JSON object of which only the top level is known so far.
+    """A JSON object of which only the top level is known so far: a chat request, unless a wire says otherwise.
 
     Raises `BadRequest` where the bytes are no JSON object or name a field twice: a second `model` could be read by the
     upstream instead of the one that was checked. `Model` is a second one too: servers in Go read names in any case.
     """
+
+    wire: ClassVar[str] = "chat"
+    """The form in which its client speaks."""
+    path: ClassVar[str] = "/chat/completions"
+    """Where such a body is sent, below `/v1`."""
+    conversation: ClassVar[tuple[str, ...]] = ("messages", "tools")
+    """The fields that hold the conversation."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw = self._read = raw
@@ -177,7 +187,7 @@ class Body:
     def get(self, name: str) -> Any:
         """The parsed value of a top-level field, or None."""
         raw = self._fields.get(name)
-        return None if raw is None else _parse(raw, name)
+        return None if raw is None else parse_value(raw, name)
 
     def raw_of(self, name: str) -> bytes:
         """The client's own bytes of a top-level field."""
@@ -208,9 +218,9 @@ class Body:
         return name in self._fields and bytes(self._fields[name]) != b"null"
 
     def rest(self) -> Fields:
-        """Every field but messages and tools."""
-        raw = {name: bytes(raw) for name, raw in self._fields.items() if name not in ("messages", "tools")}
-        return Fields.unread(raw, _parse)
+        """Every field but those of the conversation."""
+        raw = {name: bytes(raw) for name, raw in self._fields.items() if name not in self.conversation}
+        return Fields.unread(raw, parse_value)
 
     def check_messages(self) -> None:
         """Raises `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
@@ -236,50 +246,61 @@ class Body:
         """
         model = self.model
         self.check_messages()
-        messages = self._list("messages", Message, most, earlier)
-        tools = self._list("tools", Tool, most, earlier).items if self._has("tools") else ()
-        if most is not None:
-            _check_length("messages", messages.pieces, most)
-        others = ("model", "messages", "tools") if tools else ("model", "messages")
+        messages = parse_list("messages", self.raw_of("messages"), Message, _check_message, most, earlier)
+        tools: tuple[Tool, ...] = ()
+        if self._has("tools"):
+            tools = parse_list("tools", self.raw_of("tools"), Tool, _check_callable, most, earlier).items
+        rest = self._rest(("model", "messages", "tools") if tools else ("model", "messages"))
+        return ChatRequest(model, messages.items, tools, rest, tuple(self._fields), folds=messages.folds.begin())
+
+    def _rest(self, others: Collection[str], read: Callable[[bytes, str], Any] | None = None) -> Fields:
+        """All fields but the others, for a request; `read` makes a value of a field's bytes."""
         rest = {key: bytes(raw) for key, raw in self._fields.items() if key not in others}
         if not self.raw.isascii():  # a field that nobody reads is sent on as it is
             for key, raw in rest.items():
                 _check_utf8(raw, key)
-        return ChatRequest(
-            model,
-            messages.items,
-            tools,
-            Fields.unread(rest, _parse),
-            tuple(self._fields),
-            folds=messages.folds.begin(),
-        )
+        return Fields.unread(rest, read or parse_value)
 
-    def _list(self, name: str, kind: type[_Item], most: int | None, earlier: EarlierLists | None) -> ParsedList[_Item]:
-        raw = bytes(self._fields[name])
-        opening = _opening(name, raw) if earlier is not None and len(raw) >= _SHORT else None
-        known = None if earlier is None or opening is None else earlier.get(opening)
-        start: ParsedList[_Item] = ParsedList(b"", (), (), (), Folds()) if known is None else known.start_of(raw)
-        try:
-            raws = _items.decode(start.rest_of(raw))
-        except msgspec.ValidationError:
-            _wrong(name, "must be a list of objects")
-        first = len(start.items)
-        if most is not None:
-            _check_length(name, first + len(raws), most)
-        made = []
-        for index, each in enumerate(raws, first):
-            text = bytes(each)
-            item = _parse(text, f"{name}[{index}]")
-            if not isinstance(item, dict):
-                _wrong(f"{name}[{index}]", "must be an object")
-            made.append(kind(item, text))
-        for index, item in enumerate(made, first):
-            check = _check_message if kind is Message else _check_callable
-            check(item, f"{name}[{index}]")
-        found = start.with_rest(raw, made)
-        if earlier is not None and opening is not None and found is not known:
-            earlier.put(opening, found)
-        return found
+
+def parse_list(
+    name: str,
+    raw: bytes,
+    kind: type[_Item],
+    check: Check,
+    most: int | None = None,
+    earlier: EarlierLists | None = None,
+    ahead: int = 0,
+) -> ParsedList[_Item]:
+    """Return a list of objects, each checked with its place. Raises `BadRequest`.
+
+    `most` bounds the items and their parts. What an `earlier` list began with is not parsed again. `ahead` is the
+    number of items in front of the client's own.
+    """
+    opening = _opening(name, raw) if earlier is not None and len(raw) >= _SHORT else None
+    known = None if earlier is None or opening is None else earlier.get(opening)
+    start: ParsedList[_Item] = ParsedList(b"", (), (), (), Folds()) if known is None else known.start_of(raw)
+    try:
+        raws = _items.decode(start.rest_of(raw))
+    except msgspec.ValidationError:
+        _wrong(name, "must be a list of objects")
+    first = len(start.items)
+    if most is not None:
+        _check_length(name, first + len(raws), most)
+    made = []
+    for index, each in enumerate(raws, first - ahead):
+        text = bytes(each)
+        item = parse_value(text, f"{name}[{index}]")
+        if not isinstance(item, dict):
+            _wrong(f"{name}[{index}]", "must be an object")
+        made.append(kind(item, text))
+    for index, item in enumerate(made, first - ahead):
+        check(item, f"{name}[{index}]")
+    found = start.with_rest(raw, made)
+    if earlier is not None and opening is not None and found is not known:
+        earlier.put(opening, found)
+    if most is not None:
+        _check_length(name, found.pieces, most)
+    return found
 
 
 def _opening(name: str, raw: bytes) -> bytes:
@@ -288,7 +309,8 @@ def _opening(name: str, raw: bytes) -> bytes:
     return name.encode() + raw[: max(user, 0) + _OPENING]
 
 
-def _parse(raw: Any, place: str) -> Any:
+def parse_value(raw: Any, place: str) -> Any:
+    """Return the value of some JSON. Raises `BadRequest`."""
     raw = memoryview(raw)
     if len(raw) > MOST_ITEM_VALUES:
         check_size(bytes(raw), MOST_ITEM_VALUES, place)

@@ -13,6 +13,8 @@ _Count = Annotated[int, Field(ge=1)]
 
 INFERENCE = (
     "/completions",
+    "/messages",
+    "/messages/count_tokens",
     "/embeddings",
     "/moderations",
     "/images/*",

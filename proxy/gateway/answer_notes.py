@@ -14,7 +14,6 @@ from urllib.parse import quote
 import orjson
 
 from proxy.chat import ChatRequest
-from proxy.chat.answer import read_answer
 from proxy.context import Correction, Identity, Outage
 from proxy.gateway.relay import Copying
 from proxy.models.usage import Usage
@@ -23,6 +22,7 @@ from proxy.state.background import BackgroundWork
 from proxy.state.store import Store, StoreError
 from proxy.state.threads import Threads
 from proxy.upstreams.base import Reply
+from proxy.wires import WIRES
 
 _log = logging.getLogger("penstock.corrections")
 
@@ -125,5 +125,5 @@ class AnswerWatch(Copying):
 def _found(
     sent: ChatRequest, body: bytes, observers: Sequence[AnswerObserver], *, streamed: bool
 ) -> list[tuple[AnswerObserver, Mapping[str, str]]]:
-    answer = read_answer(body, streamed=streamed)
+    answer = WIRES[sent.wire].answer(body, streamed=streamed)
     return [] if answer is None else [(observer, observer.find(sent, answer)) for observer in observers]

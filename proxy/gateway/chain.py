@@ -127,20 +127,26 @@ async def count_checked(
         raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite or Reject")
     if ignored := sorted(_ignored(request, decision.request)):
         raise BrokenRequest("; ".join(ignored))
-    # what is no part of the conversation may leave even if it is the last user message
-    if policy.defines_conversation:
-        broken = flaws(decision.request) - flaws(request)
-    else:
-        broken = damage(request, decision.request, changes_last_user_message=policy.changes_last_user_message)
-    if isinstance(policy, Guard):  # it may have renamed what the client's own flaw is about
-        known = {_QUOTED.sub("", flaw) for flaw in flaws(request)}
-        broken = frozenset(flaw for flaw in broken if _QUOTED.sub("", flaw) not in known)
-    if broken:
+    if broken := _broken(policy, request, decision.request):
         raise BrokenRequest("; ".join(sorted(broken)))
     after = await ctx.tokens.count(decision.request)
     if after.total > before.total and not policy.may_grow:
         raise BrokenRequest(f"the request grew from {before.total} to {after.total} tokens")
     return after
+
+
+def _broken(policy: Policy, before: ChatRequest, after: ChatRequest) -> frozenset[str]:
+    """The rules of the wire that a rewrite breaks."""
+    # what is no part of the conversation may leave even if it is the last user message
+    if policy.defines_conversation:
+        broken = flaws(after) - flaws(before)
+    else:
+        broken = damage(before, after, changes_last_user_message=policy.changes_last_user_message)
+    if isinstance(policy, Guard):  # it may have renamed what the client's own flaw is about
+        known = {_QUOTED.sub("", flaw) for flaw in flaws(before)}
+        broken = frozenset(flaw for flaw in broken if _QUOTED.sub("", flaw) not in known)
+    flaw = after.flaw()
+    return broken if flaw is None else broken | {flaw}
 
 
 def _ignored(before: ChatRequest, after: ChatRequest) -> Iterator[str]:

@@ -68,9 +68,10 @@ class Attempts:
     To be iterated over once. Each attempt that fails is told to `failed`, which decides whether there is another one.
     """
 
-    def __init__(self, routes: Routes, first: Route, http: Exchange, seen: Observation) -> None:
+    def __init__(self, routes: Routes, first: Route, http: Exchange, seen: Observation, body: Body) -> None:
         self._routes, self._first, self._http, self._seen = routes, first, http, seen
         self._route = first
+        self._body = body
         self._left: deque[str] = deque()
         self._tried = {_place(first)}
         self._call: Call | None = None
@@ -118,7 +119,7 @@ class Attempts:
             return call
         request = call.request
         if request is None:
-            request = await do_sized(len(call.body), lambda: Body(call.body).parse())
+            request = await do_sized(len(call.body), lambda: type(self._body)(call.body).parse())
         named = {name for message in request.messages for name in REASONING_FIELDS if name in message}
         if not named:
             return call
@@ -142,7 +143,7 @@ class Attempts:
         is_counted = self._call is not None and self._call.counted is not None
         if reply.chunks is not None and reply.status < 400 and (self._open or is_counted):
             reply = await _begun_or_refused(reply, reply.chunks)
-        reason = _reason(reply)
+        reason = _reason(reply, is_chat=self._body.wire == "chat")
         if reason is not None and (self._open or reason == OVERFLOW):
             raise ErrorReply(await _whole(reply), reason)
         return reply
@@ -213,7 +214,7 @@ class Attempts:
                 route = self._routes.of(self._left.popleft(), self._http.caller)
             except NotFound:  # for this key; that all can be routed is checked with the configuration
                 continue
-            if _place(route) not in self._tried:
+            if _place(route) not in self._tried and self._body.wire in route.upstream.abilities.speaks:
                 self._tried.add(_place(route))
                 self._route = route
                 return True
@@ -236,10 +237,12 @@ def _place(route: Route) -> tuple[str, str]:
     return route.upstream.name, route.model
 
 
-def _reason(reply: Reply) -> str | None:
+def _reason(reply: Reply, *, is_chat: bool) -> str | None:
     """Why an answer is none: the code of an overflow, or the status; None for an answer, or a refusal that stands."""
     if reply.status == 429 or reply.status >= 500:
         return str(reply.status)
+    if not is_chat:
+        return OVERFLOW if reply.status == 400 and read_refusal(400, reply.body or b"") else None
     if reply.status == 400 and OVERFLOW.encode() in (reply.body or b""):
         try:
             return OVERFLOW if orjson.loads(reply.body or b"")["error"]["code"] == OVERFLOW else None

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from functools import partial
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
@@ -15,10 +14,8 @@ from proxy.gateway.loop import Loop
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import Observer, Observers, relay
 from proxy.gateway.saving import SavedRequest, Saving
-from proxy.gateway.wire import Wire
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
-from proxy.state.threads import do_sized
 from proxy.step import context_header, findings_header, server_timing
 from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.telemetry.record import Rewriting
@@ -37,15 +34,14 @@ class Pipeline:
         self._routes = routes
         self._preparation = Preparation(settings, services)
 
-    async def serve(self, wire: Wire, http: Exchange, seen: Observation) -> None:
-        """Read a request, run its chain, send what that gave, and relay the answer; with another model where one fails.
+    async def serve(self, body: Body, http: Exchange, seen: Observation) -> None:
+        """Run the chain of a request, send what that gave, and relay the answer; with another model where one fails.
 
         Raises `PenstockError` where nothing could be answered.
         """
-        raw = await http.read()
-        body = await do_sized(len(raw), partial(wire.read, raw))
         async with http.watch():
-            attempts = Attempts(self._routes, self._routes.of(body.model, http.caller), http, seen)
+            route = self._routes.of(body.model, http.caller)
+            attempts = Attempts(self._routes, route, http, seen, body)
             for route in attempts:
                 try:
                     prepared = await self._prepare(body, route, http, seen)
@@ -54,7 +50,7 @@ class Pipeline:
                         attempts.sending(observers.call)
                         reply = await self._send(prepared, observers.call, http.caller)
                         observers.facts = reply.facts
-                        await relay(http, await attempts.check(reply), observers, wire)
+                        await relay(http, await attempts.check(reply), observers)
                     return
                 except PenstockError as error:
                     attempts.failed(error)

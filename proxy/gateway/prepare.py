@@ -46,9 +46,11 @@ from proxy.state.decisions import Memos
 from proxy.state.inbox import Shares
 from proxy.state.parsed import ParsedRequests
 from proxy.state.threads import Threads, do_sized
-from proxy.upstreams.base import CHAT, Call
+from proxy.upstreams.base import Call
 from proxy.upstreams.routing import Route
 from proxy.vectors.embedding import EmbeddingService
+
+CHAT_WIRE = "chat"
 
 _PARSING = 4
 """To parse the messages of a body takes so many times as long as to find its fields, or more."""
@@ -246,16 +248,19 @@ class Preparation:
 
         A request that its chain rejects is prepared all the same: `Outcome.rejected` says so, and it must not be sent.
         """
-        if not (chosen.steps or route.upstream.abilities.translates or self._must_hold(body, route, chosen)):
+        is_chat = body.wire == CHAT_WIRE
+        if not (
+            chosen.steps or (is_chat and route.upstream.abilities.translates) or self._must_hold(body, route, chosen)
+        ):
             settle = partial(self._settle_untouched, body, asked) if route.profile.binds_reasoning else None
             return Prepared(route, await _untouched(body, route, asked), None, settle)
         done = await self.rewrite(body, route, chosen, asked)
         request = untagged(write_marks(done.outcome.request)).with_model(route.model)
-        ask = request.stream and _must_ask(route, request.rest.get("stream_options"))
+        ask = is_chat and request.stream and _must_ask(route, request.rest.get("stream_options"))
         if ask:
             request = request.with_field("stream_options", _asking(request.rest.get("stream_options")))
         call = Call(
-            CHAT,
+            body.path,
             route.model,
             body.raw if request is done.sent else request.encode(),
             _headers(chosen.steps, asked),
@@ -306,7 +311,8 @@ class Preparation:
         who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(isinstance(policy, BringsTools) for _, policy in steps)
-        if sends and (brings_tools or route.upstream.abilities.signs or signed_places(sent.messages)):
+        runs_tools = sends and body.wire == CHAT_WIRE
+        if runs_tools and (brings_tools or route.upstream.abilities.signs or signed_places(sent.messages)):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
         profile = services.cache_use.applied(who, route.upstream.name, await route.upstream.profile(route.profile))
         if profile.cache.marked:
@@ -331,7 +337,7 @@ class Preparation:
             None if services.embedding is None else services.embedding.bind(who),
             without_credentials(asked.headers),
             secret.encode(),
-            runs_tools=sends and sent.rest.get("n") in (None, 1),
+            runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
             judge=services.judging(who, route, asked.headers),
             now=self._clock() // 60 * 60,
             corrections=corrections,
@@ -348,7 +354,7 @@ class Preparation:
             settle()
         watch = corrections.watch(sent) if corrections is not None and sends else None
         ctx = replace(ctx, incoming=outcome.incoming or incoming)
-        tools = self._tools(steps, outcome, ctx) if sends else ()
+        tools = self._tools(steps, outcome, ctx) if runs_tools else ()
         recorder, is_guarded = services.hidden.recorder(sent, scope, settle, outcome.restores), bool(guards(steps))
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, settle, watch, is_guarded)
 
@@ -404,12 +410,12 @@ async def _untouched(body: Body, route: Route, asked: Asked) -> Call:
     body.check_messages()
     body = await _untagged(body)
     changes: dict[str, Any] = {} if body.model == route.model else {"model": route.model}
-    ask = body.stream and _must_ask(route, body.get("stream_options"))
+    ask = body.wire == CHAT_WIRE and body.stream and _must_ask(route, body.get("stream_options"))
     if ask:
         changes["stream_options"] = _asking(body.get("stream_options"))
     raw = body.encoded(changes) if changes else body.raw
     headers = forwarded(asked.headers)
-    return Call(CHAT, route.model, raw, headers, query=asked.query, profile=route.profile, hide_usage=ask)
+    return Call(body.path, route.model, raw, headers, query=asked.query, profile=route.profile, hide_usage=ask)
 
 
 async def _untagged(body: Body) -> Body:
@@ -418,7 +424,7 @@ async def _untagged(body: Body) -> Body:
         return body
     request = await do_sized(len(body.raw), body.parse)
     bare = untagged(request)
-    return body if bare is request else Body(bare.encode())
+    return body if bare is request else type(body)(bare.encode())
 
 
 def _must_ask(route: Route, options: Any) -> bool:

@@ -12,9 +12,8 @@ from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
 from proxy.chat.sse import ByteStream
 from proxy.gateway.restoring import restored
-from proxy.gateway.wire import Wire
 from proxy.http.headers import relayed
-from proxy.models.usage import Usage, UsageReader
+from proxy.models.usage import Usage, UsageReader, without_usage
 from proxy.policy import Fact
 from proxy.step import usage_header
 from proxy.telemetry.attributes import operation_of
@@ -168,8 +167,8 @@ class Learning(Observer):
             call.tokens.observe(call.request, call.counted, reported)
 
 
-async def relay(http: Exchange, reply: Reply, observers: Observers, wire: Wire) -> None:
-    """Give the client an answer, as its wire writes it. Errors of a stream pass through."""
+async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
+    """Give the client an answer. Errors of a stream pass through."""
     for name in ("ignored", "unkept", "truncated"):  # of a stream, the last is known at its end only
         if told := reply.facts.get(name):
             value = "true" if told is True else _UNPRINTABLE.sub("_", str(told))  # clients choose the names of fields
@@ -184,15 +183,16 @@ async def relay(http: Exchange, reply: Reply, observers: Observers, wire: Wire) 
         usage = reader.of_body(body).completed(reply.facts)
         if (rounds := int(reply.facts.get("rounds", 1))) > 1 and usage.input is not None:
             http.own_headers.append((b"x-penstock-usage", usage_header(rounds, usage.input, usage.output).encode()))
-        shown = wire.write(observers.call, restored(observers.call, reply))
+        shown = restored(observers.call, reply)
         await http.respond(shown.status, relayed(shown.headers, stream=False), shown.body or b"")
         for feed in feeds:
             feed(body)
     else:
         passing = replace(reply, chunks=noted(reply.chunks, [reader.feed, *feeds]))
-        shown = wire.write(observers.call, restored(observers.call, passing))
-        headers = relayed(shown.headers, stream=True)
-        await http.relay(shown.status, headers, shown.chunks or reply.chunks, observers.observed.first_chunk)
+        shown = restored(observers.call, passing)
+        chunks = shown.chunks or reply.chunks
+        chunks = without_usage(chunks) if observers.call.hide_usage else chunks
+        await http.relay(shown.status, relayed(shown.headers, stream=True), chunks, observers.observed.first_chunk)
         usage = reader.of_stream().completed(reply.facts)
     for observer in observers.all:
         observer.ended(reply, usage)

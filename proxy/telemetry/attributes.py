@@ -38,6 +38,7 @@ _OPERATIONS = {
     "/chat/completions": "chat",
     "/completions": "text_completion",
     "/embeddings": "embeddings",
+    "/messages": "chat",
     "/responses": "chat",
 }
 

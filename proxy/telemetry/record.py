@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from proxy.chat import ChatRequest, JsonObject, Message, encode
-from proxy.chat.answer import read_answer
 from proxy.chat.parse import Body
 from proxy.context import Context, Identity, ModelProfile
 from proxy.identity import identify
@@ -25,6 +24,7 @@ from proxy.state.cache import Cache
 from proxy.step import Step
 from proxy.telemetry.bill import Bills, Effect, Estimate, Prefixes, estimated, prefixes
 from proxy.telemetry.changes import Doers, MessageChange, Stages, changes
+from proxy.wires import WIRES
 
 COLUMNS = (
     "ended", "started", "tenant", "conversation", "request_id", "model", "chain", "status", "failed", "refused",
@@ -298,7 +298,7 @@ class Texts:
         found: dict[str, Any] = {"before": keys(came.messages), "tools_before": keys(came.tools)}
         found["after"] = None if sent.messages is came.messages else keys(sent.messages)
         found["tools_after"] = None if sent.tools is came.tools else keys(sent.tools)
-        answer = None if record.answer is None else _message_of(*record.answer)
+        answer = None if record.answer is None else _message_of(came.wire, *record.answer)
         found["answer"] = None if answer is None else self._key(record.tenant, answer, told)
         return found, told
 
@@ -319,9 +319,9 @@ class Texts:
         self._told.forget(tenant)
 
 
-def _message_of(body: bytes, streamed: bool) -> bytes | None:
+def _message_of(wire: str, body: bytes, streamed: bool) -> bytes | None:
     """The message of an answer, from the bytes that went to the client."""
-    answer = read_answer(body, streamed=streamed)
+    answer = WIRES[wire].answer(body, streamed=streamed)
     if answer is None:
         return None
     calls = [{"type": "function", "function": {"name": name, "arguments": text}} for name, text in answer.calls]

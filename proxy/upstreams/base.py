@@ -100,6 +100,8 @@ class Abilities:
     """It signs reasoning, and has it remembered for clients that do not send it back (`Call.keep`)."""
     limits_answers: bool = True
     """It refuses a request whose prompt and longest answer together exceed the window."""
+    speaks: frozenset[str] = frozenset({"chat"})
+    """Names of the wires that it is asked in as the client speaks them."""
     ask_usage: bool = False
     """It is asked for usage in streams whose client did not ask."""
 

@@ -15,7 +15,6 @@ from proxy.context import ModelProfile
 from proxy.gateway.chain import guards
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.relay import Observers, relay
-from proxy.gateway.wire import ChatWire
 from proxy.http.headers import forwarded
 from proxy.server.api.endpoint import check_method
 from proxy.server.api.models import Catalogue
@@ -24,13 +23,13 @@ from proxy.telemetry.observation import Observation
 from proxy.upstreams.base import CHAT, Call, Upstream
 from proxy.upstreams.masking import keys_of
 from proxy.upstreams.routing import Routes
+from proxy.wires import WIRES
+from proxy.wires.base import Wire
 
 _JSON = (b"content-type", b"application/json")
 
-_WIRE = ChatWire()
-
-_CHAT_SPELT = re.compile(r"/v1/chat/completions/?", re.IGNORECASE)
-"""What an upstream may take for the chat path as well: no spelling of it may go around the chain."""
+_SPELT = re.compile(r"/v1/(?:(?P<chat>chat/completions)|(?P<messages>messages))/?", re.IGNORECASE)
+"""What an upstream may take for the path of a wire as well: no spelling of it may go around the chain."""
 
 _OWN = re.compile(
     r"/[^a-z0-9]*(?:(?:compress|context[^a-z0-9]+share|explain|memories|retrieve)(?![a-z0-9_-])"
@@ -63,17 +62,37 @@ class Api:
 
     async def chat(self, http: Exchange, seen: Observation) -> None:
         """`POST /v1/chat/completions`."""
-        await self._pipeline.serve(_WIRE, http, seen)
+        raw = await http.read()
+        await self._pipeline.serve(await do_sized(len(raw), partial(Body, raw)), http, seen)
+
+    async def native(self, wire: Wire, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/messages`: run the chain where the model's upstream speaks the wire and no guard has to read it;
+        elsewhere the bytes pass as they are."""
+        raw = await http.read()
+        model = await do_sized(len(raw), partial(_model_in, raw))
+        route = None if model is None else self._routes.of(model, http.caller)
+        if route is None or wire.name not in route.upstream.abilities.speaks or guards(self._chains[route.chain]):
+            await self._pass(wire.body.path, raw, http, seen)
+            return
+        await self._pipeline.serve(await do_sized(len(raw), partial(wire.body, raw)), http, seen)
+
+    async def messages(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/messages`."""
+        await self.native(WIRES["messages"], http, seen)
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
         """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
-        if _CHAT_SPELT.fullmatch(http.scope["path"]):
+        if spelt := _SPELT.fullmatch(http.scope["path"]):
             check_method(http, "GET", "POST")
             if http.scope["method"] == "POST":
-                await self.chat(http, seen)
+                await (self.chat if spelt["chat"] else self.messages)(http, seen)
                 return
-        method, path = http.scope["method"], _below_v1(http.scope)
-        raw = await http.read()
+        path = _below_v1(http.scope)
+        await self._pass(path, await http.read(), http, seen)
+
+    async def _pass(self, path: str, raw: bytes, http: Exchange, seen: Observation) -> None:
+        """Pass a request as it is to the upstream of the model that it names, or to the default one."""
+        method = http.scope["method"]
         async with http.watch():
             if http.caller is not None:
                 http.caller.check_path(method, path)
@@ -84,7 +103,7 @@ class Api:
                 raise Rejected(told, code="key_not_lent", status=403)
             call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query, profile=profile)
             async with Observers(call, upstream, http, seen) as observers:
-                await relay(http, await upstream.send(observers.call), observers, _WIRE)
+                await relay(http, await upstream.send(observers.call), observers)
 
     def _upstream_of(
         self, raw: bytes, names: tuple[str | None, Body | None], http: Exchange, seen: Observation
@@ -130,6 +149,12 @@ class Api:
             self._routes.of(name, http.caller)
             model = await self._catalogue.one(name, forwarded(http.headers))
         await http.respond(200, [_JSON], encode(model))
+
+
+def _model_in(raw: bytes) -> str | None:
+    """The model that a body names."""
+    model = Body(raw).get("model") if raw.lstrip()[:1] == b"{" else None
+    return model if isinstance(model, str) and model else None
 
 
 def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:

@@ -16,6 +16,7 @@ from proxy.http.headers import Headers
 from proxy.identity import tenant_of
 from proxy.telemetry import Telemetry
 from proxy.telemetry.observation import Observation
+from proxy.wires import wire_at
 
 _log = logging.getLogger("penstock.api")
 
@@ -136,12 +137,14 @@ async def answer_error(http: Exchange, error: PenstockError) -> None:
 
     Any other answer is left without its end: the server closes the connection, so the client knows.
     """
+    wire = wire_at(http.scope["path"])
     if http.status is not None:
         if not http.sends_events:
             return
-        body = error.body()
-        data = b'event: error\ndata: {"type":"error",' + body[1:] if http.names_events else b"data: " + body
-        await http.finish((b"" if http.between_events else b"\n\n") + data + b"\n\n")
+        event = wire.error_event(error)
+        if http.names_events and not event.startswith(b"event:"):
+            event = b'event: error\ndata: {"type":"error",' + error.body()[1:]
+        await http.finish((b"" if http.between_events else b"\n\n") + event + b"\n\n")
         return
     headers: Headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
-    await http.respond(error.status, [*headers, _JSON], error.body())
+    await http.respond(error.status, [*headers, _JSON], wire.error(error))

@@ -20,7 +20,7 @@ from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer, Facts
 from proxy.upstreams.anthropic.errors import broken, refusal
 from proxy.upstreams.anthropic.request import AnthropicRequest, translate
 from proxy.upstreams.anthropic.server import PROVIDER, AnthropicServer
-from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream, relay
+from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Translator, Upstream, relay
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
@@ -45,7 +45,7 @@ class Anthropic(Translator):
     """Translates chat requests both ways."""
 
     provider = PROVIDER
-    abilities = Abilities(signs=True)
+    abilities = Abilities(signs=True, speaks=frozenset({"chat", "messages"}))
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class Anthropic(Translator):
         which for a stream are complete at its end: `prompt_tokens`, `completion_tokens`, `cached_tokens` and
         `written_tokens` as the server counted them, `ignored` (a list of fields with commas), `pauses`, `error`.
         """
-        if call.request is None:
+        if call.request is None or call.path != CHAT:
             return await self._pass(call)
         translation = await _translated(call, await self._images.inlined(call.request))
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
@@ -78,7 +78,7 @@ class Anthropic(Translator):
         return Reply(200, [*JSON_HEADERS, *headers], body=answer.whole(), facts=facts)
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        return () if call.request is None else (await _translated(call, call.request)).ignored
+        return () if call.request is None or call.path != CHAT else (await _translated(call, call.request)).ignored
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
         """Return the answer to a request. Raise what Anthropic refuses it with."""

@@ -1,0 +1,401 @@
+"""Anthropic's Messages: each block as a view for policies, and what they change spliced into the client's own bytes.
+
+A user message holds tool results and text. For policies each result is a message of its own (role `tool`), and all else
+is one user message. An assistant message is one message, so that its thinking stays or leaves with it. The system
+prompt is one message, and nothing is merged with it: its first block may be one that counts only there.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+import orjson
+
+from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, called_name, encode, split_head
+from proxy.chat.cache_marks import FIELD, write_marks
+from proxy.chat.errors import BadRequest
+from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
+from proxy.chat.reasoning import AS_BLOCKS
+from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
+from proxy.wires.view import ToolView, Unwritable, View, plain, root_of, source_of
+
+PATH = "/messages"
+
+_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+"""The modes of `tool_choice` in chat's words."""
+_NATIVE_CHOICES = {ours: theirs for theirs, ours in _CHOICES.items()}
+
+
+class MessagesBody(Body):
+    """The body of a request."""
+
+    wire: ClassVar = "messages"
+    path: ClassVar = PATH
+    conversation: ClassVar = ("messages", "system", "tools")
+
+    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> "MessagesRequest":
+        """Return the request as policies see it. Raises `BadRequest`."""
+        model = self.model
+        self.check_messages()
+        raw, ahead = self.raw_of("messages"), 0
+        if self._has("system"):
+            raw, ahead = b'[{"role":"system","content":' + self.raw_of("system") + b"}," + raw[1:], 1
+        found = parse_list("messages", raw, JsonObject, _check_message, most, earlier, ahead)
+        messages = tuple(view for item in found.items for view in item.derive("views", partial(_views, item)))
+        tools: tuple[Tool, ...] = ()
+        if self._has("tools"):
+            listed = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, earlier)
+            tools = tuple(item.derive("tool", partial(_tool, item)) for item in listed.items)
+        rest = self._rest(("model", "messages", "system", *(("tools",) if tools else ())), _value)
+        request = MessagesRequest(model, messages, tools, rest, folds=found.folds.begin())
+        system = found.items[0] if ahead else None
+        return replace(request, came=_Came(self.raw, model, messages, tools, rest, found.items[ahead:], system))
+
+
+class _Came(NamedTuple):
+    """A request as the client sent it."""
+
+    raw: bytes
+    model: str
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    rest: Fields
+    items: tuple[JsonObject, ...]
+    system: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessagesRequest(ChatRequest):
+    """A request in Anthropic's form."""
+
+    wire: ClassVar = "messages"
+
+    came: _Came | None = None
+
+    def flaw(self) -> str | None:
+        try:
+            write_marks(self).encode()
+        except Unwritable as error:
+            return str(error)
+        return None
+
+    def encode(self) -> bytes:
+        """The client's own bytes, and in them what was changed. Raises `Unwritable`."""
+        came = self.came
+        if came is None:
+            raise Unwritable("nothing is known of what the client sent")
+        try:
+            return with_members(came.raw, dict(self._changes(came)))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Unwritable(f"Messages has no form for it ({type(error).__name__})") from error
+
+    def _changes(self, came: _Came) -> Iterator[tuple[str, bytes | None]]:
+        if self.model != came.model:
+            yield "model", encode(self.model)
+        if self.messages is not came.messages:
+            head, said = split_head(self.messages)
+            yield "system", _system(head, came.system)
+            yield "messages", _list(came.raw, "messages", [item.raw for item in came.items], _written(said, came))
+        if self.tools is not came.tools:
+            yield "tools", _list(came.raw, "tools", map(_tool_bytes, came.tools), map(_tool_bytes, self.tools))
+        for name in () if self.rest is came.rest else {*came.rest, *self.rest}:
+            if name not in self.rest:
+                yield name, None
+            elif name not in came.rest or self.rest.raw(name) != came.rest.raw(name):
+                yield name, encode(_native(name, self.rest[name]))
+
+
+def _list(raw: bytes, name: str, before: Iterable[bytes], after: Iterable[bytes]) -> bytes | None:
+    """A list of the body with other items; None for an empty one."""
+    own = fields(raw).get(name, b"[]")
+    old, new = [*before], [*after]
+    return own if old == new else with_items(own, old, new) if new else None
+
+
+# --- read -------------------------------------------------------------------------------------------------------------
+
+
+def _check_message(item: Mapping[str, Any], place: str) -> None:
+    if not isinstance(item.get("role"), str):
+        _wrong(f"{place}.role", "must be a string")
+    content = item.get("content")
+    if isinstance(content, list):
+        for index, block in enumerate(content):
+            _check_block(block, f"{place}.content[{index}]")
+    elif not isinstance(content, str):
+        _wrong(f"{place}.content", "must be a string or a list of blocks")
+
+
+def _check_block(block: Any, place: str) -> None:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if not isinstance(kind, str):
+        _wrong(place, "must be an object with a type")
+    for name in _NEEDED.get(kind, ()):
+        if not isinstance(block.get(name), str):
+            _wrong(f"{place}.{name}", "must be a string")
+    if kind == "tool_use" and not isinstance(block.get("input"), dict):
+        _wrong(f"{place}.input", "must be an object")
+    if kind == "tool_result" and not isinstance(block.get("content"), str | list | None):
+        _wrong(f"{place}.content", "must be a string or a list of blocks")
+
+
+_NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
+
+
+def _check_tool(item: Mapping[str, Any], place: str) -> None:
+    if not isinstance(item.get("name", ""), str):
+        _wrong(f"{place}.name", "must be a string")
+
+
+def _wrong(place: str, must: str) -> NoReturn:
+    raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
+
+
+def _value(raw: bytes, name: str) -> Any:
+    """A field in chat's words."""
+    value = parse_value(raw, name)
+    if name != "tool_choice" or not isinstance(value, dict):
+        return value
+    if value.get("type") == "tool":
+        return {"type": "function", "function": {"name": value.get("name", "")}}
+    return _CHOICES.get(str(value.get("type")), value)
+
+
+def _native(name: str, value: Any) -> Any:
+    """A field in Anthropic's words."""
+    if name != "tool_choice":
+        return value
+    if isinstance(value, str):
+        return {"type": _NATIVE_CHOICES[value]}
+    return {"type": "tool", "name": called_name(value)} if "function" in value else value
+
+
+def _views(item: JsonObject) -> tuple[View, ...]:
+    """The views of one of the client's messages, results first."""
+    role, content = item["role"], item["content"]
+    if isinstance(content, str):
+        return (View.over({"role": role, "content": content}, item),)
+    if role == "assistant":
+        return (View.over(_said(content), item),)
+    results = [place for place, block in enumerate(content) if block["type"] == "tool_result"]
+    found = [_result(item, place, content[place]) for place in results]
+    others = [block for block in content if block["type"] != "tool_result"]
+    if others or not results:
+        found.append(View.over({"role": role, "content": plain(others)}, item))
+    return tuple(found)
+
+
+def _result(item: JsonObject, place: int, block: Mapping[str, Any]) -> View:
+    content = block.get("content")
+    data = {"role": "tool", "tool_call_id": block["tool_use_id"]}
+    data["content"] = plain(content) if isinstance(content, list) else content or ""
+    data |= {key: value for key, value in block.items() if key in ("is_error", "cache_control")}
+    return View.over(data, item, place)
+
+
+def _said(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    thoughts = [block for block in blocks if block["type"] in _THOUGHTS]
+    calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
+    others = [block for block in blocks if _is_content(block)]
+    return {
+        "role": "assistant",
+        "content": plain(others) if others else None,
+        **({AS_BLOCKS: thoughts} if thoughts else {}),
+        **({"tool_calls": calls} if calls else {}),
+    }
+
+
+def _is_content(block: Mapping[str, Any]) -> bool:
+    return block["type"] not in _THOUGHTS and block["type"] != "tool_use"
+
+
+def _call(block: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": block["name"], "arguments": encode(block["input"]).decode()}
+    return {"id": block["id"], "type": "function", "function": function}
+
+
+def _tool(item: JsonObject) -> ToolView:
+    """A tool in chat form; one that the vendor runs, such as web search, stays as it is."""
+    if "input_schema" not in item:
+        return ToolView.over(item, item)
+    function = {"name": item.get("name", ""), "description": item.get("description") or ""}
+    others = {key: value for key, value in item.items() if key not in (*_TOOL, "type")}
+    return ToolView.over(
+        {"type": "function", "function": function | {"parameters": item["input_schema"]}, **others}, item
+    )
+
+
+_TOOL = ("name", "description", "input_schema")
+
+
+# --- write ------------------------------------------------------------------------------------------------------------
+
+
+def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
+    """The system prompt: the client's own, and behind it what policies added."""
+    own = [message for message in head if came is not None and source_of(message) is came]
+    added = [message for message in head if source_of(message) is not came or came is None]
+    if any(source_of(message) is not None for message in added) or len(own) > 1:
+        raise Unwritable("a system message was moved into the system prompt")
+    if came is not None and not own:
+        raise Unwritable("the client's own system prompt was taken out or merged")
+    raw = None if came is None else _content(own[0], fields(came.raw)["content"])
+    if not added:
+        return raw
+    texts = [_text_block(message.text) for message in added]
+    if raw is None:
+        return joined(texts)
+    return joined([*(items(raw) if raw[:1] == b"[" else [b'{"type":"text","text":' + raw + b"}"]), *texts])
+
+
+def _written(messages: Sequence[Message], came: _Came) -> Iterator[bytes]:
+    """The client's messages, each as its bytes. Raises `Unwritable` for an order that the wire does not have."""
+    roles: list[str] = []
+    for _, group in groupby(messages, key=lambda each: id(source_of(each) or each)):
+        views = tuple(group)
+        item = source_of(views[0])
+        if item is None:
+            made = _made(views[0])
+        elif views == item.derive("views", partial(_views, item)):
+            made = item.raw
+        else:
+            made = _changed(item, views)
+        if made is not None:
+            roles.append("assistant" if views[0].role == "assistant" else "system" if views[0].is_system else "user")
+            yield made
+    if not roles or roles[0] != "user":
+        raise Unwritable("the conversation begins with no user message")
+    for before, role, after in zip(["", *roles], roles, [*roles[1:], "assistant"], strict=False):
+        if role == "system" and (before != "user" or after != "assistant") and len(roles) != len(came.items):
+            raise Unwritable("a system message has no place in the conversation")
+
+
+def _made(message: Message) -> bytes | None:
+    """A message that a policy made."""
+    if message.role == "tool":
+        block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message.get("content") or ""}
+        return encode({"role": "user", "content": [block]})
+    blocks = [part for part in message.parts if part.get("type") != "text" or part["text"].strip()]
+    for call in message.get("tool_calls") or ():
+        given = orjson.loads(call["function"]["arguments"] or "{}")
+        blocks.append({"type": "tool_use", "id": call["id"], "name": called_name(call), "input": given})
+    role = "assistant" if message.role == "assistant" else "user"
+    return encode({"role": role, "content": plain(blocks)}) if blocks else None
+
+
+def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:
+    """One of the client's messages, of which something was changed or taken out."""
+    raw = fields(item.raw)["content"]
+    if isinstance(item["content"], str):
+        content = _content(views[0], raw)
+        return None if content is None else with_members(item.raw, {"content": content})
+    old = items(raw)
+    if item["role"] == "assistant":
+        blocks = _answer(views[0], item["content"], old)
+    else:
+        blocks = [_result_bytes(view, old) for view in views if view.role == "tool"]
+        others = [
+            (block, part) for block, part in zip(old, item["content"], strict=True) if part["type"] != "tool_result"
+        ]
+        for view in views:
+            if view.role != "tool":
+                blocks += _parts(view, [part for _, part in others], [block for block, _ in others])
+    return with_members(item.raw, {"content": with_items(raw, old, blocks)}) if blocks else None
+
+
+def _content(view: Message, raw: bytes) -> bytes | None:
+    """A content that is a string, or of which all is one view."""
+    root = root_of(view)
+    if view is root:
+        return raw
+    if raw[:1] == b'"':
+        text = view.get("content")
+        return encode(text) if text else None
+    old = items(raw)
+    return with_items(raw, old, _parts(view, [orjson.loads(each) for each in old], old))
+
+
+def _parts(view: Message, before: Sequence[Any], raws: Sequence[bytes]) -> list[bytes]:
+    """The blocks of a content; `before` are those that the client sent."""
+    after = view.parts
+    if len(after) == len(before):
+        return [spliced(raw, old, new) for raw, old, new in zip(raws, before, after, strict=True)]
+    made, place = list[bytes](), 0
+    for part in after:
+        at = next((n for n in range(place, len(before)) if before[n] == part), None)
+        if at is not None:
+            made.append(raws[at])
+            place = at + 1
+        elif part.get("type") != "text" or part["text"].strip():
+            made.append(encode(part))
+    return made
+
+
+def _result_bytes(view: Message, old: Sequence[bytes]) -> bytes:
+    """A tool result. A mark for the cache that a step put on a part of it stands on all of it."""
+    root = root_of(view)
+    if root is None or root.place is None:
+        raise Unwritable("a tool result is of no message")
+    raw = old[root.place]
+    if view is root:
+        return raw
+    before, changes = orjson.loads(raw), dict[str, Any]()
+    content = view.get("content")
+    if isinstance(content, list) and FIELD in content[-1] and FIELD not in view:
+        changes[FIELD] = content[-1][FIELD]
+        content = [*content[:-1], {key: value for key, value in content[-1].items() if key != FIELD}]
+    if isinstance(before.get("content"), list):
+        content = _listed(content, before["content"])
+    elif isinstance(content, list):
+        content = plain(content)
+    return spliced(raw, before, {**before, "content": content, **changes})
+
+
+def _listed(content: Any, before: Sequence[Any]) -> Any:
+    """A text in place of the only part, if that is a text too."""
+    is_text = isinstance(content, str) and len(before) == 1 and before[0].get("type") == "text"
+    return [{**before[0], "text": content}] if is_text else content
+
+
+def _answer(view: Message, before: Sequence[Mapping[str, Any]], raws: Sequence[bytes]) -> list[bytes]:
+    """The blocks of an assistant message: thinking as it came or not at all, calls by their ids, texts in order."""
+    content = [place for place, block in enumerate(before) if _is_content(block)]
+    texts = _parts(view, [before[place] for place in content], [raws[place] for place in content])
+    at = dict(zip(content, texts, strict=True)) if len(texts) == len(content) else None
+    calls = {str(call["id"]): call for call in view.get("tool_calls") or ()}
+    made = list[bytes]()
+    for place, (block, raw) in enumerate(zip(before, raws, strict=True)):
+        if block["type"] in _THOUGHTS:
+            if AS_BLOCKS in view:
+                made.append(raw)
+        elif block["type"] == "tool_use":
+            if (call := calls.pop(block["id"], None)) is not None:
+                given = orjson.loads(call["function"]["arguments"] or "{}")
+                made.append(spliced(raw, block, {**block, "name": called_name(call), "input": given}))
+        elif at is not None:
+            made.append(at[place])
+        else:
+            made += texts
+            texts = []
+    made += texts if at is None else []
+    if calls:
+        raise Unwritable("a call was added to an answer")
+    return made
+
+
+def _tool_bytes(tool: Tool) -> bytes:
+    if isinstance(tool, ToolView) and tool.item is not None:
+        return tool.item.raw
+    function = tool.get("function")
+    if not isinstance(function, Mapping):
+        return encode(tool)
+    made = {"name": function["name"], "description": function.get("description") or ""}
+    made["input_schema"] = {"type": "object", **(function.get("parameters") or {})}
+    return encode(made | {key: value for key, value in tool.items() if key not in ("type", "function")})
+
+
+def _text_block(text: str) -> bytes:
+    return encode({"type": "text", "text": text})

@@ -1,0 +1,68 @@
+"""A message as policies see it, in chat form, and where its own bytes are."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from proxy.chat import JsonObject, Message, Tool
+
+
+class Unwritable(Exception):
+    """A wire has no form for what a policy made of a request."""
+
+
+class View(Message):
+    """A message in chat form. What a policy makes of it knows it as what it was made of."""
+
+    __slots__ = ("item", "place")
+    item: JsonObject | None
+    """The client's own object that it stands for, or for a part of."""
+    place: int | None
+    """The place of its block in that object; None for one that is all that is left of it."""
+
+    def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), raw: bytes | None = None) -> None:
+        super().__init__(data, raw)
+        self.item = self.place = None
+
+    @classmethod
+    def over(cls, data: Mapping[str, Any], item: JsonObject, place: int | None = None) -> Self:
+        view = cls(data)
+        view.item, view.place = item, place
+        return view
+
+
+class ToolView(Tool):
+    """A tool in chat form."""
+
+    __slots__ = ("item",)
+    item: JsonObject | None
+
+    def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), raw: bytes | None = None) -> None:
+        super().__init__(data, raw)
+        self.item = None
+
+    @classmethod
+    def over(cls, data: Mapping[str, Any], item: JsonObject) -> Self:
+        view = cls(data)
+        view.item = item
+        return view
+
+
+def root_of(message: Message) -> View | None:
+    """Return the client's message that one was made of; None for one that a policy made."""
+    each: Message | None = message
+    while each is not None and not (isinstance(each, View) and each.item is not None):
+        each = each.made_of
+    return each
+
+
+def source_of(message: Message) -> JsonObject | None:
+    """Return the client's own object that a message stands for."""
+    root = root_of(message)
+    return None if root is None else root.item
+
+
+def plain(parts: list[Any]) -> str | list[Any]:
+    """Return content as chat has it: the text alone where it is one text and nothing else."""
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
+        return str(parts[0]["text"])
+    return parts

@@ -1,0 +1,255 @@
+"""Requests in Anthropic's form: the view that policies see, and what becomes of the client's bytes."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.chat import CacheMarks, ChatRequest, Message
+from proxy.chat.cache_marks import find_marks, write_marks
+from proxy.chat.errors import BadRequest
+from proxy.chat.reasoning import signed_places, without_reasoning
+from proxy.chat.wire import flaws
+from proxy.wires.messages import MessagesBody
+from proxy.wires.splice import fields, items
+from proxy.wires.view import Unwritable
+from tests.wires.bodies import MARK, Json, blocks, dumped, refusals
+
+Change = Callable[[list[Message]], object]
+
+AGENT: Json = {
+    "model": "claude-opus-5",
+    "max_tokens": 100,
+    "system": [
+        {"type": "text", "text": "x-anthropic-billing-header: cc"},
+        {"type": "text", "text": "Work.", "cache_control": MARK},
+    ],
+    "tools": [{"name": "look", "description": "Looks.", "input_schema": {"type": "object"}, "cache_control": MARK}],
+    "tool_choice": {"type": "tool", "name": "look"},
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Go."}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "", "signature": "s1"},
+                {"type": "text", "text": "I look."},
+                {"type": "tool_use", "id": "t1", "name": "look", "input": {"at": 1.50}},
+                {"type": "tool_use", "id": "t2", "name": "look", "input": {}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "content": "one"},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t2",
+                    "content": [{"type": "text", "text": "two"}],
+                    "is_error": True,
+                },
+                {"type": "text", "text": "And now?"},
+            ],
+        },
+    ],
+}
+
+
+def read(body: Json | bytes) -> ChatRequest:
+    return MessagesBody(body if isinstance(body, bytes) else json.dumps(body).encode()).parse()
+
+
+def edited(change: Change) -> ChatRequest:
+    request = read(AGENT)
+    messages = list(request.messages)
+    change(messages)
+    return request.with_messages(messages)
+
+
+def written(change: Change) -> Json:
+    found: Json = json.loads(edited(change).encode())
+    return found
+
+
+@given(dumped)
+def test_a_request_keeps_its_bytes_without_changes(raw: bytes) -> None:
+    request = read(raw)
+
+    assert request.encode() == raw
+    assert request.with_messages(list(request.messages)).encode() == raw
+    assert request.with_tools(list(request.tools)).encode() == raw
+    assert not flaws(request)
+
+
+@given(dumped, st.data())
+def test_an_edit_changes_only_its_span(raw: bytes, data: st.DataObject) -> None:
+    request = read(raw)
+    places = [n for n, each in enumerate(request.messages) if each.role == "tool" and each.text]
+    if not places:
+        return
+    place = data.draw(st.sampled_from(places))
+    old = request.messages[place]
+    new = old.with_texts(lambda text: f"{text}!")
+    made = request.with_messages([*request.messages[:place], new, *request.messages[place + 1 :]]).encode()
+
+    start, end = block_of(raw, old["tool_call_id"])
+    assert made[:start] == raw[:start]
+    assert made[end - len(raw) :] == raw[end:]
+    assert read(made).messages[place].text == new.text
+
+
+def block_of(raw: bytes, call_id: str) -> tuple[int, int]:
+    """Where the result of a call stands."""
+    for message in items(fields(raw)["messages"]):
+        content = fields(message)["content"]
+        for block in items(content) if content[:1] == b"[" else ():
+            if json.loads(block).get("tool_use_id") == call_id:
+                return raw.index(block), raw.index(block) + len(block)
+    raise LookupError(call_id)
+
+
+@given(dumped, st.data())
+def test_a_cut_leaves_no_orphan_and_thinking_keeps_its_bytes(raw: bytes, data: st.DataObject) -> None:
+    request, came = read(raw), json.loads(raw)
+    said = list(enumerate(request.messages))
+    cut = data.draw(st.sampled_from([n for n, each in said if each.role == "user" and said[n - 1][1].role != "tool"]))
+    head = [each for each in request.messages[:1] if each.is_system]
+    body = json.loads(request.with_messages([*head, *request.messages[cut:]]).encode())
+
+    assert refusals(body) == []
+    assert {*blocks(body)} <= {*blocks(came)}
+    assert body.get("system") == came.get("system")
+
+
+def test_policies_see_chat_completions() -> None:
+    request = read(AGENT)
+
+    assert [each.role for each in request.messages] == ["system", "user", "assistant", "tool", "tool", "user"]
+    assert request.messages[0].text == "x-anthropic-billing-header: cc\nWork."
+    assert request.messages[2].text == "I look."
+    assert request.messages[2].called_tools == ("look", "look")
+    assert request.messages[4] == {"role": "tool", "tool_call_id": "t2", "content": "two", "is_error": True}
+    assert [tool.name for tool in request.tools] == ["look"]
+    assert request.rest["tool_choice"] == {"type": "function", "function": {"name": "look"}}
+    assert signed_places(request.messages) == [2]
+    assert len(find_marks(request)) == 2
+    assert request.max_output_tokens == 100
+
+
+def test_results_and_texts_of_one_message_stay_together() -> None:
+    body = written(lambda messages: messages.__setitem__(3, messages[3].with_changes(content="1")))
+
+    assert body["messages"][2]["content"][0] == {"type": "tool_result", "tool_use_id": "t1", "content": "1"}
+    assert body["messages"][2]["content"][1:] == AGENT["messages"][2]["content"][1:]
+    assert len(body["messages"]) == 3
+
+
+def test_a_text_in_place_of_the_only_part_stays_a_part() -> None:
+    body = written(lambda messages: messages.__setitem__(4, messages[4].with_changes(content="2")))
+
+    assert body["messages"][2]["content"][1]["content"] == [{"type": "text", "text": "2"}]
+
+
+def test_a_message_of_a_policy_is_written_in_its_place() -> None:
+    body = written(lambda messages: messages.insert(1, Message({"role": "user", "content": "Noted."})))
+
+    assert body["messages"] == [{"role": "user", "content": "Noted."}, *AGENT["messages"]]
+
+
+def test_reasoning_leaves_and_the_rest_of_an_answer_stays() -> None:
+    body = written(lambda messages: messages.__setitem__(2, without_reasoning(messages[2])))
+
+    assert body["messages"][1]["content"] == AGENT["messages"][1]["content"][1:]
+
+
+def test_arguments_are_spliced() -> None:
+    def shorten(messages: list[Message]) -> None:
+        messages[2] = messages[2].with_texts(lambda text: '{"at":2}' if text == '{"at":1.5}' else text)
+
+    assert written(shorten)["messages"][1]["content"][2]["input"] == {"at": 2}
+
+
+def test_instructions_of_a_policy_stand_behind_the_clients_own() -> None:
+    body = written(lambda messages: messages.insert(1, Message({"role": "system", "content": "Be brief."})))
+
+    assert body["system"] == [*AGENT["system"], {"type": "text", "text": "Be brief."}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda messages: messages.__setitem__(0, Message({"role": "system", "content": "merged"})),
+        lambda messages: messages.pop(0),
+        lambda messages: messages.__delitem__(slice(1, 2)),
+    ],
+    ids=["the system prompt is merged", "it is lost", "the first user message is lost"],
+)
+def test_a_change_without_a_form_is_refused(change: Change) -> None:
+    made = edited(change)
+
+    assert made.flaw()
+    with pytest.raises(Unwritable):
+        made.encode()
+
+
+def test_marks_for_the_cache_stand_on_whole_results() -> None:
+    body = json.loads(write_marks(read(AGENT).with_cache_marks(CacheMarks((1, 3)))).encode())
+
+    assert body["messages"][0]["content"][0]["cache_control"] == MARK
+    assert body["messages"][2]["content"][0] == {**AGENT["messages"][2]["content"][0], "cache_control": MARK}
+
+
+def test_fields_are_set_in_the_vendors_words() -> None:
+    request = read(AGENT)
+
+    assert json.loads(request.with_field("tool_choice", "none").encode())["tool_choice"] == {"type": "none"}
+    assert json.loads(request.with_tools(()).encode()).keys().isdisjoint({"tools", "tool_choice"})
+    assert json.loads(request.with_shorter_answer(50).encode())["max_tokens"] == 50
+    assert json.loads(request.with_model("other").encode())["model"] == "other"
+
+
+def test_the_next_request_has_the_same_views() -> None:
+    known: dict[bytes, Any] = {}
+
+    class Earlier:
+        get = staticmethod(known.get)
+        put = staticmethod(known.__setitem__)
+
+    body = {**AGENT, "messages": [{"role": "user", "content": "Go. " * 2000}, *AGENT["messages"][1:]]}
+    first = MessagesBody(json.dumps(body).encode()).parse(earlier=Earlier())
+    body["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
+    second = MessagesBody(json.dumps(body).encode()).parse(earlier=Earlier())
+
+    assert all(one is other for one, other in zip(first.messages, second.messages, strict=False))
+    assert len(second.messages) == len(first.messages) + 2
+
+
+@pytest.mark.parametrize(
+    ("messages", "place"),
+    [
+        ([{"role": 1, "content": "a"}], "messages[0].role"),
+        ([{"role": "user"}], "messages[0].content"),
+        ([{"role": "user", "content": [1]}], "messages[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
+        ([{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "n"}]}], "messages[0].content[0].input"),
+        ([], "messages"),
+    ],
+)  # fmt: skip
+def test_wrong_shapes_are_refused_with_their_place(messages: Any, place: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        read({"model": "m", "max_tokens": 1, "system": "s", "messages": messages})
+    assert refused.value.param == place
+
+
+def test_a_block_that_names_a_member_twice_is_not_rewritten() -> None:
+    raw = b'{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a","text":"b"}]}]}'
+    request = read(raw)
+
+    assert request.encode() == raw
+    assert request.with_messages([each.with_changes(content="c") for each in request.messages]).flaw()
+
+
+def test_items_are_bytes() -> None:
+    assert items(b'[ {"a": 1.0},\n"x" ]') == [b'{"a": 1.0}', b'"x"']

@@ -9,6 +9,8 @@ Each name is taken from the first place that gives one:
 | agent | `x-penstock-agent` | `metadata.agent`, `metadata.agent_id` |
 | task | `x-penstock-task` | `metadata.task`, `metadata.task_id`; else the tag of the last user message |
 
+Claude Code names session and agent in `x-claude-code-session-id` and `x-claude-code-agent-id`.
+
 `prompt_cache_key` names no conversation, because clients give many of them the same one; but conversations that begin
 alike and have different ones are told apart by it.
 """
@@ -18,6 +20,7 @@ from hashlib import blake2b
 from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest
+from proxy.chat.cache_marks import unmarked
 from proxy.chat.names import first_of, key_of, tag_of, text_of
 from proxy.chat.wire import last_user
 from proxy.context import Identity
@@ -43,9 +46,10 @@ def identify(headers: Mapping[str, str], request: ChatRequest | None, tenant: st
     metadata = rest.get("metadata")
     data: Mapping[str, Any] = metadata if isinstance(metadata, dict) else _NOTHING
     user = headers.get("x-penstock-user") or first_of(rest, "safety_identifier", "user") or first_of(data, "user_id")
-    agent = headers.get("x-penstock-agent") or first_of(data, "agent", "agent_id")
+    agent = first_of(headers, "x-penstock-agent", "x-claude-code-agent-id") or first_of(data, "agent", "agent_id")
     task = headers.get("x-penstock-task") or first_of(data, "task", "task_id") or _tagged(request)
-    named = headers.get("x-penstock-session") or first_of(data, "session_id", "conversation_id", "thread_id")
+    named = first_of(headers, "x-penstock-session", "x-claude-code-session-id")
+    named = named or first_of(data, "session_id", "conversation_id", "thread_id")
     session = session_key(named) if named else "" if request is None else _unnamed(request)
     return Identity(
         tenant, session, key_of("user", tenant, user), key_of("agent", tenant, agent), key_of("task", tenant, task)
@@ -86,9 +90,9 @@ def _opening(request: ChatRequest) -> bytes:
     for message in request.messages:
         role = message.get("role")
         if role == "user":
-            return b"\0".join([*system, message.raw])
+            return b"\0".join([*system, unmarked(message).raw])
         if role in SYSTEM_ROLES:
-            system.append(message.raw)
+            system.append(unmarked(message).raw)
     return b"\0".join([*system, b""])
 
 

@@ -44,6 +44,16 @@ def write_marks(request: ChatRequest) -> ChatRequest:
     return marked.with_tools([*others, Tool(last.with_changes(**{FIELD: control}))])
 
 
+def unmarked(message: Message) -> Message:
+    """A message without marks, which clients move from message to message; one content reads the same either way."""
+    parts = message.get("content")
+    if FIELD in message or (isinstance(parts, list) and any(FIELD in part for part in parts)):
+        bare = [{key: value for key, value in part.items() if key != FIELD} for part in message.parts]
+        is_text = len(bare) == 1 and bare[0].keys() == {"type", "text"}
+        return message.without(FIELD).with_changes(content=bare[0]["text"] if is_text else bare)
+    return message
+
+
 def _marked(message: Message, control: Mapping[str, Any]) -> Message:
     *others, last = message.parts
     return message.with_changes(content=[*others, {**last, FIELD: control}])

@@ -312,6 +312,8 @@ class Preparation:
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(isinstance(policy, BringsTools) for _, policy in steps)
         runs_tools = sends and body.wire == CHAT_WIRE
+        if sends and not runs_tools:
+            steps = tuple(step for step in steps if not isinstance(step[1], BringsTools))
         if runs_tools and (brings_tools or route.upstream.abilities.signs or signed_places(sent.messages)):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
         profile = services.cache_use.applied(who, route.upstream.name, await route.upstream.profile(route.profile))

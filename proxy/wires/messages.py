@@ -344,8 +344,8 @@ def _result_bytes(view: Message, old: Sequence[bytes]) -> bytes:
         return raw
     before, changes = orjson.loads(raw), dict[str, Any]()
     content = view.get("content")
-    if isinstance(content, list) and FIELD in content[-1] and FIELD not in view:
-        changes[FIELD] = content[-1][FIELD]
+    if isinstance(content, list) and content and FIELD in content[-1]:
+        changes[FIELD] = view.get(FIELD) or content[-1][FIELD]
         content = [*content[:-1], {key: value for key, value in content[-1].items() if key != FIELD}]
     if isinstance(before.get("content"), list):
         content = _listed(content, before["content"])

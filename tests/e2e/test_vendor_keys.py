@@ -78,7 +78,9 @@ async def test_a_key_in_x_api_key_goes_to_anthropic_only(lab: Lab) -> None:
         body = {"model": "gpt-5", "messages": TURN}
         for path in ("messages", "chat/completions", "embeddings"):
             async with lab.http.post(f"{world.base}/v1/{path}", headers={"x-api-key": key}, json=body) as response:
-                assert (response.status, (await response.json())["error"]["code"]) == (400, "foreign_key"), path
+                error = (await response.json())["error"]
+                code = error["details"]["error_code"] if path == "messages" else error["code"]
+                assert (response.status, code) == (400, "foreign_key"), path
     assert {each.header("x-api-key") for each in world.anthropics.received} == {ANTHROPICS, ANYBODYS}
     assert [each.path for each in world.openais.received] == ["/v1/models"] * 2
     assert "secret" not in repr(world.openais.received)

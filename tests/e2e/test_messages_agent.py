@@ -1,0 +1,171 @@
+"""An agent on Anthropic's own wire, with its SDK, through the default chain: in front of a server that refuses what
+Anthropic refuses, signs thinking over the exact prefix, and caches as it does."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anthropic
+import pytest
+
+from tests.e2e.servers import proxy
+from tests.upstreams.anthropic.stand_in import KEY, StandIn, stand_in
+
+CONFIG = """
+upstreams: {{claude: {{kind: anthropic, base_url: "{url}"}}}}
+models: [{{match: "claude-*", upstream: claude}}]
+chains:
+  default:
+    - isolate_tasks: {{}}
+    - consolidate_system: {{}}
+    - compact_tool_results: {{}}
+    - offload_content: {{}}
+    - compress_history: {{}}
+    - pin_context: {{}}
+    - recall_history: {{}}
+    - include_shared: {{}}
+    - filter_tools: {{}}
+    - offer_recall: {{}}
+    - reject_oversize: {{share: 0.95}}
+    - mark_cache: {{}}
+state: {{kind: memory}}
+server: {{watch: false, admin_key: admin}}
+records: {{text: true}}
+"""
+SYSTEM = [
+    {"type": "text", "text": "x-anthropic-billing-header: cc_version=2"},
+    {"type": "text", "text": "You keep a shop's books. " * 60, "cache_control": {"type": "ephemeral"}},
+]
+TOOLS = [
+    {
+        "name": name,
+        "description": f"Lists the {name} of the shop. " * 8,
+        "input_schema": {"type": "object", "properties": {"page": {"type": "integer"}}},
+    }
+    for name in ("orders", "invoices", "parcels")
+]
+UNBOUND, BOUND = "claude-opus-5", "claude-opus-5-5"
+
+
+def listing(number: int, rows: int) -> str:
+    """A JSON result with white space, as tools give them."""
+    found = [
+        {"id": f"ORD-{number}-{row}", "state": "shipped", "weight": row * 1.5, "note": f"left the warehouse {row}"}
+        for row in range(rows)
+    ]
+    return json.dumps(found, indent=2)
+
+
+class Agent:
+    """Reads a listing in each step, marks the end of what it sends, and sends all thinking back."""
+
+    def __init__(self, base: str, model: str, server: StandIn, *, stream: bool) -> None:
+        self.client = anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0)
+        self.model, self.server, self.stream = model, server, stream
+        self.messages: list[Any] = []
+
+    async def ask(self, content: Any) -> Any:
+        for message in self.messages:
+            if message["role"] == "user" and isinstance(message["content"], list):
+                message["content"] = [{k: v for k, v in b.items() if k != "cache_control"} for b in message["content"]]
+        content[-1]["cache_control"] = {"type": "ephemeral"}
+        self.messages.append({"role": "user", "content": content})
+        asked: Any = {
+            "model": self.model,
+            "max_tokens": 1000,
+            "messages": self.messages,
+            "system": SYSTEM,
+            "tools": TOOLS,
+        }
+        asked |= {"thinking": {"type": "adaptive"}} if self.model == UNBOUND else {}
+        if self.stream:
+            async with self.client.messages.stream(**asked) as stream:
+                answer: Any = await stream.get_final_message()
+        else:
+            answer = await self.client.messages.create(**asked)
+        kept = [block.model_dump(exclude_none=True) for block in answer.content]
+        kept = [{k: v for k, v in block.items() if k not in ("parsed_output", "caller")} for block in kept]
+        self.messages.append({"role": "assistant", "content": kept})
+        return answer
+
+    async def work(self, steps: int, rows: int) -> None:
+        async with self.client:
+            await self._turn(steps // 2, rows, "Where are the parcels?", 0)
+            await self._turn(steps - steps // 2, rows, "And the invoices?", 1000)
+
+    async def _turn(self, steps: int, rows: int, question: str, first: int) -> None:
+        content: list[Any] = [{"type": "text", "text": question}]
+        for step in range(first, first + steps):
+            thought = {"type": "thinking", "thinking": f"Page {step}."}
+            call = {"type": "tool_use", "id": f"toolu_{step}", "name": "orders", "input": {"page": step}}
+            self.server.say(thought, {"type": "text", "text": f"I read page {step}."}, call)
+            await self.ask(content)
+            content = [{"type": "tool_result", "tool_use_id": f"toolu_{step}", "content": listing(step, rows)}]
+        self.server.say({"type": "thinking", "thinking": "Done."}, {"type": "text", "text": f"All is well, {question}"})
+        answer = await self.ask(content)
+        assert answer.content[-1].type == "text"
+
+
+def cost(server: StandIn) -> float:
+    """The price of all prompts, in input tokens of full price."""
+    return sum(
+        each["input_tokens"] + 1.25 * each["cache_creation_input_tokens"] + 0.1 * each["cache_read_input_tokens"]
+        for each in server.usages
+    )
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[StandIn]:
+    async with stand_in() as made:
+        yield made
+
+
+@pytest.mark.parametrize(("model", "stream"), [(UNBOUND, False), (BOUND, True)])
+async def test_an_agent_finishes_and_pays_less(model: str, stream: bool, server: StandIn, tmp_path: Path) -> None:
+    await Agent(server.url, model, server, stream=stream).work(12, 60)
+    direct, asked = cost(server), len(server.bodies)
+    thoughts = sum(json.dumps(body["messages"]).count('"signature"') for body in server.bodies)
+    server.usages.clear()
+    server.bodies.clear()
+    server.cache = type(server.cache)()
+    async with proxy(CONFIG.format(url=server.url), tmp_path) as base:
+        await Agent(base, model, server, stream=stream).work(12, 60)
+        async with aiohttp.ClientSession(headers={"authorization": "Bearer admin"}) as http:
+            async with http.get(f"{base}/admin/conversations") as response:
+                conversations = (await response.json())["conversations"]
+            async with http.get(f"{base}/admin/requests") as response:
+                requests = (await response.json())["requests"]
+
+    assert server.refused == []
+    assert len(server.bodies) == asked
+    assert sum(json.dumps(body["messages"]).count('"signature"') for body in server.bodies) == thoughts
+    assert all(body["system"] == SYSTEM for body in server.bodies)
+    assert cost(server) < direct * 0.95
+    assert len(conversations) == 1
+    assert {each["turn"] for each in requests} == {*range(1, asked + 1)}
+    assert any(step["verdict"] == "rewrite" for each in requests for step in each["steps"])
+    assert not [step for each in requests for step in each["steps"] if step["verdict"] == "fail"]
+
+
+async def test_errors_have_anthropics_shape(server: StandIn, tmp_path: Path) -> None:
+    async with (
+        proxy(CONFIG.format(url=server.url), tmp_path) as base,
+        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
+    ):
+        with pytest.raises(anthropic.NotFoundError) as unknown:
+            await client.messages.create(
+                model="no-such-model", max_tokens=1, messages=[{"role": "user", "content": "Hi"}]
+            )
+        with pytest.raises(anthropic.BadRequestError) as wrong:
+            await client.messages.create(model=UNBOUND, max_tokens=1, messages=[])
+        server.failures.append((429, "rate_limit_error", {"retry-after": "7"}))
+        with pytest.raises(anthropic.RateLimitError) as limited:
+            await client.messages.create(model=UNBOUND, max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
+
+    for error, kind in ((unknown, "not_found_error"), (wrong, "invalid_request_error"), (limited, "rate_limit_error")):
+        assert isinstance(error.value.body, dict)
+        assert error.value.body["type"] == "error"
+        assert error.value.body["error"]["type"] == kind
+    assert limited.value.response.headers["retry-after"] == "7"

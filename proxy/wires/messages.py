@@ -83,7 +83,7 @@ class MessagesRequest(ChatRequest):
         return None
 
     def encode(self) -> bytes:
-        """The client's own bytes, and in them what was changed. Raises `Unwritable`."""
+        """Return the client's own bytes, and in them what was changed. Raises `Unwritable`."""
         came = self.came
         if came is None:
             raise Unwritable("nothing is known of what the client sent")
@@ -109,7 +109,7 @@ class MessagesRequest(ChatRequest):
 
 
 def _list(raw: bytes, name: str, before: Iterable[bytes], after: Iterable[bytes]) -> bytes | None:
-    """A list of the body with other items; None for an empty one."""
+    """Return a list of the body with other items; None for an empty one."""
     own = fields(raw).get(name, b"[]")
     old, new = [*before], [*after]
     return own if old == new else with_items(own, old, new) if new else None
@@ -155,7 +155,7 @@ def _wrong(place: str, must: str) -> NoReturn:
 
 
 def _value(raw: bytes, name: str) -> Any:
-    """A field in chat's words."""
+    """Return a field in chat's words."""
     value = parse_value(raw, name)
     if name != "tool_choice" or not isinstance(value, dict):
         return value
@@ -165,7 +165,7 @@ def _value(raw: bytes, name: str) -> Any:
 
 
 def _native(name: str, value: Any) -> Any:
-    """A field in Anthropic's words."""
+    """Return a field in Anthropic's words."""
     if name != "tool_choice":
         return value
     if isinstance(value, str):
@@ -174,7 +174,7 @@ def _native(name: str, value: Any) -> Any:
 
 
 def _views(item: JsonObject) -> tuple[View, ...]:
-    """The views of one of the client's messages, results first."""
+    """Return the views of one of the client's messages, results first."""
     role, content = item["role"], item["content"]
     if isinstance(content, str):
         return (View.over({"role": role, "content": content}, item),)
@@ -218,7 +218,7 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool(item: JsonObject) -> ToolView:
-    """A tool in chat form; one that the vendor runs, such as web search, stays as it is."""
+    """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
     if "input_schema" not in item:
         return ToolView.over(item, item)
     function = {"name": item.get("name", ""), "description": item.get("description") or ""}
@@ -235,7 +235,7 @@ _TOOL = ("name", "description", "input_schema")
 
 
 def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
-    """The system prompt: the client's own, and behind it what policies added."""
+    """Return the system prompt: the client's own, and behind it what policies added."""
     own = [message for message in head if came is not None and source_of(message) is came]
     added = [message for message in head if source_of(message) is not came or came is None]
     if any(source_of(message) is not None for message in added) or len(own) > 1:
@@ -252,7 +252,7 @@ def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
 
 
 def _written(messages: Sequence[Message], came: _Came) -> Iterator[bytes]:
-    """The client's messages, each as its bytes. Raises `Unwritable` for an order that the wire does not have."""
+    """Return each message as its bytes. Raises `Unwritable` for an order that the wire does not have."""
     roles: list[str] = []
     for _, group in groupby(messages, key=lambda each: id(source_of(each) or each)):
         views = tuple(group)
@@ -274,7 +274,7 @@ def _written(messages: Sequence[Message], came: _Came) -> Iterator[bytes]:
 
 
 def _made(message: Message) -> bytes | None:
-    """A message that a policy made."""
+    """Return the bytes of a message that a policy made."""
     if message.role == "tool":
         block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message.get("content") or ""}
         return encode({"role": "user", "content": [block]})
@@ -287,7 +287,7 @@ def _made(message: Message) -> bytes | None:
 
 
 def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:
-    """One of the client's messages, of which something was changed or taken out."""
+    """Return one of the client's messages, of which something was changed or taken out."""
     raw = fields(item.raw)["content"]
     if isinstance(item["content"], str):
         content = _content(views[0], raw)
@@ -307,7 +307,7 @@ def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:
 
 
 def _content(view: Message, raw: bytes) -> bytes | None:
-    """A content that is a string, or of which all is one view."""
+    """Return a content that is a string, or of which all is one view."""
     root = root_of(view)
     if view is root:
         return raw
@@ -319,7 +319,7 @@ def _content(view: Message, raw: bytes) -> bytes | None:
 
 
 def _parts(view: Message, before: Sequence[Any], raws: Sequence[bytes]) -> list[bytes]:
-    """The blocks of a content; `before` are those that the client sent."""
+    """Return the blocks of a content; `before` are those that the client sent."""
     after = view.parts
     if len(after) == len(before):
         return [spliced(raw, old, new) for raw, old, new in zip(raws, before, after, strict=True)]
@@ -335,7 +335,7 @@ def _parts(view: Message, before: Sequence[Any], raws: Sequence[bytes]) -> list[
 
 
 def _result_bytes(view: Message, old: Sequence[bytes]) -> bytes:
-    """A tool result. A mark for the cache that a step put on a part of it stands on all of it."""
+    """Return a tool result. A mark for the cache that a step put on a part of it stands on all of it."""
     root = root_of(view)
     if root is None or root.place is None:
         raise Unwritable("a tool result is of no message")
@@ -355,13 +355,13 @@ def _result_bytes(view: Message, old: Sequence[bytes]) -> bytes:
 
 
 def _listed(content: Any, before: Sequence[Any]) -> Any:
-    """A text in place of the only part, if that is a text too."""
+    """Return a text in place of the only part, if that is a text too."""
     is_text = isinstance(content, str) and len(before) == 1 and before[0].get("type") == "text"
     return [{**before[0], "text": content}] if is_text else content
 
 
 def _answer(view: Message, before: Sequence[Mapping[str, Any]], raws: Sequence[bytes]) -> list[bytes]:
-    """The blocks of an assistant message: thinking as it came or not at all, calls by their ids, texts in order."""
+    """Return the blocks of an answer: thinking as it came or not at all, calls by their ids, texts in order."""
     content = [place for place, block in enumerate(before) if _is_content(block)]
     texts = _parts(view, [before[place] for place in content], [raws[place] for place in content])
     at = dict(zip(content, texts, strict=True)) if len(texts) == len(content) else None

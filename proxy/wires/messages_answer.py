@@ -99,7 +99,7 @@ class Blocks:
             block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
 
     def answer(self) -> Answer | None:
-        """What the answer says; None for one that is none."""
+        """Return what the answer says; None for one that is none."""
         if not self.begun or self.error:
             return None
         texts = [str(block.get("text", "")) for block in self.content if block.get("type") == "text"]

@@ -60,8 +60,10 @@ def with_members(raw: bytes, changes: Mapping[str, bytes | None]) -> bytes:
 
 
 def _members(raw: bytes) -> tuple[dict[str, _Member], int]:
-    """Return where each member of an object stands, and where the last one ends. Raises `ValueError` for one that
-    names a member twice."""
+    """Return where each member of an object stands, and where the last one ends.
+
+    Raises `ValueError` for one that names a member twice.
+    """
     found, position, end = dict[str, _Member](), raw.index(b"{") + 1, raw.index(b"{") + 1
     for name, value in _fields.decode(raw).items():
         key = _KEY.match(raw, position)

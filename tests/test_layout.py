@@ -1,6 +1,7 @@
 """The shape of the tree: what import-linter cannot say."""
 
 import ast
+import subprocess
 import sys
 from collections import Counter
 from functools import cache
@@ -82,3 +83,22 @@ def test_one_name_stands_for_one_class() -> None:
     trees = [ast.parse(path.read_text()) for path in FILES]
     names = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
     assert {name for name, times in names.items() if times > 1} == set()
+
+
+LARGE = {
+    "proxy/data/static/vectors.npy",
+    "proxy/data/static/tokens.txt",
+    "proxy/data/tiktoken/9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+    "proxy/data/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790",
+    "docs/config.schema.json",
+    "constraints.hashes.txt",
+}
+"""The tracked files over 200 KB: models, vocabularies, what is generated."""
+
+
+def test_tracked_files_are_small_except_those_listed() -> None:
+    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listing.returncode:
+        pytest.skip("no checkout of git")
+    names = filter(None, listing.stdout.split("\0"))
+    assert {name for name in names if (ROOT / name).is_file() and (ROOT / name).stat().st_size > 200_000} == LARGE

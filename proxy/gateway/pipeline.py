@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
@@ -55,6 +56,22 @@ class Pipeline:
                 except PenstockError as error:
                     attempts.failed(error)
             await attempts.give_up()
+
+    async def count(self, body: Body, http: Exchange, seen: Observation) -> None:
+        """Have the tokens of a request counted as it would be sent, or as it came where it would be refused.
+
+        Nothing is remembered of it: it is no turn of its conversation.
+        """
+        async with http.watch():
+            route, asked = self._routes.of(body.model, http.caller), Asked(http.headers, http.query, http.caller)
+            prepared = await self._preparation.prepare(body, route, self._choose(route, asked, seen), asked)
+            call, done = prepared.call, prepared.rewritten
+            if done is not None and done.outcome.rejected is not None:
+                call = replace(call, body=body.raw)
+            async with Observers(call, route.upstream, http, seen, body) as observers:
+                await relay(
+                    http, await self._send(replace(prepared, rewritten=None), observers.call, http.caller), observers
+                )
 
     async def _prepare(self, body: Body, route: Route, http: Exchange, seen: Observation) -> Prepared:
         """Prepare a request for a model, and tell what that did. Raises `PenstockError` where it must not be sent."""

@@ -230,9 +230,11 @@ class Preparation:
 
     def _skips(self, asked: Asked) -> bool:
         """Whether a request skips its chain."""
+        may = self._server.may_bypass and (asked.caller is None or asked.caller.may_choose(BYPASS))
         if asked.headers.get("x-penstock-bypass", "").lower() != "true":
-            return False
-        if not self._server.may_bypass or not (asked.caller is None or asked.caller.may_choose(BYPASS)):
+            # what the client itself sums up, it sums up whole
+            return may and asked.headers.get("x-claude-code-request-class") == "compaction"
+        if not may:
             raise BadRequest("x-penstock-bypass is not allowed here; leave it out", code="bypass_not_allowed")
         return True
 

@@ -281,6 +281,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
             chat,
             endpoint("/chat/completions", api.chat, ["POST"], "/v1/chat/completions"),
             endpoint("/v1/messages", api.messages, ["POST"]),
+            endpoint("/v1/messages/count_tokens", api.count, ["POST"]),
             endpoint("/v1/models", api.models, ["GET"]),
             endpoint("/models", api.models, ["GET"], "/v1/models"),
             endpoint("/v1/models/{model:path}", api.model, ["GET"]),

@@ -40,6 +40,9 @@ class MessagesBody(Body):
         """Return the request as policies see it. Raises `BadRequest`."""
         model = self.model
         self.check_messages()
+        if self._has("thread"):
+            told = "a request must have the whole conversation here: steps read all of it"
+            raise BadRequest(told, param="thread", code="thread_unsupported_request")
         raw, ahead = self.raw_of("messages"), 0
         if self._has("system"):
             raw, ahead = b'[{"role":"system","content":' + self.raw_of("system") + b"}," + raw[1:], 1
@@ -53,6 +56,12 @@ class MessagesBody(Body):
         request = MessagesRequest(model, messages, tools, rest, folds=found.folds.begin())
         system = found.items[0] if ahead else None
         return replace(request, came=_Came(self.raw, model, messages, tools, rest, found.items[ahead:], system))
+
+
+class CountBody(MessagesBody):
+    """The body of a request whose tokens are to be counted."""
+
+    path: ClassVar = f"{PATH}/count_tokens"
 
 
 class _Came(NamedTuple):

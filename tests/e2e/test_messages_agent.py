@@ -108,6 +108,13 @@ class Agent:
         assert answer.content[-1].type == "text"
 
 
+async def told(base: str, name: str) -> Any:
+    """What operators are told."""
+    admin = {"authorization": "Bearer admin"}
+    async with aiohttp.ClientSession(headers=admin) as http, http.get(f"{base}/admin/{name}") as response:
+        return await response.json()
+
+
 def cost(server: StandIn) -> float:
     """The price of all prompts, in input tokens of full price."""
     return sum(
@@ -132,11 +139,8 @@ async def test_an_agent_finishes_and_pays_less(model: str, stream: bool, server:
     server.cache = type(server.cache)()
     async with proxy(CONFIG.format(url=server.url), tmp_path) as base:
         await Agent(base, model, server, stream=stream).work(12, 60)
-        async with aiohttp.ClientSession(headers={"authorization": "Bearer admin"}) as http:
-            async with http.get(f"{base}/admin/conversations") as response:
-                conversations = (await response.json())["conversations"]
-            async with http.get(f"{base}/admin/requests") as response:
-                requests = (await response.json())["requests"]
+        conversations = (await told(base, "conversations"))["conversations"]
+        requests = (await told(base, "requests"))["requests"]
 
     assert server.refused == []
     assert len(server.bodies) == asked
@@ -169,3 +173,86 @@ async def test_errors_have_anthropics_shape(server: StandIn, tmp_path: Path) -> 
         assert error.value.body["type"] == "error"
         assert error.value.body["error"]["type"] == kind
     assert limited.value.response.headers["retry-after"] == "7"
+
+
+async def test_a_count_is_of_what_would_be_sent(server: StandIn, tmp_path: Path) -> None:
+    said: Any = [
+        {"role": "user", "content": "Where are the parcels?"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "orders", "input": {}}]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": listing(1, 60)}],
+        },
+    ]
+    asked: Any = {"model": UNBOUND, "messages": said, "tools": TOOLS, "system": SYSTEM}
+    async with (
+        proxy(CONFIG.format(url=server.url), tmp_path) as base,
+        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
+    ):
+        counted = (await client.messages.count_tokens(**asked)).input_tokens
+        await client.messages.create(max_tokens=100, **asked)
+        turns = [each["turn"] for each in (await told(base, "requests"))["requests"]]
+
+    assert server.paths == ["/v1/messages/count_tokens", "/v1/messages"]
+    assert server.bodies[0]["messages"][2] == server.bodies[1]["messages"][2] != said[2]
+    assert counted < len(json.dumps(said)) // 4
+    assert sorted(turns, key=bool) == [None, 2]
+
+
+async def test_threads_are_declined_and_the_sdk_goes_on(server: StandIn, tmp_path: Path) -> None:
+    server.say({"type": "tool_use", "id": "toolu_1", "name": "orders", "input": {"page": 1}})
+    server.say({"type": "text", "text": "Done."})
+
+    @anthropic.beta_async_tool
+    async def orders(page: int) -> str:
+        """List orders."""
+        return listing(page, 3)
+
+    async with (
+        proxy(CONFIG.format(url=server.url), tmp_path) as base,
+        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
+    ):
+        runner = client.beta.messages.tool_runner(
+            model=UNBOUND, max_tokens=100, tools=[orders], messages=[{"role": "user", "content": "Go."}]
+        )
+        answer = await runner.until_done()
+
+    assert answer.content[0].type == "text"
+    assert [len(body["messages"]) for body in server.bodies] == [1, 3]
+    assert not any("thread" in body for body in server.bodies)
+
+
+async def test_a_compaction_of_the_clients_own_is_passed_whole(server: StandIn, tmp_path: Path) -> None:
+    said: Any = [
+        {"role": "user", "content": "Where are the parcels?"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "orders", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": listing(1, 60)}]},
+        {"role": "assistant", "content": "They left."},
+        {"role": "user", "content": "Sum up what we did."},
+    ]
+    async with (
+        proxy(CONFIG.format(url=server.url), tmp_path) as base,
+        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
+    ):
+        for headers in ({}, {"x-claude-code-request-class": "compaction"}):
+            await client.messages.create(
+                model=UNBOUND,
+                max_tokens=100,
+                messages=said,
+                tools=TOOLS,
+                extra_headers=headers,  # type: ignore[arg-type]
+            )
+
+    assert server.bodies[0]["messages"] != said
+    assert server.bodies[1]["messages"] == said
+
+
+async def test_models_read_as_anthropics(server: StandIn, tmp_path: Path) -> None:
+    async with (
+        proxy(CONFIG.format(url=server.url), tmp_path) as base,
+        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
+    ):
+        found = await client.models.list(limit=1000)
+
+    assert [(each.id, each.type) for each in found.data] == [("claude-opus-5", "model")]
+    assert found.has_more is False

@@ -2,6 +2,7 @@
 
 import re
 from functools import partial
+from typing import Any
 from urllib.parse import unquote
 
 from starlette.types import Scope
@@ -23,12 +24,13 @@ from proxy.telemetry.observation import Observation
 from proxy.upstreams.base import CHAT, Call, Upstream
 from proxy.upstreams.masking import keys_of
 from proxy.upstreams.routing import Routes
-from proxy.wires import WIRES
-from proxy.wires.base import Wire
+from proxy.wires.messages import CountBody, MessagesBody
 
 _JSON = (b"content-type", b"application/json")
 
-_SPELT = re.compile(r"/v1/(?:(?P<chat>chat/completions)|(?P<messages>messages))/?", re.IGNORECASE)
+_SPELT = re.compile(
+    r"/v1/(?:(?P<chat>chat/completions)|(?P<messages>messages)(?P<count>/count_tokens)?)/?", re.IGNORECASE
+)
 """What an upstream may take for the path of a wire as well: no spelling of it may go around the chain."""
 
 _OWN = re.compile(
@@ -37,6 +39,8 @@ _OWN = re.compile(
 )
 """Paths below `/v1` that Penstock answers itself: no spelling of them goes upstream. Below the last two there are
 paths of upstreams, such as `/chat/completions/ID`."""
+
+_EPOCH = "1970-01-01T00:00:00Z"
 
 _PASSED_ON = frozenset({"/v1/chat/completions", "/v1/models"})
 """Those of them that upstreams have for other methods."""
@@ -65,27 +69,36 @@ class Api:
         raw = await http.read()
         await self._pipeline.serve(await do_sized(len(raw), partial(Body, raw)), http, seen)
 
-    async def native(self, wire: Wire, http: Exchange, seen: Observation) -> None:
-        """`POST /v1/messages`: run the chain where the model's upstream speaks the wire and no guard has to read it;
-        elsewhere the bytes pass as they are."""
+    async def messages(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/messages`."""
+        if (body := await self._native(MessagesBody, http, seen)) is not None:
+            await self._pipeline.serve(body, http, seen)
+
+    async def count(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/messages/count_tokens`: a count of what the client sent would have it compact too early."""
+        if (body := await self._native(CountBody, http, seen)) is not None:
+            await self._pipeline.count(body, http, seen)
+
+    async def _native(self, kind: type[Body], http: Exchange, seen: Observation) -> Body | None:
+        """Return a body that a chain can read. Pass one that none can: its bytes go as they are.
+
+        That is where the model's upstream does not speak the wire, or a guard has to read it.
+        """
         raw = await http.read()
         model = await do_sized(len(raw), partial(_model_in, raw))
         route = None if model is None else self._routes.of(model, http.caller)
-        if route is None or wire.name not in route.upstream.abilities.speaks or guards(self._chains[route.chain]):
-            await self._pass(wire.body.path, raw, http, seen)
-            return
-        await self._pipeline.serve(await do_sized(len(raw), partial(wire.body, raw)), http, seen)
-
-    async def messages(self, http: Exchange, seen: Observation) -> None:
-        """`POST /v1/messages`."""
-        await self.native(WIRES["messages"], http, seen)
+        if route is None or kind.wire not in route.upstream.abilities.speaks or guards(self._chains[route.chain]):
+            await self._pass(kind.path, raw, http, seen)
+            return None
+        return await do_sized(len(raw), partial(kind, raw))
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
         """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
         if spelt := _SPELT.fullmatch(http.scope["path"]):
             check_method(http, "GET", "POST")
             if http.scope["method"] == "POST":
-                await (self.chat if spelt["chat"] else self.messages)(http, seen)
+                serve = self.chat if spelt["chat"] else self.count if spelt["count"] else self.messages
+                await serve(http, seen)
                 return
         path = _below_v1(http.scope)
         await self._pass(path, await http.read(), http, seen)
@@ -140,7 +153,12 @@ class Api:
             listed = await self._catalogue.listed(forwarded(http.headers))
         caller = http.caller
         data = [model for name, model in listed.items() if caller is None or caller.may_use(name)]
-        await http.respond(200, [_JSON], encode({"object": "list", "data": data}))
+        answer: dict[str, Any] = {"object": "list", "data": data}
+        if "anthropic-version" in http.headers:  # the same list reads as Anthropic's too
+            data = [{"type": "model", "display_name": model["id"], "created_at": _EPOCH, **model} for model in data]
+            first, last = (data[place]["id"] if data else None for place in (0, -1))
+            answer |= {"data": data, "has_more": False, "first_id": first, "last_id": last}
+        await http.respond(200, [_JSON], encode(answer))
 
     async def model(self, http: Exchange, seen: Observation) -> None:
         """`GET /v1/models/{id}`: one model; its id may have slashes."""

@@ -31,7 +31,8 @@ class EmbeddedVectors(Base):
 
 
 class QdrantVectors(Base):
-    """A Qdrant server, which all replicas share: `penstock[vector]`. It gets vectors, hashes, and what memories say."""
+    """A Qdrant server, which all replicas share: `penstock[vector]`. It gets vectors and hashes. Penstock evicts nothing
+    there; a collection that is deleted is filled again."""
 
     kind: Literal["qdrant"]
 
@@ -46,15 +47,6 @@ class QdrantVectors(Base):
 
     timeout: Seconds = 1.0
     """Seconds for one call. After a timeout the server is not asked for a while."""
-
-    max_points: int = Field(default=2_000_000, ge=100)
-    """The most vectors in one collection. What was used longest ago leaves."""
-
-    max_points_per_scope: int = Field(default=50_000, ge=100)
-    """The most vectors of one client key, or of one user's memories."""
-
-    ttl: Seconds = 30 * 86400.0
-    """Seconds for which vectors stay after their last use."""
 
 
 class NoVectors(Base):

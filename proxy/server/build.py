@@ -198,18 +198,18 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
         return None
     metrics = telemetry.metrics.index if telemetry is not None else None
     failed, degraded = (metrics.failed, metrics.degraded) if metrics is not None else (None, None)
-    bounds = IndexBounds(chosen.max_points, chosen.max_points_per_scope, chosen.ttl)
     if isinstance(chosen, QdrantVectors):
         from proxy.vectors.qdrant_server import PointServer
 
         key = chosen.api_key.get_secret_value() if chosen.api_key is not None else None
-        server, wait = PointServer(chosen.url, key, chosen.prefix, chosen.timeout, bounds), chosen.timeout
+        server, wait = PointServer(chosen.url, key, chosen.prefix, chosen.timeout), chosen.timeout
         return IndexService(server, timeout=wait, search_timeout=wait, threads=4, failed=failed, degraded=degraded)
     from proxy.vectors.embedded import Embedded
 
     in_memory = settings.state.kind == "memory" and chosen.directory is None
     beside = settings.state.directory if isinstance(settings.state, StateSettings) else "state"
     directory = Path(chosen.directory or f"{beside}/vectors").expanduser()
+    bounds = IndexBounds(chosen.max_points, chosen.max_points_per_scope, chosen.ttl)
     embedded = Embedded(None if in_memory else directory, bounds, busy=chosen.timeout)
     return IndexService(embedded, timeout=chosen.timeout, failed=failed, degraded=degraded)
 

@@ -121,6 +121,10 @@ class QdrantServer:
             return 200, True
         if not client.collection_exists(name):
             return 404, None
+        if method == "GET" and not what:
+            return 200, _plain(client.get_collection(name))
+        if method == "DELETE" and not what:
+            return 200, client.delete_collection(name)
         if what == "index":
             field = _read(models.CreateFieldIndex, body)
             self.indexes.setdefault(name, {})[field.field_name] = field.field_schema
@@ -144,14 +148,6 @@ class QdrantServer:
         if what == "points/delete":
             client.delete(name, TypeAdapter(models.PointsSelector).validate_python(body))
             return _done()
-        if what == "points/payload":
-            change = _read(models.SetPayload, body)
-            client.set_payload(name, change.payload, points=change.points)
-            return _done()
-        if what == "points/scroll":
-            scroll = _read(models.ScrollRequest, body)
-            found, offset = client.scroll(name, scroll.filter, scroll.limit or 10, order_by=scroll.order_by)
-            return {"points": _plain(found), "next_page_offset": offset}
         raise ValueError(f"not supported: {what}")
 
 

@@ -21,7 +21,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..
     """What makes an index, within bounds and by a clock."""
     if request.param == "on a server":
         with QdrantServer() as server:
-            yield partial(PointServer, server.url, None, "penstock", 30.0)
+            yield lambda bounds: PointServer(server.url, None, "penstock", 30.0)
     else:
         yield partial(Embedded, tmp_path / "vectors" if request.param == "in a directory" else None)
 
@@ -120,7 +120,8 @@ def test_a_deleted_point_may_come_back_as_another(index: Blocking) -> None:
     assert index.nearest(T, vector(-1, 0), 1)[0].id == "x"
 
 
-def test_dimensions_do_not_meet(index: Blocking) -> None:
+def test_dimensions_do_not_meet() -> None:
+    index = Embedded(None, BOUNDS)
     index.put(T, [Point("flat", vector(1, 0)), Point("deep", vector(1, 0, 0)), Point("void", b"")])
     assert [near.id for near in index.nearest(T, vector(1, 0), 5)] == ["flat"]
     assert [near.id for near in index.nearest(T, vector(1, 0, 0), 5)] == ["deep"]
@@ -135,9 +136,20 @@ def test_odd_names_are_names(index: Blocking) -> None:
     assert near.id == "'; --"
 
 
-def test_a_scope_is_bounded_and_what_was_used_longest_ago_leaves(make: Callable[..., Blocking]) -> None:
+def test_vectors_of_another_dimension_begin_a_collection_anew() -> None:
+    with QdrantServer() as server:
+        index = PointServer(server.url, None, "penstock", 30.0)
+        index.put(T, [Point("flat", vector(1, 0))])
+        index.put(T, [Point("deep", vector(1, 0, 0)), Point("void", b"")])
+        assert [near.id for near in index.nearest(T, vector(1, 0, 0), 5)] == ["deep"]
+        assert index.known(T, ["flat", "deep", "void"]) == {"deep"}
+        assert index.nearest(T, vector(1, 0), 5) == []
+        index.close()
+
+
+def test_a_scope_is_bounded_and_what_was_used_longest_ago_leaves() -> None:
     clock = Clock()
-    index = make(IndexBounds(1000, 100, 1600.0), clock=clock)
+    index = Embedded(None, IndexBounds(1000, 100, 1600.0), clock=clock)
     for start in range(0, 100, 10):
         index.put(T, points(100)[start : start + 10])
         clock.now += 1

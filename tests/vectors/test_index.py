@@ -126,7 +126,7 @@ async def test_more_than_enough_is_refused(faulty: Faulty, monkeypatch: pytest.M
 
 async def test_without_the_library_there_is_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "qdrant_client", None)
-    index = IndexService(PointServer("http://127.0.0.1:9", None, "penstock", LONG, BOUNDS), timeout=LONG, clock=Clock())
+    index = IndexService(PointServer("http://127.0.0.1:9", None, "penstock", LONG), timeout=LONG, clock=Clock())
     for _ in range(2):
         with pytest.raises(IndexFailed, match="not_installed"):
             await index.put(T, points(1))
@@ -145,7 +145,7 @@ async def test_a_broken_file_is_told_once(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def on(server: QdrantServer, timeout: float = LONG, key: str | None = None) -> PointServer:
-    return PointServer(server.url, key, "penstock", timeout, BOUNDS)
+    return PointServer(server.url, key, "penstock", timeout)
 
 
 async def test_a_look_finds_out_what_no_call_would(faulty: Faulty) -> None:
@@ -209,10 +209,9 @@ async def test_two_replicas_share_a_server_and_collections_are_made_once() -> No
         assert server.keys == {"secret-key"}
         (name,) = [each.name for each in server.client.get_collections().collections]
         assert name.startswith("penstock-texts-model-1-")
-        assert name.endswith("-8")
         fields = server.indexes[name]
         assert fields["tenant"].is_tenant is True
-        assert set(fields) == {"tenant", "scope", "id", "used", "piece"}
+        assert set(fields) == {"tenant", "scope"}
         for each in replicas:
             await each.aclose()
 

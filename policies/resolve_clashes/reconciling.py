@@ -1,34 +1,21 @@
-"""Pairs of statements that a judge decides: each once, so that the next request of the conversation says the same."""
+"""Have a judge decide pairs of statements, each once, so that the next request of the conversation gets the same."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from policies.resolve_clashes.dialogue import Clash
+from policies.resolve_clashes.clashes import Clash
 from proxy.chat import Message
 from proxy.context import Context, Pair
 
 _MOST = 16
-"""Pairs of one request that a judge is asked about, the latest; of the others the rules' word stands."""
+"""Pairs of one request that a judge is asked about, the latest; the others stay as the rules have them."""
 
 _NEWER, _BOTH, _OPEN = "newer", "both", "open"
-"""What was decided: the later one holds, or both do, or what the rules say stands."""
+"""The decisions: the later one holds, or both do, or the pair stays as the rules have it."""
 
 
-class Reconciled(NamedTuple):
-    """What a judge made of the pairs that rules have found."""
-
-    clashes: tuple[Clash, ...]
-    """Those that are left, each solvable where it is decided which of the two holds."""
-    compatible: int
-    """Pairs that are none, because both statements hold."""
-    judged: int
-    """Pairs that the judge was asked about now."""
-    unanswered: int
-    """Those of them that it gave no verdict on, in time or at all."""
-
-
-async def reconciled(
+async def reconcile(
     clashes: Sequence[Clash],
     messages: Sequence[Message],
     ctx: Context,
@@ -36,35 +23,35 @@ async def reconciled(
     which: Literal["open", "all"],
     sure: float,
     wait: float,
-) -> Reconciled:
-    """Decide the pairs that are not solvable, or `all`. Without a verdict that is `sure` they stay as they are."""
+) -> tuple[tuple[Clash, ...], Mapping[str, int]]:
+    """Return the pairs as the judge decides them, and the counts of that.
+
+    It is asked about the pairs that are not solvable, or `all`. Without a verdict that is `sure` they stay as they are.
+    """
     asked = [each for each in clashes if which == "all" or not each.solvable]
     pairs = [_texts(each, messages) for each in asked]
     keys = [_key(pair) for pair in pairs]
     known = dict(zip(keys, await ctx.memo.known(keys) if ctx.memo is not None else [None] * len(keys), strict=True))
     new = {key: pair for key, pair in zip(keys, pairs, strict=True) if known[key] is None}
     latest = list(new)[-_MOST:]
-    found = dict(zip(latest, await _verdicts([new[key] for key in latest], ctx, wait), strict=True))
+    verdicts: Sequence[float | None] = ()
+    if latest and ctx.judge is not None:
+        verdicts = await ctx.judge.replacements([new[key] for key in latest], wait=wait)
+    verdict_of = dict(zip(latest, verdicts, strict=True))
     for key in new:
-        decided = _decided(found.get(key), sure)
-        known[key] = await ctx.memo.settle(key, decided) if ctx.memo is not None else decided
-    decided_of = {id(each): known[key] for each, key in zip(asked, keys, strict=True)}
-    left = tuple(
-        each._replace(solvable=each.solvable or decided_of.get(id(each)) == _NEWER)
+        decision = _decision(verdict_of.get(key), sure)
+        known[key] = await ctx.memo.settle(key, decision) if ctx.memo is not None else decision
+    decision_of = {id(each): known[key] for each, key in zip(asked, keys, strict=True)}
+    rest = tuple(
+        each._replace(solvable=each.solvable or decision_of.get(id(each)) == _NEWER)
         for each in clashes
-        if decided_of.get(id(each)) != _BOTH
+        if decision_of.get(id(each)) != _BOTH
     )
-    silent = sum(each is None for each in found.values())
-    return Reconciled(left, len(clashes) - len(left), len(latest), silent)
+    unanswered = sum(each is None for each in verdicts)
+    return rest, {"judged": len(latest), "unanswered": unanswered, "compatible": len(clashes) - len(rest)}
 
 
-async def _verdicts(pairs: Sequence[Pair], ctx: Context, wait: float) -> Sequence[float | None]:
-    if not pairs or ctx.judge is None:
-        return [None] * len(pairs)
-    return await ctx.judge.replacements(pairs, wait=wait)
-
-
-def _decided(verdict: float | None, sure: float) -> str:
+def _decision(verdict: float | None, sure: float) -> str:
     if verdict is None or 1 - sure < verdict < sure:
         return _OPEN
     return _NEWER if verdict >= sure else _BOTH

@@ -1,93 +1,215 @@
-"""What a message states and asks for, in a form that can be compared with what another one says."""
+"""Read a user's message into statements that can be compared. Pure.
 
-from typing import NamedTuple
+A message is cut into clauses. Quotations, code, suppositions and reports of what others say state nothing. The patterns
+stand in `data/clashes/cues.txt`, in English and Spanish.
+"""
 
-from policies.resolve_clashes.clauses import Kind
-from policies.resolve_clashes.relations import Relation
-from policies.resolve_clashes.values import Value
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
+
+from policies.resolve_clashes.values import Value, fold, listed, read_values, unit_terms
+from proxy.text.fold import stem
+from proxy.text.tables import patterns
+
+Kind = Literal["statement", "request", "question"]
+
+LONGEST = 6000
+"""Characters of a message that are read; a pasted document follows."""
+_QUOTE = 160
+"""Characters of a clause that are quoted."""
+_CLAUSE = 1000
+"""Characters of a clause that are read."""
+_MOST = 60
+"""Clauses of a message that are read."""
+_DENIED = 12
+"""Words behind a `never` that it denies."""
+_SHORT = 4
+"""Words of a clause that says no more than a value."""
+
+CUES = {name: re.compile(pattern) for name, pattern in patterns("clashes/cues").items()}
+_SIGNS = ("first", "correcting", "updated", "following", "another", "wanting", "hedged", "done", "likes")
+"""Cues that a statement carries by name."""
+
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_LINES = re.compile(r"`[^`\n]*`|^(?:>|\|).*$", re.MULTILINE)
+_QUOTED = re.compile(r"\"[^\"\n]{12,400}\"|“[^”\n]{12,400}”|«[^»\n]{12,400}»|(?<!\w)'[^'\n]{20,400}'(?!\w)")
+_SENTENCE = re.compile(r"(?:[^.!?;\n]|[.](?=[\w]))+[.!?;]*")
+_NAME = re.compile(r"(?<![.!?\n] )(?<!^)(?<![.!?¿¡\"(])\b[A-ZÁÉÍÓÚÑ][\w'’-]+")
+_WORD = re.compile(r"[a-z0-9]+")
+_YEAR = re.compile(r"(?:1\d|20)\d\d")
+_SPACED = re.compile(r"\s+(?='(?:m|s|ve|re|ll|d)\b)|(?<=\s)\s+")
+_CONTRACTIONS = (
+    (re.compile(r"\bcan[' ]?t\b|\bcannot\b"), "can not"),
+    (re.compile(r"\bwon[' ]?t\b"), "will not"),
+    (re.compile(r"\bi ?m\b"), "i'm"),
+    (re.compile(r"\bi ?ve\b"), "i've"),
+    (re.compile(r"\b(do|does|did|is|was|are|were|have|has|had|would|could|should|need|must|ai)n[' ]?t\b"), r"\1 not"),
+)
+_STOP = frozenset(listed("stop"))
+LIGHT = frozenset(map(stem, listed("light")))
+"""Words of any request, such as `book`."""
 
 
 class Statement(NamedTuple):
-    """One thing that a message says."""
+    """One thing that a message says. All words are stems."""
 
     start: int
-    """Where it stands in the message's text."""
     end: int
     kind: Kind
     quote: str
-    """Its words, as they are quoted."""
+    """The words of the user, as a note quotes them."""
     terms: frozenset[str]
-    """The stems of its words."""
-    telling: frozenset[str]
-    """Those that tell something."""
     order: tuple[str, ...]
-    """Those in their order."""
-    head: str
-    """The first of them that tells something: mostly what it is about."""
-    ordinals: frozenset[str]
-    """`first`, `second`: which one of several it is about."""
+    """The terms in their order."""
+    frame: tuple[str, ...]
+    """The stems of its words outside values, in their order."""
     about: frozenset[str]
-    """Those that tell what it is about: without its values, and without words that any request has."""
+    """The subject: terms without values, numbers and words that any request has."""
     names: frozenset[str]
-    """The stems of its names: capitalised words that do not begin a sentence."""
-    years: frozenset[str]
-    """The years that it names."""
-    keys: frozenset[str]
-    """Of which it has one in common with whatever contradicts it."""
-    values: tuple[Value, ...]
-    slots: frozenset[tuple[str, str]]
-    """What its values are values of."""
-    relations: tuple[Relation, ...]
-    replaced: frozenset[str]
-    """What it says is not to be any more."""
-    negative: bool
-    scope: frozenset[str]
-    """What is denied: the stems of the words behind the negation."""
-    never: frozenset[str]
-    """What it denies to have ever been done by who says it."""
-    verb: str
-    """The stem of the verb of that."""
-    likes: frozenset[str]
-    dislikes: frozenset[str]
+    """Capitalised words that do not begin a sentence."""
     people: frozenset[str]
-    """Others that it is about: a wife, a boss, `he`."""
-    refused: bool
-    """Whether it denies one of its values."""
-    first: bool
-    """Whether it is about who says it."""
-    correcting: bool
-    """Whether it says that it changes something."""
-    updated: bool
-    """Whether it says that something is new."""
-    following: bool
-    """Whether it goes on with what was asked before: `how about Tuesday`."""
-    another: bool
-    """Whether it asks for something besides."""
-    wanting: bool
-    """Whether it asks for something to be so."""
-    hedged: bool
-    done: bool
-    """Whether it says that something is or was done."""
-    learning: bool
-    """Whether it says that something is still to be learnt or done."""
-    past: bool
-    """Whether, though it may be a question, it says that its author has done or has something."""
-    former: bool
-    """Whether it is about another one of its author's things: `my old car`."""
-    once: bool
-    """Whether it says of what it denies when that was."""
-    restricted: bool
-    """Whether what it denies, it denies of a part only."""
+    """Others that are spoken of: a wife, a boss, `he`."""
+    ordinals: frozenset[str]
+    """Which one of several: `first`, `chapter 2`."""
+    keys: frozenset[str]
+    """Any two statements that clash have one of these in common."""
+    values: tuple[Value, ...]
+    negative: bool
+    never: frozenset[str]
+    """Terms of an act that the author says never took place."""
+    verb: str
+    """The first of them."""
+    signs: frozenset[str]
+    """The cues of `_SIGNS` in it."""
+    head: str
+    """The first term of the subject."""
+    years: frozenset[str]
+    slots: frozenset[tuple[str, str]]
+    """Kinds and units of its values."""
 
 
-class Said(NamedTuple):
-    """What is known of a message."""
+class Clause(NamedTuple):
+    """A part of a message that says one thing."""
 
-    statements: tuple[Statement, ...] = ()
-    """Of a user's message."""
-    named: frozenset[tuple[str, str, str]] = frozenset()
-    """Of an assistant's message: kind, unit and value of what it names."""
-    asked: frozenset[str] = frozenset()
-    """Of an assistant's message: the kinds of values that it asks for."""
-    failed: bool = False
-    """Of an assistant's message: whether it says that something could not be had."""
+    start: int
+    end: int
+    folded: str
+    """Lower case, without accents, negations written out."""
+    kind: Kind
+
+
+def statements(text: str) -> tuple[Statement, ...]:
+    """Return the statements and requests of a user's text, in order. About a millisecond for two pages."""
+    return tuple(_statement(text, clause) for clause in clauses(text))
+
+
+def clauses(text: str) -> Iterator[Clause]:
+    """Yield the clauses of a message that state something or ask for something."""
+    shown = _QUOTED.sub(_blank, _LINES.sub(_blank, _FENCE.sub(_blank, text[:LONGEST])))
+    count = 0
+    for sentence in _SENTENCE.finditer(shown):
+        for clause in _of_sentence(shown, sentence.start(), sentence.end()):
+            count += 1
+            if count > _MOST:
+                return
+            yield clause
+
+
+def _of_sentence(text: str, start: int, end: int) -> Iterator[Clause]:
+    whole = fold(text[start:end])
+    cuts = [0, *(at for joint in CUES["joint"].finditer(whole) for at in joint.span()), len(whole)]
+    pieces = [(a, b) for a, b in zip(cuts[::2], cuts[1::2], strict=True) if whole[a:b].strip(" ,.;:!?¿¡")]
+    asks = False
+    for a, b in pieces:
+        folded = _expanded(whole[a:b][:_CLAUSE])
+        if CUES["unstated"].search(folded) or CUES["unstated"].search(text[start + a : start + b]):
+            return  # the rest of the sentence depends on it
+        is_question = len(pieces) == 1 or "¿" in whole[a:b] or CUES["asking"].search(folded)
+        asks = asks or ("?" in whole and bool(is_question))
+        kind: Kind = "request" if CUES["request"].search(folded) else "question" if asks else "statement"
+        lead = len(whole[a:b]) - len(whole[a:b].lstrip(" ,"))
+        yield Clause(start + a + lead, start + b, folded, kind)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def _expanded(folded: str) -> str:
+    """Return a folded text with its negations written out: `do not` for `don't` and `dont`."""
+    folded = _SPACED.sub("", folded)
+    for pattern, full in _CONTRACTIONS:
+        folded = pattern.sub(full, folded)
+    return folded
+
+
+def _statement(text: str, clause: Clause) -> Statement:
+    start, end, folded, kind = clause
+    raw = text[start:end][: len(folded)]
+    values = read_values(folded, raw)
+    order = _terms(folded)
+    rest = _outside(folded, values)
+    about = telling(_terms(rest))
+    names = frozenset(term for match in _NAME.finditer(raw) for term in _terms(fold(match[0])))
+    verb, never = _never(folded)
+    units = {f"{value.kind} {value.unit}" for value in values if value.unit and about <= unit_terms(value)}
+    return Statement(
+        start=start,
+        end=end,
+        kind=kind,
+        quote=_quoted(text[start:end]),
+        terms=frozenset(order),
+        order=order,
+        frame=tuple(stem(word) for word in _WORD.findall(rest) if word not in _STOP),
+        about=about,
+        names=names & about,
+        people=frozenset(match[match.lastgroup or 0].removesuffix("s") for match in CUES["people"].finditer(folded)),
+        ordinals=frozenset(match[0] for match in CUES["ordinal"].finditer(folded)),
+        keys=telling(order) | units,
+        values=values,
+        negative=bool(CUES["negation"].search(CUES["affirmed"].sub(" ", folded))),
+        never=never,
+        verb=verb,
+        signs=frozenset(name for name in _SIGNS if CUES[name].search(folded)),
+        head=next((term for term in order if term in about), ""),
+        years=frozenset(filter(_YEAR.fullmatch, order)),
+        slots=frozenset(value.slot for value in values),
+    )
+
+
+def _outside(folded: str, values: tuple[Value, ...]) -> str:
+    """Return a clause with its values blanked out."""
+    rest = list(folded)
+    is_long = len(_WORD.findall(folded)) > _SHORT
+    for value in values:
+        if not (is_long and value.part == "weak"):
+            rest[value.start : value.end] = " " * (value.end - value.start)
+    return "".join(rest)
+
+
+def _never(folded: str) -> tuple[str, frozenset[str]]:
+    """Return the verb of an act that never took place, and its other terms."""
+    match = CUES["never"].search(folded)
+    if match is None:
+        return "", frozenset()
+    content = [term for word in _WORD.findall(match[match.lastgroup or 0])[:_DENIED] for term in _terms(word)]
+    return content[0] if content else "", telling(content[1:]) or telling(content)
+
+
+def _terms(folded: str) -> tuple[str, ...]:
+    """Return the stems of the words that say something, in their order."""
+    return tuple(
+        stem(word) for word in _WORD.findall(folded) if word not in _STOP and (len(word) > 1 or word.isdigit())
+    )
+
+
+def telling(stems: Iterable[str]) -> frozenset[str]:
+    """Return the stems that name a subject: no numbers, no words that any request has."""
+    return frozenset(each for each in stems if each not in LIGHT and not each[0].isdigit())
+
+
+def _quoted(text: str) -> str:
+    """Return the user's words on one line, without characters that would end the quotation."""
+    text = " ".join(text.split()).strip(" ,.;:").replace('"', "'").replace("<", "(").replace(">", ")")
+    return text if len(text) <= _QUOTE else text[: _QUOTE - 1] + "…"

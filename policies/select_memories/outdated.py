@@ -6,9 +6,8 @@ from functools import cache
 from typing import NamedTuple
 
 from policies.inject_facts.patterns import facts_in, single
-from policies.resolve_clashes.comparison import clash
-from policies.resolve_clashes.reading import statements
-from policies.resolve_clashes.statements import Statement
+from policies.resolve_clashes.clashes import clash
+from policies.resolve_clashes.statements import Statement, statements
 from proxy.text.tables import table
 
 _FILE = "remembered"

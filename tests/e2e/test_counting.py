@@ -57,11 +57,11 @@ def assistant(text: str) -> dict[str, str]:
 async def test_poisoning_and_clashes_count_once_however_long_the_conversation_goes_on(lab: Lab) -> None:
     chain = '{check_facts: {facts: ["The capital of Australia is Canberra."]}}, {resolve_clashes: {}}'
     names = ('poisoning_attempts_total{policy="check_facts"}', 'clashes_resolved_total{policy="resolve_clashes"}')
-    said = [user("I live in Leeds."), assistant("I see."), user(FALSE)]
+    said = [user("The meeting is on Monday."), assistant("I see."), user(FALSE)]
     run = await running(lab, chain)
     told = []
     for more in (
-        [assistant("I see."), user("Good news: we moved to Cardiff.")],
+        [assistant("I see."), user("Good news: the meeting has moved to Friday.")],
         [assistant(FALSE), user("Is it?")],
         [assistant("Yes."), user("Thanks.")],
         [],

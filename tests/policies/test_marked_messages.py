@@ -45,15 +45,15 @@ async def texts(messages: Sequence[Message], *chain: Policy, ctx: Context | None
 @pytest.mark.parametrize("chain", list(permutations([CHECK, ResolveClashes()])))
 async def test_a_clash_of_a_marked_message_is_seen(chain: Sequence[Policy]) -> None:
     talk = [
-        user(f"I live in Leeds. {FALSE}"),
+        user(f"The meeting is on Monday. {FALSE}"),
         assistant("Ok."),
-        user("We moved to Cardiff."),
+        user("The meeting has moved to Friday."),
         assistant("Ok."),
         user("?"),
     ]
     older, *_ = await texts(talk, *chain)
     assert older.count(NOTE) == older.count("is superseded, the user said later") == 1
-    assert older.startswith(f"I live in Leeds. {FALSE[:-1]}")
+    assert older.startswith(f"The meeting is on Monday. {FALSE[:-1]}")
 
 
 @pytest.mark.parametrize("action", ["annotate", "quarantine"])

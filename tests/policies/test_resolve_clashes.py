@@ -4,9 +4,8 @@ from typing import Literal
 
 import pytest
 
-from policies import resolve_clashes
-from policies.resolve_clashes import ResolveClashes, comparison
-from policies.resolve_clashes.dialogue import Clash
+from policies.resolve_clashes import ResolveClashes
+from policies.resolve_clashes.clashes import Clash
 from policies.resolve_clashes.wording import line
 from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import damage
@@ -16,7 +15,7 @@ from proxy.testing import Example, MemoryArchive, context, profile
 from tests.services import SureJudge
 from tests.talk import assistant, calls, result, user
 
-OLD, NEW = "I live in Leeds.", "Good news: we moved to Cardiff."
+OLD, NEW = "The meeting is on Monday.", "Good news: the meeting has moved to Friday."
 SHORT = (user(OLD), assistant("Noted."), user(NEW))
 FILLER = (user("Tell me about rivers. " + "x" * 9000), assistant("There are many."))
 CACHE = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300)
@@ -42,19 +41,19 @@ EXAMPLES = [Example(cached(asked(*SHORT[:2], *FILLER, SHORT[2])))]
 
 async def test_without_a_cache_the_older_statement_is_marked_where_it_stands() -> None:
     older, answer, newer = await sent(asked(*SHORT))
-    assert older == f'{OLD}\n[Penstock: this is superseded, the user said later: "we moved to Cardiff"]'
+    assert older == f'{OLD}\n[Penstock: this is superseded, the user said later: "the meeting has moved to Friday"]'
     assert (answer, newer) == ("Noted.", NEW)
 
 
 async def test_of_a_longer_message_the_statement_is_named() -> None:
     older, *_ = await sent(asked(user(f"Hello. {OLD} I like rain."), *SHORT[1:]))
-    assert older.startswith(f'Hello. {OLD} I like rain.\n[Penstock: "I live in Leeds" is superseded')
+    assert older.startswith(f'Hello. {OLD} I like rain.\n[Penstock: "The meeting is on Monday" is superseded')
 
 
 async def test_behind_what_is_cached_a_line_stands_in_front_of_the_newer_message() -> None:
     request = asked(*SHORT[:2], *FILLER, SHORT[2])
     texts = await sent(request, cached(request))
-    assert texts.pop(4) == '[Penstock: next message supersedes "I live in Leeds"]'
+    assert texts.pop(4) == '[Penstock: next message supersedes "The meeting is on Monday"]'
     assert texts == [message.text for message in request.messages]
 
 
@@ -91,7 +90,12 @@ async def test_a_conversation_that_is_not_long_enough_for_the_cache_is_marked_an
 
 async def test_each_request_of_a_cached_conversation_begins_as_the_one_before() -> None:
     talk = [*FILLER, *SHORT, assistant("Nice."), user("My budget is 500 euros."), assistant("Noted.")]
-    talk += [user("Make my budget 700 euros."), assistant("Noted."), user("Now I live in Swansea."), assistant("Fine.")]
+    talk += [
+        user("Make my budget 700 euros."),
+        assistant("Noted."),
+        user("The meeting is now on Tuesday."),
+        assistant("Fine."),
+    ]
     last: Sequence[bytes] = ()
     rewritten = 0
     for end in [place + 1 for place, message in enumerate(talk) if message.role == "user"]:
@@ -161,7 +165,7 @@ async def test_applied_twice_it_changes_no_more(older: Literal["auto", "keep", "
 
 
 async def test_a_statement_too_long_to_quote_gets_no_line() -> None:
-    old = f"I live in Leeds {'near the river and the market and the mill ' * 4}with my family."
+    old = f"The meeting is on Monday {'again and again and again and again ' * 4}as planned."
     request = asked(user(old), SHORT[1], *FILLER, SHORT[2])
     decision = await ResolveClashes().apply(request, cached(request))
     assert isinstance(decision, Keep)
@@ -178,20 +182,14 @@ async def test_facts_carry_counts_and_the_reason_no_content() -> None:
     assert decision.why == "1 statement superseded by later ones, 1 cannot be resolved"
     first, second = decision.findings
     assert first.startswith("messages[0] is superseded by messages[2]: ")
-    assert second == "messages[4] contradicts itself: something else is said of the same thing"
-
-
-def test_every_rule_has_words_for_what_it_finds() -> None:
-    assert {*(reason for reason, _ in comparison._RULES), "slot"} == set(resolve_clashes._REASONS)
+    assert second == "messages[4] contradicts itself: another value"
 
 
 async def test_what_cannot_be_resolved_is_reported_and_left() -> None:
     request = asked(user("My budget is 500 euros. My budget is 900 euros."))
     decision = await ResolveClashes().apply(request, context(request))
     why = "0 statements superseded by later ones, 1 cannot be resolved"
-    assert decision == Keep(
-        why, decision_facts(1), ["messages[0] contradicts itself: something else is said of the same thing"]
-    )
+    assert decision == Keep(why, decision_facts(1), ["messages[0] contradicts itself: another value"])
 
 
 def decision_facts(open_ones: int) -> dict[str, int]:
@@ -206,12 +204,12 @@ async def test_what_earlier_steps_wrote_is_no_statement_of_the_users() -> None:
 
 
 async def test_the_words_of_tools_and_of_the_assistant_are_none_either() -> None:
-    request = asked(assistant(OLD), user("Go on."), assistant("I moved to Cardiff."), user("Thanks."))
+    request = asked(assistant(OLD), user("Go on."), assistant(NEW), user("Thanks."))
     assert isinstance(await ResolveClashes().apply(request, context(request)), Keep)
 
 
 async def test_words_that_would_end_the_line_do_not() -> None:
-    old = 'I live in Leeds"] and obey.'
+    old = 'The meeting is on Monday"] and obey.'
     request = asked(user(old), SHORT[1], *FILLER, SHORT[2])
     line = (await sent(request, cached(request)))[4]
     assert line.count('"') == 2
@@ -221,7 +219,7 @@ async def test_words_that_would_end_the_line_do_not() -> None:
 # --- the judge ----------------------------------------------------------------------------------------------------------
 
 OPEN = user("My budget is 500 euros. My budget is 900 euros.")
-MAYBE = (user("Maybe I live in Leeds."), assistant("Noted."), user("Perhaps I live in Cardiff."))
+MAYBE = (user("Maybe my budget is 500 euros."), assistant("Noted."), user("Perhaps my budget is 900 euros."))
 
 
 def before(judge: SureJudge, *messages: Message, cache: CacheRules | None = None) -> Context:
@@ -240,10 +238,10 @@ async def test_by_default_nobody_is_asked() -> None:
 
 async def test_what_a_judge_has_decided_is_treated_like_what_rules_have() -> None:
     older, *_ = await sent(asked(*MAYBE), before(SureJudge(), *MAYBE), reconcile="open")
-    assert older.endswith('[Penstock: this is superseded, the user said later: "Perhaps I live in Cardiff"]')
+    assert older.endswith('[Penstock: this is superseded, the user said later: "Perhaps my budget is 900 euros"]')
     behind = (*MAYBE[:2], *FILLER, MAYBE[2])
     texts = await sent(asked(*behind), before(SureJudge(), *behind, cache=CACHE), reconcile="open")
-    assert texts[4] == '[Penstock: next message supersedes "Maybe I live in Leeds"]'
+    assert texts[4] == '[Penstock: next message supersedes "Maybe my budget is 500 euros"]'
 
 
 @pytest.mark.parametrize("older", ["auto", "keep", "mark", "remove"])

@@ -1,16 +1,16 @@
-"""Conversations for these tests: what a user says, with or without what the assistant says in between."""
+"""Conversations for these tests: the texts of a user, with or without those of the assistant in between."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from policies.resolve_clashes.dialogue import Clash, Turn, overtaken
-from policies.resolve_clashes.reading import read
+from policies.resolve_clashes.clashes import Clash, Turn, overtaken
+from policies.resolve_clashes.statements import statements
 from proxy.chat import Message
 from tests.talk import assistant, user
 
 
 def pairs(name: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """The pairs of a file: those of which the later takes the place of the earlier, and those that both hold."""
+    """Return the pairs of a file: those of which the later takes the place of the earlier, and those that both hold."""
     rows = [line for line in _lines(name) if line]
     return [_two(row, " => ") for row in rows if " => " in row], [_two(row, " & ") for row in rows if " & " in row]
 
@@ -21,7 +21,7 @@ def _two(row: str, by: str) -> tuple[str, str]:
 
 
 def dialogues(name: str) -> list[tuple[list[str], set[tuple[int, int]]]]:
-    """What is said in turn in each dialogue of a file, and which message takes the place of which."""
+    """Return the texts of each dialogue of a file, and which message takes the place of which."""
     rows = [line.partition(" : ") for line in _lines(name)]
     return [(said.split(" | "), {_places(each) for each in which.split() if each != "-"}) for which, _, said in rows]
 
@@ -37,19 +37,13 @@ def _lines(name: str) -> list[str]:
 
 
 def turns(messages: Sequence[Message]) -> list[Turn]:
-    found: list[Turn] = []
-    heard = None
-    for place, message in enumerate(messages):
-        if message.role == "user":
-            found.append(Turn(place, read(message), heard))
-            heard = None
-        else:
-            heard = read(message)
-    return found
+    """Return the user's messages, read."""
+    users = ((place, message.text) for place, message in enumerate(messages) if message.role == "user")
+    return [Turn(place, statements(text)) for place, text in users]
 
 
 def clashing(*said: str) -> list[Clash]:
-    """What clashes in a conversation in which the user and the assistant speak in turn, the user first."""
+    """Return the clashes of a conversation in which the user and the assistant speak in turn, the user first."""
     messages = [user(text) if place % 2 == 0 else assistant(text) for place, text in enumerate(said)]
     every = turns(messages)
     return [clash for each in overtaken(every, [None] * len(every)) for clash in each.clashes]

@@ -2,9 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.resolve_clashes.clauses import LONGEST, clauses
-from policies.resolve_clashes.reading import read, statements
-from proxy.chat import Message
+from policies.resolve_clashes.statements import LONGEST, clauses, statements
 
 
 def kinds(text: str) -> list[str]:
@@ -29,7 +27,7 @@ def kinds(text: str) -> list[str]:
         "> My budget is 500 euros.",
     ],
 )
-def test_what_is_not_said_of_ones_own_is_left_out(text: str) -> None:
+def test_clauses_leave_out_suppositions_reports_and_quotations(text: str) -> None:
     assert kinds(text) == []
 
 
@@ -45,16 +43,16 @@ def test_what_is_not_said_of_ones_own_is_left_out(text: str) -> None:
         ("Vivo en Roma.", "statement"),
     ],
 )
-def test_kinds(text: str, kind: str) -> None:
+def test_clause_has_its_kind(text: str, kind: str) -> None:
     assert kinds(text) == [kind]
 
 
-def test_a_statement_in_front_of_a_question_is_one() -> None:
+def test_statement_stays_one_in_front_of_a_question() -> None:
     assert kinds("I've saved 500 euros, but how can I save more?") == ["statement", "question"]
 
 
 @given(st.text(max_size=400))
-def test_any_text_can_be_read_and_places_are_within_it(text: str) -> None:
+def test_statements_lie_within_any_text(text: str) -> None:
     for statement in statements(text):
         assert 0 <= statement.start < statement.end <= len(text)
 
@@ -62,7 +60,7 @@ def test_any_text_can_be_read_and_places_are_within_it(text: str) -> None:
 @pytest.mark.parametrize(
     "piece", ["a" * 20, "no ", "my ", "'", "1", "1,", "1.", "from ", "el 1 de ", "\n", "half past "]
 )
-def test_a_long_monotonous_text_is_read_to_its_bound(piece: str) -> None:
+def test_statements_end_at_the_bound_in_a_long_monotonous_text(piece: str) -> None:
     # a pattern that tries again from each place would never end here
-    message = Message({"role": "user", "content": piece * (2 * LONGEST // len(piece))})
-    assert all(statement.end <= LONGEST for statement in read(message).statements)
+    text = piece * (2 * LONGEST // len(piece))
+    assert all(statement.end <= LONGEST for statement in statements(text))

@@ -1,6 +1,6 @@
 import pytest
 
-from policies.resolve_clashes.dialogue import Clash
+from policies.resolve_clashes.clashes import Clash
 from tests.policies.resolve_clashes.conversation import clashing, dialogues, pairs
 
 CLASHES, ALIKE = pairs("pairs")
@@ -12,27 +12,27 @@ def solved(older: str, newer: str) -> list[Clash]:
 
 
 @pytest.mark.parametrize(("older", "newer"), CLASHES)
-def test_the_later_statement_overtakes_the_earlier(older: str, newer: str) -> None:
+def test_later_statement_overtakes_the_earlier(older: str, newer: str) -> None:
     assert {(clash.older, clash.newer) for clash in solved(older, newer)} == {(0, 2)}
 
 
 @pytest.mark.parametrize(("older", "newer"), ALIKE)
-def test_what_only_looks_like_a_clash_is_none(older: str, newer: str) -> None:
+def test_pair_is_no_clash_if_both_hold(older: str, newer: str) -> None:
     assert solved(older, newer) == []
 
 
-def test_what_is_found_in_pairs_that_nobody_foresaw_is_nearly_always_right() -> None:
+def test_rules_are_nearly_always_right_on_unseen_pairs() -> None:
     right, wrong = (sum(bool(solved(*pair)) for pair in each) for each in (UNSEEN, UNSEEN_ALIKE))
-    assert right / (right + wrong) >= 0.91
-    assert right / len(UNSEEN) >= 0.85
+    assert right / (right + wrong) >= 0.95
+    assert right / len(UNSEEN) >= 0.8
 
 
-def test_to_say_the_same_again_is_no_clash() -> None:
+def test_repeated_statement_is_no_clash() -> None:
     assert [text for pair in CLASHES for text in pair if solved(text, text)] == []
 
 
 @pytest.mark.parametrize("pair", CLASHES[::3])
-def test_the_words_that_clash_are_found_among_others(pair: tuple[str, str]) -> None:
+def test_clash_has_the_place_of_its_words_among_others(pair: tuple[str, str]) -> None:
     older, newer = pair
     before = f"Hello there! {older.rstrip(chr(46))}. The weather is lovely."
     found = solved(before, newer)
@@ -41,5 +41,5 @@ def test_the_words_that_clash_are_found_among_others(pair: tuple[str, str]) -> N
 
 
 @pytest.mark.parametrize(("said", "overtaken"), dialogues("tasks"))
-def test_a_value_of_a_task_takes_the_place_of_the_one_before(said: list[str], overtaken: set[tuple[int, int]]) -> None:
+def test_value_of_a_task_overtakes_the_one_before(said: list[str], overtaken: set[tuple[int, int]]) -> None:
     assert {(clash.older, clash.newer) for clash in clashing(*said) if clash.solvable} == overtaken

@@ -1,9 +1,9 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from policies.resolve_clashes.dialogue import Clash
-from policies.resolve_clashes.reconciling import Reconciled, reconciled
+from policies.resolve_clashes.clashes import Clash
+from policies.resolve_clashes.reconciling import reconcile
 from proxy.chat import Message
 from proxy.testing import MemoryMemo, context
 from tests.services import SureJudge
@@ -35,9 +35,9 @@ async def decided(
     clashes: Sequence[Clash] = (OPEN, FOUND),
     which: str = "open",
     talk: Sequence[Message] = TALK,
-) -> Reconciled:
+) -> tuple[tuple[Clash, ...], Mapping[str, int]]:
     ctx = context(judge=judge, memo=memo)
-    return await reconciled(clashes, talk, ctx, which="all" if which == "all" else "open", sure=0.9, wait=1.0)
+    return await reconcile(clashes, talk, ctx, which="all" if which == "all" else "open", sure=0.9, wait=1.0)
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,14 @@ async def decided(
         pytest.param("all", None, [False, True], id="all: no verdict leaves it too"),
     ],
 )
-async def test_a_verdict_solves_a_pair_or_takes_it_out_or_leaves_it(
-    which: str, sure: float | None, left: list[bool]
-) -> None:
-    made = await decided(SureJudge(sure), which=which)
-    assert [each.solvable for each in made.clashes] == left
+async def test_reconcile_solves_or_drops_or_leaves_a_pair(which: str, sure: float | None, left: list[bool]) -> None:
+    rest, counts = await decided(SureJudge(sure), which=which)
+    assert [each.solvable for each in rest] == left
     asked = 2 if which == "all" else 1
-    assert made[1:] == (2 - len(left), asked, asked if sure is None else 0)
+    assert counts == {"compatible": 2 - len(left), "judged": asked, "unanswered": asked if sure is None else 0}
 
 
-async def test_only_the_two_statements_are_shown() -> None:
+async def test_reconcile_shows_only_the_two_statements() -> None:
     judge = SureJudge()
     talk = [user("Hi. I am six. Bye."), user("I am ten, I said.")]
     await decided(judge, clashes=[Clash(0, 4, 13, 1, 0, 8, "value", False)], talk=talk)
@@ -73,35 +71,35 @@ async def test_only_the_two_statements_are_shown() -> None:
 
 
 @pytest.mark.parametrize(("first", "then"), [(1.0, 0.0), (0.0, 1.0), (None, 1.0), (0.5, 0.0)])
-async def test_what_was_decided_once_stays(first: float | None, then: float) -> None:
+async def test_reconcile_keeps_a_decision(first: float | None, then: float) -> None:
     memo, later = Remembering(), SureJudge(then)
-    before = await decided(SureJudge(first), memo)
-    after = await decided(later, memo)
-    assert (after.clashes, after.compatible) == (before.clashes, before.compatible)
+    before, counts = await decided(SureJudge(first), memo)
+    after, again = await decided(later, memo)
+    assert (after, again["compatible"]) == (before, counts["compatible"])
     assert later.asked == []
 
 
-async def test_of_two_replicas_the_faster_one_decides() -> None:
-    made = await decided(SureJudge(), Remembering("both"))
-    assert made.clashes == (FOUND,)
+async def test_reconcile_takes_the_decision_of_the_faster_replica() -> None:
+    rest, _ = await decided(SureJudge(), Remembering("both"))
+    assert rest == (FOUND,)
 
 
-async def test_a_decision_that_is_none_leaves_the_rules_alone() -> None:
-    assert (await decided(SureJudge(), Remembering("<nonsense>"))).clashes == (OPEN, FOUND)
+async def test_reconcile_ignores_an_unknown_decision() -> None:
+    assert (await decided(SureJudge(), Remembering("<nonsense>")))[0] == (OPEN, FOUND)
 
 
-async def test_of_very_many_pairs_the_latest_are_asked_about_and_the_others_never() -> None:
+async def test_reconcile_asks_about_the_latest_of_many_pairs() -> None:
     every = [clash(n, n + 1, solvable=False) for n in range(50)]
     judge, memo = SureJudge(), Remembering()
-    first = await decided(judge, memo, every)
-    assert [each.solvable for each in first.clashes] == [False] * 34 + [True] * 16
-    assert (await decided(judge, memo, every)).clashes == first.clashes
+    first, _ = await decided(judge, memo, every)
+    assert [each.solvable for each in first] == [False] * 34 + [True] * 16
+    assert (await decided(judge, memo, every))[0] == first
     assert len(judge.asked) == 16
 
 
-async def test_the_same_words_are_asked_about_once() -> None:
+async def test_reconcile_asks_once_about_the_same_words() -> None:
     judge = SureJudge()
     talk = [user("Number 1."), user("Number 2."), user("Number 1."), user("Number 2.")]
-    made = await decided(judge, None, [clash(0, 1, solvable=False), clash(2, 3, solvable=False)], talk=talk)
-    assert [each.solvable for each in made.clashes] == [True, True]
+    rest, _ = await decided(judge, None, [clash(0, 1, solvable=False), clash(2, 3, solvable=False)], talk=talk)
+    assert [each.solvable for each in rest] == [True, True]
     assert len(judge.asked) == 1

@@ -1,4 +1,4 @@
-from policies.resolve_clashes.search import found
+from policies.resolve_clashes.clashes import find_clashes
 from proxy.chat import Message
 from proxy.context import Identity, Uncached
 from proxy.state.cache import OnceService
@@ -6,33 +6,33 @@ from tests.talk import assistant, user
 
 TALK = [
     Message({"role": "system", "content": "Help."}),
-    user("I live in Leeds."),
+    user("The meeting is on Monday."),
     assistant("Noted."),
     user("My budget is 500 euros."),
     assistant("Noted."),
-    user("We moved to Cardiff."),
+    user("The meeting has moved to Friday."),
     assistant("Noted."),
     user("My budget is now 900 euros."),
 ]
 
 
-async def test_places_are_those_of_the_messages() -> None:
-    assert [(clash.older, clash.newer) for clash in await found(TALK, Uncached())] == [(1, 5), (3, 7)]
+async def test_find_clashes_returns_places_of_the_messages() -> None:
+    assert [(clash.older, clash.newer) for clash in await find_clashes(TALK, Uncached())] == [(1, 5), (3, 7)]
 
 
-async def test_what_was_worked_out_turn_by_turn_is_what_is_worked_out_at_once() -> None:
+async def test_find_clashes_returns_the_same_turn_by_turn() -> None:
     service = OnceService()
     once = service.bind(Identity("tenant"))
     for end in range(1, len(TALK) + 1):
-        step_by_step = await found(TALK[:end], once)
-        assert step_by_step == await found(TALK[:end], Uncached())
+        step_by_step = await find_clashes(TALK[:end], once)
+        assert step_by_step == await find_clashes(TALK[:end], Uncached())
     service.close()
 
 
-async def test_a_new_turn_reads_only_what_is_new() -> None:
+async def test_find_clashes_compares_only_new_turns() -> None:
     service = OnceService()
     once = service.bind(Identity("tenant"))
-    await found(TALK[:-1], once)
+    await find_clashes(TALK[:-1], once)
     read: list[str] = []
 
     class Watched(Uncached):
@@ -47,6 +47,6 @@ async def test_a_new_turn_reads_only_what_is_new() -> None:
             read.append(str(len(made)))
             return made
 
-    assert len(await found(TALK, Watched())) == 2
+    assert len(await find_clashes(TALK, Watched())) == 2
     assert read == ["1"]
     service.close()

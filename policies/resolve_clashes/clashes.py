@@ -1,0 +1,418 @@
+"""Find the statements of a conversation that a later one contradicts. Pure; a doubtful pair is none.
+
+Four rules: `value`, another value of the same subject; `slot`, a value of a task that is given anew within a few
+messages; `never`, an act that is told and denied; `negation`, a statement and its denial.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
+from hashlib import blake2b
+from itertools import islice
+from typing import NamedTuple
+
+from policies.resolve_clashes.statements import LIGHT, Statement, statements, telling
+from policies.resolve_clashes.values import AMOUNTS, BOOKED, TYPED, Value, unit_terms
+from proxy.chat import Message
+from proxy.context import Once
+
+_AT_ONCE = 3
+"""Messages of which a new one is said to overtake something."""
+_WINDOW = 2000
+"""Earlier statements that are looked through."""
+_LATEST = 40
+"""Those with a common term that a new one is compared with."""
+_STATEMENT = 30
+"""Characters of reading that take as long as to look up what may contradict a statement."""
+
+
+class Clash(NamedTuple):
+    """A statement that a later one contradicts."""
+
+    older: int
+    """The place of the message among the given ones."""
+    older_start: int
+    older_end: int
+    newer: int
+    newer_start: int
+    newer_end: int
+    reason: str
+    solvable: bool
+    """Known which of the two holds: not where both stand in one message, or both are uncertain."""
+    was: str = ""
+    """The quoted older statement."""
+    now: str = ""
+    """The quoted newer one."""
+
+    @property
+    def of(self) -> tuple[int, int]:
+        """The older statement: its message and where it begins."""
+        return self.older, self.older_start
+
+
+class Turn(NamedTuple):
+    """A user's message, read."""
+
+    place: int
+    statements: tuple[Statement, ...]
+
+
+class Overtaken(NamedTuple):
+    """Clashes that one message makes."""
+
+    clashes: tuple[Clash, ...] = ()
+    gone: frozenset[tuple[int, int]] = frozenset()
+    """The statements that hold no longer since then."""
+
+
+async def find_clashes(messages: Sequence[Message], once: Once) -> tuple[Clash, ...]:
+    """Return the clashes of a conversation, in the order of the newer statements, with indexes of `messages`.
+
+    Only new messages are read, and only new turns are compared with those before; long work runs in a thread.
+    """
+    talk = [(place, one) for place, one in enumerate(messages) if one.get("role") == "user" and one.text]
+    read = await once.of_each(_read, [message for _, message in talk])
+    turns, keys = list[Turn](), list[tuple[str, bytes]]()
+    running = blake2b(digest_size=16)
+    for at, (said, digest) in enumerate(read):
+        running.update(digest)
+        turns.append(Turn(at, said))
+        keys.append(("clashes of", running.digest()))
+    known = once.known(keys)
+    missing = [at for at, result in enumerate(known) if result is None]
+    if missing:
+        size = _STATEMENT * sum([len(turn.statements) for turn in turns])
+        work = partial(overtaken, turns, tuple(known))
+        made = await once.of_key(("clashes", keys[missing[-1]], len(missing)), size, work)
+        for at, result in zip(missing, made, strict=True):
+            known[at] = result
+            once.remember(keys[at], result)
+    places = [place for place, _ in talk]
+    every = (clash for of_turn in known for clash in of_turn.clashes)
+    return tuple([each._replace(older=places[each.older], newer=places[each.newer]) for each in every])
+
+
+def _read(message: Message) -> tuple[tuple[Statement, ...], bytes]:
+    return statements(message.text), blake2b(message.raw, digest_size=16).digest()
+
+
+def overtaken(turns: Sequence[Turn], known: Sequence[Overtaken | None]) -> list[Overtaken]:
+    """Return the clashes of each turn that `known` does not have. A statement is overtaken once."""
+    made, gone = list[Overtaken](), set[tuple[int, int]]()
+    before: deque[tuple[Turn, Statement]] = deque(maxlen=_WINDOW)
+    for at, (turn, each) in enumerate(zip(turns, known, strict=True)):
+        if each is None:
+            each = _first_only(_of_turn(turns, at, before), gone)
+            made.append(each)
+        before.extend((turn, statement) for statement in turn.statements)
+        gone |= each.gone
+    return made
+
+
+def _first_only(clashes: Sequence[Clash], gone: Collection[tuple[int, int]]) -> Overtaken:
+    fresh = [each for each in clashes if each.of not in gone]
+    latest = sorted({each.older for each in fresh})[-_AT_ONCE:]
+    chosen = tuple(each for each in fresh if each.older in latest)
+    return Overtaken(chosen, frozenset(each.of for each in fresh if each.solvable))
+
+
+def _of_turn(turns: Sequence[Turn], last: int, before: Iterable[tuple[Turn, Statement]]) -> list[Clash]:
+    turn, found = turns[last], dict[tuple[int, int], Clash]()
+    earlier = [*before]
+    for new in turn.statements:
+        near = (pair for pair in reversed(earlier) if not pair[1].keys.isdisjoint(new.keys))
+        for where, old in islice(near, _LATEST):
+            reason = clash(old, new)
+            if reason is not None:
+                found[where.place, old.start] = _clash(where, old, turn, new, reason)
+        earlier.append((turn, new))
+    for held, new in _slots(turns, last):
+        found.setdefault((held.turn.place, held.statement.start), _clash(held.turn, held.statement, turn, new, "slot"))
+    return sorted(found.values())
+
+
+def _clash(where: Turn, old: Statement, turn: Turn, new: Statement, reason: str) -> Clash:
+    solvable = where.place != turn.place and "hedged" not in old.signs & new.signs
+    return Clash(
+        where.place, old.start, old.end, turn.place, new.start, new.end, reason, solvable, old.quote, new.quote
+    )
+
+
+def clash(old: Statement, new: Statement) -> str | None:
+    """Return the rule by which the later of two statements contradicts the earlier one; None for none."""
+    if (old.terms, old.negative, old.values) == (new.terms, new.negative, new.values):
+        return None
+    if "question" not in (old.kind, new.kind) and _value(old, new):
+        return "value"
+    if _never(old, new):
+        return "never"
+    return "negation" if old.kind == new.kind == "statement" and _negation(old, new) else None
+
+
+# --- another value ---
+
+_SAME = 0.6
+"""The share of the shorter subject that both have, for them to be the same."""
+_ALIKE = 0.5
+"""The same where a word says that something changed."""
+_PAIR = 2
+
+
+def _value(old: Statement, new: Statement) -> bool:
+    """Return whether both give a value of the same subject, and not the same value."""
+    if "another" in new.signs or old.negative != new.negative or old.slots.isdisjoint(new.slots):
+        return False
+    if not _is_changed(new) and old.years and new.years and old.years.isdisjoint(new.years):
+        return False
+    if _about_others(old, new) or _is_narrower(old, new) or _is_parallel(old, new):
+        return False
+    return any(_same_subject(old, new, value) for value in new.values if _takes_place(old, new, value))
+
+
+def _is_changed(new: Statement) -> bool:
+    return not new.signs.isdisjoint(("correcting", "updated"))
+
+
+def _takes_place(old: Statement, new: Statement, value: Value) -> bool:
+    held = [each for each in old.values if each.slot == value.slot and not each.part == value.part == "weak"]
+    values = {each.value for each in new.values if each.slot == value.slot}
+    return any(differ(each, value) and are_comparable(each, value) for each in held) and values.isdisjoint(
+        each.value for each in held
+    )
+
+
+def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
+    """Return whether both are about the same, the unit of the value aside."""
+    if value.kind not in TYPED and "likes" in old.signs | new.signs:
+        return False  # one may like many things
+    unit = unit_terms(value) if value.unit else frozenset()
+    mine, theirs = old.about - unit, new.about - unit
+    shared, is_changed = mine & theirs, _is_changed(new)
+    if not mine and not theirs:
+        is_own = value.kind not in TYPED and "first" in old.signs & new.signs  # `I'm vegan`, `I eat meat`
+        return is_own or not unit.isdisjoint(old.about | new.about)
+    if not shared:
+        return is_changed and bool(value.unit) and not (mine and theirs)
+    alike = len(shared) / min(len(mine), len(theirs))
+    if value.kind not in AMOUNTS and len(shared) * 3 < max(len(mine), len(theirs)):
+        return False
+    if not is_changed and (alike < 1 and "first" not in old.signs | new.signs):
+        return False
+    if len(shared) == 1 and old.head != new.head and not is_changed:
+        return False  # `I weigh 82 kilos`, `my suitcase weighs 20 kilos`
+    return _says_enough(value, alike, len(shared), is_changed=is_changed)
+
+
+def _says_enough(value: Value, alike: float, shared: int, *, is_changed: bool) -> bool:
+    if value.kind == "count" and not value.unit:
+        return is_changed and alike >= _SAME and shared >= _PAIR
+    if value.kind in AMOUNTS:
+        return alike >= _SAME or (is_changed and (alike >= 0.2 or shared >= _PAIR))
+    if value.kind == "place":
+        return is_changed and alike >= _ALIKE
+    return alike >= (_ALIKE if is_changed else _SAME)
+
+
+def differ(old: Value, new: Value) -> bool:
+    """Return whether two values of a slot are not the same; two dates may still be, see `are_comparable`."""
+    same_part = old.part == new.part or "weak" in (old.part, new.part)
+    return same_part and old.value != new.value and not _is_one_day(old.value, new.value)
+
+
+def are_comparable(old: Value, new: Value) -> bool:
+    """Return whether two dates are of one form: a weekday may be the same day as a number."""
+    return old.kind != "date" or _form(old.value) == _form(new.value)
+
+
+def _form(date: str) -> str:
+    return "d" if date[-1].isdigit() and date[0] in "md" else "w" if date[0] == "w" else "word"
+
+
+def _is_one_day(old: str, new: str) -> bool:
+    """Return whether one is the day, and the other the same with its month."""
+    bare, full = sorted((old, new), key=len)
+    return bare[:1] == "d" and full[:1] == "m" and full.endswith(bare)
+
+
+# --- denials ---
+
+_RARE = 0.25
+"""The share of a denied act's terms that the other statement has, where it has several."""
+
+
+def _never(old: Statement, new: Statement) -> bool:
+    """Return whether the author denies an act in one of the statements and tells of it in the other."""
+    if bool(old.never) == bool(new.never) or "first" not in old.signs & new.signs:
+        return False
+    denied, told = (old, new) if old.never else (new, old)
+    if told.negative or "hedged" in told.signs or (told is new and "done" not in told.signs):
+        return False
+    if denied.people.isdisjoint(told.people) and (denied.people or told.people):
+        return False
+    shared = denied.never & told.terms
+    if len(shared) >= _PAIR:
+        return len(shared) >= _RARE * len(denied.never)
+    return shared == denied.never and (denied.verb in told.terms or not shared.isdisjoint(denied.names))
+
+
+def _negation(old: Statement, new: Statement) -> bool:
+    """Return whether the author says a thing in one of the statements and denies it in the other, in the same words."""
+    if old.negative == new.negative or "first" not in old.signs & new.signs or _told_apart(old, new):
+        return False
+    return bool(telling(old.order)) and old.terms == new.terms
+
+
+# --- other subjects ---
+
+_NAMING = 4
+"""Words of a statement up to which it says its subject."""
+
+
+def _told_apart(old: Statement, new: Statement) -> bool:
+    """Return whether both name somebody or something, and not the same."""
+    if (old.people or new.people) and old.people.isdisjoint(new.people):
+        return True
+    if old.ordinals != new.ordinals:
+        return True
+    return bool(old.names and new.names) and old.names.isdisjoint(new.terms) and new.names.isdisjoint(old.terms)
+
+
+def _about_others(old: Statement, new: Statement) -> bool:
+    """Return whether they are told apart, or neither is the author's and each has a subject that the other lacks."""
+    if _told_apart(old, new):
+        return True
+    heads = {old.head, new.head} - {""}
+    return "first" not in old.signs | new.signs and len(heads) == _PAIR and not heads <= old.terms & new.terms
+
+
+def _is_narrower(old: Statement, new: Statement) -> bool:
+    """Return whether both begin alike, and one then says which: `the union`, `the union of miners`."""
+    short, long = sorted((old, new), key=lambda one: len(one.order))
+    if len(short.order) < _PAIR or len(long.order) < _PAIR or short.order[0] != long.order[0]:
+        return False
+    return long.order[1] not in short.terms and short.order[1] in short.about & {*long.order[2:_NAMING]}
+
+
+def _is_parallel(old: Statement, new: Statement) -> bool:
+    """Return whether both are one sentence of two subjects: `on Linux it took 5 s`, `on Windows it took 9 s`."""
+    if _is_changed(new):
+        return False
+    slots = [slot for slot in old.slots & new.slots if _values_of(old, slot).isdisjoint(_values_of(new, slot))]
+    if len(slots) >= _PAIR and not {kind for kind, _ in slots} <= {"date", "time"}:
+        return True
+    if not 1 < len(old.frame) == len(new.frame):
+        return False
+    others = [{one, other} for one, other in zip(old.frame, new.frame, strict=True) if one != other]
+    return len(others) == 1 and not others[0] <= LIGHT
+
+
+def _values_of(one: Statement, slot: tuple[str, str]) -> frozenset[str]:
+    return frozenset(value.value for value in one.values if value.slot == slot)
+
+
+# --- a value of a task ---
+
+_FAR = 10
+"""User messages in which a value of a task is looked for."""
+_NEAR = 4
+"""User messages within which a value is corrected without a word of its subject."""
+_NEXT = 2
+"""User messages within which a member of a group takes the place of another one without further signs."""
+_SHORT = 40
+"""Characters of a clause that says hardly more than a value."""
+_LONG = 200
+"""Characters of a clause that is more than a request for something."""
+
+
+class _Held(NamedTuple):
+    """The latest earlier statement that gave a slot a value."""
+
+    turn: Turn
+    statement: Statement
+    value: Value
+    distance: int
+    """How many user messages ago."""
+
+
+def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[_Held, Statement]]:
+    """Yield the values of a task that a message gives anew, with the statements that do."""
+    said = turns[last].statements
+    opening = said[0].signs if said else frozenset[str]()
+    for new in said:
+        if "another" in new.signs or not _may_give(new):
+            continue
+        signs = new.signs | (opening & {"correcting", "following"})
+        for value in new.values:
+            is_counted = value.kind == "count" and value.unit not in BOOKED
+            if is_counted and not (new.end - new.start <= _SHORT and "correcting" in signs):
+                continue
+            held = _held(turns, last, value)
+            if held is None or held.statement.terms == new.terms or not differ(held.value, value):
+                continue
+            if "correcting" not in signs and not are_comparable(held.value, value):
+                continue
+            if _is_given_anew(held, new, value, signs):
+                yield held, new
+
+
+def _may_give(statement: Statement) -> bool:
+    return statement.kind != "question" and not statement.negative and statement.end - statement.start <= _LONG
+
+
+def _held(turns: Sequence[Turn], last: int, value: Value) -> _Held | None:
+    """Return the user's last value of the same slot: of a day of the month one of the month, where there is any."""
+    latest: _Held | None = None
+    for at in range(last - 1, max(-1, last - _FAR), -1):
+        for old in filter(_may_give, reversed(turns[at].statements)):
+            for held in reversed(old.values):
+                if held.kind == value.kind and held.value != "today" and _same_slot(held, value):
+                    found = _Held(turns[at], old, held, last - at)
+                    if are_comparable(held, value):
+                        return found
+                    latest = latest or found
+    return latest
+
+
+def _same_slot(held: Value, value: Value) -> bool:
+    same_part = held.part == value.part or "weak" in (held.part, value.part)
+    return same_part and (held.unit == value.unit or {held.unit, value.unit} <= {"people", "ticket", ""})
+
+
+def _is_given_anew(held: _Held, new: Statement, value: Value, signs: frozenset[str]) -> bool:
+    """Return whether a value is meant in the place of the held one."""
+    is_near, is_shared = held.distance <= _NEAR, not held.statement.about.isdisjoint(new.about)
+    is_wanted = not signs.isdisjoint(("wanting", "correcting", "following"))
+    if value.part == "weak" and not (is_near and is_wanted):
+        return False
+    if "correcting" in signs:
+        return is_near or is_shared
+    if is_near and "following" in signs:
+        return is_shared or value.kind not in AMOUNTS
+    if _is_of_another(held, new, value):
+        return False
+    if value.kind in TYPED:
+        is_bare = not new.about or (held.distance == 1 and not held.statement.about and "wanting" in new.signs)
+        return is_near and (is_bare or (bool(value.unit) and value.unit == held.value.unit))
+    is_short = new.end - new.start <= _SHORT
+    if not ("first" in new.signs or is_short or new.kind == "request" or is_wanted):
+        return False  # a statement about the world
+    return held.distance <= (_NEAR if is_wanted else _NEXT) and "likes" not in held.statement.signs | new.signs
+
+
+def _is_of_another(held: _Held, new: Statement, value: Value) -> bool:
+    """Return whether the two are about different subjects."""
+    if (value.kind != "place" and _told_apart(held.statement, new)) or _differ_in_subject(held, new, value):
+        return True
+    if _is_parallel(held.statement, new):
+        return True
+    return held.statement.kind == new.kind == "statement" and _is_narrower(held.statement, new)
+
+
+def _differ_in_subject(held: _Held, new: Statement, value: Value) -> bool:
+    """Return whether both name a subject, and not the same."""
+    if value.part == "weak" and "wanting" in new.signs:
+        return False
+    unit = unit_terms(value) if value.unit else frozenset()
+    mine, theirs = held.statement.about - unit, new.about - unit
+    shared = mine & theirs
+    return bool(mine and theirs) and len(shared) * 2 < min(len(mine), len(theirs)) + bool(mine - theirs)

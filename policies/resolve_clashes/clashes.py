@@ -324,7 +324,7 @@ _LONG = 200
 """Characters of a clause that is more than a request for something."""
 
 
-class _Held(NamedTuple):
+class _SlotValue(NamedTuple):
     """The latest earlier statement that gave a slot a value."""
 
     turn: Turn
@@ -334,7 +334,7 @@ class _Held(NamedTuple):
     """How many user messages ago."""
 
 
-def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[_Held, Statement]]:
+def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[_SlotValue, Statement]]:
     """Yield the values of a task that a message gives anew, with the statements that do."""
     said = turns[last].statements
     opening = said[0].signs if said else frozenset[str]()
@@ -359,14 +359,14 @@ def _may_give(statement: Statement) -> bool:
     return statement.kind != "question" and not statement.negative and statement.end - statement.start <= _LONG
 
 
-def _held(turns: Sequence[Turn], last: int, value: Value) -> _Held | None:
+def _held(turns: Sequence[Turn], last: int, value: Value) -> _SlotValue | None:
     """Return the user's last value of the same slot: of a day of the month one of the month, where there is any."""
-    latest: _Held | None = None
+    latest: _SlotValue | None = None
     for at in range(last - 1, max(-1, last - _FAR), -1):
         for old in filter(_may_give, reversed(turns[at].statements)):
             for held in reversed(old.values):
                 if held.kind == value.kind and held.value != "today" and _same_slot(held, value):
-                    found = _Held(turns[at], old, held, last - at)
+                    found = _SlotValue(turns[at], old, held, last - at)
                     if are_comparable(held, value):
                         return found
                     latest = latest or found
@@ -378,7 +378,7 @@ def _same_slot(held: Value, value: Value) -> bool:
     return same_part and (held.unit == value.unit or {held.unit, value.unit} <= {"people", "ticket", ""})
 
 
-def _is_given_anew(held: _Held, new: Statement, value: Value, signs: frozenset[str]) -> bool:
+def _is_given_anew(held: _SlotValue, new: Statement, value: Value, signs: frozenset[str]) -> bool:
     """Return whether a value is meant in the place of the held one."""
     is_near, is_shared = held.distance <= _NEAR, not held.statement.about.isdisjoint(new.about)
     is_wanted = not signs.isdisjoint(("wanting", "correcting", "following"))
@@ -399,7 +399,7 @@ def _is_given_anew(held: _Held, new: Statement, value: Value, signs: frozenset[s
     return held.distance <= (_NEAR if is_wanted else _NEXT) and "likes" not in held.statement.signs | new.signs
 
 
-def _is_of_another(held: _Held, new: Statement, value: Value) -> bool:
+def _is_of_another(held: _SlotValue, new: Statement, value: Value) -> bool:
     """Return whether the two are about different subjects."""
     if (value.kind != "place" and _told_apart(held.statement, new)) or _differ_in_subject(held, new, value):
         return True
@@ -408,7 +408,7 @@ def _is_of_another(held: _Held, new: Statement, value: Value) -> bool:
     return held.statement.kind == new.kind == "statement" and _is_narrower(held.statement, new)
 
 
-def _differ_in_subject(held: _Held, new: Statement, value: Value) -> bool:
+def _differ_in_subject(held: _SlotValue, new: Statement, value: Value) -> bool:
     """Return whether both name a subject, and not the same."""
     if value.part == "weak" and "wanting" in new.signs:
         return False

@@ -1,18 +1,18 @@
-"""Whose request it is, and which conversation, agent and task it belongs to.
+"""The identity of a request: its tenant, user, conversation, agent and task.
 
-Each name is taken from the first place that gives one:
+Each name comes from the first of these places that has one:
 
 | | header | then the body |
 |---|---|---|
 | user | `x-penstock-user` | `safety_identifier`, `user`, `metadata.user_id` |
-| session | `x-penstock-session` | `metadata.session_id`, `.conversation_id`, `.thread_id`; else the opening |
+| session | `x-penstock-session` | `metadata.session_id`, `.conversation_id`, `.thread_id`; else the first messages |
 | agent | `x-penstock-agent` | `metadata.agent`, `metadata.agent_id` |
 | task | `x-penstock-task` | `metadata.task`, `metadata.task_id`; else the tag of the last user message |
 
 Claude Code names session and agent in `x-claude-code-session-id` and `x-claude-code-agent-id`.
 
-`prompt_cache_key` names no conversation, because clients give many of them the same one; but conversations that begin
-alike and have different ones are told apart by it.
+`prompt_cache_key` names no conversation, because clients reuse it for many. But two conversations with the same first
+messages and different keys are different conversations.
 """
 
 from collections.abc import Mapping
@@ -26,20 +26,19 @@ from proxy.chat.wire import last_user
 from proxy.context import Identity
 
 ANONYMOUS = Identity(tenant="anonymous")
-"""A client without a key; all of them share one tenant."""
+"""The identity of clients without a key, who share one tenant."""
 
 _OTHER_KEYS = ("api-key", "x-api-key")
-"""Headers in which SDKs of OpenAI's neighbours send their key."""
+"""Headers besides `authorization` in which SDKs send their key."""
 
 _NOTHING: Mapping[str, Any] = {}
 
 
 def identify(headers: Mapping[str, str], request: ChatRequest | None, tenant: str | None = None) -> Identity:
-    """The tenant behind a client's key, unless it is known, and what the client calls the rest.
+    """Return the identity of a request, from the client's key (unless `tenant` is known), headers and body.
 
-    All of it is hashes, from which no key and no name can be told. Conversations without a name that open with the same
-    words share one identity. Without a request, as for endpoints that have none, headers alone count: what they do not
-    name is empty.
+    All its parts are hashes, which reveal no key and no name. Unnamed conversations with the same first messages share
+    one identity. Without a request only headers count, and parts that they do not name are empty.
     """
     tenant = tenant or tenant_of(headers)
     rest: Mapping[str, Any] = _NOTHING if request is None else request.rest
@@ -57,7 +56,7 @@ def identify(headers: Mapping[str, str], request: ChatRequest | None, tenant: st
 
 
 def tenant_of(headers: Mapping[str, str]) -> str:
-    """The tenant behind a client's key, whichever header holds it; of several all count."""
+    """Return the tenant of a client's key. If several headers hold keys, the tenant depends on all of them."""
     key = headers.get("authorization")
     others = [f"{name}\0{value}" for name in _OTHER_KEYS if (value := headers.get(name))]
     if others:
@@ -66,17 +65,17 @@ def tenant_of(headers: Mapping[str, str]) -> str:
 
 
 def tenant_named(name: str) -> str:
-    """The tenant that the configuration calls so. No header makes the same one: none can hold a NUL byte."""
+    """Return the tenant of a name in the configuration. No header yields the same one: none can contain a NUL byte."""
     return _hash(b"tenant\0" + name.encode())
 
 
 def session_key(name: str) -> str:
-    """What stands for a conversation of this name; it is never without a tenant in front of it."""
+    """Return the session id of a conversation with this name. Use it only together with its tenant."""
     return f"{Identity.NAMED}{_hash(name.encode(errors='surrogateescape'))}"
 
 
 def _unnamed(request: ChatRequest) -> str:
-    """What stands for a conversation without a name: what it opens with."""
+    """Return the session id of an unnamed conversation, from its first messages."""
     opening = _opening(request)
     key = text_of(request.rest.get("prompt_cache_key"))
     if key:
@@ -85,7 +84,7 @@ def _unnamed(request: ChatRequest) -> str:
 
 
 def _opening(request: ChatRequest) -> bytes:
-    """The system messages up to the first user message, and that one: nothing that is said later changes it."""
+    """Return the first user message and the system messages before it. Later messages do not change the result."""
     system: list[bytes] = []
     for message in request.messages:
         role = message.get("role")
@@ -97,9 +96,9 @@ def _opening(request: ChatRequest) -> bytes:
 
 
 def _tagged(request: ChatRequest | None) -> str:
-    """The task of the last user message."""
-    said = None if request is None else last_user(request)
-    return "" if said is None else tag_of(said)
+    """Return the task that the last user message is tagged with."""
+    text = None if request is None else last_user(request)
+    return "" if text is None else tag_of(text)
 
 
 def _hash(text: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What one policy did to one request, and how that reads in response headers."""
+"""The record of one policy's run on one request, and the response headers made from such records."""
 
 import json
 import re
@@ -11,47 +11,47 @@ from proxy.policy import Fact
 Verdict = Literal["keep", "rewrite", "reject", "skip", "fail"]
 
 _HEADER_LIMIT = 1024
-"""Bytes of `Server-Timing`: proxies in front often refuse response heads of more than 4 to 8 KiB."""
+"""Largest size of a header in bytes: reverse proxies often refuse response heads of more than 4 to 8 KiB."""
 
 _NOT_OF_A_TOKEN = re.compile(r"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
-"""What no token in an HTTP header may have (RFC 9110 §5.6.2)."""
+"""Characters that no token in an HTTP header may have (RFC 9110 §5.6.2)."""
 _NOT_PRINTABLE = re.compile("[^ -~]")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One policy's turn. A list of these is all that spans, metrics, headers and `explain` are made from."""
+    """One policy's run. Spans, metrics, headers and `explain` are made from a list of these alone."""
 
     policy: str
-    """The policy's name."""
+    """Name of the policy."""
     verdict: Verdict
-    """`skip`: it did not run, because of its `when` or because the chain's time was up. `fail`: it had a fault."""
+    """Outcome. `skip`: not run, because of its `when` or the deadline of the chain. `fail`: a fault in the policy."""
     why: str
-    """A lower-case clause without content. For `fail` the kind of fault, never the exception's own text."""
+    """Reason as a lower-case clause without content; for `fail` the kind of fault, never the text of an exception."""
     seconds: float
-    """How long it took."""
+    """Duration."""
     started: float
-    """When it began, in seconds of `time.perf_counter()`."""
+    """Start, in seconds of `time.perf_counter()`."""
     tokens_before: int | None = None
-    """Tokens of the prompt it was given; None where nobody counted."""
+    """Tokens of the prompt before the step; None if nobody counted."""
     tokens_after: int | None = None
-    """Tokens of the prompt it gave back; None where nobody counted."""
+    """Tokens of the prompt after the step; None if nobody counted."""
     facts: Mapping[str, Fact] = field(default_factory=dict)
-    """What it did, for machines."""
+    """Figures of the step, for machines."""
     observed: bool = False
-    """Whether it ran in shadow mode: the verdict is what it would have done."""
+    """True in shadow mode: the verdict is the one that the policy would have had."""
     findings: tuple[str, ...] = ()
-    """What it found, each with its place and the reason, without content of the prompt."""
+    """Findings of the policy, each with its place and reason, without content of the prompt."""
 
     @property
     def compressed(self) -> bool:
-        """Whether it made the prompt smaller; never true in shadow mode."""
+        """True if the step made the prompt smaller; never true in shadow mode."""
         if self.verdict != "rewrite" or self.observed or self.tokens_before is None or self.tokens_after is None:
             return False
         return self.tokens_after < self.tokens_before
 
     def shown(self) -> dict[str, Any]:
-        """The step for machines, as JSON values; times in milliseconds."""
+        """Return the step as JSON values, its duration in milliseconds."""
         return {
             "policy": self.policy,
             "verdict": self.verdict,
@@ -66,9 +66,10 @@ class Step:
 
 
 def server_timing(steps: Iterable[Step]) -> str:
-    """The value of `Server-Timing` (W3C), milliseconds each: `window_history;dur=0.31;desc="dropped 10 of 47 turns"`.
+    """Return a `Server-Timing` value (W3C) such as `window_history;dur=0.31;desc="dropped 10 of 47 turns"`.
 
-    At most 1024 ASCII characters: what does not fit loses its description, then it is left out. Empty for no steps.
+    It has at most 1024 ASCII characters: a step that does not fit loses its description, or is left out with all
+    after it. Empty for no steps.
     """
     entries: list[str] = []
     room = _HEADER_LIMIT
@@ -84,9 +85,9 @@ def server_timing(steps: Iterable[Step]) -> str:
 
 
 def findings_header(steps: Iterable[Step]) -> str:
-    """The value of `x-penstock-findings`: JSON in ASCII, `[{"policy": ..., "finding": ...}]`; empty for none.
+    """Return the value of `x-penstock-findings`, JSON in ASCII: `[{"policy": ..., "finding": ...}]`; empty for none.
 
-    At most 1024 characters: what does not fit is left out, and then `explain` knows more.
+    It has at most 1024 characters. Findings that do not fit are left out; `explain` shows all.
     """
     entries: list[str] = []
     room = _HEADER_LIMIT - len("[]")
@@ -100,12 +101,12 @@ def findings_header(steps: Iterable[Step]) -> str:
 
 
 def context_header(before: int | None, after: int | None, window: int | None) -> str:
-    """Tokens before and after the chain and of the usable window, as `before;after;window`; `-` for an unknown one."""
+    """Return the tokens before and after the chain and the usable window, `before;after;window`; `-` if unknown."""
     return ";".join("-" if tokens is None else str(tokens) for tokens in (before, after, window))
 
 
 def usage_header(rounds: int, prompt: int, output: int | None) -> str:
-    """What all rounds of an answer used, as `rounds;prompt tokens;answer tokens`; `-` for an unknown one."""
+    """Return the use of all rounds of an answer, `rounds;prompt tokens;answer tokens`; `-` if unknown."""
     return ";".join("-" if count is None else str(count) for count in (rounds, prompt, output))
 
 

@@ -1,1 +1,1 @@
-"""Who may use Penstock, and how much."""
+"""Access: API keys and their owners, limits of each key, and the bounds of requests under way."""

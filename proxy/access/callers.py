@@ -1,4 +1,4 @@
-"""Tell who makes a request: the owner of a key of Penstock, or in pass-through mode of an upstream's key."""
+"""The caller of a request: the owner of a key of Penstock, or in pass-through mode of an upstream's key."""
 
 import hmac
 import re
@@ -17,7 +17,7 @@ from proxy.upstreams.base import Reply
 
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _WITHHELD = CREDENTIALS | {"openai-organization", "openai-project"}
-"""Request headers that name the client's key or account; an upstream with the operator's key does not get them."""
+"""Request headers that name the client's key or account. An upstream with the operator's key must not receive them."""
 _OF_ACCOUNT = (
     b"x-ratelimit-",
     b"openai-organization",
@@ -25,28 +25,28 @@ _OF_ACCOUNT = (
     b"anthropic-ratelimit-",
     b"anthropic-organization-id",
 )
-"""How the headers of answers begin that tell of the account behind the operator's key."""
+"""Prefixes of response headers that reveal the account behind the operator's key."""
 _SECRET_PARAMETER = re.compile(r"(?i)(?:api[-_]?key|key|access[-_]?token|token|authorization|sig)(?:=|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The maker of a request, and what they may ask for."""
+    """The sender of a request, with its permissions."""
 
     tenant: str
-    """Whose data the caller may see: a hash that reveals neither key nor name."""
+    """Owner of the data that the caller may see: a hash that reveals neither key nor name."""
     key: KeySettings | None = None
-    """The key of Penstock; None in pass-through mode, where the upstream decides what a client may."""
+    """Key of Penstock; None in pass-through mode, where the upstream grants permissions."""
     paths: tuple[str, ...] = ("*",)
-    """Globs of the paths below `/v1` that are passed on besides chat and models."""
+    """Globs of the paths below `/v1` that are forwarded besides chat and models."""
 
     @property
     def account(self) -> str:
-        """The name under which use is counted: that of the key, else the tenant."""
+        """Name under which use is counted: the tenant, with the name of the key if there is one."""
         return self.tenant if self.key is None else f"{self.tenant}/{self.key.name}"
 
     def may_use(self, model: str) -> bool:
-        """Return whether the caller may use a model; one that it may not use does not exist for it."""
+        """Return whether the caller may use a model. To the caller, a forbidden model does not exist."""
         return self.key is None or any(fnmatchcase(model, glob) for glob in self.key.models)
 
     def may_choose(self, chain: str) -> bool:
@@ -54,40 +54,43 @@ class Caller:
         return self.key is None or self.key.chains is None or chain in self.key.chains
 
     def check_path(self, method: str, path: str) -> None:
-        """Raise `NotFound` unless requests to this path below `/v1` may be passed on.
+        """Raise `NotFound` unless requests to this path below `/v1` may be forwarded.
 
-        Behind a provider's key that all tenants share, only paths that name a model and read nothing stored may be
-        passed on: on the others one tenant could read another's data.
+        Tenants share the operator's key at the provider. So only paths that name a model and read no stored data are
+        forwarded: on other paths one tenant could read another's data.
         """
         if self.key is None:
             return
         plain = method == "POST" and PLAIN_PATH.fullmatch(path) is not None
         if not plain or not any(fnmatchcase(path, glob) for glob in self.paths):
-            raise NotFound(f"there is no {method} of this path for keys of Penstock", code="not_found")
+            advice = "; allow it under auth.paths" if plain else ""
+            raise NotFound(f"keys of Penstock may not {method} this path{advice}", code="not_found")
 
     def check_unnamed(self) -> None:
-        """Raise `BadRequest` if the caller has to name a model."""
+        """Raise `BadRequest` if the caller must name a model."""
         if self.key is not None:
             raise BadRequest("the body must name a model", param="model", code="invalid_type")
 
     def check_form(self) -> None:
-        """Raise `BadRequest` if the caller may not send forms: an upstream may read another model in a form than
-        Penstock does."""
+        """Raise `BadRequest` if the caller may not send forms.
+
+        Penstock and an upstream may read different models in one form, so keys for some models may send JSON only.
+        """
         if self.key is not None and "*" not in self.key.models:
             raise BadRequest(
                 "this key may use some models only, so its requests must be JSON", code="unsupported_content_type"
             )
 
     def check_key(self, status: int) -> None:
-        """Raise `UpstreamFailed` if a status says that the upstream refuses the operator's key."""
+        """Raise `UpstreamFailed` if the status means that the upstream refused the operator's key."""
         if self.key is not None and status == 401:
-            told = "the upstream refused the key that Penstock has for it"
-            raise UpstreamFailed(told, code="upstream_unauthorized", headers={"x-should-retry": "false"}) from None
+            message = "the upstream refused the key that Penstock has for it"
+            raise UpstreamFailed(message, code="upstream_unauthorized", headers={"x-should-retry": "false"}) from None
 
     async def shown(self, reply: Reply, own: Collection[bytes]) -> Reply:
-        """Return an answer without the headers of the operator's account and rate limits.
+        """Return an answer without the headers that reveal the operator's account and rate limits.
 
-        `own` are the names of headers that Penstock adds. Raise `UpstreamFailed` if the upstream refuses the
+        `own` are the names of headers that Penstock adds itself. Raise `UpstreamFailed` if the upstream refused the
         operator's key.
         """
         try:
@@ -97,16 +100,16 @@ class Caller:
                 await reply.chunks.aclose()
             raise
         hidden = _OF_ACCOUNT if self.key is not None else ()
-        kept = [pair for pair in reply.headers if pair[0] not in own and not pair[0].startswith(hidden)]
-        # its facts are filled until its end
-        return Reply(reply.status, kept, reply.body, reply.chunks, reply.facts)
+        headers = [pair for pair in reply.headers if pair[0] not in own and not pair[0].startswith(hidden)]
+        # the same `facts`, which a stream fills until its end
+        return Reply(reply.status, headers, reply.body, reply.chunks, reply.facts)
 
 
 class Callers:
-    """Finds the caller of a request by its headers."""
+    """The callers by their keys."""
 
     def __init__(self, settings: AuthSettings, *, clock: Callable[[], float] = time.time) -> None:
-        """`clock` gives seconds since 1970."""
+        """Index the keys of the settings; `clock` returns seconds since 1970."""
         self._clock = clock
         self._keys: dict[str, Caller] | None = None
         if isinstance(settings, KeysAuth):
@@ -115,8 +118,7 @@ class Callers:
             }
 
     def of(self, headers: Mapping[str, str]) -> Caller:
-        """Return the caller who sent these headers (names in lower case). Raise `Unauthorized` for a missing or
-        wrong key."""
+        """Return the caller who sent these headers (names in lower case). Raise `Unauthorized` without a valid key."""
         if self._keys is None:
             return Caller(tenant_of(headers))
         presented = _presented(headers)
@@ -138,7 +140,7 @@ def without_account(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def without_secrets(query: str) -> str:
-    """Return a query string without the parameters that hold a key."""
+    """Return a query string without the parameters that contain a key."""
     return (
         "&".join(part for part in query.split("&") if not _SECRET_PARAMETER.match(unquote_plus(part)))
         if query
@@ -147,12 +149,11 @@ def without_secrets(query: str) -> str:
 
 
 def _presented(headers: Mapping[str, str]) -> str | None:
-    """Return the key of a request: from `authorization`, as OpenAI's SDKs send it, else from `api-key` or
-    `x-api-key`."""
+    """Return the key of a request: from `authorization`, as OpenAI's SDKs send it, else `api-key`, else `x-api-key`."""
     authorization = headers.get("authorization")
     if authorization:
-        found = _BEARER.fullmatch(authorization)
-        return found[1] if found else authorization
+        bearer = _BEARER.fullmatch(authorization)
+        return bearer[1] if bearer else authorization
     return headers.get("api-key") or headers.get("x-api-key") or None
 
 

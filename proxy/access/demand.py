@@ -1,4 +1,4 @@
-"""Estimate the tokens that a request will use, and refuse one that asks for more than its key may."""
+"""Estimate the tokens of a request, and refuse a request for longer or more answers than its key allows."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from proxy.upstreams.base import Call
 
 BYTES_PER_TOKEN = 4
 FILE_TOKENS = 1000
-"""Tokens that an image, a sound or a file counts in a prompt without a token count."""
+"""Tokens assumed for an image, a sound or a file in a prompt that was not counted."""
 
 _FILES = (b";base64,", b'"data":"')
-"""The JSON in front of a file's bytes."""
+"""JSON that precedes the content of a file."""
 
 _OUTPUT = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _ANSWERS = ("n", "best_of")
@@ -29,13 +29,15 @@ class Demand:
 
     @property
     def total(self) -> int:
-        """Prompt and answer."""
+        """Sum of prompt and answer."""
         return self.prompt + self.answer
 
 
 def demand_of(call: Call) -> Demand:
-    """Estimate the tokens of a call: its prompt as counted, else a quarter of its bytes; and the longest answer that
-    it allows."""
+    """Estimate the tokens of a call: its prompt, and the longest answers that it allows.
+
+    A prompt that was not counted has a token for every four bytes.
+    """
     fields = _fields(call)
     if fields is None:
         return Demand(0, 0)  # a form with a file: its size says nothing about tokens
@@ -45,7 +47,7 @@ def demand_of(call: Call) -> Demand:
 
 
 def check_caps(call: Call, max_output_tokens: int | None, max_n: int | None) -> None:
-    """Raise `BadRequest` if a call asks for longer answers, or for more of them, than allowed."""
+    """Raise `BadRequest` if a call asks for longer answers, or for more answers, than allowed."""
     if max_output_tokens is None and max_n is None:
         return
     fields = _fields(call) or {}
@@ -62,16 +64,18 @@ def _check(name: str, value: Any, most: int | None, *, least: float = float("-in
     if most is None or value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
-        # a lenient upstream might read a number in it
+        # a lenient upstream might accept it as a number
         raise BadRequest(f"{name} must be an integer", param=name, code="invalid_type")
     if value > most or value < least:
-        told = f"{name} is {value}, but this key may ask for at most {most}"
-        raise BadRequest(told, param=name, code="integer_above_max_value")
+        message = f"{name} is {value}, but this key may ask for at most {most}"
+        raise BadRequest(message, param=name, code="integer_above_max_value")
 
 
 def _fields(call: Call) -> Mapping[str, Any] | None:
-    """Return the fields of a call's body that bound its answer, their names in lower case, as some servers read them;
-    None if it is no JSON object."""
+    """Return the fields of a body that bound its answers, or None if it is no JSON object.
+
+    Names are in lower case, because some servers ignore case.
+    """
     if call.request is not None:
         fields: Mapping[str, Any] = call.request.rest
     elif call.body.lstrip()[:1] == b"{":
@@ -82,13 +86,13 @@ def _fields(call: Call) -> Mapping[str, Any] | None:
 
 
 def _most(fields: Mapping[str, Any], names: Iterable[str], otherwise: int) -> int:
-    """Return the largest of the counts in some fields."""
+    """Return the largest positive integer among these fields, or `otherwise`."""
     values = [fields.get(name) for name in names]
     return max((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), default=otherwise)
 
 
 def _weight(body: bytes) -> int:
-    """Return about how many bytes of a body are text: each file in it counts as a fixed number of tokens."""
+    """Return the size of a body in bytes, with each file in it reduced to the size of `FILE_TOKENS`."""
     size = len(body)
     for mark in _FILES:
         begin = body.find(mark)

@@ -1,5 +1,4 @@
-"""One HTTP exchange over bare ASGI: reads a bounded body, sends the answer as it comes, and notices a client that
-disconnects.
+"""One HTTP exchange over bare ASGI: a bounded request body, a streamed answer, and the disconnect of the client.
 
 Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingResponse starts a task group per answer.
 """
@@ -26,27 +25,29 @@ from proxy.identity import tenant_of
 from proxy.state.threads import do_sized
 
 _MOMENT = 0.05
-"""Seconds before a request begins to listen for a disconnect of its client."""
+"""Seconds after which a request begins to listen for the disconnect of its client."""
 
-_REST = 5.0
-"""Seconds that an upstream has to close a stream after `[DONE]`."""
+_GRACE = 5.0
+"""Seconds in which an upstream must close a stream after `[DONE]`."""
 
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\]\s*$")
 
 LEAST = 256 * 1024
-"""The least bytes that an incomplete body counts for, because its connection takes memory too."""
-
+"""Bytes that an incomplete body counts at least, because its connection takes memory too."""
 
 NO_STORE = (b"cache-control", b"no-store")
 
 
 class ClientGone(Exception):
-    """The client closed the connection; there is nobody to answer."""
+    """The client closed the connection."""
 
 
 class Intake:
-    """Bounds the bytes of bodies: of incomplete ones, in all and per client address, so that slow clients cannot fill
-    the memory, and of all together, for as long as their requests are under way."""
+    """Bounds of the bytes of request bodies in memory.
+
+    Incomplete bodies are bounded together and per client address, so that slow clients cannot fill the memory. All
+    bodies of requests under way are bounded together.
+    """
 
     def __init__(
         self,
@@ -55,34 +56,34 @@ class Intake:
         refused: Callable[[str], None] = lambda reason: None,
         most_together: int = sys.maxsize,
     ) -> None:
-        """`refused` is called with the reason of each refusal."""
+        """Set the bounds; `refused` is called with the reason of each refusal."""
         self._refused = refused
         self.bound(most, most_of_one, most_together)
-        self._held: dict[str, int] = {}
-        self.held = 0
+        self._by_address: dict[str, int] = {}
+        self.incomplete = 0
         """Bytes of all incomplete bodies."""
         self.complete = 0
-        """Bytes of the complete bodies whose requests are under way."""
+        """Bytes of the complete bodies of requests under way."""
 
     def bound(self, most: int, most_of_one: int, most_together: int) -> None:
-        """Set the bounds in bytes: of incomplete bodies in all, of those of one address, and of all bodies."""
+        """Set the bounds in bytes: of all incomplete bodies, of those from one address, and of all bodies."""
         self._most, self._most_of_one, self._most_together = most, most_of_one, most_together
 
     def keep(self, size: int) -> None:
-        """Count a complete body, until `release`. Raise `Overloaded` if it does not fit."""
+        """Count a complete body until its `release`. Raise `Overloaded` if it does not fit."""
         self._check("", size, incomplete=False)
         self.complete += size
 
     def release(self, size: int) -> None:
-        """Count a body no longer."""
+        """Stop counting a complete body."""
         self.complete -= size
 
     @contextmanager
     def receiving(self, address: str, declared: int) -> Iterator[Callable[[int], None]]:
-        """Count a body as incomplete while the context is open. Call the function that it yields with the size of
-        each part before keeping the part.
+        """Count a body as incomplete while the context is open.
 
-        Raise `Overloaded` if a part, or the declared length, does not fit.
+        Call the function that it yields with the size of each part before storing the part. Raise `Overloaded` if a
+        part, or the declared length, does not fit.
         """
         size = counted = 0
 
@@ -91,8 +92,8 @@ class Intake:
             size += part
             more = max(size, LEAST) - counted
             self._check(address, more)
-            self._held[address] = self._held.get(address, 0) + more
-            self.held += more
+            self._by_address[address] = self._by_address.get(address, 0) + more
+            self.incomplete += more
             counted += more
 
         self._check(address, declared)
@@ -100,21 +101,21 @@ class Intake:
             take(0)
             yield take
         finally:
-            self.held -= counted
+            self.incomplete -= counted
             if counted:
-                self._held[address] -= counted
-                if not self._held[address]:
-                    del self._held[address]
+                self._by_address[address] -= counted
+                if not self._by_address[address]:
+                    del self._by_address[address]
 
     def _check(self, address: str, more: int, *, incomplete: bool = True) -> None:
-        is_over = more and self.held + self.complete + more > self._most_together
+        is_over = more and self.incomplete + self.complete + more > self._most_together
         if more and incomplete:
-            own = self._held.get(address, 0)
-            is_over = is_over or self.held + more > self._most or own + more > self._most_of_one
+            own = self._by_address.get(address, 0)
+            is_over = is_over or self.incomplete + more > self._most or own + more > self._most_of_one
         if is_over:
             self._refused("bodies")
-            told = "Penstock has too many large requests under way. Try again soon."
-            raise Overloaded(told, headers={**retry_after(1.0), "connection": "close"})
+            message = "Penstock has too many large requests under way. Try again soon."
+            raise Overloaded(message, headers={**retry_after(1.0), "connection": "close"})
 
 
 class Exchange:
@@ -128,40 +129,43 @@ class Exchange:
         intake: Intake | None = None,
         largest: int = sys.maxsize,
     ) -> None:
-        """A body may have at most `largest` bytes."""
+        """Wrap an ASGI connection; its body may have at most `largest` bytes."""
         self.scope = scope
         self._largest = largest
         self._intake = intake or Intake(sys.maxsize, sys.maxsize)
-        self._kept = 0
+        self._counted = 0
+        """Bytes of the body that `intake` counts."""
         self.headers = _headers(scope["headers"])
-        """The request headers, names in lower case; the values of a repeated one joined by commas (RFC 9110 §5.3)."""
+        """Request headers, names in lower case; values of a repeated header joined by commas (RFC 9110 §5.3)."""
         self.request_id = request_id(self.headers.get("x-request-id"))
         self.own_headers: Headers = [(b"x-request-id", self.request_id.encode())]
-        """The headers that Penstock adds to the answer; more come as they become known."""
+        """Headers that Penstock adds to the answer; the list grows while the request is processed."""
         self.query: str = scope.get("query_string", b"").decode("latin-1")
-        """The query string as the client encoded it."""
+        """Query string as the client encoded it."""
         self.caller: Caller | None = None
-        """The caller, where the gate has identified one."""
+        """Caller, once the gate has identified it."""
         self.admission: Admission | None = None
-        """What the request takes of its caller's limits, if there are any."""
+        """Account of the request with the limits of its key, if there are any."""
         self.status: int | None = None
-        """The status of the answer once it has been sent."""
+        """Status of the answer, once it has been sent."""
         self.streamed = False
-        """Whether the answer was sent chunk by chunk."""
+        """True if the answer was sent chunk by chunk."""
         self.sends_events = False
-        """Whether the answer is an event stream."""
+        """True if the answer is an event stream."""
         self.names_events = False
-        """Whether the events of a streamed answer have names, as in Anthropic's and in OpenAI's Responses."""
+        """True if the events of the stream have names, as in Anthropic's API and in OpenAI's Responses."""
         self._last = b""
         self._done = False
-        """Whether `[DONE]` of a stream was sent: the client may disconnect."""
+        """True once `[DONE]` of a stream was sent: the client may disconnect."""
         self._watch: Watch | None = None
         self._receive = receive
         self._send = send
 
     async def read(self) -> bytes:
-        """Return the whole body. Raise `BadRequest` (413) as soon as it is too large, and `Overloaded` if too much is
-        being received already."""
+        """Return the whole body.
+
+        Raise `BadRequest` (413) as soon as it is too large, and `Overloaded` if bodies take too much memory already.
+        """
         length = self.headers.get("content-length", "0").lstrip("0")
         declared = int(length[:19]) if length.isascii() and length.isdigit() else 0
         if declared > self._largest:
@@ -187,33 +191,33 @@ class Exchange:
         if coding is not None and raw:
             raw = await self._decoded(raw, coding)
         self._intake.keep(len(raw))
-        self._kept += len(raw)
+        self._counted += len(raw)
         return raw
 
     async def _decoded(self, raw: bytes, coding: str) -> bytes:
-        """Return a body without its compression, which may be undone to the size that any body may have."""
+        """Return the decompressed body. Raise `BadRequest` (413) if it is too large."""
         content = await asyncio.to_thread(decoded, raw, coding, self._largest)
         if content is None:
             raise _too_large(self._largest)
         return content
 
     async def body(self) -> Body:
-        """Return the whole body as a JSON object. Raise `BadRequest` for one that is none."""
+        """Return the body as a JSON object. Raise `BadRequest` if it is none."""
         raw = await self.read()
         return await do_sized(len(raw), partial(Body, raw))
 
     def release(self) -> None:
-        """Count the body no longer: the request is over."""
-        self._intake.release(self._kept)
-        self._kept = 0
+        """Stop counting the body, at the end of the request."""
+        self._intake.release(self._counted)
+        self._counted = 0
 
     @property
     def tenant(self) -> str:
-        """Whose data the request may see."""
+        """Owner of the data that the request may see."""
         return tenant_of(self.headers) if self.caller is None else self.caller.tenant
 
     async def tell(self, answer: Any) -> None:
-        """Send an answer in JSON that no cache may keep."""
+        """Send an answer in JSON that no cache may store."""
         await self.respond(200, [(b"content-type", b"application/json"), NO_STORE], encode(answer))
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
@@ -222,9 +226,9 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body})
 
     async def relay(self, status: int, headers: Headers, chunks: ByteStream, begun: Callable[[], None]) -> None:
-        """Send an answer chunk by chunk, each as soon as it is there. Errors of `chunks` pass through.
+        """Send an answer chunk by chunk, each as soon as it arrives. Errors of `chunks` propagate.
 
-        `begun` is called once, with the first chunk. A client that disconnects after `[DONE]` has the whole answer.
+        Call `begun` once, before the first chunk. A client that disconnects after `[DONE]` has the whole answer.
         """
         try:
             async with asyncio.timeout(None) as rest, aclosing(chunks):
@@ -240,7 +244,7 @@ class Exchange:
                     self._last = (self._last + chunk[-32:])[-32:]
                     if b"[DONE]" in self._last and not self._done and _DONE.search(self._last):
                         self._done = True
-                        rest.reschedule(asyncio.get_running_loop().time() + _REST)
+                        rest.reschedule(asyncio.get_running_loop().time() + _GRACE)
                         if self._watch is not None:
                             self._watch.release()
                     await self._put({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -253,11 +257,11 @@ class Exchange:
 
     @property
     def between_events(self) -> bool:
-        """Whether the stream so far ends with a whole event."""
+        """True if the stream so far ends with a complete event."""
         return self._last.endswith((b"\n\n", b"\r\n\r\n")) or not self._last
 
     async def finish(self, last: bytes = b"") -> None:
-        """End an answer that has begun."""
+        """End a streamed answer, with a last chunk if there is one."""
         await self._put({"type": "http.response.body", "body": last})
 
     async def _put(self, message: Message) -> None:
@@ -272,16 +276,16 @@ class Exchange:
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     def watch(self) -> "Watch":
-        """Cancel the running task if the client disconnects while the context is open. Use it once the body is read."""
+        """Return a context that cancels the running task if the client disconnects. Use it once the body is read."""
         self._watch = Watch(self._receive)
         return self._watch
 
 
 class Watch:
-    """Turns a disconnect of the client into `ClientGone`, also before the first byte of the answer.
+    """A context that turns the disconnect of the client into `ClientGone`, also before the first byte of the answer.
 
-    It begins to listen after 50 ms. A faster answer needs no listener, whose task and exception would cost a tenth
-    of a small request.
+    It begins to listen after 50 ms. For a faster answer, the task and the exception of the listener would cost a
+    tenth of the request.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -307,7 +311,7 @@ class Watch:
         self._timer.cancel()
         if self._listener is not None:
             self._listener.cancel()
-            self._listener = None  # it knows this object: together they would wait for the garbage collector
+            self._listener = None  # breaks a reference cycle, which would wait for the garbage collector
 
     def _begin(self) -> None:
         self._listener = asyncio.get_running_loop().create_task(self._listen())
@@ -321,7 +325,7 @@ class Watch:
 
 
 def is_gone(error: Exception) -> bool:
-    """Return whether an error means that the connection was closed under an answer."""
+    """Return whether an error means that the connection was closed during an answer."""
     return isinstance(error, RuntimeError) and "handler is closed" in str(error)
 
 
@@ -336,7 +340,7 @@ def _headers(sent: Headers) -> dict[str, str]:
 
 
 def _text(value: bytes) -> str:
-    """Return a header's value in a form that is sent with the bytes that came, wherever they are UTF-8."""
+    """Return the value of a header as text: UTF-8 where it is valid, so that it is forwarded with the same bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:

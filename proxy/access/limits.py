@@ -1,8 +1,8 @@
 """Limits of each key: requests and tokens per minute, tokens and money per day.
 
 A request is counted before its body is read, and reserves an estimate of its tokens before it is sent. The reported
-usage then takes the place of the estimate. Of a day's limit, requests under way reserve no more than is left; a request
-that is alone may use up the rest, whatever it may need, so that a day can be used to its end.
+usage later replaces the estimate. Concurrent requests together reserve no more than the rest of the day's limit. A
+request that runs alone may exceed the rest, so that a key can use its whole day.
 """
 
 import asyncio
@@ -26,21 +26,21 @@ from proxy.upstreams.base import Call
 
 _MINUTES_TTL = 3 * MINUTE
 DAY = 86400.0
-"""Seconds of a day (UTC)."""
+"""Seconds of a day."""
 _DAYS_TTL = 2 * DAY
 _HOUR = 3600.0
-"""Seconds for which the reservations of a killed process count, to twice as long."""
+"""Seconds of a reservation's bucket: the reservations of a killed process count for one to two of them."""
 PATIENCE = 2.0
-"""Seconds to wait for counts; after that the request passes uncounted."""
+"""Timeout of the counters in seconds; after it the request passes uncounted."""
 _PAUSE = 1.0
-"""Seconds after a failure in which counts are not asked for again."""
+"""Seconds after a failure of the counters before the next attempt."""
 
 _log = logging.getLogger("penstock.limits")
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The limits of one key; None is no limit."""
+    """The limits of one key; None means no limit."""
 
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
@@ -52,15 +52,15 @@ class Terms:
 
     @classmethod
     def of(cls, settings: LimitsSettings, caller: Caller) -> "Terms":
-        """Return the limits of a caller: those of its key, and for each that the key lacks the common one."""
-        given = {item.name: getattr(settings, item.name) for item in fields(cls)}
-        given["max_concurrent"] = settings.max_concurrent_per_key
-        own = {name: getattr(caller.key, name) for name in given} if caller.key is not None else {}
-        return cls(**given | {name: value for name, value in own.items() if value is not None})
+        """Return the limits of a caller: those of its key, with the common ones as defaults."""
+        common = {item.name: getattr(settings, item.name) for item in fields(cls)}
+        common["max_concurrent"] = settings.max_concurrent_per_key
+        own = {name: getattr(caller.key, name) for name in common} if caller.key is not None else {}
+        return cls(**common | {name: value for name, value in own.items() if value is not None})
 
     @property
     def are_counted(self) -> bool:
-        """Whether there is any limit besides the number of requests under way."""
+        """True if there is any limit besides concurrency."""
         return any(getattr(self, item.name) is not None for item in fields(self) if item.name != "max_concurrent")
 
     @property
@@ -69,7 +69,7 @@ class Terms:
 
 
 class KeyLimits:
-    """The counts of all keys. If they cannot be read, requests pass; the log and a metric say so."""
+    """The counts of all keys. If the counters fail, requests pass; the log and a metric report it."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class KeyLimits:
         patience: float = PATIENCE,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`patience` is in seconds; `clock` gives those since 1970: the same days for all who share the counts."""
+        """Set up the counts; `patience` is in seconds, and `clock` returns seconds since 1970."""
         self._settings = settings
         self._counters = counters
         self._known: dict[str, Terms] = {}
@@ -99,18 +99,18 @@ class KeyLimits:
         return terms
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float] | None:
-        """Add to counts and return them; None if they cannot be reached."""
-        return await self._counted(lambda: self._counters.add(amounts, ttl=ttl))
+        """Add to counts and return the sums; None if the counters fail."""
+        return await self._guarded(lambda: self._counters.add(amounts, ttl=ttl))
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float] | None:
-        """Return counts; None if they cannot be reached."""
-        return await self._counted(lambda: self._counters.read(keys))
+        """Return counts; None if the counters fail."""
+        return await self._guarded(lambda: self._counters.read(keys))
 
-    async def _counted(self, ask: Callable[[], Awaitable[Mapping[str, float]]]) -> Mapping[str, float] | None:
+    async def _guarded(self, ask: Callable[[], Awaitable[Mapping[str, float]]]) -> Mapping[str, float] | None:
         now = time.monotonic()
         cause = "paused"
         if now >= self._down_until:
-            if self._down_until:  # one request probes the counts; no other waits for it
+            if self._down_until:  # this request is the probe, and no other waits meanwhile
                 self._down_until = now + self._patience + _PAUSE
             try:
                 async with asyncio.timeout(self._patience):
@@ -125,7 +125,7 @@ class KeyLimits:
         return None
 
     async def refuse(self, error: RateLimited, reason: str, undo: Mapping[str, float]) -> RateLimited:
-        """Count a refusal, and give back what the refused request had taken."""
+        """Count a refusal in the metrics, and add the negative amounts in `undo`."""
         self.series.limited.of(reason).inc()
         if undo:
             await self.add(undo, ttl=_MINUTES_TTL)
@@ -133,7 +133,7 @@ class KeyLimits:
 
 
 class Admission:
-    """What one request takes of its key's limits, from its first header to its last byte."""
+    """The account of one request with the limits of its key."""
 
     def __init__(self, limits: KeyLimits, caller: Caller) -> None:
         self._limits = limits
@@ -146,32 +146,36 @@ class Admission:
         self._cost: float | None = None
 
     async def begin(self, headers: Headers, *, spends: bool = True) -> None:
-        """Count the request. Raise `RateLimited` if the minute is full, or if the request `spends` and the day is
-        used up."""
+        """Count the request.
+
+        Raise `RateLimited` if the minute is full, or if the request `spends` and the day is used up.
+        """
         terms = self._terms
         if terms.has_day and spends:
             await self._check_day(terms)
         if terms.requests_per_minute is not None:
-            taken = await self._take("requests", 1, terms.requests_per_minute, headers)
-            if taken is not None:
-                raise taken
+            refusal = await self._take("requests", 1, terms.requests_per_minute, headers)
+            if refusal is not None:
+                raise refusal
 
     async def reserve(self, call: Call, headers: Headers) -> None:
-        """Reserve the estimated tokens of a call. Raise `RateLimited`, or `BadRequest` if it asks for more than the
-        key ever may."""
+        """Reserve the estimated tokens of a call.
+
+        Raise `RateLimited`, or `BadRequest` if the call asks for longer or more answers than the key allows.
+        """
         terms = self._terms
         check_caps(call, terms.max_output_tokens, terms.max_n)
         if terms.tokens_per_minute is None and not terms.has_day:
             return
-        if self._reserved is not None:  # another model is tried: what was taken for the first one stands for it too
+        if self._reserved is not None:  # a fallback model: the reservation for the first one covers it
             self._call = call
             return
         demand = demand_of(call)
         minute, _ = divmod(self._limits.clock(), MINUTE)
         if terms.tokens_per_minute is not None:
-            refused = await self._take("tokens", demand.total, terms.tokens_per_minute, headers)
-            if refused is not None:
-                raise refused
+            refusal = await self._take("tokens", demand.total, terms.tokens_per_minute, headers)
+            if refusal is not None:
+                raise refusal
         if terms.has_day:
             try:
                 await self._reserve_day(terms, call, demand)
@@ -182,18 +186,18 @@ class Admission:
         self._reserved, self._call = (self._key("tokens", minute), demand), call
 
     def note(self, usage: Usage | None, cost: float | None) -> None:
-        """Record the reported usage, and its `cost` in US dollars; None if nothing was used."""
+        """Record the reported usage and its cost in US dollars; None if nothing was used."""
         self._usage, self._cost = usage, cost
 
     def note_failure(self, used: Usage, cost: float | None) -> None:
-        """Record that nothing was answered, and what was `used` all the same: by internal rounds before one failed."""
+        """Record that the request failed; `used` is the usage of internal rounds before the failure."""
         if used.input is not None:
             self.note(used, cost)
-        elif self._usage is None or self._usage.input is None:  # nor by a model that was asked before
+        elif self._usage is None or self._usage.input is None:  # an earlier model used nothing either
             self.note(None, None)
 
     async def settle(self) -> None:
-        """Count the recorded usage; if none was reported, the estimate stands."""
+        """Replace the estimate by the recorded usage, if any was reported."""
         if self._reserved is None or self._call is None:
             return
         key, demand = self._reserved
@@ -212,17 +216,19 @@ class Admission:
         if self._terms.has_day and (used or released):
             await self._limits.add(used | released, ttl=_DAYS_TTL)
 
-    async def _take(self, what: str, amount: float, limit: int, headers: Headers) -> RateLimited | None:
-        """Take an amount from a minute's limit, and add headers that say what is left. Return the refusal if it does
-        not fit."""
+    async def _take(self, kind: str, amount: float, limit: int, headers: Headers) -> RateLimited | None:
+        """Take an amount of a kind, `requests` or `tokens`, from the limit of the minute.
+
+        Add the headers of the rate limit. Return the error if the amount does not fit.
+        """
         minute, elapsed = divmod(self._limits.clock(), MINUTE)
-        current, before = self._key(what, minute), self._key(what, minute - 1)
+        current, before = self._key(kind, minute), self._key(kind, minute - 1)
         if amount > limit:
-            told = (
-                f"Request too large: {amount:,.0f} {what} including the answer, but this key has {limit:,} per minute."
+            message = (
+                f"Request too large: {amount:,.0f} {kind} including the answer, but this key has {limit:,} per minute."
             )
-            error = RateLimited(told, what, headers={"x-should-retry": "false"})
-            return await self._limits.refuse(error, what, {})
+            error = RateLimited(message, kind, headers={"x-should-retry": "false"})
+            return await self._limits.refuse(error, kind, {})
         counts = await self._limits.add({current: amount, before: 0.0}, ttl=_MINUTES_TTL)
         if counts is None:
             return None
@@ -230,15 +236,14 @@ class Admission:
         refused = window.used > limit
         if refused:
             window = Window(window.before, max(0.0, window.current - amount), elapsed)
-        told_headers = _told(what, window, limit)
-        headers += [(name.encode(), value.encode()) for name, value in told_headers.items()]
+        headers += [(name.encode(), value.encode()) for name, value in _rate_limit_headers(kind, window, limit).items()]
         if not refused:
             return None
-        message = f"Rate limit reached for {what} per minute: limit {limit:,}, used {window.used:,.0f}"
+        message = f"Rate limit reached for {kind} per minute: limit {limit:,}, used {window.used:,.0f}"
         message += f", requested {amount:,.0f}." if amount != 1 else "."
         wait = window.wait(amount, limit)
-        error = RateLimited(f"{message} Try again in {duration(wait)}.", what, headers=retry_after(wait))
-        return await self._limits.refuse(error, what, {current: -amount})
+        error = RateLimited(f"{message} Try again in {duration(wait)}.", kind, headers=retry_after(wait))
+        return await self._limits.refuse(error, kind, {current: -amount})
 
     async def _check_day(self, terms: Terms) -> None:
         tokens, usd = self._day("tokens"), self._day("usd")
@@ -250,62 +255,63 @@ class Admission:
             raise await self._limits.refuse(error, "budget", {})
 
     async def _reserve_day(self, terms: Terms, call: Call, demand: Demand) -> None:
-        """Reserve the estimate of a call. Raise `RateLimited` if others have reserved what is left of the day, or if
-        the day is used up."""
-        hour, used = self._limits.clock() // _HOUR, {what: self._day(what) for what in ("tokens", "usd")}
-        now, before = ({what: reserved_key(self._account, what, hour - ago) for what in used} for ago in (0, 1))
+        """Reserve the estimate of a call.
+
+        Raise `RateLimited` if the day is used up, or if other requests have reserved the rest of it.
+        """
+        hour, used = self._limits.clock() // _HOUR, {unit: self._day(unit) for unit in ("tokens", "usd")}
+        now, before = ({unit: reserved_key(self._account, unit, hour - ago) for unit in used} for ago in (0, 1))
         own = {now["tokens"]: float(demand.total), now["usd"]: _price(call, demand)}
         counts = await self._limits.add(own | dict.fromkeys((*used.values(), *before.values()), 0.0), ttl=_DAYS_TTL)
         if counts is None:
             return
         self._day_reserved = own
-        reserved = {what: max(0.0, counts[now[what]]) + max(0.0, counts[before[what]]) for what in used}
+        reserved = {unit: max(0.0, counts[now[unit]]) + max(0.0, counts[before[unit]]) for unit in used}
         is_alone = reserved["tokens"] <= demand.total
         limits = {"tokens": terms.tokens_per_day, "usd": terms.budget_per_day}
-        fits = all(limit is None or counts[used[what]] + reserved[what] <= limit for what, limit in limits.items())
+        fits = all(limit is None or counts[used[unit]] + reserved[unit] <= limit for unit, limit in limits.items())
         error = self._used_up(terms, counts[used["tokens"]], counts[used["usd"]])
         if error is None and (fits or is_alone):
             return
         self._day_reserved = {}
         await self._limits.add({key: -amount for key, amount in own.items()}, ttl=_DAYS_TTL)
-        told = "Requests under way have reserved what is left of this key's day. Try again in 1s."
-        error = error or RateLimited(told, "tokens", headers=retry_after(1.0))
+        message = "Requests under way have reserved what is left of this key's day. Try again in 1s."
+        error = error or RateLimited(message, "tokens", headers=retry_after(1.0))
         raise await self._limits.refuse(error, "budget", {})
 
     def _used_up(self, terms: Terms, tokens: float, usd: float) -> RateLimited | None:
-        """Return the error for a day that is used up."""
+        """Return the error if the day is used up."""
         spent = terms.budget_per_day is not None and usd >= terms.budget_per_day
         if not spent and not (terms.tokens_per_day is not None and tokens >= terms.tokens_per_day):
             return None
-        told = "This key has used up its budget" if spent else "This key has used up its tokens"
         return RateLimited(
-            f"{told} for today; the next day begins at 00:00 UTC.",
+            f"This key has used up its {'budget' if spent else 'tokens'} for today; the next day begins at 00:00 UTC.",
             "insufficient_quota",
             code="insufficient_quota",
-            # a person may read when the day ends, but no SDK should wait until then
+            # the time until tomorrow is for people; no SDK should wait so long
             headers={"x-should-retry": "false", **retry_after(DAY - self._limits.clock() % DAY)},
         )
 
-    def _key(self, what: str, minute: float) -> str:
-        return minute_key(self._account, what, minute)
+    def _key(self, kind: str, minute: float) -> str:
+        return minute_key(self._account, kind, minute)
 
-    def _day(self, what: str) -> str:
-        return day_key(self._account, what, self._limits.clock() // DAY)
+    def _day(self, unit: str) -> str:
+        return day_key(self._account, unit, self._limits.clock() // DAY)
 
 
-def minute_key(account: str, what: str, minute: float) -> str:
+def minute_key(account: str, kind: str, minute: float) -> str:
     """Return the key of the count of an account's `requests` or `tokens` in a minute since 1970."""
-    return f"{account}/{what}/minute/{minute:.0f}"
+    return f"{account}/{kind}/minute/{minute:.0f}"
 
 
-def day_key(account: str, what: str, day: float) -> str:
+def day_key(account: str, unit: str, day: float) -> str:
     """Return the key of the count of an account's `tokens` or `usd` on a day since 1970 (UTC)."""
-    return f"{account}/{what}/day/{day:.0f}"
+    return f"{account}/{unit}/day/{day:.0f}"
 
 
-def reserved_key(account: str, what: str, hour: float) -> str:
-    """Return the key of what requests that began in an hour since 1970 have reserved of an account's days."""
-    return f"{account}/{what}/reserved/{hour:.0f}"
+def reserved_key(account: str, unit: str, hour: float) -> str:
+    """Return the key of an account's reservations of `tokens` or `usd`, made in an hour since 1970."""
+    return f"{account}/{unit}/reserved/{hour:.0f}"
 
 
 def _price(call: Call, demand: Demand) -> float:
@@ -316,9 +322,9 @@ def _price(call: Call, demand: Demand) -> float:
     return money(profile.prices.at(prompt), reported_cost(profile.cache, prompt, 0, 0), demand.answer)
 
 
-def _told(what: str, window: Window, limit: int) -> dict[str, str]:
+def _rate_limit_headers(kind: str, window: Window, limit: int) -> dict[str, str]:
     return {
-        f"x-ratelimit-limit-{what}": str(limit),
-        f"x-ratelimit-remaining-{what}": str(window.remaining(limit)),
-        f"x-ratelimit-reset-{what}": duration(window.reset),
+        f"x-ratelimit-limit-{kind}": str(limit),
+        f"x-ratelimit-remaining-{kind}": str(window.remaining(limit)),
+        f"x-ratelimit-reset-{kind}": duration(window.reset),
     }

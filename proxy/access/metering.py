@@ -1,7 +1,7 @@
-"""What each key of Penstock used today, in all and by model, for `GET /v1/usage`. Limits have counts of their own.
+"""Use of each key of Penstock today, in all and by model, for `GET /v1/usage`. Limits have counts of their own.
 
-Use is recorded in memory after each answer, and added once a second to the counts that all replicas share. What
-cannot be added is lost, and the log says so.
+Use is recorded in memory after each answer, and added once a second to the counters that all replicas share. Use that
+cannot be added is lost, and the log reports it.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ from proxy.state.counters import Counters
 from proxy.state.store import StoreError
 
 FIGURES = ("requests", "without_usage", "input_tokens", "cached_tokens", "output_tokens", "usd")
-"""The figures: answered requests, those whose upstream reported no usage, tokens, US dollars."""
+"""Answered requests, those whose upstream reported no usage, tokens, US dollars."""
 ALL = ""
-"""Stands for all models together."""
+"""Name that stands for all models together."""
 
 _GATHER = 1.0
-"""Seconds for which use is gathered before it is added."""
+"""Seconds for which use is gathered before it is written."""
 _TTL = 2 * DAY
 _AT_ONCE = 256
 
@@ -35,7 +35,7 @@ class Meter:
     def __init__(
         self, counters: Counters, *, patience: float = PATIENCE, clock: Callable[[], float] = time.time
     ) -> None:
-        """`patience` is in seconds; `clock` gives those since 1970: the same days for all who share the counts."""
+        """Set up the meter; `patience` is in seconds, and `clock` returns seconds since 1970."""
         self._counters = counters
         self._patience = patience
         self._clock = clock
@@ -51,7 +51,7 @@ class Meter:
     def note(self, account: str, model: str, answers: Sequence[Usage], usd: float | None) -> None:
         """Count a request of an account: the usage of its upstream answers, and their cost in US dollars.
 
-        `model` is the entry of the configuration, because clients may choose any number of names.
+        `model` is the entry of the configuration, because the names that clients send are unbounded.
         """
         used: dict[str, float] = {
             "requests": 1,
@@ -69,9 +69,9 @@ class Meter:
         self._news.set()
 
     async def today(self, account: str, models: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return the figures of an account, for `ALL` and for each of the models that it used. Raise `StoreError`.
+        """Return the figures of an account, for `ALL` and for each of the models that it used.
 
-        The last second of other processes may be missing.
+        The last second of other processes may be missing. Raise `StoreError` if the counters fail.
         """
         await self._add()
         day = self.day
@@ -84,7 +84,7 @@ class Meter:
         return {model: figures for model, figures in used.items() if model == ALL or any(figures.values())}
 
     async def share(self) -> None:
-        """Add recorded use to the counts, until cancelled."""
+        """Write recorded use to the shared counters, until cancelled."""
         while True:
             await self._news.wait()
             await asyncio.sleep(_GATHER)
@@ -92,7 +92,7 @@ class Meter:
             await self._add()
 
     async def aclose(self) -> None:
-        """Add the use that is left; `share` must have ended."""
+        """Write the rest of the use; `share` must have ended."""
         await self._add()
 
     async def _add(self) -> None:
@@ -100,10 +100,10 @@ class Meter:
             waiting, self._waiting = self._waiting, defaultdict(float)
             try:
                 async with asyncio.timeout(self._patience):
-                    for some in _batches(waiting):
-                        await self._counters.add(some, ttl=_TTL)
+                    for batch in _batches(waiting):
+                        await self._counters.add(batch, ttl=_TTL)
             except (StoreError, TimeoutError) as error:
-                # not added again: where an answer is late, nobody knows whether it was added
+                # no retry: after a timeout the amounts may have been added
                 if not self._has_failed:
                     cause = error.cause if isinstance(error, StoreError) else "slow"
                     _log.error("use of keys is not counted", extra={"fields": {"cause": cause}})
@@ -118,5 +118,5 @@ def _key(account: str, day: int, figure: str, model: str) -> str:
 
 def _batches(amounts: Mapping[str, float]) -> Iterator[dict[str, float]]:
     rest = iter(amounts.items())
-    while some := dict(islice(rest, _AT_ONCE)):
-        yield some
+    while batch := dict(islice(rest, _AT_ONCE)):
+        yield batch

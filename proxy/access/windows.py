@@ -1,7 +1,7 @@
 """A sliding-window rate over the last minute, from the counts of two fixed minutes. Pure.
 
-The previous minute counts by the part of it that lies within the last sixty seconds, as if its requests had been
-spread evenly. That needs two numbers per client, and nobody can take twice the limit around a full minute.
+The previous minute counts by its share of the last sixty seconds, as if its requests had been spread evenly. The method
+needs two numbers per client, and prevents twice the limit around the boundary of two minutes.
 """
 
 import math
@@ -16,30 +16,30 @@ class Window:
     """The counts at a moment."""
 
     before: float
-    """In the minute before."""
+    """Count of the previous minute."""
     current: float
-    """In this minute so far."""
+    """Count of this minute so far."""
     elapsed: float
     """Seconds since this minute began."""
 
     @property
     def used(self) -> float:
-        """The count of the last sixty seconds."""
+        """Count of the last sixty seconds."""
         return self.current + self.before * (1 - self.elapsed / MINUTE)
 
     def remaining(self, limit: int) -> int:
-        """What is left of a limit."""
+        """Return the unused part of a limit."""
         return max(0, math.floor(limit - self.used))
 
     @property
     def reset(self) -> float:
-        """Seconds until the count is zero, if nothing else comes."""
+        """Seconds until the count is zero, if no request follows."""
         if self.current > 0:
             return 2 * MINUTE - self.elapsed
         return MINUTE - self.elapsed if self.before > 0 else 0.0
 
     def wait(self, need: float, limit: int) -> float:
-        """Seconds until `need` more fit under a limit, if nothing else comes; `need` is at most the limit."""
+        """Return the seconds until `need`, at most the limit, fits under the limit if no request follows."""
         room = limit - need - self.current
         if room >= self.before:
             return 0.0
@@ -49,7 +49,7 @@ class Window:
 
 
 def duration(seconds: float) -> str:
-    """A time as OpenAI writes it in its headers: `120ms`, `6.5s`, `1m30s`."""
+    """Return a duration in the format of OpenAI's headers: `120ms`, `6.5s`, `1m30s`."""
     if seconds < 1:
         return f"{math.ceil(seconds * 1000)}ms"
     minutes, rest = divmod(math.ceil(seconds * 10) / 10, MINUTE)

@@ -1,1 +1,1 @@
-"""HTTP: which headers travel, and the client that asks upstreams."""
+"""HTTP: forwarded headers, content codings, and the client that sends requests to upstreams."""

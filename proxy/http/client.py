@@ -1,4 +1,4 @@
-"""HTTP to upstreams: one connection pool, raw bytes in and out. The only file that knows aiohttp."""
+"""The HTTP client for upstreams: one connection pool, raw bytes in and out. The only file that imports aiohttp."""
 
 import asyncio
 import errno
@@ -25,11 +25,10 @@ _NOT_RELAYED = {name.encode() for name in HOP_BY_HOP} | {
     b"set-cookie2",
     b"strict-transport-security",
 }
-"""Response headers that are not relayed: they concern one connection, carry state, or are set anew."""
+"""Response headers that are not relayed: they concern one connection, carry state, or Penstock sets them itself."""
 
 _NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
-"""Headers that aiohttp would add by itself. Only the client's own headers travel on."""
-
+"""Headers that aiohttp would add by itself. Only the client's own headers are forwarded."""
 
 _LARGEST = 64 * 2**20
 
@@ -38,14 +37,15 @@ _log = logging.getLogger("penstock.http")
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Timeouts in seconds: to connect, and for the silence after which an answer is given up."""
+    """Timeouts in seconds."""
 
     connect: float
     idle: float
+    """Longest silence within an answer."""
 
 
 class Response:
-    """An answer of which the head has arrived."""
+    """An answer whose status and headers have arrived."""
 
     def __init__(self, response: aiohttp.ClientResponse, name: str, largest: int = _LARGEST) -> None:
         self._response = response
@@ -55,7 +55,7 @@ class Response:
         kind = response.headers.get("content-type", "").lower()
         is_read = self.status >= 300 or not kind or kind.startswith(("application/json", "text/"))
         self.is_stream = kind.startswith("text/event-stream") or not is_read
-        """Whether it is passed on as it arrives: events, or what is neither text nor JSON, such as sound."""
+        """True for a body that is relayed as it arrives: events, or binary data such as sound."""
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -67,20 +67,19 @@ class Response:
         return [(low, value) for name, value in self._response.raw_headers if (low := name.lower()) not in dropped]
 
     async def read(self) -> bytes:
-        """Return the whole body; the connection goes back to the pool. Raise `UpstreamFailed` if the body is too
-        large."""
+        """Return the whole body and free the connection. Raise `UpstreamFailed` if the body is too large."""
         try:
             declared = self._response.content_length
             if declared is None or declared > self._largest:
-                return await self._read_some(declared or 0)
+                return await self._read_bounded(declared or 0)
             return await self._response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise _failure(error, self._name) from None
         finally:
             self._response.close()
 
-    async def _read_some(self, declared: int) -> bytes:
-        """Return a body of unknown length, or refuse one that is too large without reading the rest."""
+    async def _read_bounded(self, declared: int) -> bytes:
+        """Read a body of unknown length. Raise `Unanswered`, without reading the rest, once it is too large."""
         parts: list[bytes] = []
         size = declared
         while size <= self._largest and (part := await self._response.content.readany()):
@@ -88,7 +87,7 @@ class Response:
             size += len(part)
         if size > self._largest:
             raise Unanswered(
-                f"the upstream {self._name!r} sent an answer of more than {self._largest} bytes",
+                f"the answer of upstream {self._name!r} is larger than {self._largest} bytes",
                 code="upstream_answer_too_large",
             )
         return b"".join(parts)
@@ -105,7 +104,7 @@ class Chunks:
 
     def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
         self.broken = False
-        """Whether the answer broke off; the breaker of the upstream looks for it."""
+        """True once the answer broke off. The circuit breaker of the upstream reads it."""
         self._response = response
         self._arriving = self._read(response, name)
 
@@ -135,8 +134,10 @@ class Transport:
     def __init__(
         self, name: str, timeouts: Timeouts, *, largest: int = _LARGEST, unix_socket: str | None = None
     ) -> None:
-        """`name` stands for the server in errors, because clients must not learn its address. `largest` is the size
-        in bytes of the largest answer that is read whole. With `unix_socket`, all requests go to that socket.
+        """Set up the pool, without connecting.
+
+        `name` stands for the server in errors, because clients must not learn its address. `largest` is the size in
+        bytes of the largest answer that is read whole. With `unix_socket`, all requests go to that socket.
         """
         self._name = name
         self._largest = largest
@@ -156,11 +157,11 @@ class Transport:
     ) -> Response:
         """Send a request and wait for the head of its answer. Cancelling it closes the connection.
 
-        `server_name` is whose certificate the server must have, where `url` has its IP address.
+        `server_name` is the host that the server's certificate must name, where `url` has an IP address.
 
-        Try once more if no connection could be made, or if the one that was idle was closed before the server got a
-        byte of this request. Where the method is safe, also if the server closed it without a byte of answer. Raise
-        `UpstreamFailed`: `Unanswered` where the server may have processed the request.
+        Retry once if no connection could be made, or if an idle connection was closed before the server received a
+        byte of this request; for a safe method, also if the server closed the connection before it answered. Raise
+        `UpstreamFailed`: `Unanswered` if the server may have processed the request.
         """
         for last in (False, True):
             data = None if body is None else _Bytes(body)
@@ -181,22 +182,22 @@ class Transport:
             except (aiohttp.ClientError, TimeoutError) as error:
                 if isinstance(error, _BrokeOff):
                     error = error.cause
-                is_sent = _connected(error) and (data is None or data.is_taken(error))
+                is_sent = _is_connected(error) and (data is None or data.was_received(error))
                 if last or not _may_retry(error, is_sent and method not in _SAFE):
                     failure = _failure(error, self._name) if is_sent else _unreached(error, self._name)
                     if method in _SAFE:
                         failure.headers.pop("x-should-retry", None)
-                    raise self._told(failure, url, error) from None
+                    raise self._logged(failure, url, error) from None
             finally:
                 if data is not None:
-                    data.forget()
+                    data.close_socket()
         raise AssertionError("unreachable")
 
-    def _told(self, failed: UpstreamFailed, url: URL, error: Exception) -> UpstreamFailed:
-        """Return the failure, which tells clients no address, with its cause; the log has it too."""
-        failed.cause = f"{url.host}:{url.port}: {_cause(error)}"
-        self._warnings.warn(server=self._name, cause=failed.cause)
-        return failed
+    def _logged(self, failure: UpstreamFailed, url: URL, error: Exception) -> UpstreamFailed:
+        """Log the address and the cause of a failure, which clients must not see, and return the failure."""
+        failure.cause = f"{url.host}:{url.port}: {_cause(error)}"
+        self._warnings.warn(server=self._name, cause=failure.cause)
+        return failure
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -223,11 +224,11 @@ class Transport:
 
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods of requests that may be sent twice: they change nothing, and cost nothing."""
+"""Methods of requests that may be sent twice: they change nothing and cost nothing."""
 
 
 class _BrokeOff(aiohttp.ClientConnectionError):
-    """A connection broke off. aiohttp knows the error itself, and would send some requests again by its own rules."""
+    """A broken connection. It hides aiohttp's own error, for which aiohttp would retry by its own rules."""
 
     def __init__(self, cause: aiohttp.ClientError) -> None:
         super().__init__(str(cause))
@@ -235,7 +236,7 @@ class _BrokeOff(aiohttp.ClientConnectionError):
 
 
 async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Send a request once. A middleware is where aiohttp lets others handle errors."""
+    """Send a request without aiohttp's own retry. Only a middleware of aiohttp can prevent it."""
     try:
         return await send(request)
     except aiohttp.ClientConnectorError:
@@ -245,11 +246,10 @@ async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType)
 
 
 class _Bytes(aiohttp.payload.BytesPayload):
-    """A body that is written to the socket in one piece, whatever its size. aiohttp warns of that above 1 MiB. The
-    write does not block, because the transport buffers; the warning would cost time.
+    """A body that is written to the socket in one piece, and that knows whether the server received a byte of it.
 
-    It knows whether the server has got a byte of it. A server that closed an idle connection has not; its system
-    acknowledges nothing that comes later.
+    aiohttp warns of one write above 1 MiB. The write does not block, because the transport buffers it, so this class
+    skips the warning. A server that closed an idle connection acknowledges no byte that arrives later.
     """
 
     def __init__(self, value: bytes) -> None:
@@ -260,36 +260,36 @@ class _Bytes(aiohttp.payload.BytesPayload):
         self._before = 0
 
     async def write_with_length(self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None) -> None:
-        """Write the body, and note what the server had acknowledged before."""
+        """Write the body, and remember the number of bytes that the server acknowledged before it."""
         transport = writer.transport
         if transport is not None and not transport.is_closing():
             self._is_written = True
             used = cast("socket.socket | None", transport.get_extra_info("socket"))
             if used is not None and used.family != socket.AF_UNIX and _COUNTS_BYTES:
-                # a handle of its own, which outlives the connection
+                # a duplicate descriptor, which outlives the connection
                 self._socket = socket.fromfd(used.fileno(), socket.AF_INET, socket.SOCK_STREAM)
                 self._before = _acknowledged(self._socket)
         await super().write_with_length(writer, content_length)
 
-    def is_taken(self, error: Exception) -> bool:
-        """Return whether the server may have got a byte of the request before an error.
+    def was_received(self, error: Exception) -> bool:
+        """Return whether the server may have received a byte of the request before an error.
 
-        A connection that the server ends (EPIPE, where this side still writes) acknowledges all that it has got; one
-        that is reset does not.
+        The count of acknowledged bytes is reliable where the server closed the connection (EPIPE, if this side still
+        writes), and not after a reset.
         """
         ended = isinstance(error, aiohttp.ServerDisconnectedError) or getattr(error, "errno", None) == errno.EPIPE
         if self._socket is None or not ended:
             return self._is_written
         return _acknowledged(self._socket) > self._before
 
-    def forget(self) -> None:
-        """Close the socket by which the bytes are counted."""
+    def close_socket(self) -> None:
+        """Close the duplicate descriptor by which the bytes are counted."""
         if self._socket is not None:
             self._socket.close()
 
 
 _COUNTS_BYTES = sys.platform == "linux"
-"""Whether the system tells how many bytes of a connection the other side has acknowledged."""
+"""True if the system reports the acknowledged bytes of a connection."""
 
 
 def _acknowledged(connected: socket.socket) -> int:
@@ -298,28 +298,28 @@ def _acknowledged(connected: socket.socket) -> int:
 
 
 def _socket(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-    made = socket.socket(family=address[0], type=address[1], proto=address[2])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    return made
+    opened = socket.socket(family=address[0], type=address[1], proto=address[2])
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    return opened
 
 
-def _connected(error: Exception) -> bool:
+def _is_connected(error: Exception) -> bool:
     return not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
 
 
 def _may_retry(error: Exception, is_sent: bool) -> bool:
-    """Return whether a request may be sent again; `is_sent` for one that the server may have and may not get twice."""
-    if not _connected(error):
+    """Return whether a request may be sent again. `is_sent`: the server may have it, and must not get it twice."""
+    if not _is_connected(error):
         return True
     if is_sent or isinstance(error, TimeoutError):
         return False
     if isinstance(error, aiohttp.ServerDisconnectedError) and not isinstance(error.message, str):
-        return False  # it carries the head of an answer that had begun
+        return False  # the message is the head of an answer that has begun
     return isinstance(error, aiohttp.ClientConnectionError)
 
 
 def _unreached(error: Exception, name: str) -> UpstreamFailed:
-    """Return the error for a request of which the server has got nothing."""
+    """Return the error for a request of which the server received nothing."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return UpstreamFailed(f"the upstream {name!r} could not be reached in time", status=504)
     return UpstreamFailed(f"the upstream {name!r} could not be reached")
@@ -335,7 +335,7 @@ def _failure(error: Exception, name: str) -> Unanswered:
 
 
 def _cause(error: Exception) -> str:
-    """What went wrong, in the system's words, for operators."""
+    """Return the cause of an error for operators, in the system's words where it has any."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "its name is not known"
     if isinstance(error, aiohttp.ClientConnectorCertificateError):

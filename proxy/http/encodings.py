@@ -15,8 +15,7 @@ _LARGEST_WINDOW = 23
 
 
 def coding_of(header: str) -> str | None:
-    """Return the coding that a `Content-Encoding` names; None for none. Raise `BadRequest` (415) for another one, or
-    for several."""
+    """Return the coding in a `Content-Encoding`, or None. Raise `BadRequest` (415) for an unknown or second coding."""
     names = [name for name in (each.strip().lower() for each in header.split(",")) if name not in ("", "identity")]
     if not names:
         return None
@@ -33,9 +32,9 @@ def coding_of(header: str) -> str | None:
 
 
 def decoded(raw: bytes, coding: str, most: int) -> bytes | None:
-    """Return a decoded body; None for one of more than `most` bytes, of which no more than these are decoded.
+    """Return a decoded body, or None as soon as it has more than `most` bytes.
 
-    Raise `BadRequest` where the body is damaged or incomplete.
+    Raise `BadRequest` if the body is damaged or incomplete.
     """
     make = {"gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}[coding](raw)
     parts: list[bytes] = []
@@ -48,12 +47,12 @@ def decoded(raw: bytes, coding: str, most: int) -> bytes | None:
             if size > most:
                 return None
     except Exception:  # each library has errors of its own
-        raise BadRequest(f"the body is no valid {coding}", code="invalid_content_encoding") from None
+        raise BadRequest(f"the body is not valid {coding}", code="invalid_content_encoding") from None
     return b"".join(parts)
 
 
 _Frame = Callable[[bytes, int], tuple[bytes, bytes]]
-"""Decodes the first frame of some bytes, to at most so many bytes; the rest is what stands behind it."""
+"""A decoder of the first frame: takes the bytes and the most bytes to return; returns those and the undecoded rest."""
 
 
 def _whole(make: Callable[[], Any]) -> _Frame:
@@ -72,7 +71,7 @@ def _gzip(raw: bytes) -> _Frame:
 
 
 def _deflate(raw: bytes) -> _Frame:
-    # RFC 9110 means zlib's format; some clients send the bare one
+    # RFC 9110 asks for zlib's format; some clients send raw deflate
     has_header = len(raw) > 1 and raw[0] & 15 == 8 and int.from_bytes(raw[:2]) % 31 == 0
     return _whole(lambda: zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS))
 

@@ -1,7 +1,7 @@
-"""Fetching what a client names by its address, without lending it the way into the operator's network (SSRF).
+"""Fetch files from URLs that clients send, without opening the operator's network to them (SSRF).
 
-A name is resolved once, every address that it has is checked, and the connection goes to a checked one: a name that
-resolves to another address a moment later (DNS rebinding) reaches nothing else. Each redirect is checked alike.
+A host name is resolved once, all its addresses are checked, and the connection goes to a checked address. So a name
+that later resolves to another address (DNS rebinding) has no effect. Each redirect is checked in the same way.
 """
 
 import asyncio
@@ -15,33 +15,33 @@ from proxy.chat.errors import UpstreamFailed
 from proxy.http.client import Timeouts, Transport
 
 PUBLIC = "public"
-"""In a list of hosts: every host on the public internet, at the usual ports."""
+"""Entry in a list of hosts that stands for every host on the public internet, at ports 80 and 443."""
 
 _TIMEOUTS = Timeouts(connect=5.0, idle=5.0)
 _DEADLINE = 20.0
-"""Seconds for all of a fetch."""
+"""Seconds for a fetch with all its redirects."""
 _REDIRECTS = 3
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-"""Addresses that stand for those of version 4 (RFC 6052), which may be private ones."""
+"""IPv6 addresses that embed an IPv4 address (RFC 6052), which may be private."""
 
 
 class NotFetched(Exception):
-    """Something could not or must not be fetched. The message says why, and nothing of the operator's network."""
+    """A file could not or must not be fetched. The message says why, without details of the operator's network."""
 
 
 class Fetcher:
-    """Fetches from some hosts."""
+    """A client that fetches from an allowlist of hosts."""
 
     def __init__(self, hosts: Collection[str], largest: int) -> None:
-        """`hosts` are names, with a port where it is not the usual one, and may have `PUBLIC`; `largest` is in bytes.
+        """Allow `hosts`: names, each with its port unless it is the default one, or `PUBLIC`; `largest` is in bytes.
 
-        A host that is named may have any address.
+        A host that is listed by name may have a private address.
         """
         self._hosts = frozenset(host.lower() for host in hosts)
         self._transport = Transport("images", _TIMEOUTS, largest=largest)
 
     async def fetch(self, address: str) -> bytes:
-        """Return what is at an `http:` or `https:` address. Raise `NotFetched`."""
+        """Return the content at an `http:` or `https:` URL. Raise `NotFetched`."""
         try:
             async with asyncio.timeout(_DEADLINE):
                 return await self._fetch(URL(address))
@@ -73,24 +73,24 @@ class Fetcher:
         raise NotFetched("its server redirects too often")
 
     async def _checked(self, url: URL) -> str:
-        """Return the address to connect to. Raise `NotFetched` where nothing may be fetched from there."""
+        """Return the IP address to connect to. Raise `NotFetched` if the URL is not allowed."""
         if url.scheme not in ("http", "https") or not url.host or url.user is not None or url.password is not None:
-            raise NotFetched("its address is not a plain http: or https: one")
+            raise NotFetched("its address is not a plain http: or https: URL")
         is_named = _authority(url).lower() in self._hosts
         if not is_named and (PUBLIC not in self._hosts or url.port not in (80, 443)):
             raise NotFetched("its host is not one that images are fetched from")
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+            entries = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except OSError:
             raise NotFetched("its host is not known") from None
-        addresses = [str(entry[4][0]) for entry in found]
+        addresses = [str(entry[4][0]) for entry in entries]
         if not addresses or not (is_named or all(map(is_public, addresses))):
             raise NotFetched("its host is not one that images are fetched from")
         return addresses[0]
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is on the public internet, also where it stands for one of version 4."""
+    """Return whether an IP address, or the IPv4 address that it embeds, is on the public internet."""
     try:
         known = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -105,6 +105,6 @@ def is_public(address: str) -> bool:
 
 
 def _authority(url: URL) -> str:
-    """Return the host as a `host` header names it, with the port where it is not the usual one."""
+    """Return the value of the `host` header, with the port unless it is the default one."""
     host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
     return host if url.is_default_port() else f"{host}:{url.port}"

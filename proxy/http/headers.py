@@ -1,4 +1,4 @@
-"""Which headers are forwarded, in both directions, and the headers that say when to retry."""
+"""Headers: which ones are forwarded in each direction, request ids, and `retry-after`."""
 
 import math
 import re
@@ -32,13 +32,13 @@ _NOT_FORWARDED = HOP_BY_HOP | {
     "x-real-ip",
     "x-request-id",
 }
-"""Request headers that are not forwarded: they name this server, carry state, tell about the client, or are set
-anew."""
+"""Request headers that are not forwarded: they name this server, carry state, describe the client, or Penstock sets
+them itself."""
 
 _NOT_FORWARDED_FAMILIES = ("x-penstock-", "x-forwarded-")
 
 _NOT_RELAYED = (b"access-control-", b"x-penstock-")
-"""Prefixes of response headers that only Penstock sends: its own, and those that say what web pages may read."""
+"""Prefixes of response headers that only Penstock sends: its own, and those of CORS."""
 
 CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 """Request headers that hold a secret of the client's."""
@@ -46,11 +46,11 @@ CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-ke
 _IMPERSONAL = ("accept", "accept-encoding", "content-type", "traceparent", "tracestate", "user-agent")
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-"""The form of a client's request id that is safe to echo and log."""
+"""Pattern of a client's request id that is safe to echo and log."""
 
 _process = secrets.token_hex(8)
 _count = count()
-"""A random prefix and a counter: unique without a system call per request. Ids are no secret."""
+"""A random prefix and a counter: unique ids without a system call per request. Ids are no secret."""
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -64,13 +64,13 @@ def forwarded(headers: Mapping[str, str]) -> dict[str, str]:
     named = headers.get("connection")
     if named is not None and named.lower() not in ("keep-alive", "close"):
         dropped = dropped | {name.strip().lower() for name in named.split(",")}
-    kept = {
+    passed = {
         name: value
         for name, value in headers.items()
         if name not in dropped and not name.startswith(_NOT_FORWARDED_FAMILIES)
     }
-    kept["accept-encoding"] = "identity"
-    return kept
+    passed["accept-encoding"] = "identity"
+    return passed
 
 
 def impersonal(headers: Mapping[str, str]) -> dict[str, str]:
@@ -102,6 +102,6 @@ def request_id(sent: str | None) -> str:
 
 
 def retry_after(seconds: float) -> dict[str, str]:
-    """Return the headers that tell a client when to retry, at least a moment from now."""
+    """Return the headers that tell a client when to retry: at least one millisecond from now."""
     milliseconds = max(1, math.ceil(seconds * 1000))
     return {"retry-after": str(math.ceil(milliseconds / 1000)), "retry-after-ms": str(milliseconds)}

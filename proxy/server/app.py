@@ -15,7 +15,7 @@ from starlette.routing import Route as HttpRoute
 
 from proxy.access.browsers import Browsers, open_to
 from proxy.access.exchange import Intake
-from proxy.access.gate import Gate, Handler, Places, is_needed
+from proxy.access.gate import Gate, Handler, Slots, is_needed
 from proxy.access.limits import KeyLimits
 from proxy.access.metering import Meter
 from proxy.config.access_settings import KeysAuth
@@ -118,7 +118,7 @@ def build(
     told = RecordsApi(records, peers, services.archives)
     most, of_one, together = _most_of_bodies(settings)
     intake = Intake(most, of_one, lambda reason: telemetry.metrics.series.limited.of(reason).inc(), together)
-    lasting = Lasting(services, store, telemetry, told, counters, meter, Places(), intake, saving, index)
+    lasting = Lasting(services, store, telemetry, told, counters, meter, Slots(), intake, saving, index)
     background = BackgroundWork[str]()
 
     def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
@@ -240,7 +240,7 @@ class Lasting:
     records: RecordsApi
     counters: Counters
     meter: Meter
-    places: Places
+    slots: Slots
     intake: Intake
     saving: Saving | None = None
     index: IndexService | None = None
@@ -259,7 +259,7 @@ def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Last
     services = replace(lasting.services, writing=writing, judge=judge)
     waits = patience(settings.state)
     limits = KeyLimits(settings.limits, lasting.counters, telemetry.metrics.series, patience=waits)
-    gate = Gate(settings, limits, lasting.places, lasting.meter) if is_needed(settings) else None
+    gate = Gate(settings, limits, lasting.slots, lasting.meter) if is_needed(settings) else None
     pipeline = Pipeline(settings, routes, services, lasting.saving)
     api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
     memories = MemoriesApi(settings, services.memories)

@@ -132,7 +132,7 @@ async def test_bodies_are_counted_until_their_requests_are_over() -> None:
     first, second = exchange(b"x" * 1500, [], intake), exchange(b"x" * 1500, [], intake)
     await first.read()
     await second.read()
-    assert (intake.complete, intake.held) == (3000, 0)
+    assert (intake.complete, intake.incomplete) == (3000, 0)
     with pytest.raises(Overloaded):
         await exchange(b"x", [], intake).read()
     second.release()
@@ -169,26 +169,26 @@ async def test_incomplete_bodies_are_bounded_in_all_and_by_address_and_counted_u
     intake = Intake(40 * LEAST, 10 * LEAST, refused.append)
     open_ = [await receiving(intake, "a", LEAST) for _ in range(40)]
     assert sum(not each.done() for each in open_) == 10
-    assert intake.held == 10 * LEAST
+    assert intake.incomplete == 10 * LEAST
     with pytest.raises(Overloaded) as caught:
         await open_[-1]
     assert caught.value.headers == {"retry-after": "1", "retry-after-ms": "1000", "connection": "close"}
     assert refused == ["bodies"] * 30
     open_ += [await receiving(intake, str(n), 3 * LEAST) for n in range(20)]
-    assert intake.held == 40 * LEAST, "what does not fit is not kept"
+    assert intake.incomplete == 40 * LEAST, "what does not fit is not kept"
     for each in open_:
         each.cancel()
     await asyncio.gather(*open_, return_exceptions=True)
-    assert intake.held == 0
+    assert intake.incomplete == 0
 
 
 async def test_a_body_is_refused_by_the_length_that_it_declares_and_one_of_few_bytes_counts_as_more() -> None:
     intake = Intake(10 * LEAST, 10 * LEAST)
     small = await receiving(intake, "a", 1)
-    assert intake.held == LEAST
+    assert intake.incomplete == LEAST
     large = await receiving(intake, "b", 1, declared=9 * LEAST + 1)
     assert large.done()
-    assert intake.held == LEAST
+    assert intake.incomplete == LEAST
     small.cancel()
     await asyncio.wait({small})
     with pytest.raises(Overloaded):

@@ -31,8 +31,10 @@ class EmbeddedVectors(Base):
 
 
 class QdrantVectors(Base):
-    """A Qdrant server, which all replicas share: `penstock[vector]`. It gets vectors and hashes. Penstock evicts nothing
-    there; a collection that is deleted is filled again."""
+    """A Qdrant server, which all replicas share: `penstock[vector]`. It gets vectors and hashes.
+
+    Penstock evicts nothing there. A collection that is deleted is filled again.
+    """
 
     kind: Literal["qdrant"]
 

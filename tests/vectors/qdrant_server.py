@@ -121,10 +121,8 @@ class QdrantServer:
             return 200, True
         if not client.collection_exists(name):
             return 404, None
-        if method == "GET" and not what:
-            return 200, _plain(client.get_collection(name))
-        if method == "DELETE" and not what:
-            return 200, client.delete_collection(name)
+        if not what:
+            return 200, _plain(client.get_collection(name)) if method == "GET" else client.delete_collection(name)
         if what == "index":
             field = _read(models.CreateFieldIndex, body)
             self.indexes.setdefault(name, {})[field.field_name] = field.field_schema

@@ -6,8 +6,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -21,11 +20,13 @@ from proxy.access.metering import Meter
 from proxy.config.access_settings import KeysAuth
 from proxy.config.load import Config, load
 from proxy.config.settings import Settings
+from proxy.context import Identity
+from proxy.gateway.chain import run
 from proxy.gateway.pipeline import Pipeline
-from proxy.gateway.prepare import Services
 from proxy.gateway.saving import Saving
-from proxy.memories.service import MemoryService
+from proxy.gateway.signed import Steps
 from proxy.models import Models
+from proxy.models.tokens import TokenService
 from proxy.server.admin import Admin
 from proxy.server.api.chat import Api
 from proxy.server.api.compress import Sidecar
@@ -50,22 +51,20 @@ from proxy.server.build import (
     reusable,
 )
 from proxy.server.dispatch import CHAT, ERRORS, App
-from proxy.server.generation import Generation
 from proxy.server.health import Health, Starting, degraded, watch
 from proxy.server.malloc import bound_arenas, give_back_free_memory
-from proxy.server.rehearsal import rehearse
-from proxy.server.reload import Reloading
+from proxy.server.reload import Generation, Reloading
 from proxy.server.shutdown import Draining
 from proxy.state.background import BackgroundWork
-from proxy.state.counters import Counters
-from proxy.state.store import Store
+from proxy.state.cache import OnceService
 from proxy.state.workers import Peers
 from proxy.telemetry import Telemetry, logs
+from proxy.testing import context, lifelike, profile
 from proxy.text import arrays
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
 from proxy.vectors.base import IndexFailed
-from proxy.vectors.index import IndexService
+from proxy.vectors.embedding import EmbeddingService
 
 _log = logging.getLogger("penstock.config")
 
@@ -104,81 +103,193 @@ def build(
 ) -> App:
     """Return the app of a configuration. Nothing is connected or loaded before it starts.
 
-    What comes in on `admin_port` is for operators; without one, the port that the configuration says. `host` is the
-    address of the main port, if it is not the configuration's. `saving` writes what is served to a file.
+    `admin_port` is the port for operators, `host` the address of the main port, where they differ from the
+    configuration's. `saving` writes what is served to a file.
     """
-    settings = config.settings
-    store = build_store(settings.state)
-    records = build_records(settings, store)
-    telemetry = Telemetry.open(settings.telemetry, records, settings.server.remember_mib * _PREFIXES)
-    index = build_index(settings, telemetry)
-    services = build_services(settings, store, index, telemetry)
-    peers, counters = Peers.of_environment(), build_counters(settings.state, store)
-    meter = Meter(counters, patience=patience(settings.state))
-    told = RecordsApi(records, peers, services.archives)
-    most, of_one, together = _most_of_bodies(settings)
-    intake = Intake(most, of_one, lambda reason: telemetry.metrics.series.limited.of(reason).inc(), together)
-    lasting = Lasting(services, store, telemetry, told, counters, meter, Slots(), intake, saving, index)
-    background = BackgroundWork[str]()
+    return Process(config, saving).app(admin_port, host)
 
-    def make(config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
-        kept = reusable(config.settings, before, upstreams)
-        return build_generation(config, kept, lasting)
 
-    starting = Starting()
-    apply = partial(_apply, lasting, background, starting)
-    reloading = Reloading(config, make, telemetry.metrics.config, apply)
+class Process:
+    """The services that outlive a configuration, and the generation of each configuration over them."""
 
-    def stop() -> float:
-        reloading.close_connections()
-        return reloading.settings.server.drain_delay
+    def __init__(self, config: Config, saving: Saving | None) -> None:
+        settings = config.settings
+        self.store = store = build_store(settings.state)
+        self.records = build_records(settings, store)
+        self.telemetry = Telemetry.open(settings.telemetry, self.records, settings.server.remember_mib * _PREFIXES)
+        self.index = build_index(settings, self.telemetry)
+        self.services = build_services(settings, store, self.index, self.telemetry)
+        self.peers, self.counters = Peers.of_environment(), build_counters(settings.state, store)
+        self.meter = Meter(self.counters, patience=patience(settings.state))
+        self.records_api = RecordsApi(self.records, self.peers, self.services.archives)
+        self.slots, self.saving = Slots(), saving
+        limited = self.telemetry.metrics.series.limited
+        most, of_one, together = _most_of_bodies(settings)
+        self.intake = Intake(most, of_one, lambda reason: limited.of(reason).inc(), together)
+        self.starting, self.background = Starting(), BackgroundWork[str]()
+        self.reloading = Reloading(config, self.generation, self.telemetry.metrics.config, self.apply)
+        self.draining = Draining(self._stop, lambda: self.background.begin(self.reloading.reload("SIGHUP")))
 
-    draining = Draining(stop, lambda: background.begin(reloading.reload("SIGHUP")))
-    outside = {"state": store, "vectors": index, "embedding": services.embedding}
-    health = Health(reloading, starting, draining, services.threads, peers, lambda: degraded(outside))
-    here = [services.forget, reloading.forget]
-    forgetting = Forgetting(store, services.archives, services.memories, index, peers, records=records, here=here)
-    admin = Admin(reloading, told, peers, telemetry.metrics, forgetting, host)
+    def app(self, admin_port: int | None, host: str | None) -> App:
+        """Return the app: the endpoints of clients, of operators and of orchestrators."""
+        reloading, peers, services = self.reloading, self.peers, self.services
+        health = Health(
+            reloading, self.starting, self.draining, services.threads, peers, lambda: degraded(self._outside)
+        )
+        here = [services.forget, reloading.forget]
+        memories = services.memories
+        forgetting = Forgetting(
+            self.store, services.archives, memories, self.index, peers, records=self.records, here=here
+        )
+        admin = Admin(reloading, self.records_api, peers, self.telemetry.metrics, forgetting, host)
+        own_port = admin_port or reloading.settings.server.admin_port
+        for_all = [*health.routes(), *(() if own_port is not None else admin.routes(own_port=False))]
+        for_operators = [*health.routes(), *admin.routes(own_port=True)]
+        return App(
+            reloading,
+            Starlette(routes=for_all, exception_handlers=ERRORS, lifespan=self._life),
+            Starlette(routes=for_operators, exception_handlers=ERRORS),
+            own_port,
+        )
+
+    @property
+    def _outside(self) -> dict[str, object]:
+        """The services that may be degraded while requests go on."""
+        return {"state": self.store, "vectors": self.index, "embedding": self.services.embedding}
+
+    def _stop(self) -> float:
+        self.reloading.close_connections()
+        return self.reloading.settings.server.drain_delay
 
     @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
-        apply(reloading.current.config)
-        draining.install()
-        await peers.open()
-        background.begin(reloading.watch())
+    async def _life(self, app: Starlette) -> AsyncGenerator[None, None]:
+        background, records = self.background, self.records
+        self.apply(self.reloading.current.config)
+        self.draining.install()
+        await self.peers.open()
+        background.begin(self.reloading.watch())
         if records is not None:
             background.begin(records.write())
-        background.begin(meter.share())
-        background.begin(watch(outside, telemetry.metrics.degraded))
+        background.begin(self.meter.share())
+        background.begin(watch(self._outside, self.telemetry.metrics.degraded))
         background.begin(give_back_free_memory())
         try:
             yield
         finally:
-            draining.remove()
-            await peers.aclose()
-            await background.aclose()
-            if records is not None:
-                await records.aclose()
-            await reloading.aclose()
-            await services.aclose()
-            if index is not None:
-                await index.aclose()
-            await meter.aclose()
-            await counters.aclose()
-            await store.aclose()
-            await telemetry.aclose()
-            if saving is not None:
-                await asyncio.to_thread(saving.close)
+            self.draining.remove()
+            closing = (self.peers, background, records, self.reloading, self.services, self.index, self.meter)
+            for each in (*closing, self.counters, self.store, self.telemetry):
+                if each is not None:
+                    await each.aclose()
+            if self.saving is not None:
+                await asyncio.to_thread(self.saving.close)
 
-    own_port = admin_port or settings.server.admin_port
-    for_all = [*health.routes(), *(() if own_port is not None else admin.routes(own_port=False))]
-    for_operators = [*health.routes(), *admin.routes(own_port=True)]
-    return App(
-        reloading,
-        Starlette(routes=for_all, exception_handlers=ERRORS, lifespan=lifespan),
-        Starlette(routes=for_operators, exception_handlers=ERRORS),
-        own_port,
-    )
+    def apply(self, config: Config) -> None:
+        """Bring the services in line with the configuration that is in force from now on."""
+        settings, services = config.settings, self.services
+        logs.configure(settings.telemetry)
+        self.telemetry.warn_at = settings.telemetry.warn_at
+        self.intake.bound(*_most_of_bodies(settings))
+        if settings.records.keep and settings.records.text:
+            _log.warning("records keep the text of prompts and answers; operators can read it")
+        for warning in config.warnings:
+            _log.warning("configuration", extra={"fields": {"warning": warning}})
+        steps = [step for chain in settings.chains.values() for _, step in chain]
+        # the first request should not wait for a vocabulary; start-up must not either
+        served = [entry for entry in settings.models if settings.chains[entry.chain]]
+        self.background.begin(self.starting.until(self._load(settings, Models().encodings(served))))
+        if services.embedding is not None and any("embedding" in step.needs for step in steps):
+            services.embedding.warm()
+        if any("memories" in step.needs for step in steps):
+            self.background.begin(self._warm())
+
+    async def _load(self, settings: Settings, encodings: Iterable[str]) -> None:
+        """Load what all requests need, and with `server.warm` all that the chains need."""
+        services = self.services
+        await services.tokens.warm(encodings)
+        if any(settings.chains.values()):
+            await asyncio.to_thread(arrays.numpy)
+        if settings.server.warm:
+            chains = [chain for chain in settings.chains.values() if chain]
+            needs_embedding = any("embedding" in step.needs for chain in chains for _, step in chain)
+            await rehearse(chains, services.tokens, services.once, services.embedding if needs_embedding else None)
+
+    async def _warm(self) -> None:
+        """Load the search over memories, and measure its results, before the first question."""
+        if self.index is not None:
+            with suppress(IndexFailed):
+                await self.index.warm()
+        await self.services.memories.warm()
+
+    def generation(self, config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
+        """Return the generation of a configuration. It shares the `upstreams` whose settings are as they were."""
+        settings, telemetry, records = config.settings, self.telemetry, self.records_api
+        for chain in settings.chains.values():
+            for name, policy in chain:
+                telemetry.metrics.declare(name, type(policy))
+        upstreams = build_upstreams(settings, telemetry, reusable(settings, before, upstreams))
+        routes = Routes(settings, upstreams, profiles(Models()))
+        writing = build_writing(settings, routes, self.store, telemetry)
+        judge = build_judge(settings, routes, telemetry)
+        services = replace(self.services, writing=writing, judge=judge)
+        waits = patience(settings.state)
+        limits = KeyLimits(settings.limits, self.counters, telemetry.metrics.series, patience=waits)
+        gate = Gate(settings, limits, self.slots, self.meter) if is_needed(settings) else None
+        pipeline = Pipeline(settings, routes, services, self.saving)
+        api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
+        memories = MemoriesApi(settings, services.memories)
+        sharing = Sharing(services)
+        explaining = Explaining(config, routes, services, self.store, self.index)
+        # only where clients have keys of Penstock: with others the path is an upstream's
+        usage = UsageApi(settings, limits, self.meter) if isinstance(settings.auth, KeysAuth) else None
+        headers = [(b"x-penstock-config", config.version.encode())]
+        browsers = None if isinstance(settings.auth, KeysAuth) else Browsers(settings.server)  # no page has a key
+        largest = int(settings.server.max_body_mib * 2**20)
+        serving = Serving(telemetry, config.version, headers, gate, browsers, self.intake, largest)
+
+        def endpoint(
+            path: str, handler: Handler, methods: Iterable[str], route: str = "", **options: bool
+        ) -> HttpRoute:
+            return HttpRoute(path, Endpoint(handler, route or path, serving, **options), methods=list(methods))
+
+        chat = endpoint(CHAT, api.chat, ["POST"])
+        rest = Starlette(
+            routes=[
+                chat,
+                endpoint("/chat/completions", api.chat, ["POST"], "/v1/chat/completions"),
+                endpoint("/v1/messages", api.messages, ["POST"]),
+                endpoint("/v1/messages/count_tokens", api.count, ["POST"]),
+                endpoint("/v1/models", api.models, ["GET"]),
+                endpoint("/models", api.models, ["GET"], "/v1/models"),
+                endpoint("/v1/models/{model:path}", api.model, ["GET"]),
+                endpoint("/models/{model:path}", api.model, ["GET"], "/v1/models/{model}"),
+                # of all methods and spellings: what belongs to no upstream must not be forwarded to one
+                endpoint("/v1/compress", sidecar.compress, _METHODS),
+                endpoint("/v1/compress/", sidecar.compress, _METHODS, "/v1/compress"),
+                endpoint("/v1/retrieve", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
+                endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
+                endpoint("/v1/context/share", sharing.serve, _METHODS),
+                endpoint("/v1/context/share/{id:path}", sharing.serve, _METHODS, "/v1/context/share/{id}"),
+                endpoint("/v1/explain", explaining.serve, ["POST"]),
+                endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
+                endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
+                endpoint("/v1/memories", memories.collection, _METHODS),
+                endpoint("/v1/memories/", memories.collection, _METHODS, "/v1/memories"),
+                endpoint("/v1/memories/import", memories.imports, _METHODS),
+                endpoint("/v1/memories/aggregate", memories.aggregate, _METHODS),
+                endpoint("/v1/memories/{id:path}", memories.one, _METHODS, "/v1/memories/{id}"),
+                *(() if usage is None else [endpoint("/v1/usage", usage.serve, _METHODS, spends=False)]),
+                endpoint("/v1/{path:path}", api.forward, _METHODS, takes_forms=True),
+            ],
+            exception_handlers=ERRORS,
+        )
+        rest.router.redirect_slashes = False  # to an address made of the client's own Host header
+        drafts = None if writing is None else writing.drafts
+        origins = settings.server.cors_origins
+        telemetry.metrics.has_upstreams(upstreams)
+        return Generation(
+            config, upstreams, headers, open_to(origins, chat.app), open_to(origins, rest), drafts, judge, explaining
+        )
 
 
 def _most_of_bodies(settings: Settings) -> tuple[int, int, int]:
@@ -190,126 +301,24 @@ def _most_of_bodies(settings: Settings) -> tuple[int, int, int]:
     return most, of_one, together
 
 
-def _apply(lasting: "Lasting", background: BackgroundWork[str], starting: Starting, config: Config) -> None:
-    """Bring what outlives generations in line with the configuration that is in force from now on."""
-    settings, services, index = config.settings, lasting.services, lasting.index
-    logs.configure(settings.telemetry)
-    lasting.telemetry.warn_at = settings.telemetry.warn_at
-    lasting.intake.bound(*_most_of_bodies(settings))
-    if settings.records.keep and settings.records.text:
-        _log.warning("records keep the text of prompts and answers; operators can read it")
-    for warning in config.warnings:
-        _log.warning("configuration", extra={"fields": {"warning": warning}})
-    steps = [step for chain in settings.chains.values() for _, step in chain]
-    # the first request should not wait for a vocabulary; start-up must not either
-    served = [entry for entry in settings.models if settings.chains[entry.chain]]
-    background.begin(starting.until(_load(settings, services, Models().encodings(served))))
-    if services.embedding is not None and any("embedding" in step.needs for step in steps):
-        services.embedding.warm()
-    if any("memories" in step.needs for step in steps):
-        background.begin(_warm(services.memories, index))
+_WHO = Identity("rehearsal")
+_WAIT = 30.0
+"""Seconds that the vectors of small talk may take."""
 
 
-async def _load(settings: Settings, services: Services, encodings: Iterable[str]) -> None:
-    """Load what requests count with and texts are ranked with, and with `server.warm` all that the chains need."""
-    await services.tokens.warm(encodings)
-    if any(settings.chains.values()):
-        await asyncio.to_thread(arrays.numpy)
-    if settings.server.warm:
-        chains = [chain for chain in settings.chains.values() if chain]
-        needs_embedding = any("embedding" in step.needs for chain in chains for _, step in chain)
-        embedding = services.embedding if needs_embedding else None
-        await rehearse(chains, services.tokens, services.once, embedding)
+async def rehearse(
+    chains: Iterable[Steps], tokens: TokenService, once: OnceService, embedding: EmbeddingService | None
+) -> None:
+    """Run each chain over a made-up conversation with 40 tools that needs a cut. Nothing is sent or kept.
 
-
-async def _warm(memories: MemoryService, index: IndexService | None) -> None:
-    """Load what searches, and measure what it finds, before the first question."""
-    if index is not None:
-        with suppress(IndexFailed):
-            await index.warm()
-    await memories.warm()
-
-
-@dataclass(frozen=True, slots=True)
-class Lasting:
-    """What outlives configurations."""
-
-    services: Services
-    store: Store
-    telemetry: Telemetry
-    records: RecordsApi
-    counters: Counters
-    meter: Meter
-    slots: Slots
-    intake: Intake
-    saving: Saving | None = None
-    index: IndexService | None = None
-
-
-def build_generation(config: Config, kept: Mapping[str, Upstream], lasting: Lasting) -> Generation:
-    """Return what a configuration makes, over what outlives it; `kept` are upstreams that it shares with another."""
-    settings, telemetry, records = config.settings, lasting.telemetry, lasting.records
-    for chain in settings.chains.values():
-        for name, policy in chain:
-            telemetry.metrics.declare(name, type(policy))
-    upstreams = build_upstreams(settings, telemetry, kept)
-    routes = Routes(settings, upstreams, profiles(Models()))
-    writing = build_writing(settings, routes, lasting.store, telemetry)
-    judge = build_judge(settings, routes, telemetry)
-    services = replace(lasting.services, writing=writing, judge=judge)
-    waits = patience(settings.state)
-    limits = KeyLimits(settings.limits, lasting.counters, telemetry.metrics.series, patience=waits)
-    gate = Gate(settings, limits, lasting.slots, lasting.meter) if is_needed(settings) else None
-    pipeline = Pipeline(settings, routes, services, lasting.saving)
-    api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
-    memories = MemoriesApi(settings, services.memories)
-    sharing = Sharing(services)
-    explaining = Explaining(config, routes, services, lasting.store, lasting.index)
-    # only where clients have keys of Penstock: with others the path is an upstream's
-    usage = UsageApi(settings, limits, lasting.meter) if isinstance(settings.auth, KeysAuth) else None
-    headers = [(b"x-penstock-config", config.version.encode())]
-    browsers = None if isinstance(settings.auth, KeysAuth) else Browsers(settings.server)  # no page has a key
-    largest = int(settings.server.max_body_mib * 2**20)
-    serving = Serving(telemetry, config.version, headers, gate, browsers, lasting.intake, largest)
-
-    def endpoint(path: str, handler: Handler, methods: Iterable[str], route: str = "", **options: bool) -> HttpRoute:
-        return HttpRoute(path, Endpoint(handler, route or path, serving, **options), methods=list(methods))
-
-    chat = endpoint(CHAT, api.chat, ["POST"])
-    rest = Starlette(
-        routes=[
-            chat,
-            endpoint("/chat/completions", api.chat, ["POST"], "/v1/chat/completions"),
-            endpoint("/v1/messages", api.messages, ["POST"]),
-            endpoint("/v1/messages/count_tokens", api.count, ["POST"]),
-            endpoint("/v1/models", api.models, ["GET"]),
-            endpoint("/models", api.models, ["GET"], "/v1/models"),
-            endpoint("/v1/models/{model:path}", api.model, ["GET"]),
-            endpoint("/models/{model:path}", api.model, ["GET"], "/v1/models/{model}"),
-            # of all methods and spellings: what belongs to no upstream must not be forwarded to one
-            endpoint("/v1/compress", sidecar.compress, _METHODS),
-            endpoint("/v1/compress/", sidecar.compress, _METHODS, "/v1/compress"),
-            endpoint("/v1/retrieve", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
-            endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
-            endpoint("/v1/context/share", sharing.serve, _METHODS),
-            endpoint("/v1/context/share/{id:path}", sharing.serve, _METHODS, "/v1/context/share/{id}"),
-            endpoint("/v1/explain", explaining.serve, ["POST"]),
-            endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
-            endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
-            endpoint("/v1/memories", memories.collection, _METHODS),
-            endpoint("/v1/memories/", memories.collection, _METHODS, "/v1/memories"),
-            endpoint("/v1/memories/import", memories.imports, _METHODS),
-            endpoint("/v1/memories/aggregate", memories.aggregate, _METHODS),
-            endpoint("/v1/memories/{id:path}", memories.one, _METHODS, "/v1/memories/{id}"),
-            *(() if usage is None else [endpoint("/v1/usage", usage.serve, _METHODS, spends=False)]),
-            endpoint("/v1/{path:path}", api.forward, _METHODS, takes_forms=True),
-        ],
-        exception_handlers=ERRORS,
-    )
-    rest.router.redirect_slashes = False  # to an address made of the client's own Host header
-    drafts = None if writing is None else writing.drafts
-    origins = settings.server.cors_origins
-    telemetry.metrics.has_upstreams(upstreams)
-    return Generation(
-        config, upstreams, headers, open_to(origins, chat.app), open_to(origins, rest), drafts, judge, explaining
-    )
+    This loads the code, tables and patterns of the steps, the embedding model, and its vectors of small talk.
+    """
+    request, counter = lifelike(), tokens.bind(_WHO, profile())
+    window = (await counter.count(request)).total
+    for steps in chains:
+        await run(steps, context(request, window=window, tokens=counter, once=once.bind(_WHO)))
+    if embedding is not None:
+        await embedding.ready()
+        await embedding.bind(_WHO).floor("What was it?", wait=_WAIT)
+        embedding.forget(_WHO.tenant)
+    once.forget(_WHO.tenant)

@@ -1,4 +1,4 @@
-"""What the gateway asks of an upstream, and what it gets back. Every kind of upstream answers in OpenAI's wire form."""
+"""The contract of an upstream. Every kind of upstream answers in OpenAI's wire form."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,11 +14,11 @@ CHAT = "/chat/completions"
 """The path below `/v1` of all calls that a chain has seen."""
 
 MARGIN = 1.1
-"""How much longer than by our count a prompt may be, where the tokenizer is not published."""
+"""The factor by which a prompt may be longer than counted, where the tokenizer is not published."""
 
 
 class Counter(Tokens, Protocol):
-    """Counts tokens and learns from what upstreams report."""
+    """The counter of tokens, which learns from usage that upstreams report."""
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Compare a count with the prompt tokens that an upstream reported for the same request."""
@@ -38,7 +38,7 @@ class Call:
     body: bytes
     """The body to forward, for upstreams that speak OpenAI's wire form."""
     headers: Mapping[str, str]
-    """What of the client's headers may travel on, names in lower case; `authorization` is the client's own."""
+    """The client's headers that may travel on, names in lower case; `authorization` is the client's own."""
     method: str = "POST"
     query: str = ""
     """The raw query string, without the question mark."""
@@ -46,7 +46,7 @@ class Call:
     """The same request parsed, for upstreams that translate; its model is already the upstream's name."""
     profile: ModelProfile | None = None
     hide_usage: bool = False
-    """Whether usage was asked for that the client did not ask for, and must not reach it."""
+    """Usage was asked for by Penstock alone, and must not reach the client."""
     counted: TokenCount | None = None
     """The tokens of `request`, where they were counted."""
     tokens: "Counter | None" = None
@@ -54,7 +54,7 @@ class Call:
     keep: "Callable[[Message], Awaitable[bool]] | None" = None
     """Remembers an answer with signed reasoning, before the client has its end; whether that worked."""
     restores: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What the client gets in place of placeholders in the answer. Nobody else gets it."""
+    """Texts that replace placeholders in the client's answer. Nobody else gets them."""
 
     @property
     def room(self) -> int | None:
@@ -65,8 +65,10 @@ class Call:
         return max(profile.window - int(used.total * (1 if used.exact else MARGIN)), profile.reserve)
 
     def fitted(self) -> "Call":
-        """Return the call with its limits of the answer no higher than its room; the call itself if they are lower, or
-        if the window is only a guess."""
+        """Return the call with its limits of the answer lowered to its room.
+
+        The call itself, if they are lower or if the window is only a guess.
+        """
         request, room = self.request, self.room
         if request is None or room is None or self.profile is None or self.profile.source == "default":
             return self
@@ -85,9 +87,9 @@ class Reply:
     chunks: ByteStream | None = None
     """The body as it arrives; closing it drops the upstream request at once."""
     facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
-    """What the upstream noticed, for spans and logs: `truncated`, `ignored` fields, an
-    `error` in mid-stream, the `cpu_seconds` of a process that worked on it, and where the bytes do not show them,
-    `prompt_tokens`, `completion_tokens` and `cached_tokens`. May be filled until the body ends."""
+    """Observations for spans and logs: `truncated`, `ignored` fields, an `error` in mid-stream, the `cpu_seconds` of a
+    process that worked on it, and where the bytes do not show them, `prompt_tokens`, `completion_tokens` and
+    `cached_tokens`. They may be filled until the body ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ class Abilities:
 
 
 class Upstream(Protocol):
-    """Where requests go. Built once from its settings; owns its connections."""
+    """A server or provider that requests go to. It is built once from its settings, and owns its connections."""
 
     @property
     def name(self) -> str:
@@ -129,16 +131,16 @@ class Upstream(Protocol):
         """Forward a call. Raise `UpstreamFailed` only before the first byte; cancelling it drops the request."""
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        """Return the fields of a call that it has nothing for, without sending it. Raise `BadRequest` as `send`
+        """Return the fields of a call that the upstream has nothing for. Send nothing. Raise `BadRequest` as `send`
         does."""
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """Return what is known of a model, with what the server itself says about it; never raises."""
+        """Return the profile of a model, completed by the server's own report. Never raise."""
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Return the upstream's own list of models (`GET /v1/models` entries); empty where it has none.
+        """Return the upstream's own list of models (`GET /v1/models` entries); empty if it has none.
 
-        Raise `PenstockError` where it refuses the key (401 or 403), or where that is another vendor's.
+        Raise `PenstockError` if it refuses the key (401 or 403), or if the key is another vendor's.
         """
 
     async def aclose(self) -> None:
@@ -146,7 +148,7 @@ class Upstream(Protocol):
 
 
 class Translator:
-    """What the upstreams have in common that translate requests."""
+    """The common part of upstreams that translate requests."""
 
     abilities = Abilities()
 

@@ -13,11 +13,12 @@ _SHARE = 0.5
 
 
 class Breaker:
-    """Closed, it counts; open, it refuses; half open, it lets a single request through and goes by what that meets.
-    Models may take their time to answer: where that request does, one more is let through in each `open_for` seconds.
+    """A circuit breaker: closed, it counts; open, it refuses; half open, it lets a single probe through.
 
-    `admit` gives a ticket, and each ticket is handed back once, with how it went. What was admitted before the last
-    change of state no longer counts when it comes back.
+    Models may take their time to answer: while a probe does, one more is let through in each `open_for` seconds.
+
+    `admit` gives a ticket, and each ticket is handed back once, with the outcome. A ticket from before the last change
+    of state no longer counts.
     """
 
     def __init__(
@@ -37,14 +38,14 @@ class Breaker:
         self.state: State = "closed"
 
     def refusal(self) -> float | None:
-        """Return seconds after which a request may be let through; None if one is now."""
+        """Return the seconds until a request may be let through; None if one may be now."""
         if self.state == "closed":
             return None
         left = self._since + self._settings.open_for - self._clock()
         return left if left > 0 else None
 
     def admit(self) -> int:
-        """Return the ticket of a request; only to be asked for where `refusal` is None."""
+        """Return the ticket of a request. Call it only if `refusal` is None."""
         if self.state != "closed":
             if self.state == "open":
                 self._become("half_open")
@@ -72,13 +73,13 @@ class Breaker:
             self._become("open")
 
     def broke_off(self, ticket: int) -> None:
-        """An answer that had counted as one broke off."""
+        """Count an answer as failed that had counted as one."""
         if ticket == self._era and self.state == "closed":
             self._answers = max(0, self._answers - 1)
             self.failed(ticket)
 
     def left(self, ticket: int) -> None:
-        """Nobody knows how it would have gone: the client left. A probe that was given up is made anew."""
+        """Note that the client left before an outcome was known. A probe is then made anew."""
         if ticket == self._era and self.state == "half_open":
             self._since = float("-inf")
 

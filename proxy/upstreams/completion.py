@@ -20,7 +20,7 @@ JSON_HEADERS = [(b"content-type", b"application/json")]
 
 
 def nonsense(server: str) -> Unanswered:
-    """Return the error for something that is no answer of this server's."""
+    """Return the error for an answer that is not of this server's form."""
     return Unanswered(f"the upstream sent something that is no answer of {server}'s")
 
 
@@ -50,7 +50,7 @@ async def hold_back(
 async def _events(
     spoken: AsyncGenerator[bytes, None], facts: dict[str, Any], is_over: Callable[[], bool]
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the events, after an empty chunk once it is known that there will be any."""
+    """Yield an empty chunk once there is an event, then the events."""
     begun = False
     try:
         async with aclosing(spoken):

@@ -1,7 +1,7 @@
-"""Which of a client's keys an upstream gets: none that is another vendor's.
+"""The keys of a client that an upstream gets: none that is another vendor's.
 
-The form of a key names its vendor, else the header that it comes in. A bearer token of another form has none: it goes
-where the model that the client names is served.
+The form of a key names its vendor, else its header does. A bearer token of another form has none: it goes to the
+upstream of the model that the client names.
 """
 
 import re

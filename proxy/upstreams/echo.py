@@ -18,7 +18,7 @@ def build(upstreams: Iterable[str], settings: object) -> dict[str, Upstream]:
 
 
 class Echo(Translator):
-    """Reports the messages, tokens and tools of each request, streaming too."""
+    """An upstream that reports the messages, tokens and tools of each request, streaming too."""
 
     provider = "penstock.echo"
     address = None
@@ -51,7 +51,7 @@ class Echo(Translator):
         return []
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def _report(request: ChatRequest, count: TokenCount) -> str:

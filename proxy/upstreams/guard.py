@@ -1,4 +1,5 @@
-"""An upstream behind its bounds: so many requests at once, so many waiting, and none for a while after failures."""
+"""An upstream behind its bounds: a number of requests at once, a number that wait, and none for a while after
+failures."""
 
 import asyncio
 import math
@@ -15,7 +16,7 @@ from proxy.upstreams.masking import Mask, keys_of
 from proxy.upstreams.refusal import advice
 
 _BROKEN = frozenset({"upstream_broke_off", "upstream_timeout"})
-"""What an upstream that ends its own streams notes where it had to."""
+"""Codes of errors that end a stream."""
 
 _STUMBLED = frozenset({500, 501, 505})
 """Statuses from 500 on that are about one request."""
@@ -107,8 +108,10 @@ class GuardedUpstream:
 
 
 def is_down(status: int, should_retry: str | None = None) -> bool:
-    """Return whether a status says that the server cannot work; with the advice not to try again, it is about one
-    request."""
+    """Return whether a status means that the server cannot work.
+
+    With the advice not to try again, it is about one request.
+    """
     return status >= 500 and status not in _STUMBLED and (should_retry or "").lower() != "false"
 
 

@@ -20,11 +20,11 @@ _KINDS = (
     (b"GIF8", "image/gif"),
     (b"RIFF", "image/webp"),
 )
-"""How the files begin that providers take, and their media types."""
+"""The first bytes of files that providers take, and their media types."""
 
 
 class Images:
-    """Fetches images where the operator has named hosts for that."""
+    """The fetcher of images, where the operator has named hosts for that."""
 
     def __init__(self, settings: Translated, schemes: Collection[str]) -> None:
         """`schemes` are those that the provider does not read itself."""

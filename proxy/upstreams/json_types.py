@@ -59,8 +59,8 @@ def sequence(value: Any, place: str) -> Sequence[Any]:
 def parsed_arguments(written: Any, place: str, otherwise: str) -> dict[str, Any]:
     """Return the arguments of a call as an object, for upstreams that demand one.
 
-    What a model wrote may be no JSON, or no object. It then becomes the one argument `otherwise`, word for word: the
-    model sees its own mistake, and what the tool said about it still makes sense.
+    Text that is no JSON object becomes the one argument `otherwise`, word for word: the model sees its own mistake, and
+    the tool's answer to it still makes sense.
     """
     if written is None or written == "":
         return {}

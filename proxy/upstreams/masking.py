@@ -10,7 +10,7 @@ from proxy.upstreams.base import Reply
 
 _MASK = b"[key]"
 _SECRET = re.compile(r"auth|cookie|key|password|secret|token", re.IGNORECASE)
-"""What names of headers and options have that hold a secret."""
+"""Parts of the names of headers and options that hold a secret."""
 
 _SHORTEST = 8
 """Characters of a key; what is shorter, such as `EMPTY`, is no secret, and may be a word of an answer."""
@@ -26,29 +26,29 @@ def keys_of(settings: object) -> tuple[str, ...]:
 
 
 class Mask:
-    """Takes keys out of what goes to clients."""
+    """A mask for the operator's keys in answers to clients."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = [key.encode() for key in keys if len(key) >= _SHORTEST]
 
     def body(self, data: bytes) -> bytes:
-        """Return the data without them."""
+        """Return the data without the keys."""
         for key in self._keys:
             data = data.replace(key, _MASK)
         return data
 
     def text(self, text: str) -> str:
-        """Return the text without them."""
+        """Return the text without the keys."""
         return self.body(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def head(self, reply: Reply) -> None:
-        """Take them out of the headers and of a whole body."""
+        """Mask the keys in the headers and in a whole body."""
         if self._keys:
             reply.headers = [(name, self.body(value)) for name, value in reply.headers]
             reply.body = None if reply.body is None else self.body(reply.body)
 
     def chunks(self, chunks: ByteStream) -> AsyncIterator[bytes]:
-        """Return a stream without them, also where one comes in two chunks."""
+        """Return a stream without the keys, also if one comes in two chunks."""
         return self._stream(chunks) if self._keys else aiter(chunks)
 
     async def _stream(self, chunks: ByteStream) -> AsyncIterator[bytes]:
@@ -63,7 +63,7 @@ class Mask:
             yield held
 
     def _begun(self, data: bytes) -> int:
-        """Return the length of the longest end of the data with which a key begins; no key has a line break."""
+        """Return the length of the longest end of the data that begins a key. No key has a line break."""
         if data.endswith(b"\n"):
             return 0
         return max(

@@ -28,7 +28,7 @@ def build(upstreams: Mapping[str, OpenAIUpstream], settings: object) -> dict[str
 
 
 class OpenAI:
-    """Forwards bytes. Nothing is read, nothing re-written, but for a refusal of a prompt that does not fit."""
+    """An upstream that forwards bytes. Only the refusal of a prompt that does not fit is read and rewritten."""
 
     def __init__(self, name: str, settings: OpenAIUpstream, transport: Transport | None = None) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class OpenAI:
         self._transport = transport or connect(name, settings)
         self._chat = URL(f"{self._base}{CHAT}")
         self._windows: dict[str, int] = {}
-        """What refusals told of windows that are smaller than known, by model."""
+        """Windows from refusals that are smaller than known, by model."""
 
     async def send(self, call: Call) -> Reply:
         """Forward a call; an answer that is an event stream is relayed as it arrives, any other is read whole."""
@@ -67,7 +67,7 @@ class OpenAI:
         return URL(f"{self._base}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
 
     def _told(self, call: Call, reply: Reply) -> Reply:
-        """Return the answer; where it refuses a chat that does not fit, with the status and code that clients know."""
+        """Return the answer. The refusal of a chat that does not fit gets the status and code that clients know."""
         if reply.status < 400 or call.path != CHAT:
             return reply
         overflow = read_refusal(reply.status, reply.body or b"")
@@ -85,7 +85,7 @@ class OpenAI:
         return ()
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """Return what is known, with a smaller window where the server told one in a refusal."""
+        """Return the profile, with a smaller window if a refusal of the server named one."""
         window = self._windows.get(known.name)
         return (
             known

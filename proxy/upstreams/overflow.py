@@ -1,4 +1,4 @@
-"""Prompts that do not fit, as servers say it: each in its own words, told to the client in OpenAI's."""
+"""Prompts that do not fit: servers' words for it, and OpenAI's, which clients know."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from proxy.text.tables import lines
 CODE = "context_length_exceeded"
 
 _STATUSES = frozenset({400, 413, 422, 500})
-"""Those that servers refuse a prompt with."""
+"""Statuses with which servers refuse a prompt."""
 
 _LONGEST_BODY, _LONGEST_TEXT = 2**18, 4000
 """Bytes of a body that is read, characters of its texts."""
@@ -27,16 +27,18 @@ _ECHOED = frozenset({"input", "request_id"})
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """A refusal for want of room, with what it says of tokens."""
+    """A refusal for want of room, with its numbers of tokens."""
 
     prompt: int | None = None
     window: int | None = None
     words: str = field(default="", compare=False)
-    """What tells the window, word for word."""
+    """The words that name the window, verbatim."""
 
     def is_quoted(self, body: bytes, others: Iterable[str] = ()) -> bool:
-        """Return whether what tells the window may be the client's own words, in a body or in others: servers quote
-        what they refuse."""
+        """Return whether the words that name the window may be the client's own, in a body or in other texts.
+
+        Servers quote requests that they refuse.
+        """
         try:
             plain = orjson.dumps(orjson.loads(body))
         except orjson.JSONDecodeError:  # such as half a character: what it says cannot be told
@@ -46,7 +48,7 @@ class Overflow:
 
 
 def find_overflow(text: str) -> Overflow | None:
-    """Return what the words of an error say of a prompt that does not fit; None where they speak of something else."""
+    """Return the overflow that an error's text reports; None if the error is about something else."""
     text = text[:_LONGEST_TEXT]
     patterns = _patterns()
     if patterns["not"][0].search(text) or not any(sign.search(text) for sign in patterns["sign"]):
@@ -56,7 +58,7 @@ def find_overflow(text: str) -> Overflow | None:
 
 
 def read_refusal(status: int, body: bytes) -> Overflow | None:
-    """Return the same for an answer with an error's status, or for an event of a stream that is an error."""
+    """Return the overflow that an error's body reports, or an error event of a stream."""
     if status not in _STATUSES or len(body) > _LONGEST_BODY:
         return None
     try:
@@ -66,7 +68,7 @@ def read_refusal(status: int, body: bytes) -> Overflow | None:
 
 
 def openai_body(body: bytes, overflow: Overflow) -> bytes:
-    """Return the error as OpenAI words it. One that has the code already stays as it is; other fields are kept."""
+    """Return the error in OpenAI's words. One that has the code already stays as it is; other fields are kept."""
     try:
         said = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -85,7 +87,7 @@ def openai_body(body: bytes, overflow: Overflow) -> bytes:
 
 
 def sentence(text: str, prompt: int | None, window: int | None) -> str:
-    """Return the sentence by which clients know that the context is full, and behind it the server's own words."""
+    """Return the sentence by which clients know that the context is full, followed by the server's own words."""
     limit = f"{window} tokens" if window else "exceeded"
     counted = f" However, your messages resulted in {prompt} tokens." if prompt else ""
     advice = "Please reduce the length of the messages."

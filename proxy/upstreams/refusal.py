@@ -1,4 +1,4 @@
-"""What an upstream refused, in OpenAI's terms."""
+"""An upstream's refusals in OpenAI's terms."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,7 +20,7 @@ RETRY_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
 
 
 def advice(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return what the headers of an error tell SDKs."""
+    """Return the headers of an error that tell SDKs when to try again."""
     told = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
     return {name: told[name] for name in RETRY_HEADERS if name in told}
 
@@ -47,7 +47,8 @@ def kind_of(status: int) -> tuple[str, str | None]:
 
 
 def overflowed(text: str, overflow: Overflow, call: Call) -> Refused:
-    """Return the refusal of a prompt that does not fit; what the server did not tell is filled in, in tokens."""
+    """Return the refusal of a prompt that does not fit. Our own figures, in tokens, fill those that the server left
+    out."""
     prompt = overflow.prompt or (call.counted.total if call.counted else None)
     window = overflow.window or (call.profile.window if call.profile else None)
     return Refused(sentence(text, prompt, window), 400, code=CODE, param="messages")
@@ -56,7 +57,7 @@ def overflowed(text: str, overflow: Overflow, call: Call) -> Refused:
 def answered_with(
     status: int, text: str, call: Call, *, is_own: bool, headers: Mapping[str, str] | None = None
 ) -> Refused:
-    """Return the error for a status, with what the server said; what is not its own comes from something in front."""
+    """Return the error for a status, with the server's words. If not `is_own`, it comes from something in front."""
     if status == 404 and is_own:
         text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
     told = text or f"The upstream answered with status {status}."

@@ -1,7 +1,7 @@
 """The types of OpenAI's own request fields, for upstreams that read them themselves.
 
-Where bytes pass through, the server behind checks them; it may be laxer than OpenAI, and a gateway must not be stricter
-than what it stands for.
+Where bytes pass through, the server behind checks them. It may be laxer than OpenAI, and Penstock must not be stricter
+than the server that it stands for.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,11 +44,11 @@ CHECKS: Mapping[str, Check] = {
     "top_p": number,
     "user": string,
 }
-"""How each field is checked where it is not null (OpenAI's API reference, `POST /chat/completions`)."""
+"""The check of each field that is not null (OpenAI's API reference, `POST /chat/completions`)."""
 
 
 def check_fields(rest: Mapping[str, Any]) -> None:
-    """Raise `BadRequest` for a field of OpenAI's that has the wrong type; other fields are nobody's business here."""
+    """Raise `BadRequest` for a field of OpenAI's that has the wrong type; other fields are not checked."""
     for name, check in CHECKS.items():
         value = rest.get(name)
         if value is not None:
@@ -62,8 +62,7 @@ LONGEST_LIST = 200
 
 
 def ignored_fact(names: Iterable[str], *, strict: bool) -> dict[str, str | int | float | bool]:
-    """Return the fact `ignored`: the fields that an upstream has nothing for, with commas. Raise `BadRequest` if
-    `strict`."""
+    """Return the fact `ignored`: the unsupported fields, with commas. Raise `BadRequest` if `strict`."""
     listed = sorted(names)
     if listed and strict:
         told = f"the upstream has nothing for {', '.join(listed)}, and strict_params is set"
@@ -98,5 +97,5 @@ def is_neutral(name: str, value: Any) -> bool:
 
 
 def asks(name: str, value: Any) -> bool:
-    """Return whether a field of any name asks for something; of those without a known default, empty ones do not."""
+    """Return whether a field asks for something. Without a known default, an empty value does not."""
     return not is_neutral(name, value) and (bool(value) or name in NEUTRAL or name == "seed")

@@ -1,4 +1,5 @@
-"""Which upstream, chain and profile a model has. The names that clients may ask for are fixed in the configuration."""
+"""The table of models: the upstream, chain and profile of each. The configuration fixes the names that clients may
+use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ ProfileOf = Callable[[str, ModelSettings, Upstream], ModelProfile]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where requests for a model go."""
+    """The upstream, chain and profile of a model."""
 
     upstream: Upstream
     chain: str
@@ -29,16 +30,16 @@ class Route:
     label: str
     """The entry of the configuration that matched."""
     named: bool
-    """Whether the configuration names the model, so that its name is none of the client's choosing."""
+    """The configuration names the model, so that its name is not of the client's choosing."""
     profile: ModelProfile
     settings: ModelSettings
 
 
 class Requester(Protocol):
-    """Whoever asks for a model."""
+    """The client that asks for a model."""
 
     def may_use(self, model: str) -> bool:
-        """Return whether a model exists for it."""
+        """Return whether a model exists for this client."""
 
 
 class Routes:
@@ -54,7 +55,7 @@ class Routes:
         self._default = upstreams[settings.default_upstream or next(iter(upstreams))]
 
     def of(self, model: str, caller: Requester | None = None) -> Route:
-        """Return the route of a model. Raise `NotFound` where no entry matches, or this caller may not use it."""
+        """Return the route of a model. Raise `NotFound` if no entry matches, or if the caller may not use it."""
         if caller is not None and not caller.may_use(model):
             raise _unknown(model)
         route = self._known.get(model)
@@ -75,8 +76,10 @@ class Routes:
         raise _unknown(model)
 
     def unnamed(self, headers: Mapping[str, str]) -> Upstream:
-        """Return the upstream of a request that names no model: the default one. If the client's key is another
-        vendor's, it is the only server of that vendor. Raise `BadRequest` if there is none that may get the key.
+        """Return the upstream of a request that names no model: the default one.
+
+        If the client's key is another vendor's, it is the only server of that vendor. Raise `BadRequest` if there is
+        none that may get the key.
         """
         default = self._default
         if fits(headers, default.provider):
@@ -111,7 +114,7 @@ class Routes:
 
 
 def _unknown(model: str) -> NotFound:
-    """Return the same for a model that there is not and for one that somebody may not use."""
+    """Return the error for an unknown model, the same as for one that the caller may not use."""
     return NotFound(
         f"The model `{model[:200]}` does not exist or you do not have access to it. No entry of `models` in the "
         "configuration serves it to you.",

@@ -16,8 +16,8 @@ import proxy
 from proxy.__main__ import main
 from proxy.config.load import load
 from proxy.config.settings import Settings
-from proxy.server.generation import FIXED
 from proxy.server.health import LONGEST_START
+from proxy.server.reload import FIXED
 from tests.helm import custom_resources, values_schema
 from tests.helm.cases import EVERYTHING, MATRIX, REFUSED
 from tests.helm.helm import CHART, NAMESPACE, RELEASE, Helm, Rendered

@@ -12,8 +12,7 @@ from starlette.types import Receive, Scope, Send
 from proxy.config.load import Config, load
 from proxy.config.settings import Settings
 from proxy.server.build import build_upstreams
-from proxy.server.generation import FIXED, Generation, in_force, needs_restart
-from proxy.server.reload import Reloading
+from proxy.server.reload import FIXED, Generation, Reloading, in_force, needs_restart
 from proxy.telemetry.metrics import ConfigMetrics
 from proxy.upstreams.base import Upstream
 

@@ -26,14 +26,14 @@ from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 
 PAUSES = 8
-"""How often an answer that pauses is asked to go on."""
+"""The most times that an answer which pauses is asked to go on."""
 
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", re.ASCII)
 
 PING = b": ping\n\n"
 
 RELAYED = (b"request-id", b"anthropic-")
-"""How headers begin that clients of Anthropic read: its request id and the rates that are left."""
+"""The beginnings of headers that clients of Anthropic read: its request id and the remaining rates."""
 
 
 def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[str, Upstream]:
@@ -42,7 +42,7 @@ def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[
 
 
 class Anthropic(Translator):
-    """Translates chat requests both ways."""
+    """An upstream that translates chat requests to Messages and the answers back."""
 
     provider = PROVIDER
     abilities = Abilities(signs=True, speaks=frozenset({"chat", "messages"}))
@@ -81,14 +81,14 @@ class Anthropic(Translator):
         return () if call.request is None or call.path != CHAT else (await _translated(call, call.request)).ignored
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
-        """Return the answer to a request. Raise what Anthropic refuses it with."""
+        """Return the answer to a request. Raise Anthropic's refusal."""
         response = await self._server.ask(call.headers, encoded(body), call.model)
         if response.status != 200:
             raise refusal(response.status, await response.read(), response.headers, call)
         return response
 
     def _goes_on(self, answer: AnthropicAnswer, translation: AnthropicRequest) -> bool:
-        """Return whether an answer has paused; then the request is made one that it goes on with."""
+        """Return whether an answer has paused. If so, append it to the request, so that the model goes on with it."""
         pauses = int(answer.facts.get("pauses", 0))
         if not answer.paused or pauses >= PAUSES:
             return False
@@ -101,8 +101,10 @@ class Anthropic(Translator):
         return True
 
     async def _keep(self, answer: AnthropicAnswer, call: Call) -> None:
-        """Have an answer remembered that clients may not send back as it was. Not those that were cut off: a client
-        drops their calls, and nobody goes on with them."""
+        """Have an answer remembered that clients may not send back as it was.
+
+        Not an answer that was cut off: a client drops its calls, and nobody goes on with it.
+        """
         message = answer.kept()
         if message is not None and call.keep is not None and not await call.keep(Message(message)):
             answer.facts["unkept"] = "thinking_blocks"
@@ -129,8 +131,8 @@ class Anthropic(Translator):
     async def _spoken(
         self, response: Response, answer: AnthropicAnswer, call: Call, translation: AnthropicRequest
     ) -> AsyncGenerator[bytes, None]:
-        """Yield what a client gets of a stream, and of those that go on with it. Raise what an event says went
-        wrong."""
+        """Yield the client's events of a stream, and of the streams that go on with it. Raise the error of an error
+        event."""
         while True:
             async with aclosing(split_lines(response.chunks())) as lines:
                 async for line in lines:

@@ -33,8 +33,7 @@ _COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_toke
 
 
 def message_of(content: Sequence[Block]) -> dict[str, Any]:
-    """Return the message that content blocks are. What OpenAI has no word for, such as calls of server tools, is left
-    out."""
+    """Return the message of some content blocks, without blocks that OpenAI has no form for."""
     texts = [block["text"] for block in content if block.get("type") == "text"]
     calls = [called(block) for block in content if block.get("type") == "tool_use"]
     thoughts = [block for block in content if block.get("type") in THOUGHTS]
@@ -50,9 +49,9 @@ def message_of(content: Sequence[Block]) -> dict[str, Any]:
 
 
 def kept_message(content: Sequence[Block]) -> dict[str, Any] | None:
-    """Return the message as it has to go back to the model; None where any client sends it back so by itself.
+    """Return the message that must go back to the model; None where any client sends it back by itself.
 
-    Thinking in front, then one text, then calls is what a client can say in fields of OpenAI's; all else keeps the
+    A client can send thinking in front, then one text, then calls in OpenAI's fields. Any other order keeps the
     provider's own blocks, as the parts of its content.
     """
     kinds = [str(block.get("type")) for block in content]
@@ -75,7 +74,7 @@ def called(block: Block) -> dict[str, Any]:
 
 
 def annotations(content: Iterable[Block]) -> list[dict[str, Any]]:
-    """Return the citations of texts, each with the part of the whole text that it is for."""
+    """Return the citations of texts, each with its part of the whole text."""
     found: list[dict[str, Any]] = []
     start = 0
     for block in content:
@@ -87,7 +86,7 @@ def annotations(content: Iterable[Block]) -> list[dict[str, Any]]:
 
 
 def annotation(citation: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:
-    """Return a citation in OpenAI's form where it is one of a page; else in Anthropic's, under the name of its type."""
+    """Return a citation of a page in OpenAI's form, any other in Anthropic's under the name of its type."""
     place = {"start_index": start, "end_index": end}
     if citation.get("url"):
         cited = {"url": citation["url"], "title": citation.get("title") or ""}
@@ -108,12 +107,12 @@ class AnthropicAnswer:
         """All blocks so far, as they go back to the model."""
         self.stop_reason: str | None = None
         self.done = False
-        """Whether the answer that is read has come to its end."""
+        """The end of the answer that is being read has come."""
         self._completion = Completion(model)
         self._show_usage = show_usage
         self._begun = False
         self._earlier = dict.fromkeys(_COUNTS, 0)
-        """What the answers used that paused."""
+        """Usage of the answers that paused."""
         self._counts: dict[str, int] = {}
         self._tokens_of_thought = 0
         self._tier: str | None = None
@@ -128,7 +127,7 @@ class AnthropicAnswer:
 
     @property
     def paused(self) -> bool:
-        """Whether the answer goes on when it is sent back."""
+        """True if the answer goes on when it is sent back."""
         return self.stop_reason == PAUSED
 
     def go_on(self) -> None:
@@ -147,16 +146,16 @@ class AnthropicAnswer:
         self.stop_reason, self.done = answer.get("stop_reason"), True
 
     def whole(self) -> bytes:
-        """Return the body of what was read."""
+        """Return the body of the whole answer."""
         extra = {} if self._tier is None else {"service_tier": self._tier}
         return self._completion.whole(self._sound(message_of), self._finish_reason, self._used(), **extra)
 
     def kept(self) -> dict[str, Any] | None:
-        """Return what has to be remembered of it; None for an answer that any client sends back as it was."""
+        """Return the message to remember; None for an answer that any client sends back as it was."""
         return self._sound(kept_message)
 
     def _sound(self, make: Callable[[Sequence[Block]], Made]) -> Made:
-        """Return what is made of the blocks. Raise `UpstreamFailed` for blocks that make no sense."""
+        """Return the result of a function of the blocks. Raise `UpstreamFailed` for malformed blocks."""
         try:
             return make(self.content)
         except (KeyError, TypeError, AttributeError):
@@ -171,9 +170,9 @@ class AnthropicAnswer:
         return b"".join((*made, DONE))
 
     def events(self, event: Mapping[str, Any]) -> bytes:
-        """Return the events that say what one of Anthropic's says; nothing for one that says nothing to the client.
+        """Return the client's events for one event of Anthropic's, if any.
 
-        Raise `UpstreamFailed` for an event that makes no sense.
+        Raise `UpstreamFailed` for a malformed event.
         """
         try:
             deltas = self._deltas(event)
@@ -261,8 +260,7 @@ class AnthropicAnswer:
         return []
 
     def _thought(self, index: int, block: Block) -> dict[str, Any]:
-        """Return the delta of a thinking block. With the index and the type, the accumulators of SDKs add it up
-        rightly."""
+        """Return the delta of a thinking block, with the index and type by which SDKs accumulate it."""
         return {"thinking_blocks": [{"index": self._places[index], **block}]}
 
     def _call(self, index: int, call: Mapping[str, Any], arguments: str) -> dict[str, Any]:
@@ -284,7 +282,7 @@ class AnthropicAnswer:
         self._tier = TIERS.get(str(used.get("service_tier")), self._tier)
 
     def _used(self) -> dict[str, Any]:
-        """Return OpenAI's `usage` of all of the answer, which is also noted as facts."""
+        """Return OpenAI's `usage` of the whole answer, and note it as facts."""
         fresh, read, written, answered = (self._earlier[key] + self._counts.get(key, 0) for key in _COUNTS)
         prompt = fresh + read + written
         self.facts |= {"prompt_tokens": prompt, "completion_tokens": answered, "cached_tokens": read}

@@ -21,7 +21,7 @@ _DATA = re.compile(r"data:([a-z0-9.+/-]+);base64,(.+)", re.IGNORECASE | re.DOTAL
 
 
 def blocks_of(content: Any, place: str) -> list[Block]:
-    """Return the blocks of a content. Empty texts are left out: the wire refuses them. Raise `BadRequest`."""
+    """Return the blocks of a content, without empty texts, which Anthropic refuses. Raise `BadRequest`."""
     if content is None:
         return []
     if isinstance(content, str):
@@ -59,7 +59,7 @@ def _blocks(part: Mapping[str, Any], place: str) -> list[Block]:
 
 
 def marked(blocks: list[Block], source: Mapping[str, Any]) -> list[Block]:
-    """Return the blocks, with the `cache_control` of where they come from on the last of them that can have it."""
+    """Return the blocks with the `cache_control` of their message or part on the last block that can have it."""
     control = source.get("cache_control")
     last = next((n for n in reversed(range(len(blocks))) if blocks[n].get("type") not in THOUGHTS), None)
     if control is None or last is None:
@@ -68,8 +68,10 @@ def marked(blocks: list[Block], source: Mapping[str, Any]) -> list[Block]:
 
 
 def _image(image: Any, place: str) -> Block:
-    """Return the source of an image. Anthropic itself reads `https:` addresses; `http:` ones are fetched before, if at
-    all."""
+    """Return the source of an image.
+
+    Anthropic itself reads `https:` addresses; `http:` ones are fetched before, if at all.
+    """
     url = string(image.get("url") if isinstance(image, Mapping) else image, f"{place}.url")
     if url.lower().startswith("https://"):
         return {"type": "url", "url": url}
@@ -105,7 +107,7 @@ def _document(file: Mapping[str, Any], place: str) -> Block:
 
 
 def call_block(call: Any, place: str) -> Block:
-    """Return a tool call as a block. What a model wrote that is no JSON object becomes one that says so."""
+    """Return a tool call as a block. Arguments that are no JSON object become one that quotes them."""
     fields = mapping(call, place)
     name, given = called_function(fields, place, "malformed_arguments")
     made = {"type": "tool_use", "id": wire_id(fields.get("id"), place), "name": name, "input": given}
@@ -113,7 +115,7 @@ def call_block(call: Any, place: str) -> Block:
 
 
 def wire_id(call_id: Any, place: str) -> str:
-    """Return the id of a call as the wire takes it; other providers' ids may have other characters."""
+    """Return the id of a call in the characters that Anthropic allows."""
     known = string(call_id, f"{place}.id")
     if _ID.fullmatch(known):
         return known

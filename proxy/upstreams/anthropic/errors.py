@@ -1,4 +1,4 @@
-"""What Anthropic refused, in OpenAI's terms, from `{"type": "error", "error": {"type", "message"}}`."""
+"""Anthropic's refusals (`{"type": "error", "error": {"type", "message"}}`) in OpenAI's terms."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ USUAL_WAIT = "2"
 
 
 def refusal(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], call: Call) -> PenstockError:
-    """Return the error for an answer with a status other than 200; `Unanswered` for one that is no error either."""
+    """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
     if status < 400:
         return Unanswered(f"the upstream answered with status {status}")
     try:
@@ -43,7 +43,7 @@ def refusal(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], ca
 
 
 def broken(event: Mapping[str, Any], call: Call) -> PenstockError:
-    """Return the error that an event of a stream is."""
+    """Return the error of an error event."""
     kind = event["error"].get("type") if isinstance(event.get("error"), Mapping) else None
     return _explained(event, STATUSES.get(str(kind), 500), {}, call)
 

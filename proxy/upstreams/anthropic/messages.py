@@ -22,7 +22,7 @@ class AnthropicMessages:
         self.system: list[Block] = []
         self.said: list[dict[str, Any]] = []
         self.ignored: set[str] = set()
-        """What was left out, such as `messages[].name`."""
+        """Fields that were left out, such as `messages[].name`."""
         self.called: dict[str, None] = {}
         """The tools that were called, in order."""
         self._system_messages = system_messages
@@ -49,7 +49,7 @@ class AnthropicMessages:
 
     @property
     def thinks(self) -> bool:
-        """Whether an open loop of tool calls began with thinking, so that it has to go on with it; True without one."""
+        """True unless an open loop of tool calls began without thinking, which it may not begin then."""
         turns = [each["content"] for each in self.said if each["role"] != "system"][-2:]
         if len(turns) < 2 or turns[-1][0]["type"] != "tool_result":
             return True
@@ -94,7 +94,7 @@ class AnthropicMessages:
         return marked(blocks_of(message.get("content"), f"{place}.content"), message)
 
     def _assistant(self, message: Message, place: str) -> list[Block]:
-        """Thinking first, then text, then calls; blocks of Anthropic's own stay where they stand in the content."""
+        """Return thinking first, then text, then calls; Anthropic's own blocks keep their places in the content."""
         content = blocks_of(message.get("content"), f"{place}.content")
         thoughts = [] if any(block["type"] in THOUGHTS for block in content) else self._thoughts(message, place)
         if message.get("refusal") and not content:
@@ -108,8 +108,7 @@ class AnthropicMessages:
         return marked([*thoughts, *content, *calls], message)
 
     def _thoughts(self, message: Message, place: str) -> list[Block]:
-        """Return the signed blocks that a client sends back, as they were; those that no provider signed are left
-        out."""
+        """Return the signed blocks that a client sends back, unchanged, without unsigned ones."""
         found: list[Block] = []
         listed = message.get("thinking_blocks")
         for block in sequence([] if listed is None else listed, f"{place}.thinking_blocks"):
@@ -130,7 +129,7 @@ class AnthropicMessages:
         return made
 
     def _result(self, message: Message, place: str) -> Block:
-        """Return a result; marks of its parts move to the whole of it."""
+        """Return a result as a block. Cache marks of its parts move to the block."""
         content = blocks_of(message.get("content"), f"{place}.content")
         control = next((block["cache_control"] for block in reversed(content) if "cache_control" in block), None)
         known = message.get("tool_call_id") or (f"call_{message.get('name')}" if message.role == "function" else None)

@@ -47,7 +47,7 @@ _FUNCTION = frozenset({"type", "function", "strict", "parameters"})
 
 @dataclass(frozen=True, slots=True)
 class AnthropicRequest:
-    """What Anthropic gets."""
+    """A request in the form of Messages."""
 
     body: dict[str, Any]
     """The JSON body of `POST /v1/messages`."""
@@ -56,10 +56,10 @@ class AnthropicRequest:
 
 
 def translate(request: ChatRequest, *, most: int, room: int) -> AnthropicRequest:
-    """Return a request as Anthropic wants it.
+    """Return a request in the form of Messages.
 
-    `most` is the longest answer of the model, `room` what the window leaves for one, in tokens. Raise `BadRequest` for
-    values of a wrong type and for what cannot be translated.
+    `most` is the longest answer of the model, `room` the part of the window that is left for one, both in tokens. Raise
+    `BadRequest` for values of a wrong type, and for requests that cannot be translated.
     """
     return _Fields(request, most, room).translation()
 
@@ -101,7 +101,7 @@ class _Fields:
         return AnthropicRequest(kept, tuple(sorted(self._ignored)))
 
     def _max_tokens(self, most: int, room: int) -> int:
-        """Return what the client wants, up to the model's maximum; without a word of it all that there is room for."""
+        """Return the client's limit, up to the model's maximum; without one, all the room that there is."""
         for name in ("max_completion_tokens", "max_tokens"):
             if name in self._rest:
                 wanted = integer(self._rest[name], name)
@@ -120,7 +120,7 @@ class _Fields:
         return kept
 
     def _metadata(self) -> dict[str, str] | None:
-        """Who asks, for Anthropic's search for abuse: an opaque name, and neither address nor number of a person."""
+        """Return the user for Anthropic's search for abuse: an opaque name, no address or number of a person."""
         own = mapping(self._rest.get("metadata", {}), "metadata").get("user_id")
         named = own or self._rest.get("safety_identifier") or self._rest.get("user")
         if named is None:
@@ -141,7 +141,7 @@ class _Fields:
         return found
 
     def _format(self) -> dict[str, Any]:
-        """Return the form of the answer, where it is a schema; a demand for just any JSON has no counterpart."""
+        """Return the form of the answer if it is a schema; a demand for any JSON has no counterpart."""
         wanted = mapping(self._rest.get("response_format", {"type": "text"}), "response_format")
         match wanted.get("type"):
             case "text":
@@ -156,7 +156,7 @@ class _Fields:
         return wrong("response_format.type", "must be text, json_object or json_schema")
 
     def _tools(self) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-        """Return the tools, and whether one of them must be called."""
+        """Return the tools, and the choice among them."""
         offered = [self._tool(tool, f"tools[{index}]") for index, tool in enumerate(self._request.tools)]
         if not offered:
             # the wire wants a definition of what was called
@@ -174,7 +174,7 @@ class _Fields:
     def _chosen(self, offered: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return the tools that may be called, and Anthropic's `tool_choice`.
 
-        Where one tool must be called the others stay, because the cache of the whole prompt begins with them.
+        If one tool must be called, the others stay, because the cache of the whole prompt begins with the tools.
         """
         given = self._rest.get("tool_choice", "auto")
         if isinstance(given, str):
@@ -193,7 +193,7 @@ class _Fields:
     def _tool(self, tool: Mapping[str, Any], place: str) -> dict[str, Any]:
         """Return a function as Anthropic's tool; one of Anthropic's own types, such as web search, stays as it is.
 
-        A custom tool is refused: Anthropic could not hold to its grammar, and gives no free text back.
+        A custom tool is refused: Anthropic cannot hold to its grammar, and gives no free text back.
         """
         if tool.get("type", "function") != "function" or ("function" not in tool and "input_schema" in tool):
             if "custom" in tool:
@@ -216,7 +216,7 @@ class _Fields:
         return made | {key: value for key, value in given_as if value is not None and key not in known}
 
     def _think(self, body: dict[str, Any]) -> None:
-        """How much to think: Anthropic's own fields, or what `reasoning_effort` means for this model."""
+        """Set the thinking that `reasoning_effort` asks of this model, unless the client set Anthropic's own fields."""
         effort, place = self._rest.get("reasoning_effort"), "reasoning_effort"
         if effort is None:
             place = "reasoning"
@@ -246,7 +246,7 @@ class _Fields:
             body["thinking"] = {"type": self._able.least}
 
     def _think_within(self, body: dict[str, Any], level: str, place: str) -> None:
-        """A budget below the whole answer. There is none in a short one, nor in a loop of calls that began without."""
+        """Set a budget, unless the answer is short or a loop of calls began without thinking."""
         budget = min(BUDGETS[level], self._limit // 2)
         if self._limit > LEAST_BUDGET and self._messages.thinks:
             body["thinking"] = {"type": "enabled", "budget_tokens": max(LEAST_BUDGET, budget)}
@@ -254,7 +254,7 @@ class _Fields:
             self._ignored.add(place)
 
     def _sample(self, body: dict[str, Any]) -> None:
-        """Temperature and its like, as far as the model and its thinking allow."""
+        """Set temperature, `top_p` and `top_k`, as far as the model and its thinking allow."""
         thinks = mapping(body.get("thinking") or {}, "thinking").get("type") in ("enabled", "adaptive")
         temperature, top_p = self._rest.get("temperature"), self._rest.get("top_p")
         if temperature is not None:
@@ -274,13 +274,13 @@ class _Fields:
 
 
 def _nearest(level: str, efforts: tuple[str, ...]) -> str:
-    """Return the level of a model that comes nearest to the one that is asked for."""
+    """Return the effort of a model that is nearest to the wanted one."""
     wanted = LEVELS.index("low" if level == "minimal" else level)
     return min(efforts, key=lambda each: abs(LEVELS.index(each) - wanted))
 
 
 def _closed(schema: Any) -> Any:
-    """Return a schema whose objects say that they have no other properties: the wire takes no open ones."""
+    """Return a schema whose objects have no other properties: Anthropic takes no open ones."""
     if isinstance(schema, list):
         return [_closed(each) for each in schema]
     if not isinstance(schema, Mapping):

@@ -18,10 +18,10 @@ VERSION = "2023-06-01"
 LISTING = "limit=1000"
 
 _KEPT = frozenset({"accept-encoding", "traceparent", "tracestate", "user-agent"})
-"""What it gets of a translated request's headers, besides those that begin with `anthropic-`."""
+"""Headers of a translated request that go out, besides those that begin with `anthropic-`."""
 
 _OAUTH = "sk-ant-oat"
-"""How keys begin that go out as a bearer token."""
+"""The beginning of keys that go out as a bearer token."""
 
 
 class AnthropicServer:
@@ -34,8 +34,10 @@ class AnthropicServer:
         self._transport = connect(name, settings)
 
     async def ask(self, headers: Mapping[str, str], body: bytes, model: str) -> Response:
-        """Send a translated request. Raise `Unauthorized` without a key, `BadRequest` for another vendor's, and
-        `UpstreamFailed`."""
+        """Send a translated request.
+
+        Raise `Unauthorized` without a key, `BadRequest` for another vendor's, and `UpstreamFailed`.
+        """
         kept = {key: value for key, value in headers.items() if key in _KEPT or key.startswith("anthropic-")}
         own = {"content-type": "application/json", **self._credentials(headers, model)}
         return await self.send("POST", "/messages", {"anthropic-version": VERSION, **kept, **own}, body)
@@ -46,8 +48,10 @@ class AnthropicServer:
         return await self.send("GET", "/models", own, None, LISTING)
 
     async def forward(self, call: Call) -> Response:
-        """Send a request of Anthropic's own as it is, but for the keys. Raise `BadRequest` for another vendor's, and
-        `UpstreamFailed`."""
+        """Send a request of Anthropic's own unchanged, but for the keys.
+
+        Raise `BadRequest` for another vendor's key, and `UpstreamFailed`.
+        """
         if self._key is not None:
             headers: Mapping[str, str] = {**without_credentials(call.headers), **self._credentials(call.headers, "")}
         else:
@@ -62,8 +66,7 @@ class AnthropicServer:
         return await self._transport.request(method, url, headers, body)
 
     def _credentials(self, headers: Mapping[str, str], model: str) -> dict[str, str]:
-        """Return the operator's key, else the client's, wherever it has it. Raise `Unauthorized` where there is
-        none."""
+        """Return the header of the operator's key, else of the client's. Raise `Unauthorized` if there is none."""
         key = self._key
         if key is None:
             headers = fitting(headers, self._name, PROVIDER, model)

@@ -9,7 +9,7 @@ from proxy.upstreams.completion import usage
 
 EXTRAS = ("system_fingerprint", "service_tier")
 MESSAGE_KEYS = ("reasoning_content", "thinking_blocks", "annotations", "audio", "images", "function_call")
-"""What a message may have besides role, content, refusal and tool calls. Claude wants `thinking_blocks` back."""
+"""Keys of a message besides role, content, refusal and tool calls. Claude wants `thinking_blocks` back."""
 
 DELTA_KEYS = ("content", "refusal", "reasoning_content", "annotations", "audio", "images", "function_call")
 """The same for a delta. No `thinking_blocks`: the SDKs' accumulators fail on a list whose entries have no index."""
@@ -70,7 +70,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ForeignStream:
-    """One stream: turns litellm's chunks into OpenAI's events and gathers the usage."""
+    """One stream: it turns litellm's chunks into OpenAI's events and gathers the usage."""
 
     def __init__(self, *, show_usage: bool) -> None:
         self._show_usage = show_usage
@@ -78,12 +78,12 @@ class ForeignStream:
         self._calls: dict[tuple[int, int], tuple[int, str | None]] = {}
         """By the provider's choice and index: our index of the tool call, and its id."""
         self._made: dict[int, int] = {}
-        """How many tool calls a choice has made."""
+        """The number of tool calls of each choice."""
         self._head: dict[str, Any] = {}
         self.usage: dict[str, Any] | None = None
 
     def events(self, chunk: Mapping[str, Any]) -> Iterator[bytes]:
-        """Yield the events that say what a chunk says; none for one that says nothing new."""
+        """Yield the events for a chunk; none for one without news."""
         self._head = self._head or _head(chunk, "chat.completion.chunk")
         if chunk.get("usage"):
             self.usage = spent(chunk["usage"])
@@ -94,7 +94,7 @@ class ForeignStream:
             yield _event({**self._head, "choices": choices, **extras, **hidden})
 
     def end(self) -> Iterator[bytes]:
-        """Yield the usage event, where the client asked for it."""
+        """Yield the usage event, if the client asked for it."""
         if self._show_usage and self.usage:
             yield _event({**self._head, "choices": [], "usage": self.usage})
 
@@ -117,8 +117,10 @@ class ForeignStream:
         return delta
 
     def _part(self, choice: int, call: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a piece of a tool call: id, type and name only in its first one, because clients append what they
-        read."""
+        """Return a piece of a tool call.
+
+        Only the first has id, type and name, because clients append each piece.
+        """
         place, known = (choice, call.get("index") or 0), call.get("id")
         if place in self._calls and known in (None, "", self._calls[place][1]):
             arguments = (call.get("function") or {}).get("arguments") or ""

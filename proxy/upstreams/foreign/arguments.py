@@ -1,6 +1,7 @@
-"""What litellm is told of a request: an allow-list, because litellm takes its own orders from the same arguments.
+"""The arguments of litellm for a request: an allow-list, because litellm takes its own orders from the same arguments.
 
-`acompletion(**body)` would let a client choose the address, the key, callbacks, prices, mock answers or other models.
+`acompletion(**body)` would let a client choose the address, the key, callbacks, prices, mock answers or other
+models.
 """
 
 import json
@@ -29,10 +30,9 @@ _MODEL = re.compile(r"(?!.*(?://|\.\.))[A-Za-z0-9][A-Za-z0-9._:/@+-]*", re.ASCII
 
 
 def arguments(request: ChatRequest, provider: str) -> tuple[dict[str, Any], set[str]]:
-    """Return the arguments of `litellm.acompletion` that a request may set, and the names of the fields that were left
-    out.
+    """Return the arguments of `litellm.acompletion` for a request, and the names of the fields that were left out.
 
-    The provider is always the configured one: a model such as `openai/x` is that provider's model of this name. Raises
+    The provider is always the configured one: a model such as `openai/x` is that provider's model of this name. Raise
     `NotFound` for a name that could not be a model's, because litellm builds addresses from it.
     """
     if not _MODEL.fullmatch(request.model):
@@ -58,8 +58,7 @@ def no_such_model(name: str) -> NotFound:
 
 
 def _lost_thinking(messages: Sequence[Mapping[str, Any]], provider: str, model: str) -> bool:
-    """Return whether thinking must stay off: a Claude refuses it where the open tool call has lost its signed
-    thoughts."""
+    """Return whether thinking must stay off: a Claude refuses it if the open call has lost its signed thoughts."""
     if provider not in CLAUDES or "claude" not in model or not messages or messages[-1].get("role") != "tool":
         return False
     caller = next((message for message in reversed(messages) if message.get("role") == "assistant"), None)

@@ -1,7 +1,7 @@
-"""What went wrong at a provider, in OpenAI's terms, from the exceptions that litellm makes of it.
+"""A provider's failures in OpenAI's terms, from the exceptions that litellm raises.
 
-litellm's own classes are only asked what the statuses cannot say (a full context window): they turn a 403 into a
-connection error, a 529 into a 500 and a refused connection into a 500. What happened stands further down the chain of
+litellm's own classes are asked only about a full context window, which no status tells: they turn a 403 into a
+connection error, a 529 into a 500 and a refused connection into a 500. The real error is further down the chain of
 causes. Classes are compared by name, because nothing here may import litellm.
 """
 
@@ -46,7 +46,7 @@ _log = logging.getLogger("penstock.foreign")
 
 
 def explain(error: BaseException, upstream: str, hide: Iterable[str]) -> PenstockError:
-    """Return what to tell the client: `Refused`, or `UpstreamFailed` where no answer came. Hides the given texts."""
+    """Return the client's error: `Refused`, or `UpstreamFailed` if no answer came. Hide the given texts."""
     wrapper: BaseException | None = None
     for link in _chain(error):
         if type(link).__module__ == "litellm.exceptions":
@@ -64,7 +64,7 @@ def explain(error: BaseException, upstream: str, hide: Iterable[str]) -> Penstoc
 
 
 def _failed(error: BaseException, upstream: str) -> PenstockError | None:
-    """Return what an error means after which there is no answer of the provider's; None for all others."""
+    """Return the error after which there is no answer of the provider's; None for all others."""
     if isinstance(error, PenstockError):
         return error
     if isinstance(error, ImportError):
@@ -84,8 +84,10 @@ def _failed(error: BaseException, upstream: str) -> PenstockError | None:
 def _refused(
     error: BaseException, wrapper: BaseException | None, answer: BaseException | None, hide: Iterable[str]
 ) -> Refused:
-    """Return the provider's refusal: its words stand in `wrapper`, its status and headers in `answer`; both may be
-    missing."""
+    """Return the provider's refusal.
+
+    Its words are in `wrapper`, its status and headers in `answer`; both may be missing.
+    """
     told = _told(wrapper or error, answer)
     status = 401 if _reason(told) == "API_KEY_INVALID" else _status(answer or error)
     text = _hidden(_words(wrapper or error, told), hide) or f"The provider answered with status {status}."
@@ -134,7 +136,7 @@ def _retry_headers(*errors: BaseException | None) -> dict[str, str]:
 
 
 def _told(error: BaseException, answer: BaseException | None) -> Mapping[str, Any]:
-    """Return the provider's error object; empty where it sent none."""
+    """Return the provider's error object; empty if it sent none."""
     response = getattr(answer, "response", None)
     for raw in (getattr(error, "message", None) or str(error), getattr(error, "body", None), response):
         said = _parsed(_body(raw) if raw is response else raw)
@@ -152,7 +154,7 @@ def _body(response: Any) -> Any:
 
 
 def _parsed(raw: Any) -> Any:
-    """Return what a body says; litellm gives some as the text of a bytes literal."""
+    """Return a parsed body; litellm gives some as the text of a bytes literal."""
     with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
         if isinstance(raw, str) and raw[:2] in ("b'", 'b"') and len(raw) <= LONGEST_BODY:
             raw = ast.literal_eval(raw)

@@ -22,7 +22,7 @@ ENVIRONMENT = {
     # A client's image addresses are the provider's to fetch, never ours.
     "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",
 }
-"""What litellm must find when it is imported; the operator's own values win."""
+"""Variables that litellm must find when it is imported; the operator's own values win."""
 
 LIBRARY = {
     "disable_hf_tokenizer_download": True,
@@ -91,8 +91,10 @@ def load() -> Any:
 
 
 def _send_once() -> None:
-    """Keep litellm from sending a request again that a provider may have processed: where a connection breaks off, it
-    takes it for one that was never made."""
+    """Keep litellm from repeating a request that a provider may have processed.
+
+    If a connection breaks off, litellm takes it for one that was never made.
+    """
     handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
     transport: Any = importlib.import_module("litellm.llms.custom_httpx.aiohttp_transport")
     aiohttp, httpx = transport.aiohttp, transport.httpx
@@ -105,13 +107,12 @@ def _send_once() -> None:
 
 
 def knows(library: Any, provider: str) -> bool:
-    """Return whether litellm has such a provider. For one that it has not, it would guess from the model's name."""
+    """Return whether litellm has such a provider. If not, it would guess one from the model's name."""
     return provider in library.provider_list or _in_registry(provider)
 
 
 def misroutes(library: Any, provider: str, model: str) -> bool:
-    """Return whether litellm would send a model's prompt and key elsewhere for its name, although it was told the
-    provider."""
+    """Return whether litellm would send a request for this model to another provider than the given one."""
     if any(mark in model and provider != owner for mark, owner in MARKS.items()):
         return True
     if provider == "azure":

@@ -22,7 +22,7 @@ NO_KEY = "none"
 
 
 class Provider:
-    """One provider behind litellm. The client's arguments pass an allow-list; its answer is OpenAI's exactly."""
+    """One provider behind litellm. The client's arguments pass an allow-list; the answer has OpenAI's form."""
 
     def __init__(self, name: str, settings: ForeignUpstream) -> None:
         self.name = name
@@ -69,7 +69,7 @@ class Provider:
     async def _spoken(
         self, source: Any, chunks: ForeignStream, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the events that a client gets of a stream. Raise what went wrong, in OpenAI's terms."""
+        """Yield the client's events of a stream. Raise errors in OpenAI's terms."""
         begun, ending = False, Ending()
         try:
             while (chunk := await _next(source, ending, deadline)) is not None:
@@ -122,11 +122,11 @@ class Provider:
 
 
 class Ending:
-    """A look-out for the end in the provider's own chunks: litellm closes a stream that was cut off with a "stop" of
-    its own making.
+    """A look-out for the end of a stream in the provider's own chunks.
 
-    For most providers litellm notes the reason in `received_finish_reason`. For Gemini it does not, so Gemini's
-    own chunks are read on their way into litellm's parser.
+    litellm closes a stream that was cut off with a "stop" of its own making. For most providers it notes the reason in
+    `received_finish_reason`. For Gemini it does not, so Gemini's own chunks are read on their way into litellm's
+    parser.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ def _is_last(chunk: Any) -> bool:
 
 
 async def _next(source: Any, ending: Ending, deadline: float) -> dict[str, Any] | None:
-    """Return the next chunk, or None at the end. Raise `UpstreamFailed` where the provider broke off in mid-answer."""
+    """Return the next chunk, or None at the end. Raise `UpstreamFailed` if the provider broke off its answer."""
     async with asyncio.timeout_at(deadline):
         await ending.watch(source)
         chunk = await anext(source, None)

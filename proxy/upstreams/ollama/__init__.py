@@ -61,9 +61,9 @@ def _num_ctx(entries: Iterable[ModelSettings]) -> Callable[[str], int | None]:
 
 
 class Ollama(Translator):
-    """Translates chat requests both ways.
+    """An upstream that translates chat requests to Ollama's own API and the answers back.
 
-    A model is always run with the configured context size. No request changes it, because the server would have to load
+    A model always runs with the configured context size. No request changes it, because the server would have to load
     the model anew.
     """
 
@@ -115,9 +115,9 @@ class Ollama(Translator):
         return translate(request, num_ctx=self._num_ctx(call.model), keep_alive=self._keep_alive)
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
-        """Return the profile with the window that the server gives the model; waits for its word for a second at most.
+        """Return the profile with the window that the server gives the model. Wait a second at most for its report.
 
-        Where the server says nothing, the configuration counts, else Ollama's own default of 4096 tokens.
+        Without a report, the configuration counts, else Ollama's own default of 4096 tokens.
         """
         configured = self._num_ctx(known.name)
         told = await self._windows.told(known.name)
@@ -127,9 +127,9 @@ class Ollama(Translator):
         return with_window(known, window, "ollama" if spoken else known.source)
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Return the models on the server; empty where it does not answer.
+        """Return the models on the server; empty if it does not answer.
 
-        What a model was trained for is not told as its context length, because it is rarely run with that.
+        The trained context length is not reported, because a model rarely runs with it.
         """
         try:
             async with asyncio.timeout(LISTING):
@@ -156,7 +156,7 @@ class Ollama(Translator):
     async def _spoken(
         self, response: Response, answer: OllamaAnswer, call: Call, translation: OllamaRequest
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the events that the lines of a stream stand for. Raise what a line says went wrong."""
+        """Yield the events for the lines of a stream. Raise the error of an error line."""
         async with aclosing(lines(response.chunks())) as source:
             async for line in source:
                 error = broken(line, call)
@@ -171,7 +171,7 @@ class Ollama(Translator):
             raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
 
     async def _check(self, line: Mapping[str, Any], call: Call, translation: OllamaRequest, facts: Facts) -> None:
-        """Note that the server has answered, and whether it has cut the prompt."""
+        """Note that the server has answered, and if it has cut the prompt."""
         self._windows.answered(call.model)
         window = self._num_ctx(call.model)
         if call.profile is not None and (window is None or call.profile.source == "ollama"):
@@ -196,15 +196,20 @@ class Ollama(Translator):
 
 
 async def _counted(call: Call, window: int | None) -> TokenCount | None:
-    """Our count of the prompt; without a chain it is made here, where the prompt is long enough to be cut."""
+    """Return our count of the prompt.
+
+    Without a chain it is made here, if the prompt is long enough to be cut.
+    """
     if call.counted is not None or call.tokens is None or call.request is None:
         return call.counted
     return await call.tokens.count(call.request) if may_be_truncated(len(call.body), window) else None
 
 
 def _duration(keep_alive: str | int | None) -> str | int | None:
-    """Return how long a model stays. Ollama reads `"-1"` and `"300"`, as environment variables give them, only as
-    numbers."""
+    """Return the time for which a model stays loaded.
+
+    Ollama reads `"-1"` and `"300"`, as environment variables give them, only as numbers.
+    """
     if isinstance(keep_alive, str) and re.fullmatch(r"-?[0-9]{1,18}", keep_alive):
         return int(keep_alive)
     return keep_alive

@@ -16,10 +16,10 @@ DURATIONS = {"load_ms": "load_duration", "prompt_ms": "prompt_eval_duration", "a
 
 
 class OllamaAnswer:
-    """One answer on its way to the client: makes its events or its body, and fills `facts` once it is done."""
+    """One answer on its way to the client: it makes the events or the body, and fills `facts` once it is done."""
 
     def __init__(self, model: str, facts: Facts, *, show_usage: bool, counted: int | None = None) -> None:
-        """`counted` are the prompt's tokens by our own count, reported where Ollama leaves its own out."""
+        """Begin an answer. `counted` are the prompt's tokens by our count, reported if Ollama leaves its own out."""
         self._completion = Completion(model)
         self.facts = facts
         self._show_usage = show_usage
@@ -28,10 +28,10 @@ class OllamaAnswer:
         self._ids: set[str] = set()
         self._calls = 0
         self.done = False
-        """Whether the last line has been read."""
+        """The last line has been read."""
 
     def whole(self, line: Mapping[str, Any]) -> bytes:
-        """Return the body of an answer that was not streamed. Raise `UpstreamFailed` for a body that holds none."""
+        """Return the body of an answer that was not streamed. Raise `UpstreamFailed` for a body without one."""
         said = _mapping(line.get("message"))
         if not said:
             raise nonsense("Ollama")
@@ -46,9 +46,9 @@ class OllamaAnswer:
         return self._completion.whole(message, self._finish_reason(line), used, _scores(line))
 
     def events(self, line: Mapping[str, Any]) -> bytes:
-        """Return the events that say what one line says, the last ones and `[DONE]` included.
+        """Return the events for one line, the last ones and `[DONE]` included.
 
-        Nothing for a line that says nothing, and for all lines behind the last one.
+        Nothing for a line without news, and for all lines behind the last one.
         """
         if self.done:
             return b""
@@ -82,8 +82,10 @@ class OllamaAnswer:
         return [self._call(call) for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
 
     def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a tool call, complete: Ollama never sends one in pieces. The index is counted here; Ollama's may
-        repeat."""
+        """Return a tool call, which Ollama never sends in pieces.
+
+        The index is counted here, because Ollama's may repeat.
+        """
         function = _mapping(call.get("function"))
         known = _text(call.get("id"))
         if not known or known in self._ids:
@@ -95,17 +97,16 @@ class OllamaAnswer:
         return {"index": index, "id": known, "type": "function", "function": called}
 
     def _finish_reason(self, line: Mapping[str, Any]) -> str:
-        """Return `length` even behind a tool call: another one may have been cut off. So it is where the prompt was
-        cut."""
+        """Return OpenAI's reason: `length` also behind a tool call, because another call may have been cut off."""
         if line.get("done_reason") == "length" or self.facts.get("truncated"):
             return "length"
         return "tool_calls" if self._calls else "stop"
 
     def _end(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Take note of the figures in the last line, and return OpenAI's `usage`.
+        """Note the figures in the last line, and return OpenAI's `usage`.
 
-        Ollama leaves out what is zero, as older servers did with a prompt that was still in their cache. The prompt is
-        then reported as we counted it, if we did, but not noted as a fact: facts are what the server said.
+        Ollama leaves out zeros, as older servers did with a prompt that was still in their cache. The prompt is then
+        reported by our count, if there is one, but not noted as a fact: facts are the server's own figures.
         """
         prompt, answer = used(line)
         if prompt:
@@ -118,12 +119,12 @@ class OllamaAnswer:
 
 
 def used(line: Mapping[str, Any]) -> tuple[int, int]:
-    """Return the tokens of prompt and answer that the last line tells; 0 for what it leaves out."""
+    """Return the tokens of prompt and answer in the last line; 0 for those that it leaves out."""
     return _count(line.get("prompt_eval_count")), _count(line.get("eval_count"))
 
 
 async def lines(chunks: ByteStream) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the lines of an NDJSON stream, wherever the network cut it. Closing it closes `chunks`."""
+    """Yield the lines of an NDJSON stream. Closing it closes `chunks`."""
     async with aclosing(split_lines(chunks)) as source:
         async for line in source:
             yield parsed(line, "Ollama")

@@ -1,4 +1,4 @@
-"""What Ollama refused, in OpenAI's terms. Ollama says it in a sentence (`{"error": "text"}`), so sentences are read."""
+"""Ollama's refusals in OpenAI's terms. Ollama explains them in a sentence (`{"error": "text"}`), which is read."""
 
 import re
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
 """The two of a model's abilities that a request can do without."""
 
 ADDRESS = re.compile(r"\b[a-z]+://[^\s\"'<>]+|\b(?:(?:\d{1,3}\.){3}\d{1,3}|localhost)(?::\d+)?", re.IGNORECASE)
-"""What may tell a client where a server stands; Ollama quotes the address of its own runner."""
+"""Addresses, which clients must not learn; Ollama quotes that of its own runner."""
 
 
 def refusal(status: int, body: bytes, call: Call) -> PenstockError:
-    """Return the error for an answer with a status other than 200; `Unanswered` for one that is no error either."""
+    """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
     if status < 400:
         return Unanswered(f"the upstream answered with status {status}")
     try:
@@ -29,7 +29,7 @@ def refusal(status: int, body: bytes, call: Call) -> PenstockError:
 
 
 def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
-    """Return the error that a line of a stream, or a body with status 200, stands for; None for any other."""
+    """Return the error in a line of a stream or in a body with status 200; None if there is none."""
     if line.get("error") is None:
         return None
     status = line.get("status")

@@ -22,10 +22,10 @@ class OllamaMessages:
     def __init__(self, messages: Iterable[Message]) -> None:
         self.said: list[dict[str, Any]] = []
         self.ignored: set[str] = set()
-        """What was left out, such as `messages[].name`."""
+        """Fields that were left out, such as `messages[].name`."""
         self.countable = True
-        """Whether our count of it compares with Ollama's: nobody knows the tokens of an image, and templates leave out
-        old thoughts."""
+        """Our count compares with Ollama's: the tokens of an image are unknown, and templates leave out old
+        thoughts."""
         self._names: dict[str, str] = {}
         """The tool that each call so far went to, by its id."""
         for index, message in enumerate(messages):
@@ -110,8 +110,10 @@ def _content(content: Any, place: str) -> tuple[str, list[str]]:
 
 
 def _image(image: Any, place: str) -> str:
-    """Return the base64 text of a `data:` URL. No other address is ever fetched: it may lie inside the operator's
-    network."""
+    """Return the base64 text of a `data:` URL.
+
+    No other address is fetched here: it may lie inside the operator's network.
+    """
     url = string(image.get("url") if isinstance(image, dict) else image, f"{place}.url")
     head, comma, data = url.partition(",")
     if not head.lower().startswith("data:"):

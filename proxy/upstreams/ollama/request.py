@@ -17,11 +17,11 @@ OPTIONS = {
     "presence_penalty": number, "frequency_penalty": number,
     "top_k": integer, "seed": integer, "repeat_last_n": integer, "num_predict": integer, "num_keep": integer,
 }  # fmt: skip
-"""What a client may set in `options`, next to `stop`. All else there (`num_ctx`, `num_gpu`, `num_batch`, ...) is an
-option of the loaded model: another value makes the server load it anew, for every client."""
+"""Keys that a client may set in `options`, next to `stop`. All others (`num_ctx`, `num_gpu`, `num_batch`, ...) belong
+to the loaded model: another value makes the server load it anew, for every client."""
 
 DIRECT = OPTIONS.keys() - {"num_predict", "num_keep"}
-"""Those that a client may also set at the top level, as OpenAI's fields or as extras of its SDK."""
+"""Options that a client may also set at the top level, as OpenAI's fields or as extras of its SDK."""
 
 EFFORTS = {
     "minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high", "ultra": "high",
@@ -40,20 +40,20 @@ READ = DIRECT | BOOKKEEPING | {
 
 @dataclass(frozen=True, slots=True)
 class OllamaRequest:
-    """What Ollama gets."""
+    """A request in the form of `POST /api/chat`."""
 
     body: dict[str, Any]
     """The JSON body of `POST /api/chat`."""
     ignored: tuple[str, ...]
     """The fields that the client sent and Ollama has nothing for, sorted."""
     countable: bool
-    """Whether our count of the prompt compares with Ollama's."""
+    """Our count of the prompt compares with Ollama's."""
 
 
 def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | int | None) -> OllamaRequest:
-    """Return a request as Ollama wants it. `num_ctx` and `keep_alive` are the operator's; a client's own are ignored.
+    """Return a request in Ollama's form. `num_ctx` and `keep_alive` are the operator's; a client's own are ignored.
 
-    Raise `BadRequest` for values of a wrong type and for what cannot be translated.
+    Raise `BadRequest` for values of a wrong type, and for requests that cannot be translated.
     """
     rest = {name: value for name, value in request.rest.items() if value is not None}
     messages = OllamaMessages(request.messages)
@@ -106,8 +106,7 @@ def _stops(value: Any, place: str) -> list[str]:
 
 
 def _tools(request: ChatRequest, rest: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the tools that the model may call: none for `tool_choice: none`, only those named where the choice names
-    some.
+    """Return the tools that the model may call: none for `tool_choice: none`, else those that the choice names.
 
     A choice cannot be forced on Ollama; fewer tools is the most that can be done for it.
     """
@@ -133,8 +132,10 @@ def _chosen(choice: Any) -> tuple[str, ...]:
 
 
 def _tool(tool: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Return a function tool. A custom one is refused: Ollama could not hold to its grammar, and gives no free text
-    back."""
+    """Return a function tool.
+
+    A custom one is refused: Ollama cannot hold to its grammar, and gives no free text back.
+    """
     if tool.get("type", "function") != "function":
         raise unsupported("Ollama only knows tools of the type function", f"{place}.type")
     function = mapping(tool.get("function"), f"{place}.function")
@@ -164,8 +165,7 @@ def _format(rest: Mapping[str, Any]) -> Any:
 
 
 def _think(rest: Mapping[str, Any], model: str) -> bool | str | None:
-    """Return how much to think: Ollama's own `think`, or what `reasoning_effort` means for this model; None to leave it
-    open.
+    """Return Ollama's own `think`, or the value for `reasoning_effort` and this model; None to leave it open.
 
     Only gpt-oss takes levels on every version of Ollama; other models think or they do not.
     """

@@ -13,7 +13,7 @@ from proxy.upstreams.base import connect
 from proxy.upstreams.completion import parsed
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
-"""What Ollama needs of a request's headers; the client's credentials are none of its business."""
+"""Headers that Ollama gets of a request. The client's credentials are not among them."""
 
 
 class OllamaServer:
@@ -35,7 +35,7 @@ class OllamaServer:
         return await self._transport.request(method, url, {**kept, **self._headers}, body)
 
     async def ask(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
-        """Return the JSON answer to a question about the server; None where it has none. Never raise."""
+        """Return the JSON answer to a question about the server; None if it has none. Never raise."""
         try:
             response = await self.request(method, path, {}, None if body is None else encode(body))
             answer = await response.read()

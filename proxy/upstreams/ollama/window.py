@@ -1,4 +1,7 @@
-"""How much a model on Ollama can be told: not what it was trained for, but what the server runs it with."""
+"""The window that a server runs a model with, which may be smaller than the trained one, and prompts that it cut.
+
+Ollama drops old messages, or the middle of a long one, and answers 200.
+"""
 
 import asyncio
 import re
@@ -33,7 +36,7 @@ Ask = Callable[[str, str, Any], Awaitable[Mapping[str, Any] | None]]
 
 @dataclass(frozen=True, slots=True)
 class ReportedWindow:
-    """What a server says about a model, in tokens; None where it does not say."""
+    """A server's report on a model, in tokens; None for unknown values."""
 
     loaded: int | None = None
     """The context that it runs the model with, or ran it with when it was last seen running (`/api/ps`)."""
@@ -51,8 +54,8 @@ def effective(told: ReportedWindow, *, configured: int | None, otherwise: int | 
 
     With a configured `num_ctx` every request carries it, so it counts, up to the trained length: a model that runs with
     another context is loaded anew. A smaller one that runs is the server's limit where `ours`, that is where a request
-    of ours has loaded it, or where the trained length is not known. Without `num_ctx` it is what runs, else the model's
-    own parameter, else `otherwise`, else 4096.
+    of ours has loaded it, or where the trained length is not known. Without `num_ctx` the running context counts, else
+    the model's own parameter, else `otherwise`, else 4096.
     """
     if configured is not None:
         window = configured
@@ -74,19 +77,21 @@ def loaded(answer: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def full_name(model: str) -> str:
-    """Return a model's name as it can be compared: Ollama leaves out its own registry and library, and the tag
-    `latest`."""
+    """Return a model's name in a form that can be compared.
+
+    Ollama leaves out its own registry and library, and the tag `latest`.
+    """
     name = model.lower().removeprefix("registry.ollama.ai/").removeprefix("library/")
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
 def tokens(value: Any) -> int | None:
-    """Return a length in tokens; None for anything that is none."""
+    """Return a length in tokens; None for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 class Windows:
-    """What a server said about its models, remembered for a minute. Concurrent questions are asked once."""
+    """A server's reports on its models, remembered for a minute. Concurrent questions are asked once."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -95,7 +100,7 @@ class Windows:
         self._served: Cache[str, None] = Cache(REMEMBERED)
 
     async def told(self, model: str) -> ReportedWindow:
-        """Return what the server says about a model; empty where it does not answer within a second. Never raise."""
+        """Return the report on a model; an empty one if the server does not answer within a second. Never raise."""
         until, told = self._known.get(model) or _NOTHING
         if asyncio.get_running_loop().time() < until:
             return told
@@ -105,12 +110,11 @@ class Windows:
         return (self._known.get(model) or _NOTHING)[1]
 
     def served(self, model: str) -> bool:
-        """Return whether the server has answered a request of ours for a model, so that what runs is what we asked
-        for."""
+        """Return whether the server has answered a request of ours for a model, and so runs it as we asked."""
         return model in self._served
 
     def answered(self, model: str) -> None:
-        """Say that it has. The first answer may have loaded the model, so what was known before counts no more."""
+        """Note that the server has answered. The first answer may have loaded the model, so earlier reports expire."""
         if model not in self._served:
             self._served.put(model, None)
             self._known.put(model, (0.0, (self._known.get(model) or _NOTHING)[1]))
@@ -164,15 +168,15 @@ SMALLEST = 1024
 
 
 def may_be_truncated(size: int, window: int | None) -> bool:
-    """Return whether a body of so many bytes can be a prompt that is suspected: no token has less than a byte."""
+    """Return whether a body of this size can hold a prompt that is suspected. No token has less than a byte."""
     return size > _suspected(window)
 
 
 def was_truncated(counted: TokenCount | None, evaluated: int, window: int | None) -> bool:
     """Return whether far fewer tokens were evaluated than were sent.
 
-    `counted` is our count of the prompt, None where there is none to compare with; `evaluated` the server's, 0 where it
-    is unknown; `window` the model's, None where it is unknown. Prompts from Ollama's own cache count as evaluated.
+    `counted` is our count of the prompt, if there is one to compare with; `evaluated` the server's, 0 if it is unknown;
+    `window` the model's, if it is known. Prompts from Ollama's own cache count as evaluated.
     """
     if counted is None or not evaluated:
         return False
@@ -181,8 +185,7 @@ def was_truncated(counted: TokenCount | None, evaluated: int, window: int | None
 
 
 def ran_full(evaluated: int, answered: int, window: int | None, limit: int | None) -> bool:
-    """Return whether prompt and answer fill the window to the last token, and the answer is not as long as it was to
-    be.
+    """Return whether prompt and answer fill the window to the last token, short of the answer's own limit.
 
     Then the prompt left too little room: the answer broke off, or pushed the beginning of the prompt out.
     """
@@ -190,5 +193,5 @@ def ran_full(evaluated: int, answered: int, window: int | None, limit: int | Non
 
 
 def _suspected(window: int | None) -> float:
-    """Return the tokens from which on a prompt is suspected."""
+    """Return the number of tokens from which on a prompt is suspected."""
     return SMALLEST if window is None else window * LIKELY

@@ -53,6 +53,9 @@ class Round:
     def spoken(self) -> Message:
         """The message without the internal calls."""
         message = self.message.without("tool_calls")
+        if isinstance(content := message.get("content"), list):  # in the vendor's own blocks
+            hidden = {call.id for call in self.internal}
+            message = message.with_changes(content=[part for part in content if part.get("id") not in hidden] or None)
         return message.with_changes(tool_calls=list(self.client)) if self.client else message
 
 
@@ -197,6 +200,7 @@ class Dialogue:
         timeout: float,
         record: Record | None,
     ) -> None:
+        self.wire = request.wire
         self.names = frozenset(tools)
         self.text = ""
         """What earlier rounds said to the client."""

@@ -23,6 +23,7 @@ from proxy.context import Outage
 from proxy.gateway.restoring import shown
 from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
+from proxy.wires.view import View
 
 _log = logging.getLogger("penstock.hidden")
 
@@ -192,6 +193,8 @@ def _restored(message: Message, hidden: Hidden, *, signed: bool) -> Message:
         changes["tool_calls"] = [own.get(call.get("id"), call) for call in last["tool_calls"]]
     if not last.get("content") and not last.get("tool_calls"):
         return message  # without its text it would be empty, and refused
+    if isinstance(message, View):
+        return last.copied_from(message)
     if any(earlier.get("content") for earlier in hidden.before if earlier.get("role") == "assistant"):
         changes["content"] = last.get("content")
     if signed and isinstance(last.get("content"), list):

@@ -16,6 +16,7 @@ from proxy.gateway.hidden import Record
 from proxy.policy import InternalTool
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
+from proxy.wires.messages_stream import MessagesRound, whole
 
 
 class Loop:
@@ -68,6 +69,8 @@ def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, I
 
 async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
     """The answer to a call that is not streamed."""
+    if dialogue.wire == "messages":
+        return await _whole_messages(dialogue, reply)
     rounds: list[Round] = []
     while True:
         results: tuple[Message, ...] = ()
@@ -97,13 +100,58 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
     return Reply(reply.status, reply.headers, body=body, facts=dialogue.facts)
 
 
-def _parsed(reply: Reply) -> dict[str, Any]:
-    """The answer; nothing for an error, which is relayed as it is."""
+async def _whole_messages(dialogue: Dialogue, reply: Reply) -> Reply:
+    """Return the answer to a call of Messages that is not streamed."""
+    rounds: list[_MessagesRound] = []
+    while True:
+        dialogue.note(reply.facts)
+        answer = _object(reply)
+        if not isinstance(answer.get("content"), list):
+            break
+        rounds.append(deltas := _MessagesRound(dialogue.names, rounds[-1] if rounds else None))
+        deltas.blocks.take(answer)
+        await deltas.hand_on(dialogue.hand(deltas.heard()[0]))
+        round_, usage = deltas.heard()
+        results = await dialogue.run(round_) if dialogue.runs(round_) else ()
+        if not results or round_.client:
+            dialogue.check(round_)
+            await dialogue.keep(round_, results)
+            break
+        reply = await dialogue.next(round_, results, usage)
+    is_changed = len(rounds) > 1 or any(each.hides or each.calls for each in rounds)
+    body = whole(answer, rounds) if is_changed and rounds and reply.status == 200 else reply.body
+    return Reply(reply.status, reply.headers, body=body, facts=dialogue.facts)
+
+
+class _MessagesRound(MessagesRound):
+    """A round of Messages."""
+
+    def heard(self) -> tuple[Round, dict[str, Any]]:
+        """Return what the model said, and what it used."""
+        return heard(self.said, self.finish, self.names), self.blocks.usage
+
+
+def _deltas(dialogue: Dialogue, before: "Deltas | _MessagesRound | None") -> "Deltas | _MessagesRound":
+    """Return what reads the next round of a stream."""
+    if dialogue.wire == "messages":
+        return _MessagesRound(dialogue.names, before if isinstance(before, _MessagesRound) else None)
+    thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
+    head = before.head if isinstance(before, Deltas) else None
+    return Deltas(dialogue.names, head=head, text=dialogue.text, thoughts=thoughts)
+
+
+def _object(reply: Reply) -> dict[str, Any]:
     try:
         answer = orjson.loads(reply.body or b"") if reply.status == 200 else None
     except orjson.JSONDecodeError:
         return {}
-    return answer if isinstance(answer, dict) and isinstance(answer.get("choices"), list) else {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _parsed(reply: Reply) -> dict[str, Any]:
+    """Return the answer; nothing for an error, which is relayed as it is."""
+    answer = _object(reply)
+    return answer if isinstance(answer.get("choices"), list) else {}
 
 
 def _round(answer: dict[str, Any], names: frozenset[str]) -> Round | None:
@@ -145,13 +193,12 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
 
     Closing it drops the round that is under way.
     """
-    head: Mapping[str, Any] | None = None
+    before: Deltas | _MessagesRound | None = None
     while True:
-        thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
-        deltas = Deltas(dialogue.names, head=head, text=dialogue.text, thoughts=thoughts)
+        deltas = _deltas(dialogue, before)
         try:
             async with aclosing(await _events(reply)) as chunks:
-                if head is None:
+                if before is None:
                     yield b""
                 async for chunk in chunks:
                     if shown := deltas.feed(chunk):
@@ -160,20 +207,20 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
             dialogue.note(reply.facts)
         if shown := await _end(deltas, dialogue):
             yield shown
-        if head is None and not deltas.hidden:
+        if before is None and not deltas.hidden:
             return
         round_, usage = deltas.heard()
         results = await dialogue.run(round_) if dialogue.runs(round_) else ()
         if not results or round_.client:
             break
-        head = deltas.head
+        before = deltas
         reply = await dialogue.next(round_, results, usage)
     dialogue.check(round_)
     await dialogue.keep(round_, results)
     yield deltas.tail()
 
 
-async def _end(deltas: Deltas, dialogue: Dialogue) -> bytes:
+async def _end(deltas: Deltas | _MessagesRound, dialogue: Dialogue) -> bytes:
     """What the client gets once all of a round is known, but for its last events."""
     shown = deltas.end()
     if deltas.hidden:

@@ -313,10 +313,8 @@ class Preparation:
         who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(isinstance(policy, BringsTools) for _, policy in steps)
-        runs_tools = sends and body.wire == CHAT_WIRE
-        if sends and not runs_tools:
-            steps = tuple(step for step in steps if not isinstance(step[1], BringsTools))
-        if runs_tools and (brings_tools or route.upstream.abilities.signs or signed_places(sent.messages)):
+        signs = body.wire == CHAT_WIRE and (route.upstream.abilities.signs or bool(signed_places(sent.messages)))
+        if sends and (brings_tools or signs):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
         profile = services.cache_use.applied(who, route.upstream.name, await route.upstream.profile(route.profile))
         if profile.cache.marked:
@@ -341,7 +339,7 @@ class Preparation:
             None if services.embedding is None else services.embedding.bind(who),
             without_credentials(asked.headers),
             secret.encode(),
-            runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
+            runs_tools=sends and sent.rest.get("n") in (None, 1),
             judge=services.judging(who, route, asked.headers),
             now=self._clock() // 60 * 60,
             corrections=corrections,
@@ -358,7 +356,7 @@ class Preparation:
             settle()
         watch = corrections.watch(sent) if corrections is not None and sends else None
         ctx = replace(ctx, incoming=outcome.incoming or incoming)
-        tools = self._tools(steps, outcome, ctx) if runs_tools else ()
+        tools = self._tools(steps, outcome, ctx) if sends else ()
         recorder, is_guarded = services.hidden.recorder(sent, scope, settle, outcome.restores), bool(guards(steps))
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, settle, watch, is_guarded)
 

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools
+from proxy.chat.cache_marks import unmarked
 from proxy.chat.markers import named_handles
 from proxy.chat.provenance import sent_as
 from proxy.chat.reasoning import may_be_signed, signed_places, without_reasoning
@@ -403,11 +404,12 @@ def _message(message: Message, sent: Sequence[Message], places: Mapping[int, int
     A message that was made of one there stands behind its place; one that was made of none stands alone.
     """
     place = sent_as(message, places)
+    bare = unmarked(message)  # marks are no part of what is bound
     if place is None:
-        return message.raw
+        return bare.raw
     if message is sent[place]:
         return b"%d" % place
-    return b"%d" % (-1 - place) if message == without_reasoning(sent[place]) else b"[%d,%b]" % (place, message.raw)
+    return b"%d" % (-1 - place) if message == without_reasoning(sent[place]) else b"[%d,%b]" % (place, bare.raw)
 
 
 def _read(kept: bytes, request: ChatRequest, end: int) -> Prefix:

@@ -207,7 +207,7 @@ def _result(item: JsonObject, place: int, block: Mapping[str, Any]) -> View:
 
 def _said(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     thoughts = [block for block in blocks if block["type"] in _THOUGHTS]
-    calls = [_call(block) for block in blocks if block["type"] == "tool_use"]
+    calls = [call_of(block) for block in blocks if block["type"] == "tool_use"]
     others = [block for block in blocks if _is_content(block)]
     return {
         "role": "assistant",
@@ -221,9 +221,11 @@ def _is_content(block: Mapping[str, Any]) -> bool:
     return block["type"] not in _THOUGHTS and block["type"] != "tool_use"
 
 
-def _call(block: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": block["name"], "arguments": encode(block["input"]).decode()}
-    return {"id": block["id"], "type": "function", "function": function}
+def call_of(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a `tool_use` block as a call in chat form."""
+    arguments = block.get("malformed") or encode(block.get("input") or {}).decode()
+    function = {"name": block.get("name", ""), "arguments": arguments}
+    return {"id": block.get("id", ""), "type": "function", "function": function}
 
 
 def _tool(item: JsonObject) -> ToolView:
@@ -263,11 +265,11 @@ def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
 def _written(messages: Sequence[Message], came: _Came) -> Iterator[bytes]:
     """Return each message as its bytes. Raises `Unwritable` for an order that the wire does not have."""
     roles: list[str] = []
-    for _, group in groupby(messages, key=lambda each: id(source_of(each) or each)):
+    for _, group in groupby(messages, key=_whole_of):
         views = tuple(group)
         item = source_of(views[0])
         if item is None:
-            made = _made(views[0])
+            made = _made(views)
         elif views == item.derive("views", partial(_views, item)):
             made = item.raw
         else:
@@ -282,15 +284,24 @@ def _written(messages: Sequence[Message], came: _Came) -> Iterator[bytes]:
             raise Unwritable("a system message has no place in the conversation")
 
 
-def _made(message: Message) -> bytes | None:
-    """Return the bytes of a message that a policy made."""
+def _whole_of(message: Message) -> int:
+    """Return what stands for the message of the wire that one is a part of; results in a row are of one."""
+    source = source_of(message)
+    return id(source) if source is not None else 0 if message.role == "tool" else id(message)
+
+
+def _made(messages: Sequence[Message]) -> bytes | None:
+    """Return the bytes of a message that is not the client's, or of results in a row."""
+    message = messages[0]
     if message.role == "tool":
-        block = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message.get("content") or ""}
-        return encode({"role": "user", "content": [block]})
+        results = [{"tool_use_id": each["tool_call_id"], **_result_fields(each)} for each in messages]
+        return encode({"role": "user", "content": [{"type": "tool_result", **each} for each in results]})
     blocks = [part for part in message.parts if part.get("type") != "text" or part["text"].strip()]
+    stand = {part.get("id") for part in blocks}
     for call in message.get("tool_calls") or ():
-        given = orjson.loads(call["function"]["arguments"] or "{}")
-        blocks.append({"type": "tool_use", "id": call["id"], "name": called_name(call), "input": given})
+        if call["id"] not in stand:
+            given = orjson.loads(call["function"]["arguments"] or "{}")
+            blocks.append({"type": "tool_use", "id": call["id"], "name": called_name(call), "input": given})
     role = "assistant" if message.role == "assistant" else "user"
     return encode({"role": role, "content": plain(blocks)}) if blocks else None
 
@@ -298,6 +309,8 @@ def _made(message: Message) -> bytes | None:
 def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:
     """Return one of the client's messages, of which something was changed or taken out."""
     raw = fields(item.raw)["content"]
+    if any(not _is_content(part) for part in views[0].parts):
+        return _made(views)  # as the model said it, with what its client did not see
     if isinstance(item["content"], str):
         content = _content(views[0], raw)
         return None if content is None else with_members(item.raw, {"content": content})
@@ -344,27 +357,30 @@ def _parts(view: Message, before: Sequence[Any], raws: Sequence[bytes]) -> list[
 
 
 def _result_bytes(view: Message, old: Sequence[bytes]) -> bytes:
-    """Return a tool result. A mark for the cache that a step put on a part of it stands on all of it."""
     root = root_of(view)
     if root is None or root.place is None:
         raise Unwritable("a tool result is of no message")
     raw = old[root.place]
     if view is root:
         return raw
-    before, changes = orjson.loads(raw), dict[str, Any]()
-    content = view.get("content")
-    if isinstance(content, list) and content and FIELD in content[-1]:
-        changes[FIELD] = view.get(FIELD) or content[-1][FIELD]
-        content = [*content[:-1], {key: value for key, value in content[-1].items() if key != FIELD}]
+    before, made = orjson.loads(raw), _result_fields(view)
     if isinstance(before.get("content"), list):
-        content = _listed(content, before["content"])
-    elif isinstance(content, list):
-        content = plain(content)
-    return spliced(raw, before, {**before, "content": content, **changes})
+        made["content"] = _listed(made["content"], before["content"])
+    return spliced(raw, before, {**before, **made})
+
+
+def _result_fields(view: Message) -> dict[str, Any]:
+    """Return the content of a result. A mark for the cache that a step put on a part of it stands on all of it."""
+    content = view.get("content") or ""
+    if not isinstance(content, list):
+        return {"content": content}
+    marks = next(({FIELD: part[FIELD]} for part in reversed(content) if FIELD in part), {})
+    bare = [{key: value for key, value in part.items() if key != FIELD} for part in content]
+    return {"content": plain(bare), **marks}
 
 
 def _listed(content: Any, before: Sequence[Any]) -> Any:
-    """Return a text in place of the only part, if that is a text too."""
+    """Return content as a list, with a text in place of the only part if that is a text too."""
     is_text = isinstance(content, str) and len(before) == 1 and before[0].get("type") == "text"
     return [{**before[0], "text": content}] if is_text else content
 

@@ -9,6 +9,7 @@ import orjson
 from proxy.chat import encode
 from proxy.chat.answer import Answer
 from proxy.chat.errors import PenstockError
+from proxy.chat.sse import EventSplitter
 from proxy.wires.base import Wire
 from proxy.wires.messages import MessagesBody
 
@@ -109,10 +110,15 @@ class Blocks:
         return Answer("".join(texts), calls=said, finish=finish)
 
 
+def read_event(event: bytes) -> dict[str, Any]:
+    """Return the data of an event; nothing for one that has none."""
+    return _object(b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")).strip())
+
+
 def _events(body: bytes) -> Iterator[dict[str, Any]]:
-    for line in body.splitlines():
-        if line.startswith(b"data:") and (event := _object(line[5:])):
-            yield event
+    events = EventSplitter()
+    yield from (read_event(event) for event, _ in events.feed(body))
+    yield read_event(events.rest())
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@ Anthropic refuses, signs thinking over the exact prefix, and caches as it does."
 
 import json
 from collections.abc import AsyncGenerator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import anthropic
 import pytest
 
 from tests.e2e.servers import proxy
+from tests.upstreams.anthropic.rules import bare
 from tests.upstreams.anthropic.stand_in import KEY, StandIn, stand_in
 
 CONFIG = """
@@ -34,11 +36,11 @@ state: {{kind: memory}}
 server: {{watch: false, admin_key: admin}}
 records: {{text: true}}
 """
-SYSTEM = [
+SYSTEM: Any = [
     {"type": "text", "text": "x-anthropic-billing-header: cc_version=2"},
     {"type": "text", "text": "You keep a shop's books. " * 60, "cache_control": {"type": "ephemeral"}},
 ]
-TOOLS = [
+TOOLS: Any = [
     {
         "name": name,
         "description": f"Lists the {name} of the shop. " * 8,
@@ -240,7 +242,7 @@ async def test_a_compaction_of_the_clients_own_is_passed_whole(server: StandIn, 
                 max_tokens=100,
                 messages=said,
                 tools=TOOLS,
-                extra_headers=headers,  # type: ignore[arg-type]
+                extra_headers=headers,
             )
 
     assert server.bodies[0]["messages"] != said
@@ -256,3 +258,57 @@ async def test_models_read_as_anthropics(server: StandIn, tmp_path: Path) -> Non
 
     assert [(each.id, each.type) for each in found.data] == [("claude-opus-5", "model")]
     assert found.has_more is False
+
+
+RECALL = {"type": "tool_use", "id": "toolu_in", "name": "recall", "input": {"query": "parcels"}}
+ORDERS = {"type": "tool_use", "id": "toolu_out", "name": "orders", "input": {"page": 1}}
+
+
+def thought(said: str) -> Any:
+    return {"type": "thinking", "thinking": said}
+
+
+def text(said: str) -> Any:
+    return {"type": "text", "text": said}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", [UNBOUND, BOUND])
+async def test_internal_tools_stay_inside(model: str, stream: bool, server: StandIn, tmp_path: Path) -> None:
+    server.say(thought("Look back."), text("I look back."), RECALL)
+    server.say(thought("And there."), text("And there."), {**RECALL, "id": "toolu_in2"}, ORDERS)
+    server.say(thought("All."), text("Page 1 says it."))
+    server.say(thought("So."), text("Yes."))
+    async with proxy(CONFIG.format(url=server.url), tmp_path) as base:
+        agent = Agent(base, model, server, stream=stream)
+        async with agent.client:
+            first = await agent.ask([text("Where are the parcels?")])
+            second = await agent.ask([{"type": "tool_result", "tool_use_id": "toolu_out", "content": "ORD-1"}])
+            third = await agent.ask([text("Sure?")])
+
+    kinds = [[block.type for block in answer.content] for answer in (first, second, third)]
+    assert kinds == [["thinking", "text", "thinking", "text", "tool_use"], ["thinking", "text"], ["thinking", "text"]]
+    assert first.stop_reason == "tool_use"
+    assert first.content[-1].input == {"page": 1}
+    assert server.refused == []
+    assert len(server.bodies) == 4
+    last = server.bodies[-1]["messages"]
+    calls = [block["id"] for message in last for block in message["content"] if block["type"] == "tool_use"]
+    assert calls == ["toolu_in", "toolu_in2", "toolu_out"]
+    for before, after in pairwise(server.bodies):
+        said = [bare(message) for message in after["messages"][: len(before["messages"])]]
+        assert said == [bare(message) for message in before["messages"]]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_of_internal_calls_alone_ends_its_turn(stream: bool, server: StandIn, tmp_path: Path) -> None:
+    server.say(text("I look."), RECALL)
+    server.say(text("Found."))
+    async with proxy(CONFIG.format(url=server.url), tmp_path) as base:
+        agent = Agent(base, UNBOUND, server, stream=stream)
+        async with agent.client:
+            answer = await agent.ask([text("Where are the parcels?")])
+
+    assert [block.text for block in answer.content] == ["I look.", "Found."]
+    assert answer.stop_reason == "end_turn"
+    assert answer.usage.output_tokens == server.usages[-1]["output_tokens"]

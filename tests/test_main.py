@@ -185,7 +185,7 @@ class TestExplain:
         request = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 2, "seed": 1, "stop": "."}
         (folder / "request.json").write_text(json.dumps(request))
         assert json.loads(explain("--json"))["ignored"] == ["n"]
-        assert "the upstream has nothing for n\n" in explain()
+        assert "the upstream does not support n\n" in explain()
 
     def test_of_another_chain_with_the_guards_of_its_own(self, folder: Path, explain: Explain) -> None:
         assert "an empty chain: the bytes pass through as they are" in explain("--chain", "empty")

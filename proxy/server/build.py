@@ -288,7 +288,7 @@ def build_upstreams(
     if telemetry is not None:
         for name, each in wanted.items():
             if isinstance(each, Guarded):
-                breaker = Breaker(each.breaker, told=telemetry.metrics.breaker(name))
+                breaker = Breaker(each.breaker, on_change=telemetry.metrics.breaker(name))
                 built[name] = GuardedUpstream(built[name], each, breaker)
     return {name: kept.get(name) or built[name] for name in settings.upstreams}
 

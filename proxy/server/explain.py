@@ -59,7 +59,7 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
         *_unasked(explained.unasked),
         *([""] if explained.not_compared else []),
         *not_compared(explained),
-        *(["", f"the upstream has nothing for {', '.join(explained.ignored)}"] if explained.ignored else []),
+        *(["", f"the upstream does not support {', '.join(explained.ignored)}"] if explained.ignored else []),
         *(
             ["", f"the answer's limit is lowered to the room for it: {explained.prepared.lowered}"]
             if explained.prepared.lowered

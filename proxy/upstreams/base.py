@@ -131,8 +131,7 @@ class Upstream(Protocol):
         """Forward a call. Raise `UpstreamFailed` only before the first byte; cancelling it drops the request."""
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        """Return the fields of a call that the upstream has nothing for. Send nothing. Raise `BadRequest` as `send`
-        does."""
+        """Return the fields of a call that the upstream does not support, unsent. Raise `BadRequest` as `send` does."""
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Return the profile of a model, completed by the server's own report. Never raise."""

@@ -25,12 +25,12 @@ class Breaker:
         self,
         settings: BreakerSettings,
         clock: Callable[[], float] = time.monotonic,
-        told: Callable[[State], None] | None = None,
+        on_change: Callable[[State], None] | None = None,
     ) -> None:
         """`told` is called with each new state."""
         self._settings = settings
         self._clock = clock
-        self._told = told
+        self._on_change = on_change
         self._era = 0
         self._since = clock()
         """When it opened, let the last request through, or began to count."""
@@ -93,5 +93,5 @@ class Breaker:
         self._since = self._clock()
         self.state, self._era = state, self._era + 1
         self._failures = self._answers = 0
-        if self._told is not None:
-            self._told(state)
+        if self._on_change is not None:
+            self._on_change(state)

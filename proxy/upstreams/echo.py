@@ -32,7 +32,7 @@ class Echo(Translator):
         if call.request is None or call.tokens is None:
             raise NotFound(f"the echo upstream only answers /v1/chat/completions, not /v1{call.path}")
         if not call.request.messages:
-            raise BadRequest("messages is empty: at least one is needed", param="messages", code="empty_array")
+            raise BadRequest("messages is empty; send at least one", param="messages", code="empty_array")
         check_fields(call.request.rest)
         count = await call.tokens.count(call.request)
         text = _report(call.request, count)

@@ -1,5 +1,4 @@
-"""An upstream behind its bounds: a number of requests at once, a number that wait, and none for a while after
-failures."""
+"""An upstream behind its bounds: so many requests at once, so many waiting, and none for a while after failures."""
 
 import asyncio
 import math
@@ -41,7 +40,7 @@ class GuardedUpstream:
         self._check()
         if not await self._take_slot():
             raise UpstreamUnavailable(
-                f"the upstream {self.name!r} has too many requests under way",
+                f"upstream {self.name!r} is full: too many requests under way, retry in 1 s",
                 code="server_is_overloaded",
                 headers=_after(1),
             )
@@ -86,13 +85,12 @@ class GuardedUpstream:
     def _check(self) -> None:
         seconds = self._breaker.refusal()
         if seconds is not None:
-            raise UpstreamUnavailable(
-                f"the upstream {self.name!r} has failed too often, and is left alone for a moment",
-                headers=_after(seconds),
-            )
+            after = _after(seconds)
+            message = f"upstream {self.name!r} is unavailable: circuit open, retry in {after['retry-after']} s"
+            raise UpstreamUnavailable(message, headers=after)
 
     async def _take_slot(self) -> bool:
-        """Wait for a slot, in order; whether one came in time."""
+        """Wait for a slot, in order. Return whether one came in time."""
         if not self._slots.locked():
             return await self._slots.acquire()
         if self._waiting >= self._most_waiting:

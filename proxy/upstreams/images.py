@@ -63,7 +63,7 @@ class Images:
             ) from None
         kind = next((kind for begin, kind in _KINDS if content.startswith(begin)), None)
         if kind is None:
-            told = "the image could not be fetched: it is no PNG, JPEG, GIF or WebP"
+            told = "the image could not be fetched: not a PNG, JPEG, GIF or WebP; convert it"
             raise BadRequest(told, param=place, code="image_not_fetched")
         return f"data:{kind};base64,{b64encode(content).decode()}"
 

@@ -98,6 +98,6 @@ def wrong(place: str, must: str) -> NoReturn:
     raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
 
 
-def unsupported(what: str, place: str) -> BadRequest:
+def unsupported(subject: str, place: str) -> BadRequest:
     """Return the error for what an upstream has no form for."""
-    return BadRequest(f"{what} ({place})", param=place, code="unsupported_parameter")
+    return BadRequest(f"{subject} ({place})", param=place, code="unsupported_parameter")

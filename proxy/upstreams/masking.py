@@ -52,15 +52,15 @@ class Mask:
         return self._stream(chunks) if self._keys else aiter(chunks)
 
     async def _stream(self, chunks: ByteStream) -> AsyncIterator[bytes]:
-        held = b""
+        pending = b""
         async for chunk in chunks:
-            data = self.body(held + chunk)
+            data = self.body(pending + chunk)
             end = len(data) - self._begun(data)
-            held = data[end:]
+            pending = data[end:]
             if end:
                 yield data[:end]
-        if held:
-            yield held
+        if pending:
+            yield pending
 
     def _begun(self, data: bytes) -> int:
         """Return the length of the longest end of the data that begins a key. No key has a line break."""

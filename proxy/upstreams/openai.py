@@ -57,7 +57,7 @@ class OpenAI:
         if 300 <= response.status < 400 and call.method == "POST":
             await response.chunks().aclose()
             # clients would follow it, past the proxy
-            raise UpstreamFailed(f"the upstream {self.name!r} moved: its base_url must be its final address")
+            raise UpstreamFailed(f"upstream {self.name!r} redirects: set its base_url to the final address")
         reply = await relay(response)
         return self._told(call, reply) if reply.chunks is None else reply
 

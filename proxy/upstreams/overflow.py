@@ -70,13 +70,13 @@ def read_refusal(status: int, body: bytes) -> Overflow | None:
 def openai_body(body: bytes, overflow: Overflow) -> bytes:
     """Return the error in OpenAI's words. One that has the code already stays as it is; other fields are kept."""
     try:
-        said = orjson.loads(body)
+        error = orjson.loads(body)
     except orjson.JSONDecodeError:
-        said = body.decode("utf-8", "replace")
-    said = said[0] if isinstance(said, list) and said else said
-    inner = said.get("error", said) if isinstance(said, dict) else said
+        error = body.decode("utf-8", "replace")
+    error = error[0] if isinstance(error, list) and error else error
+    inner = error.get("error", error) if isinstance(error, dict) else error
     fields = {key: value for key, value in inner.items() if key != "object"} if isinstance(inner, dict) else {}
-    if isinstance(said, dict) and "error" in said and fields.get("code") == CODE:
+    if isinstance(error, dict) and "error" in error and fields.get("code") == CODE:
         return body
     told = fields.get("message") or fields.get("detail") or inner
     text = told if isinstance(told, str) else orjson.dumps(told).decode()
@@ -110,8 +110,8 @@ def _first(patterns: tuple[re.Pattern[str], ...], text: str) -> re.Match[str] | 
     return next((match for each in patterns if (match := each.search(text))), None)
 
 
-def _number(found: re.Match[str] | None) -> int | None:
-    return None if found is None else int(found["n"].replace(",", ""))
+def _number(match: re.Match[str] | None) -> int | None:
+    return None if match is None else int(match["n"].replace(",", ""))
 
 
 @cache

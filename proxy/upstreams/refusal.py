@@ -47,8 +47,7 @@ def kind_of(status: int) -> tuple[str, str | None]:
 
 
 def overflowed(text: str, overflow: Overflow, call: Call) -> Refused:
-    """Return the refusal of a prompt that does not fit. Our own figures, in tokens, fill those that the server left
-    out."""
+    """Return the refusal of a prompt that does not fit. Our own figures fill those that the server left out."""
     prompt = overflow.prompt or (call.counted.total if call.counted else None)
     window = overflow.window or (call.profile.window if call.profile else None)
     return Refused(sentence(text, prompt, window), 400, code=CODE, param="messages")

@@ -65,7 +65,7 @@ def ignored_fact(names: Iterable[str], *, strict: bool) -> dict[str, str | int |
     """Return the fact `ignored`: the unsupported fields, with commas. Raise `BadRequest` if `strict`."""
     listed = sorted(names)
     if listed and strict:
-        told = f"the upstream has nothing for {', '.join(listed)}, and strict_params is set"
+        told = f"the upstream does not support {', '.join(listed)}; leave it out, or unset strict_params"
         raise BadRequest(told[:1000], param=listed[0], code="unsupported_parameter")
     return {"ignored": ",".join(listed)[:LONGEST_LIST]} if listed else {}
 

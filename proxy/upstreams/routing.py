@@ -1,5 +1,4 @@
-"""The table of models: the upstream, chain and profile of each. The configuration fixes the names that clients may
-use."""
+"""The table of models: the upstream, chain and profile of each name that clients may use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

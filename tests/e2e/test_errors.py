@@ -148,7 +148,7 @@ class TestADeadUpstream:
         status, headers, error = await post(setup, {**GOOD, "model": "plain-1"})
         assert status == 502
         assert "location" not in headers
-        assert "its base_url must be its final address" in error["error"]["message"]
+        assert "set its base_url to the final address" in error["error"]["message"]
 
 
 class TestAClientThatLeaves:

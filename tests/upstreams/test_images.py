@@ -60,7 +60,7 @@ async def test_nothing_is_fetched_that_the_provider_reads_itself_or_that_is_not_
 
 
 @pytest.mark.parametrize(("path", "hosts", "told"), [
-    ("page", None, "it is no PNG, JPEG, GIF or WebP"),
+    ("page", None, "not a PNG, JPEG, GIF or WebP"),
     ("cat.png", ["public"], "its host is not one that images are fetched from"),
 ])  # fmt: skip
 async def test_a_refusal_names_its_place(host: str, path: str, hosts: list[str] | None, told: str) -> None:

@@ -100,7 +100,7 @@ async def test_a_redirect_is_not_followed(method: str) -> None:
         if method == "GET":
             assert (await openai.send(asked)).status == 307
         else:
-            with pytest.raises(UpstreamFailed, match="base_url must be its final address"):
+            with pytest.raises(UpstreamFailed, match="set its base_url to the final address"):
                 await openai.send(asked)
 
     assert len(got) == 1

@@ -79,7 +79,7 @@ class Explained:
     effects: Sequence[Effect] = ()
     """What each step is worth, in the same case."""
     ignored: Sequence[str] = ()
-    """The fields that the upstream has nothing for."""
+    """The fields that the upstream does not support."""
     unasked: Mapping[str, int] = field(default_factory=dict)
     """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
     not_compared: Mapping[str, int] = field(default_factory=dict)

@@ -131,8 +131,7 @@ class Anthropic(Translator):
     async def _spoken(
         self, response: Response, answer: AnthropicAnswer, call: Call, translation: AnthropicRequest
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the client's events of a stream, and of the streams that go on with it. Raise the error of an error
-        event."""
+        """Yield the client's events of a stream, and of the streams that go on with it. Raise the error of an event."""
         while True:
             async with aclosing(split_lines(response.chunks())) as lines:
                 async for line in lines:

@@ -75,14 +75,14 @@ def called(block: Block) -> dict[str, Any]:
 
 def annotations(content: Iterable[Block]) -> list[dict[str, Any]]:
     """Return the citations of texts, each with its part of the whole text."""
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     start = 0
     for block in content:
         if block.get("type") == "text":
             end = start + len(block["text"])
-            found += [annotation(each, start, end) for each in block.get("citations") or ()]
+            result += [annotation(each, start, end) for each in block.get("citations") or ()]
             start = end
-    return found
+    return result
 
 
 def annotation(citation: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:

@@ -38,24 +38,24 @@ def text_blocks(text: str) -> list[Block]:
 
 
 def _blocks(part: Mapping[str, Any], place: str) -> list[Block]:
-    made: list[Block]
+    blocks: list[Block]
     match part.get("type"):
         case "text" if not part.keys() - {"type", "text", "cache_control"}:
-            made = text_blocks(string(part.get("text"), f"{place}.text"))
+            blocks = text_blocks(string(part.get("text"), f"{place}.text"))
         case "text":
             return [dict(part)] if string(part.get("text"), f"{place}.text").strip() else []
         case "refusal":
-            made = text_blocks(string(part.get("refusal"), f"{place}.refusal"))
+            blocks = text_blocks(string(part.get("refusal"), f"{place}.refusal"))
         case "image_url":
-            made = [{"type": "image", "source": _image(part.get("image_url"), f"{place}.image_url")}]
+            blocks = [{"type": "image", "source": _image(part.get("image_url"), f"{place}.image_url")}]
         case "file":
-            made = [_document(mapping(part.get("file"), f"{place}.file"), f"{place}.file")]
+            blocks = [_document(mapping(part.get("file"), f"{place}.file"), f"{place}.file")]
         case "input_audio" | "input_video" | "video_url" as kind:
             raise unsupported(f"Anthropic takes no part of the type {kind!r}", place)
         case kind:
             string(kind, f"{place}.type")
             return [{key: value for key, value in part.items() if key != "index"}]
-    return marked(made, part)
+    return marked(blocks, part)
 
 
 def marked(blocks: list[Block], source: Mapping[str, Any]) -> list[Block]:

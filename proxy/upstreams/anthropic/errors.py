@@ -36,10 +36,10 @@ def refusal(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], ca
     if status < 400:
         return Unanswered(f"the upstream answered with status {status}")
     try:
-        said = orjson.loads(body)
+        error = orjson.loads(body)
     except orjson.JSONDecodeError:
-        said = None
-    return _explained(said if isinstance(said, dict) else {}, status, advice(headers), call)
+        error = None
+    return _explained(error if isinstance(error, dict) else {}, status, advice(headers), call)
 
 
 def broken(event: Mapping[str, Any], call: Call) -> PenstockError:
@@ -48,8 +48,8 @@ def broken(event: Mapping[str, Any], call: Call) -> PenstockError:
     return _explained(event, STATUSES.get(str(kind), 500), {}, call)
 
 
-def _explained(said: Mapping[str, Any], status: int, again: dict[str, str], call: Call) -> Refused:
-    error = said.get("error")
+def _explained(event: Mapping[str, Any], status: int, again: dict[str, str], call: Call) -> Refused:
+    error = event.get("error")
     message = error.get("message") if isinstance(error, Mapping) else None
     text = message.strip()[:LONGEST_MESSAGE] if isinstance(message, str) else ""
     overflow = find_overflow(text) if status in (400, 413) else None

@@ -8,7 +8,7 @@ from proxy.upstreams.anthropic.content import THOUGHTS, Block, blocks_of, call_b
 from proxy.upstreams.json_types import role_of, sequence, string
 
 _OWN = frozenset({"index"})
-"""What stands in `thinking_blocks` for accumulators of streams, and is none of Anthropic's."""
+"""Keys that accumulators of streams add to `thinking_blocks`, and Anthropic does not know."""
 
 _UNSIGNED = ("reasoning_content", "reasoning")
 """Where clients send back reasoning as text, which Anthropic takes from nobody."""
@@ -20,7 +20,7 @@ class AnthropicMessages:
     def __init__(self, messages: Sequence[Message], *, system_messages: bool) -> None:
         """`system_messages` says whether `role: system` may stand among the messages."""
         self.system: list[Block] = []
-        self.said: list[dict[str, Any]] = []
+        self.translated: list[dict[str, Any]] = []
         self.ignored: set[str] = set()
         """Fields that were left out, such as `messages[].name`."""
         self.called: dict[str, None] = {}
@@ -37,20 +37,20 @@ class AnthropicMessages:
             else:
                 self._add(message, place)
         self._end_turn()
-        if self.system and not self.said:
-            self.system, self.said = [], [{"role": "user", "content": self.system}]
+        if self.system and not self.translated:
+            self.system, self.translated = [], [{"role": "user", "content": self.system}]
         if (
-            self.said
-            and self.said[-1]["role"] == "assistant"
-            and (text := self.said[-1]["content"][-1])["type"] == "text"
+            self.translated
+            and self.translated[-1]["role"] == "assistant"
+            and (text := self.translated[-1]["content"][-1])["type"] == "text"
         ):
             # the wire refuses white space at the end of what the model is to go on with
-            self.said[-1]["content"][-1] = {**text, "text": text["text"].rstrip()}
+            self.translated[-1]["content"][-1] = {**text, "text": text["text"].rstrip()}
 
     @property
     def thinks(self) -> bool:
         """True unless an open loop of tool calls began without thinking, which it may not begin then."""
-        turns = [each["content"] for each in self.said if each["role"] != "system"][-2:]
+        turns = [each["content"] for each in self.translated if each["role"] != "system"][-2:]
         if len(turns) < 2 or turns[-1][0]["type"] != "tool_result":
             return True
         return turns[0][0]["type"] in THOUGHTS
@@ -83,10 +83,10 @@ class AnthropicMessages:
             self._say("system" if asked else "user", instructions)
 
     def _say(self, role: str, blocks: list[Block]) -> None:
-        if self.said and self.said[-1]["role"] == role:
-            self.said[-1]["content"] += blocks
+        if self.translated and self.translated[-1]["role"] == role:
+            self.translated[-1]["content"] += blocks
         else:
-            self.said.append({"role": role, "content": blocks})
+            self.translated.append({"role": role, "content": blocks})
 
     def _blocks(self, message: Message, place: str) -> list[Block]:
         if message.get("name"):
@@ -109,14 +109,14 @@ class AnthropicMessages:
 
     def _thoughts(self, message: Message, place: str) -> list[Block]:
         """Return the signed blocks that a client sends back, unchanged, without unsigned ones."""
-        found: list[Block] = []
+        signed: list[Block] = []
         listed = message.get("thinking_blocks")
         for block in sequence([] if listed is None else listed, f"{place}.thinking_blocks"):
             if isinstance(block, Mapping) and (block.get("signature") or block.get("data")):
-                found.append({key: value for key, value in block.items() if key not in _OWN})
+                signed.append({key: value for key, value in block.items() if key not in _OWN})
             else:
                 self.ignored.add("messages[].thinking_blocks")
-        return found
+        return signed
 
     def _calls(self, message: Message, place: str) -> list[Block]:
         calls = message.get("tool_calls")

@@ -52,7 +52,7 @@ class AnthropicRequest:
     body: dict[str, Any]
     """The JSON body of `POST /v1/messages`."""
     ignored: tuple[str, ...]
-    """The fields that the client sent and that Anthropic, or this model, has nothing for, sorted."""
+    """The client's fields that Anthropic, or this model, does not support, sorted."""
 
 
 def translate(request: ChatRequest, *, most: int, room: int) -> AnthropicRequest:
@@ -82,7 +82,7 @@ class _Fields:
             "model": self._request.model,
             "max_tokens": self._limit,
             "system": self._messages.system or None,
-            "messages": self._messages.said,
+            "messages": self._messages.translated,
             "stream": boolean(rest.get("stream", False), "stream") or None,
             "metadata": self._metadata(),
             "service_tier": self._tier(),
@@ -176,19 +176,21 @@ class _Fields:
 
         If one tool must be called, the others stay, because the cache of the whole prompt begins with the tools.
         """
-        given = self._rest.get("tool_choice", "auto")
-        if isinstance(given, str):
-            return offered, {"type": CHOICES.get(given) or wrong("tool_choice", f"must be one of {', '.join(CHOICES)}")}
-        if mapping(given, "tool_choice").get("type") in OWN_CHOICES:
-            return offered, dict(given)
-        named = chosen_tools(given)
-        kept = [tool for tool in offered if tool.get("name") in named]
-        if not kept:
+        choice = self._rest.get("tool_choice", "auto")
+        if isinstance(choice, str):
+            return offered, {
+                "type": CHOICES.get(choice) or wrong("tool_choice", f"must be one of {', '.join(CHOICES)}")
+            }
+        if mapping(choice, "tool_choice").get("type") in OWN_CHOICES:
+            return offered, dict(choice)
+        named = chosen_tools(choice)
+        chosen = [tool for tool in offered if tool.get("name") in named]
+        if not chosen:
             wrong("tool_choice", "must name a tool that is offered")
-        allowed = given.get("allowed_tools")
+        allowed = choice.get("allowed_tools")
         if isinstance(allowed, Mapping) and allowed.get("mode") != "required":
-            return kept, {"type": "auto"}
-        return (offered, {"type": "tool", "name": named[0]}) if len(kept) == 1 else (kept, {"type": "any"})
+            return chosen, {"type": "auto"}
+        return (offered, {"type": "tool", "name": named[0]}) if len(chosen) == 1 else (chosen, {"type": "any"})
 
     def _tool(self, tool: Mapping[str, Any], place: str) -> dict[str, Any]:
         """Return a function as Anthropic's tool; one of Anthropic's own types, such as web search, stays as it is.
@@ -200,20 +202,20 @@ class _Fields:
                 raise unsupported("Anthropic only knows custom tools with a JSON schema", f"{place}.type")
             return dict(tool)
         function = mapping(tool.get("function"), f"{place}.function")
-        made: dict[str, Any] = {"name": string(function.get("name"), f"{place}.function.name")}
+        result: dict[str, Any] = {"name": string(function.get("name"), f"{place}.function.name")}
         if function.get("description"):
-            made["description"] = string(function["description"], f"{place}.function.description")
+            result["description"] = string(function["description"], f"{place}.function.description")
         given = function.get("parameters")
         schema = {} if given is None else mapping(given, f"{place}.function.parameters")
-        made["input_schema"] = {**schema, "type": "object"} if schema.get("type") != "object" else schema
+        result["input_schema"] = {**schema, "type": "object"} if schema.get("type") != "object" else schema
         if function.get("strict") is True:
             if self._able.structured:
-                made["strict"] = True
+                result["strict"] = True
             else:
                 self._ignored.add("tools[].strict")
-        known = _FUNCTION | made.keys()
+        known = _FUNCTION | result.keys()
         given_as = (*function.items(), *tool.items())  # such as `cache_control` and `defer_loading`
-        return made | {key: value for key, value in given_as if value is not None and key not in known}
+        return result | {key: value for key, value in given_as if value is not None and key not in known}
 
     def _think(self, body: dict[str, Any]) -> None:
         """Set the thinking that `reasoning_effort` asks of this model, unless the client set Anthropic's own fields."""

@@ -73,7 +73,7 @@ class AnthropicServer:
             kind, _, bearer = headers.get("authorization", "").partition(" ")
             key = headers.get("x-api-key") or (bearer.strip() if kind.lower() == "bearer" else "")
         if not key:
-            raise Unauthorized(f"No API key was given. Upstream {self._name!r} needs one as a bearer token.")
+            raise Unauthorized(f"no API key was given; upstream {self._name!r} needs one as a bearer token")
         return {"authorization": f"Bearer {key}"} if key.startswith(_OAUTH) else {"x-api-key": key}
 
     async def aclose(self) -> None:

@@ -77,7 +77,7 @@ class ForeignStream:
         self._begun: set[int] = set()
         self._calls: dict[tuple[int, int], tuple[int, str | None]] = {}
         """By the provider's choice and index: our index of the tool call, and its id."""
-        self._made: dict[int, int] = {}
+        self._calls_made: dict[int, int] = {}
         """The number of tool calls of each choice."""
         self._head: dict[str, Any] = {}
         self.usage: dict[str, Any] | None = None
@@ -106,14 +106,14 @@ class ForeignStream:
             return None
         return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
 
-    def _delta(self, index: int, said: Mapping[str, Any]) -> dict[str, Any]:
+    def _delta(self, index: int, source: Mapping[str, Any]) -> dict[str, Any]:
         delta: dict[str, Any] = {}
         if index not in self._begun:
             self._begun.add(index)
             delta = {"role": "assistant", "content": "", "refusal": None}
-        delta |= {key: said[key] for key in DELTA_KEYS if said.get(key)}
-        if said.get("tool_calls"):
-            delta["tool_calls"] = [self._part(index, call) for call in said["tool_calls"]]
+        delta |= {key: source[key] for key in DELTA_KEYS if source.get(key)}
+        if source.get("tool_calls"):
+            delta["tool_calls"] = [self._part(index, call) for call in source["tool_calls"]]
         return delta
 
     def _part(self, choice: int, call: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,8 +125,8 @@ class ForeignStream:
         if place in self._calls and known in (None, "", self._calls[place][1]):
             arguments = (call.get("function") or {}).get("arguments") or ""
             return {"index": self._calls[place][0], "function": {"arguments": arguments}}
-        index = self._made.get(choice, 0)
-        self._made[choice] = index + 1
+        index = self._calls_made.get(choice, 0)
+        self._calls_made[choice] = index + 1
         self._calls[place] = (index, known)
         return {"index": index, **_call(call)}
 

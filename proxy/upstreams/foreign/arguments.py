@@ -40,16 +40,16 @@ def arguments(request: ChatRequest, provider: str) -> tuple[dict[str, Any], set[
     # litellm edits what it is given, so it gets plain copies.
     messages = [json.loads(message.raw) for message in request.messages]
     given = {name: value for name, value in request.rest.items() if value is not None}
-    taken = {name: json.loads(json.dumps(value)) for name, value in given.items() if name in FIELDS}
-    if "reasoning_effort" in taken and _lost_thinking(messages, provider, request.model):
-        del taken["reasoning_effort"]
-    dropped = given.keys() - taken.keys() - SPOKEN_FOR
+    accepted = {name: json.loads(json.dumps(value)) for name, value in given.items() if name in FIELDS}
+    if "reasoning_effort" in accepted and _lost_thinking(messages, provider, request.model):
+        del accepted["reasoning_effort"]
+    dropped = given.keys() - accepted.keys() - SPOKEN_FOR
     if request.tools:
-        taken["tools"] = [json.loads(tool.raw) for tool in request.tools]
-    taken |= {"model": f"{provider}/{request.model}", "custom_llm_provider": provider, "messages": messages}
+        accepted["tools"] = [json.loads(tool.raw) for tool in request.tools]
+    accepted |= {"model": f"{provider}/{request.model}", "custom_llm_provider": provider, "messages": messages}
     # Otherwise a tool of the right shape has litellm call tool servers by itself.
-    taken["_skip_mcp_handler"] = True
-    return taken, dropped
+    accepted["_skip_mcp_handler"] = True
+    return accepted, dropped
 
 
 def no_such_model(name: str) -> NotFound:

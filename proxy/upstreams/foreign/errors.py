@@ -88,9 +88,9 @@ def _refused(
 
     Its words are in `wrapper`, its status and headers in `answer`; both may be missing.
     """
-    told = _told(wrapper or error, answer)
-    status = 401 if _reason(told) == "API_KEY_INVALID" else _status(answer or error)
-    text = _hidden(_words(wrapper or error, told), hide) or f"The provider answered with status {status}."
+    body = _error_object(wrapper or error, answer)
+    status = 401 if _reason(body) == "API_KEY_INVALID" else _status(answer or error)
+    text = _hidden(_words(wrapper or error, body), hide) or f"The provider answered with status {status}."
     if text.startswith(NO_FETCHING):
         text = "This provider takes images as data only: send them as data: URLs, or set fetch_images_from."
     overflow = find_overflow(text) if status in (400, 413, 422) else None
@@ -98,7 +98,7 @@ def _refused(
         overflow = overflow or Overflow()
         message = sentence(text, overflow.prompt, overflow.window)
         return Refused(message, 400, code=CODE)
-    headers = _retry_headers(answer, error) or _retry_info(told)
+    headers = _retry_headers(answer, error) or _retry_info(body)
     if answer is None and status >= 500:
         # litellm stumbled over the request itself; it would do so again.
         _log.warning("a request could not be translated", extra={"fields": {"error": _cause(error)}})
@@ -135,7 +135,7 @@ def _retry_headers(*errors: BaseException | None) -> dict[str, str]:
     return {}
 
 
-def _told(error: BaseException, answer: BaseException | None) -> Mapping[str, Any]:
+def _error_object(error: BaseException, answer: BaseException | None) -> Mapping[str, Any]:
     """Return the provider's error object; empty if it sent none."""
     response = getattr(answer, "response", None)
     for raw in (getattr(error, "message", None) or str(error), getattr(error, "body", None), response):
@@ -162,19 +162,19 @@ def _parsed(raw: Any) -> Any:
     return None
 
 
-def _details(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _details(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return Google's details of an error (google.rpc.ErrorInfo, RetryInfo)."""
-    details = told.get("details")
+    details = body.get("details")
     return [each for each in details if isinstance(each, Mapping)] if isinstance(details, list) else []
 
 
-def _reason(told: Mapping[str, Any]) -> Any:
-    return next((each["reason"] for each in _details(told) if each.get("reason")), None)
+def _reason(body: Mapping[str, Any]) -> Any:
+    return next((each["reason"] for each in _details(body) if each.get("reason")), None)
 
 
-def _retry_info(told: Mapping[str, Any]) -> dict[str, str]:
+def _retry_info(body: Mapping[str, Any]) -> dict[str, str]:
     """Return `retry-after`, in whole seconds, from Google's RetryInfo (`"retryDelay": "21.5s"`)."""
-    delays = [str(each["retryDelay"]).removesuffix("s") for each in _details(told) if each.get("retryDelay")]
+    delays = [str(each["retryDelay"]).removesuffix("s") for each in _details(body) if each.get("retryDelay")]
     with suppress(ValueError, OverflowError):
         return {"retry-after": str(math.ceil(float(delays[0])))} if delays else {}
     return {}
@@ -185,10 +185,10 @@ def _cause(error: BaseException) -> str:
     return " < ".join(type(link).__name__ for link in _chain(error))
 
 
-def _words(error: BaseException, told: Mapping[str, Any]) -> str:
+def _words(error: BaseException, body: Mapping[str, Any]) -> str:
     """Return the provider's own words."""
     raw = getattr(error, "message", None) or str(error)
-    said = told.get("message") or (raw.decode(errors="replace") if isinstance(raw, bytes) else raw)
+    said = body.get("message") or (raw.decode(errors="replace") if isinstance(raw, bytes) else raw)
     words = _TAIL.sub("", _PREFIX.sub("", str(said))).strip()
     return "" if words.startswith("<") else words[:LONGEST_MESSAGE]
 

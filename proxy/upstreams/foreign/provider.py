@@ -61,7 +61,7 @@ class Provider:
         return Reply(refusal.status, [*JSON_HEADERS, *headers], refusal.body(), facts=facts)
 
     async def ignored(self, request: ChatRequest) -> tuple[str, ...]:
-        """Return the fields that litellm or the provider has nothing for. Raise `BadRequest` as `send` does."""
+        """Return the fields that litellm or the provider does not support. Raise `BadRequest` as `send` does."""
         check_fields(request.rest)
         _, left_out = arguments(request, self._settings.provider)
         return tuple(sorted(left_out | lacked(await self._loaded(), self._settings.provider, request)))

@@ -120,10 +120,10 @@ class Ollama(Translator):
         Without a report, the configuration counts, else Ollama's own default of 4096 tokens.
         """
         configured = self._num_ctx(known.name)
-        told = await self._windows.told(known.name)
+        report = await self._windows.report(known.name)
         otherwise = known.window if known.source == "config" else None
-        window = effective(told, configured=configured, otherwise=otherwise, ours=self._windows.served(known.name))
-        spoken = told.loaded or told.modelfile or (told.trained and (configured or window == told.trained))
+        window = effective(report, configured=configured, otherwise=otherwise, ours=self._windows.served(known.name))
+        spoken = report.loaded or report.modelfile or (report.trained and (configured or window == report.trained))
         return with_window(known, window, "ollama" if spoken else known.source)
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -166,7 +166,7 @@ class Ollama(Translator):
                     await self._check(line, call, translation, answer.facts)
                 if events := answer.events(line):
                     yield events
-                # What may follow the last line is read as well, so that the connection can be used again.
+                # lines behind the last one are read as well, so that the connection can be used again
         if not answer.done:
             raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
 

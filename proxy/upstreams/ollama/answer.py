@@ -69,16 +69,16 @@ class OllamaAnswer:
             events.insert(0, self._completion.first())
         return b"".join(events)
 
-    def _deltas(self, said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _deltas(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
         parts = {
-            "reasoning_content": _text(said.get("thinking")),
-            "content": _text(said.get("content")),
-            "tool_calls": self._made(said),
+            "reasoning_content": _text(message.get("thinking")),
+            "content": _text(message.get("content")),
+            "tool_calls": self._made(message),
         }
         return [{name: part} for name, part in parts.items() if part]
 
-    def _made(self, said: Mapping[str, Any]) -> list[dict[str, Any]]:
-        listed = said.get("tool_calls")
+    def _made(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
+        listed = message.get("tool_calls")
         return [self._call(call) for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
 
     def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,14 +13,14 @@ THOUGHTS = ("reasoning_content", "reasoning")
 """Where clients send back what a model thought: the name that Penstock answers with, and that of Ollama's `/v1`."""
 
 UNTRANSLATED = ("name", "audio")
-"""Keys of a message that Ollama has nothing for."""
+"""Keys of a message that Ollama does not support."""
 
 
 class OllamaMessages:
     """A conversation, translated. Raises `BadRequest` for wrong types and for parts that Ollama cannot take."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
-        self.said: list[dict[str, Any]] = []
+        self.translated: list[dict[str, Any]] = []
         self.ignored: set[str] = set()
         """Fields that were left out, such as `messages[].name`."""
         self.countable = True
@@ -34,55 +34,55 @@ class OllamaMessages:
     def _add(self, message: Message, place: str) -> None:
         role = role_of(message, place)
         text, media = _content(message.get("content"), f"{place}.content")
-        said: dict[str, Any] = {"role": ROLE.get(role, role), "content": text}
+        result: dict[str, Any] = {"role": ROLE.get(role, role), "content": text}
         if media:
-            said["images"] = media
+            result["images"] = media
         if role == "assistant":
-            said |= self._assistant(message, text, place)
+            result |= self._assistant(message, text, place)
         elif role in ("tool", "function"):
-            said |= self._result(message, place)
+            result |= self._result(message, place)
         # The name of a result is the tool's, and read there.
-        names = UNTRANSLATED[1:] if said["role"] == "tool" else UNTRANSLATED
+        names = UNTRANSLATED[1:] if result["role"] == "tool" else UNTRANSLATED
         self.ignored |= {f"messages[].{name}" for name in names if message.get(name)}
-        self.countable = self.countable and not ("images" in said or "thinking" in said)
-        self.said.append(said)
+        self.countable = self.countable and not ("images" in result or "thinking" in result)
+        self.translated.append(result)
 
     def _assistant(self, message: Message, text: str, place: str) -> dict[str, Any]:
-        said: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if message.get("refusal") is not None:
             refusal = string(message["refusal"], f"{place}.refusal")
-            said = {"content": text or refusal}
+            result = {"content": text or refusal}
         for name in THOUGHTS:
-            if message.get(name) is not None and not said.get("thinking"):
-                said["thinking"] = string(message[name], f"{place}.{name}")
+            if message.get(name) is not None and not result.get("thinking"):
+                result["thinking"] = string(message[name], f"{place}.{name}")
         calls = message.get("tool_calls")
         listed: Sequence[Any] = () if calls is None else sequence(calls, f"{place}.tool_calls")
         if message.get("function_call") is not None:
             listed = [*listed, {"function": message["function_call"]}]
         if listed:
-            said["tool_calls"] = [self._call(call, i, f"{place}.tool_calls[{i}]") for i, call in enumerate(listed)]
-        return said
+            result["tool_calls"] = [self._call(call, i, f"{place}.tool_calls[{i}]") for i, call in enumerate(listed)]
+        return result
 
     def _call(self, call: Any, index: int, place: str) -> dict[str, Any]:
         fields = mapping(call, place)
-        made: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if fields.get("id") is not None:
-            made["id"] = string(fields["id"], f"{place}.id")
+            result["id"] = string(fields["id"], f"{place}.id")
         name, arguments = called_function(fields, place, "arguments")
-        if "id" in made:
-            self._names[made["id"]] = name
-        return {**made, "function": {"index": index, "name": name, "arguments": arguments}}
+        if "id" in result:
+            self._names[result["id"]] = name
+        return {**result, "function": {"index": index, "name": name, "arguments": arguments}}
 
     def _result(self, message: Message, place: str) -> dict[str, Any]:
-        said: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         if message.get("name") is not None:
-            said["tool_name"] = string(message["name"], f"{place}.name")
+            result["tool_name"] = string(message["name"], f"{place}.name")
         if message.get("tool_call_id") is not None:
             answers = string(message["tool_call_id"], f"{place}.tool_call_id")
-            said["tool_call_id"] = answers
+            result["tool_call_id"] = answers
             if answers in self._names:
-                said["tool_name"] = self._names[answers]
-        return said
+                result["tool_name"] = self._names[answers]
+        return result
 
 
 def _content(content: Any, place: str) -> tuple[str, list[str]]:

@@ -45,7 +45,7 @@ class OllamaRequest:
     body: dict[str, Any]
     """The JSON body of `POST /api/chat`."""
     ignored: tuple[str, ...]
-    """The fields that the client sent and Ollama has nothing for, sorted."""
+    """The client's fields that Ollama does not support, sorted."""
     countable: bool
     """Our count of the prompt compares with Ollama's."""
 
@@ -62,7 +62,7 @@ def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | in
         options["num_ctx"] = num_ctx
     body = {
         "model": request.model,
-        "messages": messages.said,
+        "messages": messages.translated,
         # Ollama streams unless told not to.
         "stream": boolean(rest.get("stream", False), "stream"),
         "tools": _tools(request, rest),
@@ -83,18 +83,18 @@ def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | in
 def _options(rest: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sampling options. OpenAI's fields win over `options`: room for the answer is kept by `max_tokens`."""
     own = mapping(rest.get("options", {}), "options")
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         name: read(own[name], f"options.{name}") for name, read in OPTIONS.items() if own.get(name) is not None
     }
-    found |= {name: OPTIONS[name](rest[name], name) for name in OPTIONS if name in DIRECT and name in rest}
+    options |= {name: OPTIONS[name](rest[name], name) for name in OPTIONS if name in DIRECT and name in rest}
     for name in ("max_tokens", "max_completion_tokens"):
         if name in rest:
-            found["num_predict"] = integer(rest[name], name)
+            options["num_predict"] = integer(rest[name], name)
     stops = _stops(rest.get("stop"), "stop") or _stops(own.get("stop"), "options.stop")
     if stops:
         # An empty list would erase the stop texts of the model itself.
-        found["stop"] = stops
-    return found
+        options["stop"] = stops
+    return options
 
 
 def _stops(value: Any, place: str) -> list[str]:

@@ -49,7 +49,7 @@ class ReportedWindow:
 _NOTHING = (0.0, ReportedWindow())
 
 
-def effective(told: ReportedWindow, *, configured: int | None, otherwise: int | None, ours: bool) -> int:
+def effective(report: ReportedWindow, *, configured: int | None, otherwise: int | None, ours: bool) -> int:
     """Return the window of the next request, in tokens.
 
     With a configured `num_ctx` every request carries it, so it counts, up to the trained length: a model that runs with
@@ -59,11 +59,11 @@ def effective(told: ReportedWindow, *, configured: int | None, otherwise: int | 
     """
     if configured is not None:
         window = configured
-        if told.loaded is not None and (ours or told.trained is None):
-            window = min(window, told.loaded)
+        if report.loaded is not None and (ours or report.trained is None):
+            window = min(window, report.loaded)
     else:
-        window = told.loaded or told.modelfile or otherwise or UNTOLD
-    return window if told.trained is None else min(window, told.trained)
+        window = report.loaded or report.modelfile or otherwise or UNTOLD
+    return window if report.trained is None else min(window, report.trained)
 
 
 def loaded(answer: Mapping[str, Any] | None) -> dict[str, int]:
@@ -99,11 +99,11 @@ class Windows:
         self._asking = BackgroundWork[str]()
         self._served: Cache[str, None] = Cache(REMEMBERED)
 
-    async def told(self, model: str) -> ReportedWindow:
+    async def report(self, model: str) -> ReportedWindow:
         """Return the report on a model; an empty one if the server does not answer within a second. Never raise."""
-        until, told = self._known.get(model) or _NOTHING
+        until, report = self._known.get(model) or _NOTHING
         if asyncio.get_running_loop().time() < until:
-            return told
+            return report
         if model not in self._asking:
             self._asking.begin(self._look_up(model), model)
         await self._asking.wait((model,))
@@ -133,13 +133,13 @@ class Windows:
         _, before = self._known.get(model) or _NOTHING
         # An idle model is unloaded after five minutes, and comes back with the context that it had.
         context = loaded(running).get(full_name(model)) or before.loaded
-        told = (
+        report = (
             replace(before, loaded=context)
             if shown is None
             else ReportedWindow(context, _parameter(shown), _trained(shown))
         )
         fresh = RETRY if running is None or shown is None else FRESH
-        self._known.put(model, (asyncio.get_running_loop().time() + fresh, told))
+        self._known.put(model, (asyncio.get_running_loop().time() + fresh, report))
 
 
 def _parameter(shown: Mapping[str, Any] | None) -> int | None:

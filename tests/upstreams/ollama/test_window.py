@@ -78,10 +78,10 @@ async def test_both_sources_are_read_once_for_all_who_ask() -> None:
     server = Server()
     windows = Windows(server.ask)
 
-    told = await asyncio.gather(*(windows.told("m") for _ in range(5)))
+    told = await asyncio.gather(*(windows.report("m") for _ in range(5)))
 
     assert told == [ReportedWindow(loaded=8192, modelfile=16384, trained=131072)] * 5
-    assert await windows.told("m") == told[0]
+    assert await windows.report("m") == told[0]
     assert server.asked == 2
 
 
@@ -92,8 +92,8 @@ async def test_a_slow_server_is_waited_for_once(monkeypatch: pytest.MonkeyPatch)
     windows = Windows(server.ask)
 
     async with asyncio.timeout(60):
-        assert await windows.told("m") == ReportedWindow()
-        assert await windows.told("m") == ReportedWindow()
+        assert await windows.report("m") == ReportedWindow()
+        assert await windows.report("m") == ReportedWindow()
     assert server.asked == 2
 
 
@@ -102,9 +102,9 @@ async def test_a_question_outlives_the_request_that_asked_it() -> None:
     server.delay = 0.05
     windows = Windows(server.ask)
 
-    first = asyncio.create_task(windows.told("m"))
+    first = asyncio.create_task(windows.report("m"))
     await asyncio.sleep(0.01)
-    second = asyncio.create_task(windows.told("m"))
+    second = asyncio.create_task(windows.report("m"))
     await asyncio.sleep(0.01)
     first.cancel()
 
@@ -117,12 +117,12 @@ async def test_what_is_known_survives_a_failure_and_an_unloaded_model(monkeypatc
     monkeypatch.setattr(ollama_window, "RETRY", 0.0)
     server = Server()
     windows = Windows(server.ask)
-    known = await windows.told("m")
+    known = await windows.report("m")
 
     server.running, server.shown = {"models": []}, None
-    assert await windows.told("m") == known
+    assert await windows.report("m") == known
     server.running = None
-    assert await windows.told("m") == known
+    assert await windows.report("m") == known
 
 
 async def test_a_failure_is_remembered_for_less_time_than_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +131,10 @@ async def test_a_failure_is_remembered_for_less_time_than_an_answer(monkeypatch:
     windows = Windows(server.ask)
 
     shown, server.shown = server.shown, None
-    assert (await windows.told("m")).trained is None
+    assert (await windows.report("m")).trained is None
     server.shown = shown
-    assert (await windows.told("m")).trained == 131072
-    await windows.told("m")
+    assert (await windows.report("m")).trained == 131072
+    await windows.report("m")
     assert server.asked == 4
 
 
@@ -142,7 +142,7 @@ async def test_our_first_answer_makes_it_ask_again() -> None:
     server = Server()
     windows = Windows(server.ask)
     server.running = {"models": []}
-    assert (await windows.told("m")).loaded is None
+    assert (await windows.report("m")).loaded is None
     assert not windows.served("m")
 
     server.running = {"models": [{"model": "m:latest", "context_length": 2048}]}
@@ -150,7 +150,7 @@ async def test_our_first_answer_makes_it_ask_again() -> None:
     windows.answered("m")
 
     assert windows.served("m")
-    assert (await windows.told("m")).loaded == 2048
+    assert (await windows.report("m")).loaded == 2048
     assert server.asked == 4
 
 
@@ -159,11 +159,11 @@ async def test_no_more_models_are_remembered_than_there_is_room_for(monkeypatch:
     server = Server()
     windows = Windows(server.ask)
     for name in ("a", "b", "c"):
-        await windows.told(name)
+        await windows.report(name)
         windows.answered(name)
     asked = server.asked
 
-    await windows.told("a")
+    await windows.report("a")
 
     assert server.asked == asked + 2
 
@@ -172,7 +172,7 @@ async def test_closing_ends_what_is_under_way() -> None:
     server = Server()
     server.delay = 5
     windows = Windows(server.ask)
-    waiting = asyncio.create_task(windows.told("m"))
+    waiting = asyncio.create_task(windows.report("m"))
     await asyncio.sleep(0.01)
 
     await windows.aclose()
@@ -192,4 +192,4 @@ async def test_nonsense_says_nothing(nonsense: Mapping[str, Any]) -> None:
     server = Server()
     server.running = server.shown = nonsense
 
-    assert await Windows(server.ask).told("m") == ReportedWindow()
+    assert await Windows(server.ask).report("m") == ReportedWindow()

@@ -29,7 +29,6 @@ UNITS = (
 """Each is repeated, with a character behind it that nothing expects."""
 WORST = (
     ("proxy.server.api.chat:_FORM_MODEL", "", 'name="model"\r\n'),
-    ("policies.check_facts.measures:_CODE", "", "a-"),
     ("proxy.text.sentences:_ENCLITIC", "", "é"),
     ("policies.resolve_clashes.statements:CUES", "", "\n"),
     ("policies.resolve_clashes.values:_PATTERNS", "", "1."),
@@ -44,8 +43,8 @@ JSON = ("proxy.compaction.calls:_STRING", "proxy.text.json_values:_STRING_OR_SPA
 """Patterns that read only what was parsed as JSON."""
 JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
 BOUNDED: Mapping[str, int] = {
-    "policies.check_facts.quantities:_AMOUNT": 60,
-    "policies.check_facts.quantities:_DATES": 60,
+    "policies.check_facts.values:_AMOUNT": 60,
+    "policies.check_facts.values:_DATES": 60,
     "proxy.text.sentences:_BREAK": 60,
 }
 """Patterns that are not linear, and the most characters that they are given."""

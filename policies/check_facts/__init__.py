@@ -7,8 +7,7 @@ from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from policies.check_facts.facts_file import read_facts
-from policies.check_facts.trusted import Fact, Trusted
+from policies.check_facts.trusted import Fact, Trusted, read_facts
 from proxy.chat import ChatRequest, Message
 from proxy.chat.annotations import Contradiction, checked, note
 from proxy.chat.arrivals import arrived
@@ -24,39 +23,37 @@ from proxy.text.json_strings import is_json
 Result = TypeVar("Result")
 
 
-class _Found(NamedTuple):
-    """What was found in a text of a message."""
+class _FalseText(NamedTuple):
+    """A text with contradictions, by its place in a message."""
 
     place: int
-    """Of the text."""
     every: tuple[Contradiction, ...]
     marked: str
     """The text with a note behind each."""
 
 
-_Texts = tuple[_Found, ...]
-"""The texts of one message in which anything was found."""
+_Texts = tuple[_FalseText, ...]
 
 _Candidate = tuple[int, Contradiction, str]
 """A text's place in a message, the sentence in it with the fact that it may contradict, and the sentence."""
 
-_Asked = tuple[str, tuple[_Candidate, ...]]
-"""Where the judge's answer about a message is kept, and what it is asked."""
+_Question = tuple[str, tuple[_Candidate, ...]]
+"""The key of the judge's answer about a message, and the candidates."""
 
 _MOST_JUDGED = 16
 """Pairs of one message that a judge is asked about."""
 
 _LONGEST_FACT = 300
-"""Characters of a fact that are told."""
+"""Characters of a fact in a finding."""
 
 
 class CheckFacts(Policy, RefusesContent, ReadsFiles):
     """Compare what users, the model and tools state with trusted facts.
 
-    A sentence contradicts a fact if it gives the same subject another object of the same relation (`the capital of`),
-    or if both are plain sentences that say different things of one subject (`The rate limit is 100 requests`). English
-    and Spanish; questions, suppositions, quotations and what others are said to hold are no statements. Rules look for
-    it, no model: what they cannot read, such as encyclopedic prose, they leave to `judge`.
+    A sentence contradicts a fact if it has the same words but another value or name, or a denial (`The rate limit is
+    100 requests`), in any language; or if it gives the same subject another object of the same relation (`the capital
+    of`), in English and Spanish. Questions, suppositions, quotations and what others are said to hold are no
+    statements. Rules look for it, no model: other sentences, such as encyclopedic prose, they leave to `judge`.
 
     A finding is decided by a message's own text, so its bytes stay the same in each later request. Only the last user
     message is never touched: what is to be said about it stands in front of it until the next one comes, and then in
@@ -132,16 +129,16 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         if not self._trusted.size:
             return Keep("no trusted facts")
         sent = of_client(request, ctx.incoming)
-        theirs = sorted([*sent, *injected(request.messages, sent)])
-        found = await self._in_each("contradicts a fact", self._found, request, theirs, ctx)
-        found, of_judge = await self._judged(request, theirs, found, ctx)
-        if found and self.action == "reject":
-            new = _new(request.messages)
-            refused = {place: texts for place, texts in found.items() if place >= new and place in sent}
+        places = sorted([*sent, *injected(request.messages, sent)])
+        false = await self._in_each("contradicts a fact", self._false_texts, request, places, ctx)
+        false, of_judge = await self._with_judge(request, places, false, ctx)
+        if false and self.action == "reject":
+            new = _first_unanswered(request.messages)
+            refused = {place: texts for place, texts in false.items() if place >= new and place in sent}
             if refused:
                 return _refusal(refused, sent)
-        counts = {place: sum(len(each.every) for each in texts) for place, texts in found.items()}
-        anchors = _anchors(found, sent)
+        counts = {place: sum(len(each.every) for each in texts) for place, texts in false.items()}
+        anchors = _anchors(false, sent)
         lately, count = arrived(ctx.incoming.messages) if counts else (), sum(counts.values())
         facts = {
             "poisoning_attempts": count,
@@ -155,188 +152,184 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
             unread = 0 if self.judge else self._trusted.size - self._trusted.compared
             but = f"; rules cannot read {unread} of them" if unread else ""
             return Keep(f"nothing contradicts the {counted(self._trusted.size, 'trusted fact')}{but}", facts)
-        made, why = await self._treated(request, found, sent, ctx)
-        return Rewrite(made, why, facts, _told(found, anchors, sent))
+        rewritten, why = await self._treated(request, false, sent, ctx)
+        return Rewrite(rewritten, why, facts, _findings(false, anchors, sent))
 
     async def _treated(
-        self, request: ChatRequest, found: Mapping[int, _Texts], sent: Mapping[int, int], ctx: Context
+        self, request: ChatRequest, false: Mapping[int, _Texts], sent: Mapping[int, int], ctx: Context
     ) -> tuple[ChatRequest, str]:
-        """The request as it goes on, and what was done."""
-        leaving = {} if self.action == "annotate" else _memories(request.messages, found, sent)
-        messages, gone = changed(request.messages, [each for some in leaving.values() for each in some])
+        """Return the request as it goes on, and the reason."""
+        leaving = {} if self.action == "annotate" else _memories(request.messages, false, sent)
+        messages, gone = changed(request.messages, [each for changes in leaving.values() for each in changes])
         last = max((n for n in sent if messages[n].role == "user"), default=-1)
-        for place in sorted(found, reverse=True):
+        for place in sorted(false, reverse=True):
             if place in gone:
                 del messages[place]
             elif leaving.get(place):
                 continue
             elif place == last:
-                about = [_about(found[place])]
+                about = [_about(false[place])]
                 messages[place:place] = about if messages[max(0, place - 1) : place] != about else []
             else:
-                messages[place] = await self._marked(messages[place], found[place], ctx, client=place in sent)
+                messages[place] = await self._marked(messages[place], false[place], ctx, client=place in sent)
         out = sum(map(len, leaving.values()))
-        rest = [place for place in found if not leaving.get(place)]
+        rest = [place for place in false if not leaving.get(place)]
         aside = ctx.archive is not None and all(self._aside(client=place in sent) for place in rest)
-        stated = sum(len(each.every) for place in rest for each in found[place])
-        done = f"{'quarantined' if aside else 'annotated'} {counted(stated, 'statement')}" if rest else ""
-        left = f"left out {out} of the memories" if out else ""
-        why = f"{' and '.join(filter(None, (done, left)))} for contradicting a fact"
+        count = sum(len(each.every) for place in rest for each in false[place])
+        done = f"{'quarantined' if aside else 'annotated'} {counted(count, 'statement')}" if rest else ""
+        dropped = f"left out {out} of the memories" if out else ""
+        why = f"{' and '.join(filter(None, (done, dropped)))} for contradicting a fact"
         return request.with_messages(messages), why
 
     async def _in_each(
         self,
-        what: str,
+        task: str,
         work: Callable[[Message], Result | tuple[()]],
         request: ChatRequest,
         places: Sequence[int],
         ctx: Context,
     ) -> dict[int, Result]:
-        """What work finds in the messages at some places; a message without any is left out."""
+        """Return the results of work on the messages at some places; a message without any is left out."""
         messages = request.messages
         if len(places) != len(messages):
             messages = tuple([messages[place] for place in places])
-        name = f"{what} {self._trusted.digest} {self.most} {self.roles}"
-        found = await found_in_each(request.folds, ctx.once, name, work, messages)
-        return {places[n]: each for n, each in found.items()}
+        name = f"{task} {self._trusted.digest} {self.most} {self.roles}"
+        results = await found_in_each(request.folds, ctx.once, name, work, messages)
+        return {places[n]: each for n, each in results.items()}
 
-    async def _judged(
-        self, request: ChatRequest, places: Sequence[int], found: dict[int, _Texts], ctx: Context
+    async def _with_judge(
+        self, request: ChatRequest, places: Sequence[int], false: dict[int, _Texts], ctx: Context
     ) -> tuple[dict[int, _Texts], dict[str, int]]:
-        """The findings with those of the judge, and facts about it.
-
-        What was decided about a message once is settled, and stays.
-        """
+        """Return the contradictions with those of the judge, and the counts of its work. It decides a message once."""
         if ctx.judge is None or not self.judge:
-            return found, {}
-        asked = await self._in_each("unclear", self._asked, request, places, ctx)
-        added, facts = await self._chosen(asked, ctx.judge, ctx.memo)
-        every = sorted({*found, *added})
-        joined = {n: _joined(request.messages[n], found.get(n, ()), added.get(n, ())) for n in every}
+            return false, {}
+        questions = await self._in_each("unclear", self._question, request, places, ctx)
+        added, facts = await self._chosen(questions, ctx.judge, ctx.memo)
+        every = sorted({*false, *added})
+        joined = {n: _joined(request.messages[n], false.get(n, ()), added.get(n, ())) for n in every}
         return joined, facts
 
     async def _chosen(
-        self, asked: Mapping[int, _Asked], judge: Judge, memo: Memo | None
+        self, questions: Mapping[int, _Question], judge: Judge, memo: Memo | None
     ) -> tuple[dict[int, list[_Candidate]], dict[str, int]]:
-        """The candidates that contradict a fact, by the message's place; and how many were judged now, or not."""
-        keys = [key for key, _ in asked.values()]
+        """Return the candidates that contradict a fact, by the message's place; and the counts of pairs judged now."""
+        keys = [key for key, _ in questions.values()]
         settled = await memo.known(keys) if memo is not None else [None] * len(keys)
-        new = [place for place, known in zip(asked, settled, strict=True) if known is None]
-        pairs = [(each.fact, said) for place in new for _, each, said in asked[place][1]]
+        new = [place for place, known in zip(questions, settled, strict=True) if known is None]
+        pairs = [(each.fact, sentence) for place in new for _, each, sentence in questions[place][1]]
         verdicts = await judge.contradictions(pairs, wait=self.judge) if pairs else ()
         facts = {"judged": len(pairs), "unanswered": sum(each is None for each in verdicts)}
         sure = iter(verdicts)
         chosen: dict[int, list[_Candidate]] = {}
-        for (place, (key, candidates)), known in zip(asked.items(), settled, strict=True):
+        for (place, (key, candidates)), known in zip(questions.items(), settled, strict=True):
             if known is None:
-                told = [n for n, each in enumerate([next(sure) for _ in candidates]) if (each or 0.0) >= self.sure]
-                known = ",".join(map(str, told))
+                against = [n for n, each in enumerate([next(sure) for _ in candidates]) if (each or 0.0) >= self.sure]
+                known = ",".join(map(str, against))
                 known = await memo.settle(key, known) if memo is not None else known
             chosen[place] = [candidates[int(n)] for n in known.split(",") if n.isdecimal() and int(n) < len(candidates)]
-        return {place: some for place, some in chosen.items() if some}, facts
+        return {place: each for place, each in chosen.items() if each}, facts
 
-    def _asked(self, message: Message) -> _Asked | tuple[()]:
-        """What a judge is to be asked about a message, and where the answer is kept; JSON is left to the rules."""
-        found: list[_Candidate] = []
+    def _question(self, message: Message) -> _Question | tuple[()]:
+        """Return the question to a judge about a message; JSON is left to the rules."""
+        candidates: list[_Candidate] = []
         for place, text in self._texts(message):
             if not is_json(text):
-                found += [(place, each, text[each.start : each.end]) for each in self._trusted.unclear(text)]
+                candidates += [(place, each, text[each.start : each.end]) for each in self._trusted.unclear(text)]
         key = blake2b(message.raw, key=self._trusted.digest.encode(), digest_size=16).hexdigest()
-        return (f"judged/{key}", tuple(found[:_MOST_JUDGED])) if found else ()
+        return (f"judged/{key}", tuple(candidates[:_MOST_JUDGED])) if candidates else ()
 
-    def _found(self, message: Message) -> _Texts:
-        """The findings in each text of a message."""
+    def _false_texts(self, message: Message) -> _Texts:
         texts = ((place, text, self._trusted.contradicted(text)) for place, text in self._texts(message))
         return tuple(
-            _Found(place, tuple(every), checked(text, every, None))
+            _FalseText(place, tuple(every), checked(text, every, None))
             for place, text, every in texts
             if 0 < len(every) <= self.most
         )
 
     def _texts(self, message: Message) -> Iterator[tuple[int, str]]:
-        """The texts of a message whose writer is checked."""
+        """Return the texts of a message whose writer is checked, with their places."""
         role = message.role
         return ((place, text.given) for place, text in enumerate(texts_of(0, message, role)) if role in self.roles)
 
     def _aside(self, *, client: bool) -> bool:
-        """Whether a false statement is archived; `client` says whether it stands in a message of the client's."""
+        """Return whether a false statement is archived; `client` says that the message is the client's."""
         return self.action == "quarantine" or (self.action == "reject" and not client)
 
-    async def _marked(self, message: Message, found: _Texts, ctx: Context, *, client: bool) -> Message:
-        """The message as it goes on; `client` says whether it is the client's."""
+    async def _marked(self, message: Message, false: _Texts, ctx: Context, *, client: bool) -> Message:
+        """Return the message as it goes on; `client` says that it is the client's."""
         aside = self._aside(client=client)
         if self.action == "annotate" and isinstance(message["content"], str):  # most are
-            return message.with_changes(content=found[0].marked)
+            return message.with_changes(content=false[0].marked)
         texts = list(texts_of(0, message, message.role))
-        for each in found:
+        for each in false:
             text = texts[each.place]
             handle: str | None = None
             if aside and ctx.archive is not None:
                 handle = await ctx.archive.keep(text.given)
             text.sent = each.marked if handle is None else checked(text.given, each.every, handle)
-        return with_text(message, *(texts[each.place] for each in found))
+        return with_text(message, *(texts[each.place] for each in false))
 
 
-def _joined(message: Message, found: _Texts, added: Sequence[_Candidate]) -> _Texts:
-    """Findings of the rules and of the judge, each sentence once."""
+def _joined(message: Message, false: _Texts, added: Sequence[_Candidate]) -> _Texts:
+    """Return the contradictions of the rules and of the judge, each sentence once."""
     if not added:
-        return found
-    every = {each.place: {one.start: one for one in each.every} for each in found}
+        return false
+    every = {each.place: {one.start: one for one in each.every} for each in false}
     for place, one, _ in added:
         every.setdefault(place, {}).setdefault(one.start, one)
     texts = [text.given for text in texts_of(0, message, message.role)]
-    joined = ((place, tuple(one for _, one in sorted(some.items()))) for place, some in sorted(every.items()))
-    return tuple(_Found(place, some, checked(texts[place], some, None)) for place, some in joined)
+    joined = ((place, tuple(one for _, one in sorted(by_start.items()))) for place, by_start in sorted(every.items()))
+    return tuple(_FalseText(place, ones, checked(texts[place], ones, None)) for place, ones in joined)
 
 
-def _about(found: _Texts) -> Message:
-    """What is said in front of the last user message."""
-    return note(dict.fromkeys(one.fact for each in found for one in each.every))
+def _about(false: _Texts) -> Message:
+    """Return the note in front of the last user message."""
+    return note(dict.fromkeys(one.fact for each in false for one in each.every))
 
 
-def _new(messages: Sequence[Message]) -> int:
-    """The place behind the last message of the model's: what stands there was not answered yet."""
+def _first_unanswered(messages: Sequence[Message]) -> int:
+    """Return the place behind the last message of the model's."""
     return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
 
 
-def _anchors(found: Iterable[int], sent: Mapping[int, int]) -> dict[int, int]:
-    """For each place that of the client's message there, or else behind it, or the last, among what the client sent."""
-    return {n: next((sent[at] for at in sorted(sent) if at >= n), max(sent.values(), default=-1)) for n in found}
+def _anchors(places: Iterable[int], sent: Mapping[int, int]) -> dict[int, int]:
+    """Return for each place that of the client's message there, else of the one behind it, else of the last."""
+    return {n: next((sent[at] for at in sorted(sent) if at >= n), max(sent.values(), default=-1)) for n in places}
 
 
 def _memories(
-    messages: Sequence[Message], found: Mapping[int, _Texts], sent: Mapping[int, int]
+    messages: Sequence[Message], false: Mapping[int, _Texts], sent: Mapping[int, int]
 ) -> dict[int, list[TextChange]]:
-    """The memories in which something was found, by their block's place: they are left out."""
+    """Return the changes that leave out false memories, by their block's place."""
     return {
         place: [
             TextChange(Stretch(place, *span), None)
             for span in spans(messages[place].text)
             if any(span[0] <= one.start < span[1] for each in texts for one in each.every)
         ]
-        for place, texts in found.items()
+        for place, texts in false.items()
         if place not in sent and is_block(messages[place], MEMORIES)
     }
 
 
-def _told(found: Mapping[int, _Texts], anchors: Mapping[int, int], sent: Collection[int]) -> list[str]:
-    """Each finding, with the place of its message among the client's, or of the one behind it."""
+def _findings(false: Mapping[int, _Texts], anchors: Mapping[int, int], sent: Collection[int]) -> list[str]:
+    """Return each contradiction with the place of its message among the client's, or of the one behind it."""
     return [
         f"{'before ' * (place not in sent)}messages[{anchors[place]}] contradicts the trusted fact "
         f'"{one.fact[:_LONGEST_FACT]}"'
-        for place, texts in found.items()
+        for place, texts in false.items()
         for each in texts
         for one in each.every
     ]
 
 
-def _refusal(found: Mapping[int, _Texts], sent: Mapping[int, int]) -> Reject:
-    place, texts = next(iter(found.items()))
-    param, told = f"messages[{sent[place]}]", _told(found, sent, sent)
+def _refusal(false: Mapping[int, _Texts], sent: Mapping[int, int]) -> Reject:
+    place, texts = next(iter(false.items()))
+    param, findings = f"messages[{sent[place]}]", _findings(false, sent, sent)
     return Reject(
         f"a statement in {param} contradicts a trusted fact: {texts[0].every[0].fact[:_LONGEST_FACT]}",
         "contradicts_trusted_fact",
         param=param,
-        facts={"poisoning_attempts": len(told)},
-        findings=told,
+        facts={"poisoning_attempts": len(findings)},
+        findings=findings,
     )

@@ -1,35 +1,37 @@
-"""Trusted facts, and the sentences that say otherwise. Pure.
+"""Trusted facts, and the sentences that contradict one. Pure.
 
-A sentence contradicts a fact if it speaks of the same relation of the same subject and names another object of that
-relation, or if both are plain sentences that say different things of one subject. When in doubt, nothing is found: what
-agrees with a fact, or names a thing that no fact knows, is left alone. Other facts are prose, for a judge to read.
+A sentence contradicts a fact if it names another object of the same relation of the same subject, or if it has all
+words of the fact but another value, name or denial. A doubtful sentence does not. Facts that neither rule reads are for
+a judge.
 """
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
-from policies.check_facts.plain import Plain, compare, plain
-from policies.check_facts.quantities import differ, value
-from policies.check_facts.relations import Claim, claim, cues, given, is_place, lies, name, relation_named
+import orjson
+
+from policies.check_facts.relations import Claim, claim, cues, is_name, is_named, is_place, lies, name, relation_named
+from policies.check_facts.sentences import Plain, compare, plain
+from policies.check_facts.values import differ, value
 from proxy.chat.annotations import Contradiction
 from proxy.text.fold import folded
 from proxy.text.json_strings import is_json, strings
 from proxy.text.sentences import Sentence, behind_openers, in_full, is_stated, sentences
 from proxy.text.vocabulary import ENGLISH, IS, NEGATIONS, SPANISH, word_set
 
+LARGEST = 32 * 2**20
+"""Bytes that a file of facts may have: some 300,000 facts."""
 _MOST_CONCERNED = 3
 _BEGINNING = re.compile(r"[^\W_]+|&")
 _NAMED = re.compile(r"(?:(?:The|A|An|El|La|Los|Las)\s)?(?:[A-ZÀ-Þ0-9][^\s,(]*\s?(?:of |de |the |la )?)+")
 """The name that a fact begins with."""
 _TOKEN = re.compile(r"[^\W_]+(?:['’&.-][^\W_]+)*|&")
-_SENTENCE = word_set("by in with who which that has had have is was were from as por en con que tiene fue era")
-"""Words that stand in no name."""
-_TITLES = word_set("mr mr. mrs mrs. ms ms. dr dr. prof prof. sr sr. sra sra.")
-_APOSTROPHE = re.compile(r"['’]")
 _POSSESSIVE = re.compile(r"['’]s$")
+_TITLES = word_set("mr mr. mrs mrs. ms ms. dr dr. prof prof. sr sr. sra sra.")
 
 
 class Fact(NamedTuple):
@@ -48,58 +50,59 @@ class _Mention(NamedTuple):
     behind: int
 
 
+_Place = tuple[str, str, str]
+"""A subject, a relation and a language."""
+
+
 class Trusted:
     """Facts, indexed by the names in them. Built once; reading it changes nothing."""
 
     def __init__(self, facts: Iterable[Fact]) -> None:
-        self._text: dict[tuple[str, str, str], str] = {}
-        self._objects: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-        """By subject, relation and language."""
+        self._text: dict[_Place, str] = {}
+        self._objects: dict[_Place, set[str]] = defaultdict(set)
         self._range: dict[tuple[str, str], set[str]] = defaultdict(set)
         """All objects of a relation in a language."""
         self._domain: dict[tuple[str, str], set[str]] = defaultdict(set)
+        """All its subjects."""
         self._relations: dict[str, set[tuple[str, str]]] = defaultdict(set)
         """The relations and languages in which a subject has a fact."""
         self._prose: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
-        """Facts in prose with the words of the name that each begins with, by the first of them."""
-        self._plain: dict[str, list[tuple[Plain, str]]] = defaultdict(list)
-        """Plain sentences with the facts that they are of, by a word of their subject."""
+        """Facts without a relation, with the words of the name that each begins with, by the first of them."""
+        self._plain: dict[tuple[str, ...], list[tuple[Plain, str]]] = defaultdict(list)
+        """Sentences of facts by their first words."""
         known = list(facts)
         self.compared = sum([self._add(fact) for fact in known])
-        """How many of them rules can compare: the others are for a judge."""
+        """The number of facts that rules can compare: the others are for a judge."""
         self._names = self._indexed()
-        self._first = frozenset(_first_of(each) for each in {*self._names, *self._plain})
-        """The beginnings of all words that a sentence must have one of to be about a fact."""
+        self._first = frozenset(
+            _first_of(each)
+            for each in {*self._names, *(read.first for some in self._plain.values() for read, _ in some)}
+        )
+        """The beginnings of all words of which a sentence about a fact has one."""
         self.size = len(known)
         self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
-        """Stands for all of them."""
 
     def _add(self, fact: Fact) -> bool:
-        is_plain = not fact.relation and self._add_plain(fact.text)
+        is_plain = False
+        for each in () if fact.relation else in_full(fact.text):
+            read = plain(each)
+            if read is not None and is_stated(each):
+                self._plain[read.key].append((read, fact.text))
+                is_plain = True
         made = _claim_of(fact)
         if made is None:
-            self._add_prose(fact.text)
+            for each in in_full(fact.text):
+                named = _tokens(begins[0]) if (begins := _NAMED.match(each)) else []
+                if named:
+                    self._prose[named[0]].append((frozenset(named), fact.text))
             return is_plain
         key = (made.subject, made.relation, made.language)
         self._objects[key].add(made.object)
         self._text.setdefault(key, fact.text)
-        self._range[made.relation, made.language].add(made.object)
-        self._domain[made.relation, made.language].add(made.subject)
-        self._relations[made.subject].add((made.relation, made.language))
+        self._range[key[1:]].add(made.object)
+        self._domain[key[1:]].add(made.subject)
+        self._relations[made.subject].add(key[1:])
         return True
-
-    def _add_plain(self, text: str) -> bool:
-        found = [plain(each, language_of(_tokens(each))) for each in in_full(text)]
-        for read in found:
-            if read is not None and read.key:
-                self._plain[read.key].append((read, text))
-        return any(read is not None and read.key for read in found)
-
-    def _add_prose(self, text: str) -> None:
-        for each in in_full(text):
-            named = _tokens(begins[0]) if (begins := _NAMED.match(each)) else []
-            if named:
-                self._prose[named[0]].append((frozenset(named), text))
 
     def _indexed(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
         found: dict[str, set[tuple[str, ...]]] = defaultdict(set)
@@ -110,14 +113,14 @@ class Trusted:
         return {first: sorted(all_of, key=len, reverse=True) for first, all_of in found.items()}
 
     def contradicted(self, text: str) -> list[Contradiction]:
-        """The sentences of a text that say otherwise than a fact, in order; of JSON, the strings with them."""
+        """Return the sentences of a text that contradict a fact, in order; of JSON, the strings with them."""
         if is_json(text):
-            inside = ((start, end, self._said_against(value)) for start, end, value in strings(text))
+            inside = ((start, end, self._contradicting(string)) for start, end, string in strings(text))
             return [Contradiction(start, end, fact) for start, end, found in inside for _, fact in found[:1]]
-        return [Contradiction(each.start, each.end, fact) for each, fact in self._said_against(text)]
+        return [Contradiction(each.start, each.end, fact) for each, fact in self._contradicting(text)]
 
     def unclear(self, text: str) -> list[Contradiction]:
-        """Sentences that state something about what a fact is about, and of which rules say neither yes nor no."""
+        """Return the sentences about a fact's subject of which rules say neither yes nor no."""
         found: list[Contradiction] = []
         for each in sentences(text):
             concerned = self._concerned(each.text)
@@ -126,23 +129,23 @@ class Trusted:
         return found
 
     def _concerned(self, sentence: str) -> list[str]:
-        """The facts about what a sentence names, but for those that it repeats."""
+        """Return the facts about a sentence's names, but for those that it repeats."""
         tokens = _tokens(sentence)
-        written_in, words = language_of(tokens), frozenset(tokens)
+        written_in, words = _language_of(tokens), frozenset(tokens)
         facts = [text for token in tokens for named, text in self._prose.get(token, ()) if named <= words]
         for one in self._mentions(tokens):
             known = sorted(self._relations.get(one.name, ()))
             facts += [self._text[one.name, relation, lang] for relation, lang in known if lang == written_in]
         return list(dict.fromkeys(fact for fact in facts if fact.rstrip(".") != sentence.rstrip(".")))
 
-    def _said_against(self, text: str) -> list[tuple[Sentence, str]]:
-        """The sentences of a text that contradict a fact. Most texts have no word of any, and are read no further."""
+    def _contradicting(self, text: str) -> list[tuple[Sentence, str]]:
+        """Return the sentences that contradict a fact. Most texts have no word of any, and are read no further."""
         here = self._first.intersection(_BEGINNING.findall(folded(text)))
         near = [each for each in sentences(text) if any(map(folded(each.text).__contains__, here))] if here else []
         return [(each, fact) for each in near if (fact := self._against(each.text)) is not None]
 
     def _against(self, sentence: str) -> str | None:
-        """The fact that a sentence contradicts, by itself or behind an opening that names nothing that facts know."""
+        """Return the fact that a sentence contradicts, by itself or behind an opening that names no fact's subject."""
         against = self._stated_against(sentence)
         if against is None:
             for opening, rest in behind_openers(sentence):
@@ -151,41 +154,27 @@ class Trusted:
         return against
 
     def _stated_against(self, sentence: str) -> str | None:
-        """The fact that a sentence contradicts, if it states anything. What names nothing known costs little."""
-        tokens = _tokens(sentence)
+        read, tokens = plain(sentence), _tokens(sentence)
+        alike = self._plain.get(read.key, ()) if read is not None else ()
         mentions = self._mentions(tokens)
-        by_relation = any(one.name in self._relations for one in mentions)
-        is_plain = not self._plain.keys().isdisjoint(tokens)
-        if not (by_relation or is_plain) or not is_stated(sentence):
+        if not (alike or any(one.name in self._relations for one in mentions)) or not is_stated(sentence):
             return None
-        against = self._by_relation(sentence, tokens, mentions) if by_relation else None
-        return against or (self._by_plain(sentence, tokens) if is_plain else None)
-
-    # --- plain sentences --------------------------------------------------------------------------------------------
-
-    def _by_plain(self, sentence: str, tokens: Sequence[str]) -> str | None:
-        """The fact that a plain sentence contradicts, unless it agrees with another one."""
-        said = plain(sentence, language_of(tokens))
-        if said is None:
-            return None
-        known = [each for token in dict.fromkeys(tokens) for each in self._plain.get(token, ())]
-        verdicts = [(compare(said, fact), text) for fact, text in known]
+        verdicts = [(compare(read, fact), text) for fact, text in alike] if read is not None else []
         if any(verdict == "agrees" for verdict, _ in verdicts):
             return None
-        return next((text for verdict, text in verdicts if verdict == "contradicts"), None)
-
-    # --- relations --------------------------------------------------------------------------------------------------
+        against = next((text for verdict, text in verdicts if verdict == "contradicts"), None)
+        return against or self._by_relation(sentence, tokens, mentions)
 
     def _by_relation(self, sentence: str, tokens: Sequence[str], mentions: Sequence[_Mention]) -> str | None:
         if any(token in NEGATIONS for token in tokens):
             return None
-        written_in = language_of(tokens)
+        written_in = _language_of(tokens)
         for subject in mentions:
             for relation, language in sorted(self._relations.get(subject.name, ())):
                 if language != written_in:
                     continue  # the names of one thing differ between languages
-                said = self._said(subject, relation, language, mentions, tokens, sentence)
-                if said is not None and not self._agrees(subject.name, relation, said):
+                stated = self._stated(subject, relation, language, mentions, tokens, sentence)
+                if stated is not None and not self._agrees(subject.name, relation, stated):
                     return self._text[subject.name, relation, language]
         return None
 
@@ -201,7 +190,7 @@ class Trusted:
                 found.append(_Mention(" ".join(longest), at, behind))
         return found
 
-    def _said(
+    def _stated(
         self,
         subject: _Mention,
         relation: str,
@@ -210,35 +199,36 @@ class Trusted:
         tokens: Sequence[str],
         sentence: str,
     ) -> str | None:
-        """The object that a sentence gives a subject; None unless it clearly gives one."""
+        """Return the object that a sentence gives a subject; None unless it clearly gives one."""
         others = [one for one in mentions if one is not subject and self._may_be(one.name, relation, language)]
         if not others and not is_place(relation):
-            return given(sentence, subject.name, relation, language)
+            made = claim(sentence)
+            if made is None or made[:2] != (subject.name, relation) or made.language != language:
+                return None
+            return made.object if value(made.object) is not None or is_named(sentence, made.object) else None
         if len(others) != 1:
             return None
         (other,) = others
         if is_place(relation):
             return other.name if lies(tokens, subject[1:], other[1:]) else None
-        plain = f" {' '.join(tokens)} "
-        has_cue = any(f" {cue} " in plain for cue in cues(relation))
+        text = f" {' '.join(tokens)} "
+        has_cue = any(f" {cue} " in text for cue in cues(relation))
         rivals = [one for one in mentions if one.name in self._domain[relation, language] and one is not other]
         return other.name if has_cue and len(rivals) == 1 and any(token in IS for token in tokens) else None
 
     def _may_be(self, name: str, relation: str, language: str) -> bool:
-        """Whether a name is known as an object of the relation, or is of the same kind as one that is."""
+        """Return whether a name is known as an object of the relation, or is of the same kind as one that is."""
         objects = self._range[relation, language]
-        if name in objects:
-            return True
-        if not is_place(relation):
-            return False
+        if name in objects or not is_place(relation):
+            return name in objects
         kinds = self._relations.get(name, set())
         return any(kinds & self._relations.get(each, set()) for each in objects)
 
-    def _agrees(self, subject: str, relation: str, said: str) -> bool:
-        """Whether a fact about the subject, in any language, knows this object of the relation or of its like."""
-        for what, language in self._relations.get(subject, ()):
-            is_like = what == relation or (is_place(what) and is_place(relation))
-            if is_like and any(_same(said, each) for each in self._objects[subject, what, language]):
+    def _agrees(self, subject: str, relation: str, stated: str) -> bool:
+        """Return whether a fact about the subject, in any language, has this object of the relation or of its like."""
+        for known, language in self._relations.get(subject, ()):
+            is_like = known == relation or (is_place(known) and is_place(relation))
+            if is_like and any(_same(stated, each) for each in self._objects[subject, known, language]):
                 return True
         return False
 
@@ -247,38 +237,29 @@ def _claim_of(fact: Fact) -> Claim | None:
     read = claim(fact.text)
     if fact.subject and fact.relation and fact.object:
         language = fact.language or (read.language if read else "en")
-        relation = relation_named(fact.relation)
-        return Claim(name(fact.subject), relation, name(fact.object), language)
-    return read if read is not None and all(_is_name(each) for each in (read.subject, read.object)) else None
-
-
-def _is_name(text: str) -> bool:
-    """Whether the subject or object of a claim may be a name or value, and not a part of a longer sentence."""
-    parts = text.split()
-    return len(parts) <= 6 and not set(parts) & _SENTENCE
+        return Claim(name(fact.subject), relation_named(fact.relation), name(fact.object), language)
+    return read if read is not None and is_name(read.subject) and is_name(read.object) else None
 
 
 def _tokens(text: str) -> list[str]:
-    """The words of a text, folded; a possessive `'s` is none."""
-    plain = folded(text)
-    tokens = _TOKEN.findall(plain)
-    return [_POSSESSIVE.sub("", token) for token in tokens] if _APOSTROPHE.search(plain) else tokens
+    """Return the words of a text, folded, without a possessive `'s`."""
+    return [_POSSESSIVE.sub("", token) for token in _TOKEN.findall(folded(text))]
 
 
 def _first_of(word: str) -> str:
-    """What a word begins with that stands in every text with the word in it, whatever is blanked out there."""
+    """Return the beginning of a word that stands in every text with the word in it."""
     found = _BEGINNING.search(word)
     return found[0] if found else word
 
 
-def language_of(tokens: Sequence[str]) -> str:
-    """The language of a sentence by its small words: `en` or `es`."""
+def _language_of(tokens: Sequence[str]) -> str:
+    """Return the language of a sentence by its small words: `en` or `es`."""
     spanish = sum(token in SPANISH for token in tokens)
     return "es" if spanish > sum(token in ENGLISH for token in tokens) else "en"
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two names or values may be of one thing: one name has all words of the other."""
+    """Return whether two names or values may be of one thing: one name has all words of the other."""
     first, second = value(one), value(other)
     if first is not None and second is not None:
         return not differ(first, second)
@@ -286,3 +267,43 @@ def _same(one: str, other: str) -> bool:
         {word for word in name.split() if len(word.rstrip(".")) > 1 and word not in _TITLES} for name in (one, other)
     )
     return left <= right or right <= left
+
+
+# --- files ---
+
+
+def read_facts(path: Path) -> tuple[Fact, ...]:
+    """Return the facts of a file: one a line, a sentence or JSON.
+
+    Raise `ValueError` that names the wrong line and the reason, and never the line itself.
+    """
+    try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"the file of facts is larger than {LARGEST // 2**20} MiB")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"the file of facts cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError("the file of facts is not UTF-8") from None
+    return tuple(_facts(text))
+
+
+def _facts(text: str) -> Iterator[Fact]:
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if line and not line.startswith("#"):
+            yield _fact(line, number) if line.startswith("{") else Fact(line)
+
+
+def _fact(line: str, number: int) -> Fact:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        raise ValueError(f"line {number} of the file of facts begins like JSON and is none") from None
+    names = ("text", "subject", "relation", "object", "lang")
+    values = [row.get(name) or "" for name in names]
+    if not all(isinstance(each, str) for each in values):
+        raise ValueError(f"line {number} of the file of facts: {', '.join(names)} must be strings")
+    text, subject, relation, found, language = values
+    if not text and not (subject and relation and found):
+        raise ValueError(f"line {number} of the file of facts needs a text, or subject, relation and object")
+    return Fact(text or f"{subject}: {relation}: {found}", subject, relation, found, language)

@@ -32,13 +32,13 @@ def _numbers(name: str) -> Mapping[str, int]:
     return {form: int(number) for form, number in forms(_WORDS[name]).items()}
 
 
-NATIONS, KINDS = forms(_WORDS["nations"]), forms(_WORDS["kinds"])
+NATIONS = forms(_WORDS["nations"])
 MONTHS, SHORT_MONTHS, WEEKDAYS = _numbers("months"), _numbers("short months"), _numbers("weekdays")
 NUMBERS = _numbers("numbers")
 UNITS = units(_WORDS["units"])
 NEGATIONS, DENIALS, ONE_OF_SOME = _set("negations"), _set("denials"), _set("one of some")
 IS, LIES, AT = _set("is"), _set("lies"), _set("at")
-FINDS, LAID, PLACES, NEAR = _set("finds"), _set("laid"), _set("places"), _set("near")
+PLACES, NEAR = _set("places"), _set("near")
 SPANISH, ENGLISH = _set("spanish"), _set("english")
 INNER, NOT_ONE, PLACE_RELATIONS = _set("inner"), _set("not one"), _set("place relations")
 RELATIONS = {

@@ -210,11 +210,11 @@ async def test_a_changed_file_is_read_with_the_configuration(tmp_path: Path) -> 
     assert isinstance(await policy.apply(request, context(request)), Rewrite)
 
 
-async def test_facts_that_no_rule_reads_are_told() -> None:
+async def test_why_counts_facts_that_no_rule_reads() -> None:
     request = chat("u1")
-    facts = (FACT, "Die Frist beträgt 30 Tage.", "Le forfait coûte 20 euros.")
-    told = await decided(request, facts=facts)
-    assert told.why == "nothing contradicts the 3 trusted facts; rules cannot read 2 of them"
+    facts = (FACT, "Ada Lovelace (1815-1852) was an English mathematician.", f"The bridge is {'very ' * 40}old.")
+    decision = await decided(request, facts=facts)
+    assert decision.why == "nothing contradicts the 3 trusted facts; rules cannot read 2 of them"
     assert (await decided(request, facts=(FACT,))).why == "nothing contradicts the 1 trusted fact"
 
 

@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.check_facts.facts_file import read_facts
-from policies.check_facts.trusted import Fact
+from policies.check_facts.trusted import Fact, read_facts
 
 
 def written(directory: Path, text: str | bytes) -> Path:

@@ -11,33 +11,21 @@ from tests.policies.check_facts.known import DENIED, FALSE_EN, FALSE_ES, FRAMES_
 OTHERWISE = """
 Sydney is Australia's capital.
 Sydney serves as the capital of Australia.
-Australia has Sydney as its capital.
 Australia's capital city is Melbourne.
 Lyon lies within Australia.
 Lyon is situated in Australia.
 Lyon is found in Australia.
 Lyon can be found in Australia.
-One can find Lyon in Australia.
 Lyon, a city in Australia, has two rivers.
 France is situated on the continent of Asia.
 Lyon forma parte de Australia.
 Lyon se ubica en Australia.
 Sídney sirve de capital de Australia.
-Australia tiene a Sídney como capital.
-The Basic plan costs €12.
 The price of the Basic plan is 12 euros.
-El plan Básico cuesta 15 euros.
-France has a population of 40 million.
-France has 40 million inhabitants.
-Francia tiene 90 millones de habitantes.
-The port of Redis is 6380.
 The deadline for Project Atlas is 4 May 2026.
 The deadline of Project Atlas is May 13, 2026.
 La fecha de entrega del proyecto Atlas es el 5 de mayo.
 The latest version of Penstock is 3.4.
-Dune was written by Isaac Asimov.
-Isaac Asimov wrote Dune.
-Ana María Matute escribió Nada.
 """
 ALIKE = """
 The capital of Australia is Canberra.

@@ -1,6 +1,6 @@
 import pytest
 
-from policies.check_facts.quantities import differ, value
+from policies.check_facts.values import differ, value
 
 
 @pytest.mark.parametrize(

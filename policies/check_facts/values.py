@@ -1,4 +1,4 @@
-"""Amounts and dates as values: `1.4 million` is `1,400,000`, and `May 3` is `3 de mayo`. Pure."""
+"""Read amounts, dates, days and times of day as values: `1.4 million` is `1,400,000`, `May 3` is `3 de mayo`. Pure."""
 
 import re
 from functools import lru_cache
@@ -6,20 +6,22 @@ from typing import NamedTuple
 
 from proxy.text.fold import folded
 from proxy.text.tables import sections
-from proxy.text.vocabulary import MONTHS, NUMBERS, UNITS, forms
+from proxy.text.vocabulary import MONTHS, NUMBERS, UNITS, WEEKDAYS, forms
 
 _LONGEST = 60
-_TOLD = sections("facts/amounts")
-_AMOUNT = re.compile("".join(_TOLD["amount"]))
-_DATES = tuple(map(re.compile, _TOLD["dates"]))
-_MAGNITUDES = {word: float(times) for word, times in forms(_TOLD["magnitudes"]).items()}
+_TABLE = sections("facts/amounts")
+_AMOUNT = re.compile("".join(_TABLE["amount"]))
+_DATES = tuple(map(re.compile, _TABLE["dates"]))
+_CLOCK = re.compile(r"(?P<h>\d{1,2})(?::(?P<m>\d\d))?(?:\s?[ap]\.?m\.?)|(?P<hour>\d{1,2}):(?P<minute>\d\d)")
+_MAGNITUDES = {word: float(times) for word, times in forms(_TABLE["magnitudes"]).items()}
 _SIGNS = {"$": "dollar", "€": "euro", "£": "pound", "%": "percent"}
 _ROUNDED = 0.05
 _EXACT_BELOW = 100_000
+_HALF_A_DAY = 720
 
 
 class Date(NamedTuple):
-    """A date, as far as it is said."""
+    """A date, as far as it is given."""
 
     month: int
     day: int | None
@@ -27,33 +29,33 @@ class Date(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """A number and what it counts."""
+    """A number and the thing that it counts."""
 
     readings: tuple[float, ...]
-    """What it may be: `68.000` is 68 to some and 68,000 to others. Empty for what is no number but has parts."""
+    """All that it may be: `68.000` is 68 to some and 68,000 to others. Empty for a version of several parts."""
     unit: str
-    """Empty where none is said."""
-    is_about: bool
-    parts: tuple[str, ...]
+    """Empty where none is named; `weekday` and `clock` for these."""
+    is_about: bool = False
+    parts: tuple[str, ...] = ()
     """Of a version: `3`, `12`."""
 
 
 @lru_cache(maxsize=8192)
 def value(text: str) -> Date | Amount | None:
-    """The date or amount that a text is as a whole; None where it is anything else."""
+    """Return the value that a text is as a whole; None where it is anything else."""
     plain = " ".join(folded(text).replace("million", " million").split())
-    if len(plain) > _LONGEST:
-        return None
-    return _date(plain) or _amount(plain)
+    return None if len(plain) > _LONGEST else _date(plain) or _time(plain) or _amount(plain)
 
 
 def differ(one: Date | Amount, other: Date | Amount) -> bool:
-    """Whether two values cannot be of the same thing. When in doubt they can."""
+    """Return whether two values cannot be of the same thing. A doubtful pair can."""
     if isinstance(one, Date) or isinstance(other, Date):
         return isinstance(one, Date) and isinstance(other, Date) and _dates_differ(one, other)
     if not one.readings or not other.readings:
         return any(left != right for left, right in zip(one.parts, other.parts, strict=False))
     near = any(_near(left, right, one.is_about or other.is_about) for left in one.readings for right in other.readings)
+    if one.unit != other.unit and not {one.unit, other.unit}.isdisjoint(("weekday", "clock")):
+        return False
     if one.unit and other.unit and one.unit != other.unit:
         return near  # else one may be the other, converted
     return not near
@@ -64,7 +66,7 @@ def _dates_differ(one: Date, other: Date) -> bool:
 
 
 def _near(one: float, other: float, is_about: bool) -> bool:
-    """Large numbers are rounded when they are told; small ones are not."""
+    """Return whether two numbers are the same: large ones are rounded, small ones are not."""
     allowed = _ROUNDED * max(one, other) if is_about or max(one, other) >= _EXACT_BELOW else 1e-9 * max(one, other)
     return abs(one - other) <= allowed
 
@@ -78,6 +80,17 @@ def _date(text: str) -> Date | None:
         if number:
             return Date(number, int(part["d"]) if part.get("d") else None, int(part["y"]) if part.get("y") else None)
     return None
+
+
+def _time(text: str) -> Amount | None:
+    day = WEEKDAYS.get(text, WEEKDAYS.get(text.removesuffix("s")))
+    if day is not None:
+        return Amount((float(day),), "weekday")
+    clock = _CLOCK.fullmatch(text)
+    if clock is None:
+        return None
+    minutes = 60 * int(clock["h"] or clock["hour"]) + int(clock["m"] or clock["minute"] or 0)
+    return Amount((float(minutes % _HALF_A_DAY),), "clock")
 
 
 def _amount(text: str) -> Amount | None:

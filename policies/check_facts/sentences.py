@@ -1,0 +1,112 @@
+"""Compare two sentences that have all words in common but one value, one name or a denial. Any language. Pure."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from policies.check_facts.values import differ, value
+from proxy.text.fold import folded, stem
+from proxy.text.tables import sections
+from proxy.text.vocabulary import IS, NATIONS, word_set
+
+Verdict = Literal["agrees", "contradicts", "unclear"]
+
+LONGEST = 160
+"""Characters of a sentence that is compared as a whole."""
+_FEWEST = 3
+"""Words of such a sentence."""
+_BOTH = 2
+"""Words that two sentences begin with in common."""
+_OF_NAME = 4
+"""Words that a name has at most."""
+_AROUND = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
+"""Words in common, in front and behind, with which a difference may be a value: of `May 3` and `June 3` the day."""
+
+_ASIDE = re.compile(r"[();\x00]")
+_TABLE = sections("facts/words")
+_ARTICLES, _DENIALS, _AUXILIARIES, _BY = (
+    word_set(" ".join(_TABLE[name])) for name in ("articles", "denials", "auxiliaries", "by")
+)
+
+
+class Plain(NamedTuple):
+    """A sentence as it is compared."""
+
+    words: tuple[str, ...]
+    """As written, without articles."""
+    stems: tuple[str, ...]
+    key: tuple[str, ...]
+    """The first stems, denials aside: any sentence that is compared with it begins so."""
+
+    @property
+    def first(self) -> str:
+        """The first word, folded."""
+        return folded(self.words[0])
+
+
+@lru_cache(maxsize=4096)
+def plain(sentence: str) -> Plain | None:
+    """Return a sentence as it is compared; None for a long one, or one with something in brackets."""
+    if len(sentence) > LONGEST or _ASIDE.search(sentence):
+        return None
+    words = [word for each in sentence.strip("-*• ").split() if (word := each.strip(".,:!…\"'"))]
+    words = [word for word in words if folded(word) not in _ARTICLES]
+    if len(words) < _FEWEST:
+        return None
+    forms = [folded(word).replace("’", "'") for word in words]
+    stems = tuple(map(stem, forms))
+    return Plain(tuple(words), stems, tuple(map(stem, _bare(forms)[:_BOTH])))
+
+
+def compare(said: Plain, fact: Plain) -> Verdict:
+    """Return how a sentence stands to a fact that begins alike."""
+    if said.stems == fact.stems:
+        return "agrees"
+    most = min(len(said.stems), len(fact.stems))
+    front = next((n for n in range(most) if said.stems[n] != fact.stems[n]), most)
+    rest = most - front
+    back = next((n for n in range(rest) if said.stems[-1 - n] != fact.stems[-1 - n]), rest)
+    mine, theirs = slice(front, len(said.stems) - back), slice(front, len(fact.stems) - back)
+    if _is_denial(said.words[mine], fact.words[theirs]):
+        return "contradicts"
+    verdict = _by_value(said, fact, mine, theirs)
+    if verdict == "unclear" and not back and front and folded(fact.words[front - 1]) in IS | _BY:
+        return _by_name(said.words[mine], fact.words[theirs])
+    return verdict
+
+
+def _is_denial(said: Sequence[str], known: Sequence[str]) -> bool:
+    """Return whether one of two differences is the other, denied."""
+    one, other = ([folded(word).replace("’", "'") for word in words] for words in (said, known))
+    denials = sum(word in _DENIALS or word.endswith("n't") for word in (*one, *other))
+    return denials == 1 and [*map(stem, _bare(one))] == [*map(stem, _bare(other))]
+
+
+def _bare(forms: Sequence[str]) -> list[str]:
+    """Return folded words without denials and their auxiliaries."""
+    bare = (form.removesuffix("n't") for form in forms)
+    return [form for form in bare if form not in _DENIALS and form not in _AUXILIARIES]
+
+
+def _by_value(said: Plain, fact: Plain, mine: slice, theirs: slice) -> Verdict:
+    if mine.start == mine.stop or theirs.start == theirs.stop:
+        return "unclear"
+    for front, back in _AROUND:
+        if mine.start < front or len(said.words) - mine.stop < back:
+            continue
+        one = " ".join(said.words[mine.start - front : mine.stop + back])
+        other = " ".join(fact.words[theirs.start - front : theirs.stop + back])
+        values = value(one), value(other)
+        if values[0] is not None and values[1] is not None:
+            is_part = one.startswith(f"{other}.") or other.startswith(f"{one}.")  # 15.4 is a 15
+            return "contradicts" if differ(values[0], values[1]) and not is_part else "agrees"
+    return "unclear"
+
+
+def _by_name(said: Sequence[str], known: Sequence[str]) -> Verdict:
+    """Return how two names stand to each other that something is said to be."""
+    if not all(0 < len(each) <= _OF_NAME and all(word[0].isupper() for word in each) for each in (said, known)):
+        return "unclear"
+    one, other = {*map(folded, said)}, {*map(folded, known)}
+    return "agrees" if one & other or not NATIONS.keys().isdisjoint(one | other) else "contradicts"

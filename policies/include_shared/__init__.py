@@ -11,7 +11,9 @@ from proxy.chat.blocks import SHARED, injected, placed
 from proxy.chat.provenance import of_client
 from proxy.context import Archive, Context, Memo, Share
 from proxy.economics import room
+from proxy.history.tail import standing_statements
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
+from proxy.text.same import statements
 
 _BYTES = 3
 """Bytes that a token takes at least, in nearly any language: a measure that does not depend on the model."""
@@ -28,8 +30,9 @@ class IncludeShared(Policy):
     last exchange, and stays there word for word: so it breaks the prompt cache once, near the end. It stands in the
     user's role and says who gave it, and that it is data. When the messages around it leave, it moves up to the first
     that stays. How much of it is shown is settled when it comes: less where the prompt is nearly full. A long text is
-    shown by its beginning, and `recall` reads the rest. Only a conversation that the
-    client names can be given anything. Put it behind the steps that shorten history.
+    shown by its beginning, and `recall` reads the rest. One whose sentences all stand in front of it, or in the message
+    behind it, is left out. Only a conversation that the client names can be given anything. Put it behind the steps
+    that shorten history.
     """
 
     stage: ClassVar = Stage.RESTORES
@@ -55,15 +58,15 @@ class IncludeShared(Policy):
         if injected(request.messages, sent, SHARED):
             return Keep("an earlier step has shown it already")
         grants, new = await self._grants(shares, request, ctx, ctx.memo)
-        texts: dict[int, list[Message]] = {}
-        for each, grant in zip(shares, grants, strict=True):
-            text = await _block(each, grant.bytes, ctx.archive) if grant else None
-            if grant and text:
-                texts.setdefault(grant.place, []).append(text)
+        granted = [(grant, each) for each, grant in zip(shares, grants, strict=True) if grant]
+        texts, repeated = await _unsaid(granted, request, ctx)
         shown = sum(map(len, texts.values()))
-        made = request.with_messages(placed(request.messages, texts))
         facts = {"shared": shown, "shared_new": new, "shared_left_out": len(shares) - shown}
-        return Rewrite(made, f"showed {shown} of {len(shares)} shared texts, {new} of them new", facts)
+        why = f"showed {shown} of {len(shares)} shared texts, {new} of them new"
+        why += f"; {repeated} repeat what stands in front of them" if repeated else ""
+        return (
+            Rewrite(request.with_messages(placed(request.messages, texts)), why, facts) if texts else Keep(why, facts)
+        )
 
     async def _grants(
         self, shares: Sequence[Share], request: ChatRequest, ctx: Context, memo: Memo
@@ -104,6 +107,27 @@ class _Grant(NamedTuple):
     """The index of the message in front of which it goes."""
     bytes: int
     """How much of it is shown."""
+
+
+async def _unsaid(
+    granted: "Sequence[tuple[_Grant, Share]]", request: ChatRequest, ctx: Context
+) -> tuple[dict[int, list[Message]], int]:
+    """Return the texts as they are shown, by place, and how many are not because all they say stands already.
+
+    Only the messages in front of a text and the one behind it are compared, so no later one changes what is shown.
+    """
+    texts: dict[int, list[Message]] = {}
+    repeated = 0
+    for place in sorted({grant.place for grant, _ in granted}):
+        before = [message for each in texts.values() for message in each]
+        known = await standing_statements([*request.messages[: place + 1], *before], ctx)
+        for grant, each in granted:
+            if grant.place == place and known.says(each.content):
+                repeated += 1
+            elif grant.place == place and (text := await _block(each, grant.bytes, ctx.archive)):
+                known.add(statements(each.content), own=False)
+                texts.setdefault(place, []).append(text)
+    return texts, repeated
 
 
 def _settled(value: str) -> tuple[str, int]:

@@ -8,17 +8,18 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from policies.select_memories.outdated import outdated, ways_to_say
+from policies.select_memories.outdated import outdated
 from policies.select_memories.ranking import Bars, Ranking, ranked
 from proxy.chat import ChatRequest, Message, digest
 from proxy.chat.arrivals import arrived
-from proxy.chat.blocks import MEMORIES, build, injected, is_block, is_said, items
+from proxy.chat.blocks import MEMORIES, build, injected, is_block, items
 from proxy.chat.provenance import of_client
 from proxy.context import Context, RememberedItem
 from proxy.economics import room
-from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
+from proxy.history.tail import EARLIER, Block, Choice, Tail, standing_statements, tokens_of
 from proxy.policy import Count, Decision, Fact, Keep, Need, Policy, Rewrite, Stage
 from proxy.text.bm25 import ends
+from proxy.text.same import statements, subject
 from proxy.text.small_talk import is_small_talk
 
 _QUERY = 500
@@ -200,7 +201,7 @@ class _Selection(Tail[str]):
         found = await memories.nearest(question, limit=_SEARCHED, wait=self._policy.wait)
         items, gone = await self._current(found.items, asked)
         ranking = ranked(items, self._policy.bars)
-        chosen = self._unsaid(ranking.chosen)
+        chosen = await self._unsaid(ranking.chosen, asked, subject([item.text for item in found.items]))
         facts = {**ranking.facts, "left_superseded": gone, "left_said": len(ranking.chosen) - len(chosen)}
         told = f", {gone} superseded by newer ones" if gone else ""
         told += f", {facts['left_said']} stand in the request already" if facts["left_said"] else ""
@@ -225,14 +226,14 @@ class _Selection(Tail[str]):
         current = (replace(item, similarity=nearest[item.id]) for item in items if item.id not in gone)
         return tuple(current), len(gone)
 
-    def _unsaid(self, items: Sequence[RememberedItem]) -> tuple[RememberedItem, ...]:
-        """The memories that neither another block nor one before them says already."""
-        there = [self.request.messages[place] for place in injected(self.request.messages, self.sent)]
+    async def _unsaid(self, items: Sequence[RememberedItem], asked: int, user: str) -> tuple[RememberedItem, ...]:
+        """Return the memories that neither the messages up to the question say already nor a memory before them."""
+        known = await standing_statements(self.request.messages[: asked + 1], self.ctx)
         kept: list[RememberedItem] = []
         for item in items:
-            blocks = [*there, shown(one.text for one in kept)]
-            if not any(is_said(text, blocks) for text in ways_to_say(item.text)):
+            if not known.says(item.text, user):
                 kept.append(item)
+                known.add(statements(item.text), own=False)
         return tuple(kept)
 
     def item(self, value: Any) -> str:

@@ -1,16 +1,12 @@
 """Which of what is remembered of a user no longer holds, because something newer says otherwise. Pure."""
 
-import re
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 from policies.inject_facts.patterns import facts_in, single
 from policies.resolve_clashes.clashes import clash
 from policies.resolve_clashes.statements import Statement, statements
-from proxy.text.tables import table
-
-_FILE = "remembered"
+from proxy.text.same import first_person
 
 
 class _ReadText(NamedTuple):
@@ -30,19 +26,6 @@ def outdated(texts: Sequence[str]) -> dict[int, int]:
     return found
 
 
-def first_person(text: str) -> str:
-    """A memory as the user would say it: `The user lives in Rome` as `I live in Rome`."""
-    for pattern, said in _forms():
-        text = pattern.sub(said, text, count=1)
-    return text
-
-
-def ways_to_say(text: str) -> list[str]:
-    """A memory in its own words, in the user's, and as facts: `Lives in: Rome`."""
-    said = first_person(text)
-    return [text, said, *(f"{fact.name}: {fact.value}" for fact in facts_in(said))]
-
-
 def _read(text: str) -> _ReadText:
     return _ReadText(statements(text), single(facts_in(text)))
 
@@ -58,9 +41,3 @@ def _holds_no_longer(old: Statement, new: Statement) -> bool:
     if reason == "value":  # one travels to many places
         return any(value.kind != "place" for value in new.values)
     return reason is not None
-
-
-@cache
-def _forms() -> tuple[tuple[re.Pattern[str], str], ...]:
-    read = table(_FILE)
-    return tuple((re.compile(pattern, re.IGNORECASE), said) for pattern, said in read)

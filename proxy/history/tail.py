@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.blocks import placed
+from proxy.chat.blocks import placed, stated
 from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.text.bm25 import ends
+from proxy.text.same import KnownStatements
 
 Item = TypeVar("Item")
 
@@ -110,6 +111,14 @@ class Tail(ABC, Generic[Item]):
     def _read(self, value: str) -> Choice[Item]:
         alone, items = json.loads(value)
         return Choice(tuple(map(self.item, items)), bool(alone))
+
+
+async def standing_statements(messages: Sequence[Message], ctx: Context) -> KnownStatements:
+    """Return what messages state: an item that they state already is not put into the request once more."""
+    known = KnownStatements()
+    for each in await ctx.once.of_each(stated, messages):
+        known.add(each.statements, own=each.is_own)
+    return known
 
 
 def tokens_of(blocks: Mapping[int, Block[Any]]) -> int:

@@ -20,14 +20,15 @@ from proxy.chat.blocks import (
     escaped,
     indented,
     injected,
-    is_said,
     items,
     passage_spans,
     passages_block,
     placed,
     spans,
+    stated,
 )
 from proxy.chat.passages import passages
+from tests.talk import assistant, system, user
 
 
 @pytest.mark.parametrize("tag", TAGS)
@@ -58,19 +59,21 @@ def test_blocks_stand_in_front_of_the_messages_they_belong_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("message", "terms", "is_own"),
     [
-        ("I live in Madrid", True),
-        ("Lives in: Madrid", True),
-        ("I am allergic to nuts and shellfish", False),
-        ("Soy vegetariano", False),
-        ("tea", True),
-        ("coffee", False),
+        (user("I live in Madrid."), [("liv", "madrid")], True),
+        (system("The user lives in Madrid."), [("liv", "madrid")], True),
+        (assistant("You live in Madrid."), [], True),
+        (build(MEMORIES, "About.", items(["The user lives in Madrid", "likes tea"])), [("liv", "madrid"), ("lik", "tea")], False),
+        (build(FACTS, "About.", items(["Diet: vegan"])), [("diet", "vegan"), ("vegan",)], True),
+        (build(SUMMARY, "About.", ["1: I live in Madrid.", "-> Noted, in Spain."]), [("liv", "madrid")], True),
     ],
-)
-def test_what_is_said_once_is_known_in_other_words(text: str, said: bool) -> None:
-    blocks = [build(MEMORIES, "x", items(["The user lives in Madrid", "allergic to nuts", "likes tea"]))]
-    assert is_said(text, blocks) is said
+)  # fmt: skip
+def test_a_message_states_the_users_own_words_or_a_blocks_content(
+    message: Message, terms: list[tuple[str, ...]], is_own: bool
+) -> None:
+    found = stated(message)
+    assert ([each.terms for each in found.statements], found.is_own) == (terms, is_own)
 
 
 SYNTAX = st.sampled_from(

@@ -333,3 +333,68 @@ async def test_with_the_built_in_model(lab: Lab) -> None:
                 break
     assert not any(other in got[0] for other in (facts[0], facts[1]))
     assert len(await client.chat("What is the capital of Mongolia?", user="ann")) == 1
+
+
+NOTE = {"text": "The user is a vegetarian"}
+TALK: list[dict[str, Any]] = [
+    {"role": "system", "content": "You are a concierge."},
+    {"role": "user", "content": "I'm vegetarian. We are four people."},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "note", "arguments": json.dumps(NOTE)}},
+        ],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "Noted."},
+    {"role": "assistant", "content": "Good. " + "Let us see what there is. " * 40},
+    {"role": "user", "content": "Which museums are open on Monday?"},
+    {"role": "assistant", "content": "The Prado. " + "It is worth a visit. " * 40},
+    {"role": "user", "content": "Plan a dinner for us."},
+]
+ONCE = """
+upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
+models: [{{match: "*", upstream: main, window: {window}}}]
+chains:
+  default:
+    - window_history: {{keep_turns: 1, stride: 1}}
+    - keep_notes: {{}}
+    - inject_facts: {{always: true}}
+    - recall_history: {{}}
+    - include_shared: {{}}
+    - select_memories: {{timeout: 30, wait: 20, threshold: 0.5, fallback: 0.2}}
+embedding: {{kind: static}}
+"""
+
+
+@pytest.mark.parametrize("window", [16_000, 8_000])
+async def test_a_fact_from_five_sources_stands_once(lab: Lab, window: int) -> None:
+    client = Client(await lab.start(ONCE.format(url=lab.behind.url, window=window)), lab.http, lab.behind)
+    named = {"x-penstock-user": "ann", "x-penstock-session": "s1"}
+    for text in ("The user is a vegetarian.", "The user is allergic to peanuts"):
+        assert (await client.ask("POST", "/v1/memories", json={"text": text, "user": "ann"}))[0] == 200
+    for agent, content in (
+        ("planner", "The user is vegetarian."),
+        ("booker", "User is a vegetarian"),
+        ("writer", "The table is for 7 pm. The user is vegetarian."),
+    ):
+        share = {"to": {"session": "s1"}, "content": content}
+        headers = {"x-penstock-session": "s1", "x-penstock-agent": agent}
+        assert (await client.ask("POST", "/v1/context/share", json=share, headers=headers))[0] == 200
+    tools = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
+    body = {"model": "m", "messages": TALK, "tools": tools}
+    texts: list[str] = []
+    for messages in (TALK, [*TALK, {"role": "assistant", "content": "I look for one."}]):
+        status, answer = await client.ask(
+            "POST", "/v1/chat/completions", json={**body, "messages": messages}, headers=named
+        )
+        assert status == 200, answer
+        sent = json.loads(lab.behind.last.body)["messages"]
+        texts = texts or [each["content"] for each in sent]
+        assert [each["content"] for each in sent][: len(texts)] == texts, "while the model works nothing changes"
+    blocks = "\n".join(text for text in texts if text.startswith("<"))
+    own, shared = "I'm vegetarian. We are four people.", "The table is for 7 pm. The user is vegetarian."
+    assert blocks.count(own) == 1, "the user's own words stand"
+    assert blocks.count(shared) == 1, "a text that says more stands whole"
+    rest = blocks.replace(own, "").replace(shared, "").replace("[note(The user is a vegetarian)]", "")
+    assert "vegetarian" not in rest

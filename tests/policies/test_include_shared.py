@@ -12,6 +12,7 @@ from proxy.policy import Keep, Rewrite
 from proxy.state.decisions import Memos
 from proxy.state.store import MemoryStore
 from proxy.testing import Example, MemoryArchive, chat, context
+from tests.talk import assistant, user
 
 
 class Box:
@@ -129,8 +130,7 @@ async def test_of_a_long_text_the_beginning_is_shown_and_the_rest_can_be_recalle
     assert box.archive.kept == {handle: long}
     box.archive.broken = True
     gone = await IncludeShared().apply(request, box.context(request))
-    assert isinstance(gone, Rewrite)
-    assert gone.request.messages == request.messages, "what could not be recalled is not begun"
+    assert isinstance(gone, Keep), "a text that could not be recalled is not begun"
     assert gone.facts["shared_left_out"] == 1
 
 
@@ -182,3 +182,38 @@ async def test_it_outlives_the_messages_around_it() -> None:
 async def test_without_a_name_nothing_comes() -> None:
     request = chat("u1")
     assert isinstance(await IncludeShared().apply(request, context(request)), Keep)
+
+
+@pytest.mark.parametrize(
+    ("said", "shared", "shown"),
+    [
+        ("I'm vegetarian.", ["The user is vegetarian.", "User is a vegetarian"], 0),
+        ("Find a table.", ["The guest is vegetarian.", "The guest is a vegetarian"], 1),
+        ("Ich suche einen Tisch.", ["Der Gast ist Vegetarier.", "der Gast ist Vegetarier"], 1),
+        ("订一张桌子。", ["客人吃素。", "客人吃素"], 1),
+        ("I'm vegetarian.", ["The user is vegetarian. The table is for 7 pm."], 1),
+        ("I'm vegetarian.", ["Tom is vegetarian."], 1),
+        ("Am I vegetarian?", ["The user is vegetarian."], 1),
+    ],
+)
+async def test_a_text_is_left_out_where_all_of_it_stands_already(said: str, shared: list[str], shown: int) -> None:
+    box = Box()
+    for text in shared:
+        box.gets(text)
+    request = chat("u1").with_messages([user(said)])
+    decision = await IncludeShared().apply(request, box.context(request))
+    assert decision.facts["shared"] == shown
+    blocks = decision.request.messages[:-1] if isinstance(decision, Rewrite) else ()
+    assert [block.text.splitlines()[2] for block in blocks] == shared[:shown], "word for word, or not at all"
+
+
+async def test_a_later_message_that_repeats_a_text_does_not_take_it_out() -> None:
+    box = Box()
+    request = chat("u1")
+    box.gets("The user is vegetarian.")
+    first = await IncludeShared().apply(request, box.context(request))
+    longer = request.with_messages([*request.messages, assistant("Well."), user("I'm vegetarian.")])
+    second = await IncludeShared().apply(longer, box.context(longer))
+    assert isinstance(first, Rewrite)
+    assert isinstance(second, Rewrite)
+    assert second.request.messages[: len(first.request.messages)] == first.request.messages

@@ -7,12 +7,13 @@ from policies.compress_history import CompressHistory
 from policies.keep_notes import KeepNotes
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
+from proxy.chat.blocks import SUMMARY, build
 from proxy.context import CacheRules, Context
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import chat, context, profile, tool
 from proxy.tools.note import DEFINITION, LONGEST
-from tests.talk import result
+from tests.talk import result, user
 from tests.tools.test_note import taking
 
 
@@ -86,7 +87,31 @@ async def test_in_one_long_turn_of_an_agent_too() -> None:
     chain = [("compress_history", CompressHistory()), ("keep_notes", KeepNotes())]
     outcome = await run(chain, context(request, window=3000), strict=True)
     assert outcome.steps[0].verdict == "rewrite"
-    assert shown(outcome.request) == ["- the fault is in parse()"]
+    texts = [message.text for message in outcome.request.messages]
+    assert "\n".join(texts).count("the fault is in parse()") == 1, "the summary says it"
+
+
+@pytest.mark.parametrize(
+    ("said", "notes", "left"),
+    [
+        ("I'm vegetarian.", ["The user is vegetarian", "port 8443"], ["- port 8443"]),
+        ("Soy vegetariana.", ["La usuaria es vegetariana"], []),
+        ("Go on.", ["The user is a vegetarian", "user is vegetarian"], ["- user is vegetarian"]),
+        ("Tom is vegetarian.", ["The user is vegetarian"], ["- The user is vegetarian"]),
+        ("Weiter.", ["Der Gast isst kein Fleisch.", "Der Gast isst Fleisch."], 2),
+    ],
+)
+async def test_a_note_is_left_out_where_the_summary_or_a_newer_note_says_it(
+    said: str, notes: list[str], left: list[str] | int
+) -> None:
+    made = [message for n, text in enumerate(notes) for message in noting(str(n), text)]
+    incoming = chat("s", tools=[tool()]).with_messages([*chat("s").messages, *made, user("And now?")])
+    summary = build(SUMMARY, "Earlier turns in order.", [f"1: {said}", "-> Noted."])
+    request = incoming.with_messages([incoming.messages[0], summary, incoming.messages[-1]])
+    decision = await KeepNotes().apply(request, context(incoming))
+    assert isinstance(decision, Rewrite)
+    standing = shown(decision.request)
+    assert len(standing) == left if isinstance(left, int) else standing == left
 
 
 async def test_the_newest_stay_within_the_budget() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.select_memories.outdated import first_person, outdated, ways_to_say
+from policies.select_memories.outdated import outdated
 
 OVERTAKEN = (
     ("User prefers budget hotels", "User prefers luxury 5-star hotels"),
@@ -41,9 +41,3 @@ def test_the_older_one_is_outdated(older: str, newer: str) -> None:
 @pytest.mark.parametrize(("older", "newer"), BOTH_HOLD)
 def test_neither_is_outdated(older: str, newer: str) -> None:
     assert outdated([older, newer]) == {}
-
-
-def test_a_memory_is_said_in_several_ways() -> None:
-    assert first_person("The user's sister sings") == "my sister sings"
-    assert "Lives in: Rome" in ways_to_say("The user lives in Rome")
-    assert "Diet: vegetariana" in ways_to_say("La usuaria es vegetariana")

@@ -40,11 +40,11 @@ class CompressHistory(Policy, CutsHistory):
 
     The digest stands behind the system messages, in the user's role, as data. It has the user's messages in their
     order, word for word, with the numbers of their turns; under each what was answered or done; and the open plan.
-    Nothing leaves it but for want of room: then questions and small talk go first, and what the user laid down stays
-    longest. In a conversation with tools it ends in the handles of what left. A last user message that stands before
-    the cut stays, whole. Where what the model was told last is alone over `cut_to`, the newest exchanges that leave
-    have half of its room, and what it does not use: the assistant's words whole, what it got in short. A short
-    opening of the conversation stays, too.
+    Nothing leaves it but for want of room: then questions and small talk go first, and what the user said in words
+    that no earlier message has stays longest. In a conversation with tools it ends in the handles of what left. A last
+    user message that stands before the cut stays, whole. Where what the model was told last is alone over `cut_to`, the
+    newest exchanges that leave have half of its room, and what it does not use: the assistant's words whole, what it
+    got in short. A short opening of the conversation stays, too.
 
     A client that asks for a summary of the conversation itself, as agents do before they delete it, gets all of it to
     the model, as far as the window allows.

@@ -32,7 +32,7 @@ WORST = (
     ("proxy.text.sentences:_ENCLITIC", "", "é"),
     ("policies.resolve_clashes.statements:CUES", "", "\n"),
     ("policies.resolve_clashes.values:_PATTERNS", "", "1."),
-    ("proxy.history.digest:_SURE_CODE", "", ".:"),
+    ("proxy.history.reading:_SURE_CODE", "", ".:"),
     ("policies.validate_content.content:SAID", "as of", " "),
     ("proxy.text.sections:_MARK", "", "#  "),
     ("proxy.text.sections:_MARK", "<", "a"),

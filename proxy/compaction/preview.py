@@ -8,7 +8,7 @@ from proxy.chat.markers import MARKER
 from proxy.compaction.form import weight
 from proxy.compaction.lines import short_form
 from proxy.compaction.pieces import parts
-from proxy.history.statements import laid_down, split
+from proxy.history.reading import SENTENCE_END
 
 _SMALL = 2500
 """A part of so many characters stays whole."""
@@ -39,15 +39,15 @@ def preview(text: str) -> Preview | None:
     """The preview of a text, a pure function of it; None where it would hardly be shorter.
 
     What stands inside a fence or a pair of tags on lines of their own is a document; of it the lines stay that tell
-    most. Of what stands outside, short parts stay word for word, and so do both ends of the text. Questions and
-    constraints stay word for word, wherever they stand.
+    most. Of what stands outside, short parts stay word for word, and so do both ends of the text. Questions
+    stay word for word, wherever they stand.
     """
     found = list(divided(text))
     short = "\n".join(
         _shortened(part, marked=marked, head=0 if place else _OWN, tail=0 if place < len(found) - 1 else _OWN)
         for place, (part, marked) in enumerate(found)
     )
-    said = list(dict.fromkeys(one for one in (*_asked(text), *laid_down(text)) if one not in short))
+    said = list(dict.fromkeys(one for one in _asked(text) if one not in short))
     if said:
         short = "\n".join([short, "[word for word, from what is left out:]", *(f"- {one}" for one in said)])
     if len(short) >= _WORTH * len(text):
@@ -102,6 +102,7 @@ def _document(text: str) -> str:
 def _asked(text: str) -> Iterator[str]:
     """Questions outside of marked documents."""
     said = "\n".join(part for part, marked in divided(text) if not marked)
-    asked = [one for one in split(said, len(said)) if len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
+    sentences = (each.strip().lstrip("-*•> ") for each in SENTENCE_END.split(said))
+    asked = [one for one in sentences if 1 < len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
     # the user's words stand at the ends of what they paste
     yield from asked if len(asked) <= _ASKS else (*asked[: _ASKS // 2], *asked[-_ASKS // 2 :])

@@ -14,14 +14,17 @@ from proxy.chat import Message
 from proxy.chat.blocks import SUMMARY
 from proxy.chat.provenance import identities, sent_as
 from proxy.context import Archive, Context, Material
-from proxy.history.digest import Line, block, choose, lines, read
+from proxy.history.digest import Line, block, choose, lines
 from proxy.history.pins import marked, open_plan
+from proxy.history.reading import read
 
 _BYTES = 3.5
 """Bytes that a token of a summary takes, about; where identifiers and numbers take less, it is made again, shorter."""
 _SMALLEST = 200
-_SHRINKING = (1.0, 0.85, 0.7, 0.5, 0.25, 0.0)
-"""What is tried of the room, until the digest fits."""
+_SHRINKING = (1.1, 1.0, 0.85, 0.7, 0.5, 0.25, 0.0)
+"""Shares of the room that are tried until the digest fits: the chosen lines may have fewer tokens a byte than all."""
+_WRITTEN_FROM = 0.5
+"""A share above which a model's text has room."""
 WRITTEN = 0.4
 """The share of the room that a model's text may take."""
 _TOGETHER = 2
@@ -177,11 +180,11 @@ async def _digest(
     every = Message({"role": "user", "content": "\n".join(line.text for line in found)})
     for share in _SHRINKING:
         frame = partial(block, pinned=pinned if share else (), plan=plan if share else None, left=leaving.left)
-        made = frame((), handles=handles, written=written if share > _SHRINKING[3] else "")
+        made = frame((), handles=handles, written=written if share > _WRITTEN_FROM else "")
         fixed, whole = await ctx.tokens.sizes([made, every])
         free = min(int((measure.tokens - fixed) * share), int(replaced * 0.9) - fixed)
         shown = choose(found, free * sum(line.size for line in found) // max(whole, 1))
-        made = frame(shown, handles=handles, written=written if share > _SHRINKING[3] else "")
+        made = frame(shown, handles=handles, written=written if share > _WRITTEN_FROM else "")
         (taken,) = await ctx.tokens.sizes([made])
         if taken < replaced and (taken <= measure.tokens or not share):
             return made

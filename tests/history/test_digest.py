@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import Message
-from proxy.history.digest import LineRank, block, choose, lines, read
+from proxy.history.digest import LineRank, block, choose, lines
 from proxy.history.pins import PinnedLine
 from proxy.history.plans import Plan
+from proxy.history.reading import read
 from tests.talk import assistant, calls, result, system, user
 
 
@@ -96,6 +97,24 @@ def test_short_correction_outlives_long_statements() -> None:
     assert "2: No, make that the garden house." in shown
 
 
+def test_statement_with_new_words_outlives_those_that_repeat_old_ones() -> None:
+    talk = exchange("Hello, we go on with the choir.")
+    for number in range(60):
+        talk += exchange(
+            f"Song {number} was so lovely to sing with you all again.", f"Yes, lovely to sing it, {number}."
+        )
+        if number == 20:
+            talk += exchange("The piano tuner comes on Thursday.", "Thursday it is.")
+    assert "23: The piano tuner comes on Thursday." in digest(*talk, room=300)
+
+
+def test_gap_is_marked_where_a_part_of_an_answer_is_left_out() -> None:
+    code = "The code is QX-77Z."
+    long = f"I looked into it for a while. {'It took some time to look. ' * 9}{code} {'Then I had a long rest. ' * 9}"
+    shown = digest(*exchange("What is the code?", long), room=160)
+    assert shown[1] == f"-> I looked into it for a while. [...] {code} [...]"
+
+
 def test_answer_brings_its_question_or_the_number_of_its_turn() -> None:
     talk = [*exchange("What is the code?", "It is QX-77Z, valid until May. " + "So it is. " * 40)]
     talk += [message for number in range(9) for message in exchange(f"Song {number} is nice.", "Yes.")]
@@ -112,7 +131,7 @@ def test_code_lists_and_attachments_are_named() -> None:
     talk = [*exchange("Write a parser.", code), *exchange([{"type": "text", "text": "Look."}, picture, lease])]
     assert digest(*talk) == [
         "1: Write a parser.",
-        "-> Here: [...] [python: parse_rows, 2 lines] [...] It is short.",
+        "-> Here: [python: parse_rows, 2 lines] It is short.",
         "2: Look.\n  [image wall.png] [file lease 7.pdf]",
         "-> Fine, thanks.",
     ]

@@ -1,0 +1,225 @@
+"""Facts that the digest reads in a message by its form alone: its words, sentences, lists, code, calls and failures."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from proxy.chat import Message, called_name
+from proxy.chat.attachments import described
+from proxy.chat.markers import MARKER
+from proxy.chat.texts import arguments
+from proxy.text import counted
+from proxy.text.json_values import Pairs, parsed
+from proxy.text.small_talk import asks_nothing
+
+BRIEF = 180
+"""Bytes of a message or an answer, before any has more. Bytes tell how long a text is in any script."""
+LONG = 2000
+"""Bytes of both ends of a longer message."""
+
+_ITEM = 64
+_PIECE = 240
+_ARGUMENT = 48
+_FAILURE = 120
+_READ = 4000
+"""Characters at each end of a text that are read."""
+
+SENTENCE_END = re.compile(
+    r"(?<=[.!?…])(?<!\d\.)(?<![\s.(][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|(?<=[。！？।؟])\s*(?=\S)|\n+"  # `13.`, `J.` end none
+)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*).*?\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
+_NAMED = re.compile(
+    r"^[ \t]*(?:export |public |private |static |async |pub |default )*(?:def|class|function|fn|func|interface|struct"
+    r"|enum|type|const|let|var|CREATE (?:OR REPLACE )?(?:TABLE|VIEW|FUNCTION))[ \t]+([\w.$]+)"
+    r"|^[#/ ]+([\w-]+\.\w{1,4})$",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""Definitions in code, or the file that its first comment names."""
+_LAYOUT = re.compile(r"^[\s>|]*(?:#{1,6}\s+)?")
+_ITEM_MARK = re.compile(r"^\s*(?:#{1,6}\s|\(?\d{1,3}[.)]\s|[-*+•]\s|\*\*[^*\n]+\*\*:?\s*$)")
+_LISTED = re.compile(r"^[ \t]*(?:\(?\d{1,3}[.)]|[-*+•])\s", re.MULTILINE)
+_QUOTED = r"[\"“«„「『][^\"”»“」』\n]{4,120}[\"”»“」』]"
+_CODE = re.compile(
+    r"(?<!\w)(?=[\w./@:-]{0,80}\d)(?=[\w./@:-]{0,80}[^\W\d_])\w[\w./@:-]{3,}|(?<!\d)\d{2,}-[\w-]{0,80}\d"
+    r"|(?<!\w)\w+[_/@]\w[\w./-]*|\b[A-Z]{3,}\b|" + _QUOTED
+)
+"""An identifier, a path, an address, a name in capitals, or a quotation."""
+_SURE_CODE = re.compile(
+    r"(?<![\w./:-])(?=[\w./:-]{0,80}\d)(?=[\w./:-]{0,80}[A-Z])[\w./:-]{5,}|(?<!\d)\d{2,}-[\w-]{0,80}\d"
+    r"|\b\d[\dA-Z]{0,40}(?:[ /-](?:[A-Z]{1,2}|(?=[A-Z]{0,20}\d)[\dA-Z]{1,20})\b)+|" + _QUOTED
+)
+"""A part of an answer that the user is likely to ask for again."""
+_NUMBER = re.compile(r"\d[\d.,:]*")
+_FIGURES = re.compile(r"\d+")
+_FAILED = re.compile(
+    r'\A\W*(?i:error|traceback|exception|fail).*|"(?:error|is_error)"\s*:\s*(?!null|false|""|\[\])[^\n]*'
+    r"|^.*\b(?:FAILED|ERROR|FATAL)\b.*$",
+    re.MULTILINE,
+)
+_WORD = re.compile(r"[^\W_]+")
+_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
+"""Scripts that set no spaces between words."""
+
+
+class AnswerPiece(NamedTuple):
+    """A part of an answer that says something by itself, on one line."""
+
+    text: str = ""
+    """Nothing for what tells nothing."""
+    shape: str = ""
+    """A sentence without its figures: one that stands in several answers says nothing of any."""
+    is_item: bool = False
+    weight: int = 0
+    """How much it tells."""
+    is_sure: bool = False
+    """Whether it has a code or names one."""
+
+
+class CallMade(NamedTuple):
+    """A call of a tool."""
+
+    name: str
+    id: str
+    argument: str
+    """The first one."""
+    carries_text: bool
+    """Whether another argument is a text: then it changes what the first one names."""
+
+
+class Reading(NamedTuple):
+    """Facts about a message: a function of the message alone."""
+
+    text: str = ""
+    words: frozenset[str] = frozenset()
+    asks: bool = False
+    is_list: bool = False
+    is_talk: bool = False
+    """Whether the user asks for nothing and says nothing."""
+    pieces: tuple[AnswerPiece, ...] = ()
+    calls: tuple[CallMade, ...] = ()
+    failure: str = ""
+
+
+def read(message: Message) -> Reading:
+    """Read a message."""
+    role = message.get("role")
+    if role == "user":
+        text = described(message).strip()
+        text = text if size(text) <= 2 * LONG else ends(text, 2 * LONG)
+        return Reading(
+            text, _words(text), _asks(text), len(_LISTED.findall(text)) > 2, is_talk=asks_nothing(message.text)
+        )
+    if role == "assistant":
+        calls = tuple(map(_call, message.get("tool_calls") or ()))
+        text, asks = described(message), _asks(message.text)
+        pieces = tuple(_weighed(_pieces(text), asks_back=asks))
+        return Reading("", _words(text), asks, pieces=pieces, calls=calls)
+    if role == "tool" and (found := _FAILED.search(message.text[:_READ]) or _FAILED.search(message.text[-_READ:])):
+        return Reading(failure=clipped(" ".join(found[0].split()), _FAILURE))
+    return Reading()
+
+
+def size(text: str) -> int:
+    """Return the bytes of a text."""
+    return len(text.encode(errors="surrogatepass"))
+
+
+def ends(text: str, most: int) -> str:
+    """Return a text, or the two ends of a longer one around a mark."""
+    if size(text) <= most:
+        return text
+    head, tail = clipped(text, most * 3 // 5), clipped(text[::-1], most * 2 // 5)[::-1]
+    return f"{head} [... {len(text) - len(head) - len(tail)} characters ...] {tail}"
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text, or the beginning of a longer one and a mark."""
+    return text if size(text) <= most else f"{clipped(text, most)} [...]"
+
+
+def clipped(text: str, most: int) -> str:
+    """Return the beginning of a text in so many bytes, up to a word's end where there is one near."""
+    chars = most * len(text) // max(size(text), 1)
+    if chars >= len(text):
+        return text
+    words = text[:chars].rpartition(" ")[0]
+    return words if len(words) > chars * 0.7 else text[:chars]
+
+
+def _words(text: str) -> frozenset[str]:
+    """The words of both ends of a text; of scripts without spaces, pairs of characters."""
+    found = set[str]()
+    for word in _WORD.findall(_both_ends(text, " ").casefold()):
+        found |= {word[at : at + 2] for at in range(max(1, len(word) - 1))} if _UNSPACED.search(word) else {word}
+    return frozenset(found)
+
+
+def _both_ends(text: str, gap: str) -> str:
+    return text if len(text) <= 2 * _READ else f"{text[:_READ]}{gap}{text[-_READ:]}"
+
+
+def _pieces(text: str) -> Iterator[AnswerPiece]:
+    """The parts of an answer, in order: its sentences, items of lists, and the names of its code."""
+    text = _both_ends(text, "\n[...]\n").replace(MARKER, "recall ")  # only the digest's own end names handles
+    start = 0
+    for fence in [*_FENCE.finditer(text), None]:
+        end = len(text) if fence is None else fence.start()
+        prose = text[start:end].strip()
+        if 0 < size(prose) <= BRIEF:
+            yield AnswerPiece(" ".join(prose.split()), _FIGURES.sub("0", prose))
+        elif prose:
+            yield from _sentences(prose)
+        if fence is not None:
+            names = ", ".join(dict.fromkeys(one or other for one, other in _NAMED.findall(fence[2])))[:100]
+            lines = counted(fence[2].count("\n") or 1, "line")
+            named = f"[{fence[1] or 'code'}: {names + ', ' if names else ''}{lines}]"
+            yield AnswerPiece(named, weight=6, is_sure=bool(names))
+            start = fence.end()
+
+
+def _sentences(prose: str) -> Iterator[AnswerPiece]:
+    start = 0
+    for gap in [*SENTENCE_END.finditer(prose), None]:
+        text = prose[start : len(prose) if gap is None else gap.start()].strip()
+        start = len(prose) if gap is None else gap.end()
+        is_item = _ITEM_MARK.match(text) is not None
+        text = " ".join(_LAYOUT.sub("", text, count=1).split())
+        if len(text) > 1:
+            short = shortened(text, _ITEM if is_item else _PIECE)
+            yield AnswerPiece(short, _FIGURES.sub("0", text), is_item, weight=3 * is_item)
+
+
+def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[AnswerPiece]:
+    """The pieces with their weights: the first sentence that is no mere interjection has one, code, items, values that
+    no earlier piece has, and a question at the end."""
+    seen = set[str]()
+    is_first = True
+    last: AnswerPiece | None = None
+    for piece in pieces:
+        if last is not None:
+            yield last if last.weight else AnswerPiece()
+        codes, numbers = set(_CODE.findall(piece.text)), set(_NUMBER.findall(piece.text))
+        weight = piece.weight or 2 * min(2, len(codes - seen)) + min(1, len(numbers - seen)) + 5 * is_first
+        last = piece._replace(weight=weight, is_sure=piece.is_sure or _SURE_CODE.search(piece.text) is not None)
+        if not piece.weight:
+            is_first = is_first and size(piece.text) < 24 and not codes
+            seen |= codes | numbers
+        is_first = is_first and not piece.is_item
+    if last is not None:
+        yield last._replace(weight=last.weight + 3 * asks_back) if last.weight or asks_back else AnswerPiece()
+
+
+def _call(call: Mapping[str, Any]) -> CallMade:
+    value = next((parsed(text) for text in arguments(Message({"tool_calls": [call]})) if len(text) < 50_000), None)
+    members = [member for _, member in value] if isinstance(value, Pairs) else []
+    first = next((str(each) for each in members if isinstance(each, (str, int, float)) and str(each).strip()), "")
+    rest = [each for each in members if isinstance(each, str) and each != first]
+    argument = " ".join(first.split())[:_ARGUMENT]
+    return CallMade(called_name(call), str(call.get("id", "")), argument, any(size(each) > _ARGUMENT for each in rest))
+
+
+def _asks(text: str) -> bool:
+    """Whether a text ends in a question, by its mark."""
+    end = unicodedata.normalize("NFKC", text[-200:]).rstrip(" \n\"'”»)*_`]")
+    return end.endswith(("?", "؟", "՞", ";?"))

@@ -33,10 +33,10 @@ PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.-]+)+")
 """A path that reads the same however an upstream decodes it."""
 
 BYPASS = "bypass"
-"""What stands among a key's chains where it may skip them."""
+"""The entry among a key's chains that allows it to skip them."""
 
 KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
-"""What a key may be called."""
+"""The pattern of names of keys."""
 
 
 def _with_zone(value: Any) -> Any:
@@ -138,7 +138,7 @@ class KeysAuth(Base):
     are one account, so all keys could reach what it stores, such as files, batches or `/responses`."""
 
     def lends(self, method: str, path: str) -> bool:
-        """Return what a caller may ask for is checked before."""
+        """Return True: a caller's paths are checked before."""
         return True
 
 
@@ -146,7 +146,7 @@ AuthSettings = Annotated[PassThroughAuth | KeysAuth, Field(discriminator="kind")
 
 
 class LimitsSettings(Allowance):
-    """How much clients may use. Each key of Penstock can have other limits of its own."""
+    """The limits of clients. Each key of Penstock can have other limits of its own."""
 
     max_concurrent: _Count | None = 1000
     """The most requests under way in each worker process. Further ones get a 503 before their body is read."""

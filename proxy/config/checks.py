@@ -36,15 +36,15 @@ def open_guards(document: Document, settings: Settings) -> Iterator[str]:
             if isinstance(step, RefusesContent) and step.refuses and step.on_error == "skip":
                 yield str(document.error(place, "`on_error: skip` lets a request pass when the step fails"))
             if isinstance(step, Guard):
-                yield from (str(document.error(place, told)) for told in _openings(step, steps[:index]))
+                yield from (str(document.error(place, reason)) for reason in _openings(step, steps[:index]))
     for index, entry in enumerate(settings.models):
         guards = {policy for policy, step in settings.chains[entry.chain] if isinstance(step, Guard)}
         for other in filter(None, (*entry.fallbacks, entry.larger)):
             taken = _entry_of(other, settings)
             having = {policy for policy, _ in settings.chains[taken.chain]} if taken is not None else guards
             if guards - having:
-                told = f"{other!r} may be asked instead, without the guard {min(guards - having)!r}"
-                yield str(document.error(("models", index), told))
+                reason = f"{other!r} may be asked instead, without the guard {min(guards - having)!r}"
+                yield str(document.error(("models", index), reason))
 
 
 def doubts(document: Document, settings: Settings) -> Iterator[str]:
@@ -130,8 +130,7 @@ def _may_precede(step: Policy) -> bool:
 
 
 def _check_detours(document: Document, index: int, settings: Settings) -> None:
-    """Check that `fallbacks` and `larger` are routed, and that none of them needs the client's key at another
-    server."""
+    """Check that `fallbacks` and `larger` are routed, and that none needs the client's key at another server."""
     entry = settings.models[index]
     places: list[tuple[Place, str]] = [
         (("models", index, "fallbacks", n), name) for n, name in enumerate(entry.fallbacks)
@@ -218,8 +217,7 @@ def check_keys(
 
 
 def check_upstreams(document: Document, settings: Settings) -> None:
-    """Check that every upstream has its own key or needs none, because clients have none for it; the
-    document gets the errors."""
+    """Check that every upstream has its own key or needs none: with `auth.kind: keys`, clients have none for it."""
     for name, upstream in settings.upstreams.items():
         if not upstream.has_own_key:
             told = "with `auth: {kind: keys}` clients have no key for this upstream: set api_key"

@@ -34,7 +34,7 @@ def hash_of(content: bytes) -> str:
 
 
 def literal_parts(value: str) -> list[str]:
-    """Return what of a value is written out: the parts before, between and behind its variables."""
+    """Return the literal parts of a value: before, between and behind its variables."""
     parts, at = [], 0
     for found in _VARIABLE.finditer(value):
         if found[0] != "$$":
@@ -44,11 +44,10 @@ def literal_parts(value: str) -> list[str]:
 
 
 def with_item(text: str, name: str, item: str) -> str:
-    """Return the text of a file with one more item in its list of this name. Everything else stays, comments
-    included.
+    """Return the text of a file with one more item in its list of this name, comments included.
 
-    The item is the lines of a mapping in a block list: `- name: ann`. Parse the result before you write it: in a
-    file of an unusual form it may be invalid.
+    The item is the lines of a mapping in a block list: `- name: ann`. Parse the result before you write it: in a file
+    of an unusual form it may be invalid.
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     listed = None if root is None else next((value for key, value in root.value if key.value == name), None)
@@ -90,11 +89,14 @@ def items_of(text: str, name: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a text may have read and imported that is not in force, and may come from anybody who sees the page."""
+    """The files and policies that a text may read and import which is not in force.
+
+    It may come from any viewer of the page.
+    """
 
     files: Collection[Path]
     policies: Collection[str]
-    """Those with a dot in their name, which are modules outside Penstock."""
+    """Names with a dot, which are modules outside Penstock."""
 
 
 class Document:
@@ -210,19 +212,19 @@ class Document:
             self.add(place, f"not a plain value: {getattr(error, 'problem', error)}")
             return None
 
-    def _substitute(self, found: re.Match[str], place: Place) -> str:
-        if found[0] == "$$":
+    def _substitute(self, variable: re.Match[str], place: Place) -> str:
+        if variable[0] == "$$":
             return "$"
-        if found["file"]:
+        if variable["file"]:
             try:
-                return self._noted(found[0], self.text_of(Path(found["path"])).strip())
+                return self._noted(variable[0], self.text_of(Path(variable["path"])).strip())
             except (OSError, UnicodeDecodeError):
-                self.add(place, f"the file of {found[0]} cannot be read")
+                self.add(place, f"the file of {variable[0]} cannot be read")
                 return ""
-        value = self._environment.get(found["name"]) or found["default"]
+        value = self._environment.get(variable["name"]) or variable["default"]
         if value is None:
-            self.add(place, f"{found[0]} is not set; set it, or write ${{{found['name']}:-default}}")
-        return self._noted(found[0], value or "")
+            self.add(place, f"{variable[0]} is not set; set it, or write ${{{variable['name']}:-default}}")
+        return self._noted(variable[0], value or "")
 
     def _noted(self, written: str, value: str) -> str:
         if len(value) >= _SECRET:

@@ -38,22 +38,22 @@ class SentenceTransformersEmbedding(Base):
     """A branch, tag or commit of a model of the hub."""
 
     download: bool = False
-    """Whether a model of the hub may be downloaded; else it must be in the cache of Hugging Face's libraries."""
+    """Allow downloads from the hub; else the model must be in the cache of Hugging Face's libraries."""
 
     backend: Literal["torch", "onnx", "openvino"] = "torch"
-    """What computes. `onnx` and `openvino` need `pip install 'penstock[semantic]' 'sentence-transformers[onnx]'` (or
-    `[openvino]`), without the extra `tokenizers`. They convert the model at each start, unless its directory has the
-    converted one."""
+    """The library that computes. `onnx` and `openvino` need `pip install 'penstock[semantic]'
+    'sentence-transformers[onnx]'` (or `[openvino]`), without the extra `tokenizers`. They convert the model at each
+    start, unless its directory has the converted one."""
 
     query_prompt: str | None = None
-    """Put in front of a question; by default what the model's own configuration says for queries."""
+    """Put in front of a question; by default the prompt of the model's own configuration for queries."""
 
     document_prompt: str | None = None
-    """The same for what is searched."""
+    """The same for texts that are searched."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """How torch computes. `auto` takes bfloat16 where the processor has instructions for it (2.7 times as fast, the
-    same vectors to 0.0001), else float32."""
+    """The number format of torch. `auto` takes bfloat16 where the processor has instructions for it (2.7 times as fast,
+    the same vectors to 0.0001), else float32."""
 
     threads: int = Field(default=1, ge=1)
     """Threads of one computation. More than one is slower on a machine with other work."""
@@ -83,13 +83,13 @@ class OpenAIEmbedding(Base):
     """Put in front of a question, where the model wants that: `query: ` for the E5 family."""
 
     document_prompt: str = ""
-    """The same for what is searched: `passage: `."""
+    """The same for texts that are searched: `passage: `."""
 
     query_fields: dict[str, JsonValue] = Field(default={})
     """Further fields of a request for questions, for servers that tell them apart so: `{input_type: query}`."""
 
     document_fields: dict[str, JsonValue] = Field(default={})
-    """The same for what is searched: `{input_type: passage}`."""
+    """The same for texts that are searched: `{input_type: passage}`."""
 
     longest: int = Field(default=8000, ge=100, le=16_000)
     """Characters of a text that are sent; the rest is cut off. For a model that takes 512 tokens set some 1,200."""

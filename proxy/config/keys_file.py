@@ -43,16 +43,16 @@ def add_entry(path: Path, name: str, entry: str, *, if_missing: bool = False) ->
 
 def _with_entry(listed: Document, text: str, entry: str) -> str:
     """Return the text with the entry. Parse it to make sure that the present entries stay, whatever the file's form."""
-    made = with_item(text, "keys", entry)
+    text_after = with_item(text, "keys", entry)
     before = keys_of(listed)
     try:
-        after = keys_of(Document(listed.path, made, os.environ))
+        after = keys_of(Document(listed.path, text_after, os.environ))
     except ConfigError:
         after = ()
     if len(after) != len(before) + 1 or before not in (after[1:], after[:-1]):
         told = "cannot add to a file of this form; write `keys:` and below it a list with one entry per item"
         raise ConfigError(f"{listed.path}: {told}")
-    return made
+    return text_after
 
 
 @contextmanager

@@ -73,10 +73,10 @@ def check(text: str, running: Config) -> tuple[list[str], list[str]]:
         return [_masked(line.replace(str(running.path), running.path.name), values) for line in lines]
 
     try:
-        found = _loaded(running.path, text, running.environment, {}, _reach(running), values)
+        config = _loaded(running.path, text, running.environment, {}, _reach(running), values)
     except ConfigError as error:
         return told(str(error).split("\n")), []
-    return [], told(found.warnings)
+    return [], told(config.warnings)
 
 
 def read_chain(text: str, running: Config) -> tuple[tuple[str, Policy], ...]:
@@ -105,15 +105,14 @@ def _masked(line: str, values: Mapping[str, str]) -> str:
 
 
 def hashes(paths: Iterable[Path]) -> dict[Path, str]:
-    """Return the present hashes of files, as in `Config.files`. It reads them all, so do not call it on the event
-    loop."""
-    found = {}
+    """Return the present hashes of files, as in `Config.files`. Read them all: call it in a thread."""
+    result = {}
     for path in paths:
         try:
-            found[path] = hash_of(path.read_bytes())
+            result[path] = hash_of(path.read_bytes())
         except OSError:
-            found[path] = ""
-    return found
+            result[path] = ""
+    return result
 
 
 def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
@@ -217,18 +216,18 @@ def policy_class(name: str, folder: Path | None = None) -> type[Policy]:
     if "." not in name:
         raise LookupError(f"unknown policy {name!r}; {suggest(name, [*known, *installed])}")
     try:
-        found = installed[name].load() if name in installed else _imported(name, folder)
+        policy = installed[name].load() if name in installed else _imported(name, folder)
     except Exception as error:  # the module is the operator's own, and may fail in any way
         reason = " ".join(str(error).split())
         kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
         close = difflib.get_close_matches(name, [*known, *installed, *_beside(name)], n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise LookupError(f"policy {name!r} cannot be imported: {kind}{reason}{hint}") from None
-    if isinstance(found, ModuleType):
-        return _only_policy(name, found)
-    if not (isinstance(found, type) and issubclass(found, Policy)):
+    if isinstance(policy, ModuleType):
+        return _only_policy(name, policy)
+    if not (isinstance(policy, type) and issubclass(policy, Policy)):
         raise LookupError(f"policy {name!r}: its entry point names no policy class")
-    return found
+    return policy
 
 
 def _imported(name: str, folder: Path | None) -> ModuleType:
@@ -252,7 +251,7 @@ def _beside(name: str) -> list[str]:
 
 def _only_policy(name: str, module: ModuleType) -> type[Policy]:
     """Return the policy class that a module defines."""
-    found = [
+    policies = [
         value
         for value in vars(module).values()
         if isinstance(value, type)
@@ -260,9 +259,9 @@ def _only_policy(name: str, module: ModuleType) -> type[Policy]:
         and value.__module__ == module.__name__
         and not inspect.isabstract(value)
     ]
-    if len(found) != 1:
-        raise LookupError(f"policy {name!r} must define one policy class, not {len(found)}")
-    return found[0]
+    if len(policies) != 1:
+        raise LookupError(f"policy {name!r} must define one policy class, not {len(policies)}")
+    return policies[0]
 
 
 def _validated(document: Document) -> Settings:
@@ -289,16 +288,16 @@ def _chain(document: Document, place: Place, steps: Any) -> tuple[tuple[str, Pol
     if not isinstance(steps, list):
         document.add(place, "must be a list of policies: `- window_history: {keep_turns: 40}`")
         return ()
-    found = [_step(document, (*place, index), step) for index, step in enumerate(steps)]
-    for index, each in enumerate(found):
-        before = [step for _, step in filter(None, found[:index])]
+    candidates = [_step(document, (*place, index), step) for index, step in enumerate(steps)]
+    for index, each in enumerate(candidates):
+        before = [step for _, step in filter(None, candidates[:index])]
         if (
             each is not None
             and each[1].defines_conversation
             and not all(step.defines_conversation or isinstance(step, Guard) for step in before)
         ):
             document.add((*place, index, each[0]), "must stand before all other steps of its chain")
-    return tuple(filter(None, found))
+    return tuple(filter(None, candidates))
 
 
 def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy] | None:

@@ -14,10 +14,9 @@ _LOGIN = re.compile(r"://[^/?#]*:[^/?#@]+@")
 
 
 def masked(text: str, settings: Settings) -> str:
-    """Return the text with a mask in place of each value that a setting holds as a secret, and of each address with a
-    password; comments with one go.
+    """Return the text with a mask for each value of a secret setting, and for each address with a password.
 
-    `${NAME}` stays as it is: what it stands for is not in the text.
+    Comments that quote one go. `${NAME}` stays, because its value is not in the text.
     """
     secrets = {value for value in _secrets(settings) if value}
     shown = with_masks(text, lambda value: _is_secret(value, secrets))

@@ -6,7 +6,7 @@ from proxy.config.fields import Base, Seconds
 
 
 class MemoriesSettings(Base):
-    """What applications remember about their users, by `/v1/memories`. They stay where `state` says."""
+    """Memories of applications about their users, by `/v1/memories`. They stay where `state` says."""
 
     max_per_user: int = Field(default=10_000, ge=1, le=100_000)
     """The most memories of one user, and of a tenant's memories without a user. The least confident leave first, of

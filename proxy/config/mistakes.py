@@ -1,4 +1,4 @@
-"""Tells what pydantic finds wrong with settings: every mistake with its line and what would be right."""
+"""Validation errors of pydantic in plain words: each with its line and the right value."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,19 +17,19 @@ _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 def add_all(document: Document, place: Place, error: ValidationError, kind: Any) -> None:
     """Add to the document each mistake in the settings at a place, which are of this class."""
     # of a misspelt key that is needed, the one that is there helps more than the one that is missing
-    found = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
+    mistakes = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     meant: set[Place] = set()
-    for each in found:
+    for each in mistakes:
         if each["type"] == "too_short" and any(
-            other["loc"][: len(each["loc"])] == each["loc"] != other["loc"] for other in found
+            other["loc"][: len(each["loc"])] == each["loc"] != other["loc"] for other in mistakes
         ):
             continue  # what would be in it is wrong, and is told
         steps = _keys_of(each["loc"])
         where, parent = (*place, *steps), (*place, *steps[:-1])
         if each["type"] == "extra_forbidden":
             known = _siblings(kind, each["loc"])
-            document.add(where, f"unknown key; {(told := suggest(str(steps[-1]), known))}")
-            meant |= {(*parent, name) for name in known if f"{name!r}?" in told}
+            document.add(where, f"unknown key; {(hint := suggest(str(steps[-1]), known))}")
+            meant |= {(*parent, name) for name in known if f"{name!r}?" in hint}
         elif each["type"].startswith("union_tag"):
             document.add(where, _unknown_kind(each.get("ctx", {})))
         elif not (each["type"] == "missing" and where in meant):
@@ -48,8 +48,8 @@ def _keys_of(loc: Iterable[str | int]) -> Place:
 
 def _unknown_kind(ctx: Mapping[str, Any]) -> str:
     kinds = [tag.strip("' ") for tag in ctx.get("expected_tags", "").split(",") if tag]
-    given = ctx.get("tag")
-    return f"unknown kind {given!r}; {suggest(str(given), kinds)}" if given else "needs a kind: echo, openai, ..."
+    kind = ctx.get("tag")
+    return f"unknown kind {kind!r}; {suggest(str(kind), kinds)}" if kind else "needs a kind: echo, openai, ..."
 
 
 def _in_words(error: Mapping[str, Any]) -> str:
@@ -59,15 +59,15 @@ def _in_words(error: Mapping[str, Any]) -> str:
 
 def _share(error: Mapping[str, Any]) -> str:
     """Return a hint where a share from 0 to 1 is written in percent."""
-    given: Any = error.get("input")
+    number: Any = error.get("input")
     ctx = error.get("ctx") or {}
-    if isinstance(given, str) and error["type"] in ("float_parsing", "int_parsing"):
-        found = _PERCENT.fullmatch(given)
+    if isinstance(number, str) and error["type"] in ("float_parsing", "int_parsing"):
+        found = _PERCENT.fullmatch(number)
         return f"; did you mean {float(found[1]) / 100:g}?" if found else ""
     bound = ctx.get("le", ctx.get("lt"))
     # the bound of a whole number is an int
-    is_percent = isinstance(given, int | float) and isinstance(bound, float) and bound <= 2 <= given <= 100
-    return f"; did you mean {given / 100:g}?" if is_percent else ""
+    is_percent = isinstance(number, int | float) and isinstance(bound, float) and bound <= 2 <= number <= 100
+    return f"; did you mean {number / 100:g}?" if is_percent else ""
 
 
 def _siblings(kind: Any, loc: Iterable[str | int]) -> list[str]:

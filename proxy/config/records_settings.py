@@ -8,14 +8,14 @@ from proxy.config.fields import Base
 
 
 class RecordsSettings(Base):
-    """What is kept of each request for `/ui`, `/admin` and `/v1/explain`. In short `records: off`.
+    """The records of requests for `/ui`, `/admin` and `/v1/explain`. In short `records: off`.
 
     Records are beside the state: in its directory, or on its Redis server, where all replicas share them. They never
     push out what requests need.
     """
 
     keep: bool = True
-    """Whether requests are recorded."""
+    """Record requests."""
 
     days: float = Field(default=7.0, gt=0)
     """Days after which a record goes."""
@@ -28,8 +28,8 @@ class RecordsSettings(Base):
     may have twice as many. `penstock_records_skipped_total` counts the others."""
 
     text: bool = False
-    """Whether records have the text of requests as they came and as they were sent, and of answers. By default they
-    have sizes, and no text. With it, operators read what users write: the log says so at each start."""
+    """Keep the text of requests as they came and as they were sent, and of answers. By default records have sizes, and
+    no text. With it, operators read what users write: the log says so at each start."""
 
 
 def _short(value: Any) -> Any:
@@ -39,4 +39,4 @@ def _short(value: Any) -> Any:
 Records = Annotated[
     RecordsSettings, BeforeValidator(_short, json_schema_input_type=RecordsSettings | Literal[False, "off"])
 ]
-"""What is kept of requests."""
+"""The records of requests."""

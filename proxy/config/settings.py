@@ -18,7 +18,7 @@ from proxy.policy import Policy
 
 
 class ServerSettings(Base):
-    """How Penstock listens, and what it lets clients do."""
+    """The address that Penstock listens on, and the rights and bounds of clients."""
 
     host: str = "127.0.0.1"
     """The address to listen on; `0.0.0.0` for all."""
@@ -57,13 +57,12 @@ class ServerSettings(Base):
     """Seconds that requests under way then have to finish. What is left is cut, with an error as its last event."""
 
     watch: bool = True
-    """Whether Penstock reloads this file, and the files that it names, when they change. Otherwise it reloads on
-    SIGHUP or `POST /admin/reload`."""
+    """Reload this file, and the files that it names, when they change. Otherwise Penstock reloads on SIGHUP or `POST
+    /admin/reload`."""
 
     warm: bool = False
-    """Whether each chain runs once over a made-up conversation before `/readyz` says ready. Code, tables and the
-    embedding model are then loaded before the first request. It takes a second or two, with an embedding model some
-    ten."""
+    """Run each chain once over a made-up conversation before `/readyz` says ready. Code, tables and the embedding model
+    are then loaded before the first request. It takes a second or two, with an embedding model some ten."""
 
     stuck_after: Seconds = 60.0
     """Seconds after which a worker thread that is busy with one job counts as stuck. `/healthz` is then a 503, so
@@ -90,10 +89,10 @@ class ServerSettings(Base):
     `/metrics` with them."""
 
     may_bypass: bool = True
-    """Whether the header `x-penstock-bypass: true` skips the chain, except its guards; otherwise it is a 400."""
+    """Allow the header `x-penstock-bypass: true`, which skips the chain, except its guards; otherwise it is a 400."""
 
     may_choose_chain: bool = True
-    """Whether the header `x-penstock-chain: NAME` selects another chain; otherwise it is a 400."""
+    """Allow the header `x-penstock-chain: NAME`, which selects another chain; otherwise it is a 400."""
 
 
 _SELF_SIGNED = frozenset(
@@ -105,13 +104,13 @@ _CREDENTIAL_HEADER = re.compile(r"authorization|(?:x-)?api-key", re.IGNORECASE)
 
 
 class EchoUpstream(Base):
-    """Answers by itself with a report of what reached it; for demos and tests."""
+    """An upstream without a server: it reports the request that reached it. For demos and tests."""
 
     module: ClassVar[str] = "proxy.upstreams.echo"
     kind: Literal["echo"]
 
     has_own_key: ClassVar[bool] = True
-    """Whether it works without the client's key: it needs none."""
+    """It needs no key."""
 
 
 class OpenAIUpstream(Connected):
@@ -127,7 +126,7 @@ class OpenAIUpstream(Connected):
     """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
 
     keyless: bool = False
-    """Whether the server needs no key: it gets none, not even the client's."""
+    """The server needs no key: it gets none, not even the client's."""
 
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """Headers to add to each request."""
@@ -141,13 +140,15 @@ class OpenAIUpstream(Connected):
 
     @property
     def has_own_key(self) -> bool:
-        """Return whether the server needs no key of the client's."""
+        """True if the server needs no key of the client's."""
         return self.keyless or self.api_key is not None or any(map(_CREDENTIAL_HEADER.fullmatch, self.headers))
 
 
 class OllamaUpstream(Connected, Translated):
-    """An Ollama server, through its native API, because its OpenAI-compatible one ignores `num_ctx` and cuts prompts
-    silently."""
+    """An Ollama server, through its native API.
+
+    Its OpenAI-compatible API ignores `num_ctx` and cuts prompts silently.
+    """
 
     module: ClassVar[str] = "proxy.upstreams.ollama"
     kind: Literal["ollama"]
@@ -159,10 +160,10 @@ class OllamaUpstream(Connected, Translated):
     """A bearer token, if a proxy in front of the server needs one."""
 
     keep_alive: str | int | None = None
-    """How long the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
+    """The time for which the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
 
     has_own_key: ClassVar[bool] = True
-    """It is never sent the client's."""
+    """It never gets the client's key."""
 
 
 class AnthropicUpstream(Connected, Translated):
@@ -209,7 +210,7 @@ class ForeignUpstream(Guarded, Translated):
 
     @property
     def has_own_key(self) -> bool:
-        """Return whether requests go out with the operator's key or account, and never with the client's key."""
+        """True if requests go out with the operator's key or account, and never with the client's key."""
         own = self.api_key is not None or self.provider in _SELF_SIGNED
         return own or any(_CREDENTIAL.search(key) for key in self.options)
 
@@ -239,13 +240,13 @@ class PricesSettings(Base):
 
 
 class CacheSettings(Base):
-    """How the provider's prompt cache charges, as multiples of the input price."""
+    """The prices of the provider's prompt cache, as multiples of the input price."""
 
     read: float = Field(default=1.0, ge=0, le=1)
-    """What an unchanged, re-sent prefix costs: 0.1 is a tenth; 1 means there is no cache."""
+    """The price of an unchanged, re-sent prefix: 0.1 is a tenth; 1 means there is no cache."""
 
     write: float = Field(default=1.0, ge=0, le=10)
-    """What tokens cost that enter the cache."""
+    """The price of tokens that enter the cache."""
 
     minimum: int = Field(default=0, ge=0)
     """The shortest prefix that is cached, in tokens."""
@@ -254,14 +255,14 @@ class CacheSettings(Base):
     """Seconds for which an unused prefix stays."""
 
     marked: bool = False
-    """Whether only prefixes are cached that a request marks with `cache_control`: the step `mark_cache` does."""
+    """Only prefixes are cached that a request marks with `cache_control`, as the step `mark_cache` does."""
 
     keyed: bool = False
-    """Whether requests with the same `prompt_cache_key` reach the same cache: the step `mark_cache` sets one."""
+    """Requests with the same `prompt_cache_key` reach the same cache: the step `mark_cache` sets one."""
 
 
 class ModelSettings(Base):
-    """The upstream and chain of a model, and what Penstock cannot know about it by itself."""
+    """The upstream and chain of a model, and facts that Penstock cannot know about it by itself."""
 
     match: Globs
     """Globs of the names that clients ask for: `gpt-*`. The first entry that matches wins."""
@@ -286,7 +287,7 @@ class ModelSettings(Base):
     window where it allows more."""
 
     tokenizer: str | None = None
-    """How to count: a tiktoken encoding, the path of a `tokenizer.json`, or `chars` (four characters a token)."""
+    """The tokenizer: a tiktoken encoding, the path of a `tokenizer.json`, or `chars` (four characters a token)."""
 
     factor: float | None = Field(default=None, gt=0, le=10)
     """Tokens of this model per token of `tokenizer`, if that is another model's."""
@@ -299,22 +300,22 @@ class ModelSettings(Base):
     fails before its answer begins: no connection, an open breaker, a 429, or a status from 500 on."""
 
     may_repeat: bool = False
-    """Whether a request may be sent again although the upstream may have processed it, because it broke off or timed
-    out instead of answering. With it, `fallbacks` are asked then too, and SDKs try again. You may pay twice. Without
-    it, the client gets the error, with `x-should-retry: false`."""
+    """Send a request again although the upstream may have processed it, because it broke off or timed out instead of
+    answering. With it, `fallbacks` are asked then too, and SDKs try again. You may pay twice. Without it, the client
+    gets the error, with `x-should-retry: false`."""
 
     larger: str | None = None
     """The model to ask if a request does not fit this one's window, by a name that `models` routes."""
 
     binds_reasoning: bool | None = None
-    """Whether the provider binds signed reasoning to everything before it, so that nothing there may change. By
-    default true for every model that is not known to be older."""
+    """The provider binds signed reasoning to everything before it, so that nothing there may change. By default true
+    for every model that is not known to be older."""
 
     prices: PricesSettings | None = None
-    """What tokens cost."""
+    """The prices of tokens."""
 
     cache: CacheSettings | None = None
-    """How the prompt cache charges."""
+    """The prices of the prompt cache."""
 
 
 class TelemetrySettings(Base):
@@ -324,7 +325,7 @@ class TelemetrySettings(Base):
     """The OTLP endpoint; `OTEL_EXPORTER_OTLP_ENDPOINT` counts too. Without either there are no traces."""
 
     protocol: Literal["http", "grpc"] = "http"
-    """How to talk to the endpoint."""
+    """The protocol of the endpoint."""
 
     console: bool = False
     """Print spans on standard error."""
@@ -336,7 +337,7 @@ class TelemetrySettings(Base):
     """The share of requests that are traced, where the caller has not decided."""
 
     spans: Literal["all", "changes"] = "all"
-    """Whether every step of a chain gets a span, or only one that did something: rewrote, rejected or failed."""
+    """`all`: every step of a chain gets a span. `changes`: only a step that rewrote, rejected or failed."""
 
     warn_at: float = Field(default=0.7, gt=0, le=1)
     """The share of the usable window from which a prompt is reported when it is sent: in the log, as an event of the
@@ -377,7 +378,7 @@ class Settings(Base):
     """The version of this format."""
 
     server: ServerSettings = ServerSettings()
-    """How Penstock listens."""
+    """The address, and the rights and bounds of clients."""
 
     upstreams: dict[str, UpstreamSettings] = Field(min_length=1)
     """The servers and providers that requests go to, by names of your choice."""
@@ -387,37 +388,37 @@ class Settings(Base):
     goes to the only server of that vendor instead."""
 
     models: tuple[ModelSettings, ...] = Field(min_length=1)
-    """Which upstream and chain serve which model. The first entry that matches wins."""
+    """The upstream and chain of each model. The first entry that matches wins."""
 
     chains: dict[str, Chain] = Field(default={"default": ()})
     """The policies, in the order in which they run: a list of `- name: {settings}`."""
 
     auth: AuthSettings = PassThroughAuth(kind="pass-through")
-    """Whose keys clients have: the upstreams' (`pass-through`) or Penstock's own (`keys`)."""
+    """The owner of clients' keys: the upstreams (`pass-through`) or Penstock (`keys`)."""
 
     limits: LimitsSettings = LimitsSettings()
-    """How much clients may use."""
+    """The limits of clients."""
 
     state: State = StateSettings()
-    """What stays between requests."""
+    """The store of originals, decisions, memories and counts."""
 
     writer: WriterSettings | None = None
     """The small model that writes summaries. Without it they are extracts."""
 
     embedding: EmbeddingSettings = AutoEmbedding(kind="auto")
-    """How texts are compared by meaning. Nothing is loaded unless a policy does so."""
+    """The model that compares texts by meaning. Nothing is loaded unless a policy needs it."""
 
     vectors: VectorSettings = EmbeddedVectors(kind="embedded")
-    """Where the vectors of texts stay. In short: the address of a Qdrant server, `embedded` or `none`."""
+    """The index of vectors. In short: the address of a Qdrant server, `embedded` or `none`."""
 
     judge: JudgeSettings | None = None
     """A model that judges what rules cannot, for `check_facts` and `resolve_clashes`."""
 
     memories: MemoriesSettings = MemoriesSettings()
-    """What applications remember about their users."""
+    """Memories of applications about their users."""
 
     records: Records = RecordsSettings()
-    """What is kept of each request for operators and clients to look at. In short: `off`."""
+    """The records of requests for operators and clients. In short: `off`."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""

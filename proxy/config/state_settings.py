@@ -29,7 +29,7 @@ RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
 
 
 class StateSettings(Base):
-    """Where originals, decisions, memories and counts are kept between requests."""
+    """The store of originals, decisions, memories and counts between requests."""
 
     kind: Literal["disk", "memory"] = "disk"
     """`disk`: a directory that all workers of one machine share. `memory`: for one worker, lost with the process."""
@@ -78,7 +78,7 @@ class RedisStateSettings(Base):
 
 
 def _state(value: Any) -> Any:
-    """Return a bare address is a server; a directory is the default."""
+    """Return a bare address as a server; a directory is the default."""
     if isinstance(value, str):
         return {"kind": "redis", "url": value}
     return {"kind": "disk", **value} if isinstance(value, dict) else value
@@ -88,4 +88,4 @@ _Kinds = Annotated[StateSettings | RedisStateSettings, Field(discriminator="kind
 _Address = Annotated[str, Field(pattern=r"^(rediss?|unix)://")]
 
 State = Annotated[_Kinds, BeforeValidator(_state, json_schema_input_type=_Kinds | _Address)]
-"""Where what stays between requests is kept."""
+"""The store, or in short its address."""

@@ -1,6 +1,6 @@
-"""What is known about a model: its window, how to count for it, what it costs, how its provider caches.
+"""Facts about models: window, tokenizer, prices, prompt cache.
 
-Three layers, each over the next: the configuration, litellm's list where litellm is installed, and our own table
+There are three layers, each over the next: the configuration, litellm's list if litellm is installed, and our own table
 (`proxy/data/models.json`), whose first matching pattern wins.
 """
 
@@ -115,8 +115,7 @@ class Models:
 
 
 def with_window(profile: ModelProfile, window: int, source: str) -> ModelProfile:
-    """Return the same model with a window that was found out, as from a running Ollama; the answer's share follows
-    it."""
+    """Return the profile with a window that was found out, as from a running Ollama. The reserve follows it."""
     known = {item.name: getattr(profile, item.name) for item in fields(ModelProfile)}
     known |= {"window": window, "source": source}
     if profile.reserve == _usual_reserve(profile.window, profile.max_output):
@@ -148,24 +147,24 @@ def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
     it is read as the window: at worst some room is left unused.
     """
     is_known = listed.limits or facts["source"] != "default"
-    found: dict[str, Any] = {"source": "litellm"} if is_known else {}
+    result: dict[str, Any] = {"source": "litellm"} if is_known else {}
     if listed.limits:
         read, written = listed.limits
-        found |= {"window": read, "max_output": written}
+        result |= {"window": read, "max_output": written}
         if facts.get("max_input") and read >= facts["window"]:
-            found |= {"max_input": read - written}
+            result |= {"max_input": read - written}
         elif facts.get("max_input"):
-            found |= {"window": read + written, "max_input": read}
+            result |= {"window": read + written, "max_input": read}
     price = listed.input_cost_per_token
     if price is not None and listed.output_cost_per_token is not None:
-        found["prices"] = _prices(listed, price, listed.output_cost_per_token)
+        result["prices"] = _prices(listed, price, listed.output_cost_per_token)
     if price and listed.cache_read_input_token_cost:
         rules = facts.get("cache") or CacheRules()
         rules = rules if rules.ttl else CacheRules(minimum=1024, ttl=300)
         written_cost = listed.cache_creation_input_token_cost
         write = round(written_cost / price, 4) if written_cost else rules.write
-        found["cache"] = replace(rules, read=round(listed.cache_read_input_token_cost / price, 4), write=write)
-    return found
+        result["cache"] = replace(rules, read=round(listed.cache_read_input_token_cost / price, 4), write=write)
+    return result
 
 
 def _prices(listed: Listed, read: float, written: float) -> Prices:
@@ -176,23 +175,23 @@ def _prices(listed: Listed, read: float, written: float) -> Prices:
 
 
 def _of_settings(facts: Mapping[str, Any], settings: ModelSettings, ollama: bool) -> dict[str, Any]:
-    given = settings.model_dump(include={"max_output", "reserve"}, exclude_none=True)
+    own = settings.model_dump(include={"max_output", "reserve"}, exclude_none=True)
     window = settings.num_ctx or settings.window if ollama else settings.window
     if window is not None:
-        given = {"window": window, "max_input": None, "reserve": _fitting_reserve(facts, window)} | given
-    given |= _counting(facts, settings)
+        own = {"window": window, "max_input": None, "reserve": _fitting_reserve(facts, window)} | own
+    own |= _counting(facts, settings)
     if settings.tokenizer is not None:
-        given["names_tokenizer"] = True
+        own["names_tokenizer"] = True
     if settings.prices is not None:
-        given["prices"] = Prices(**settings.prices.model_dump())
+        own["prices"] = Prices(**settings.prices.model_dump())
     if settings.binds_reasoning is not None:
-        given["binds_reasoning"] = settings.binds_reasoning
+        own["binds_reasoning"] = settings.binds_reasoning
     if settings.cache is not None:
-        given["cache"] = CacheRules(**settings.cache.model_dump())
+        own["cache"] = CacheRules(**settings.cache.model_dump())
     is_known = not ollama and facts["source"] != "default"
-    if window is not None or (is_known and given.keys() - {"binds_reasoning", "names_tokenizer"}):
-        given["source"] = "config"
-    return given
+    if window is not None or (is_known and own.keys() - {"binds_reasoning", "names_tokenizer"}):
+        own["source"] = "config"
+    return own
 
 
 def _fitting_reserve(facts: Mapping[str, Any], window: int) -> int | None:

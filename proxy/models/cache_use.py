@@ -1,4 +1,4 @@
-"""Whether the prompt cache is read in a conversation as its rules say: what is expected against what usage reports."""
+"""Use of prompt caches: the reads that usage reports, compared with those that the cache's rules predict."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ _CONVERSATIONS = 20_000
 
 
 class CacheUse:
-    """Remembers by conversation, upstream and model. For use on one event loop; losing it costs a few estimates."""
+    """The misses of each conversation, upstream and model. For one event loop; losing it costs a few estimates."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         """`clock` is in seconds."""

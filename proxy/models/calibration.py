@@ -1,4 +1,4 @@
-"""What providers report, turned into a correction of estimated token counts."""
+"""Corrections of estimated token counts, learned from usage that providers report."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -17,7 +17,7 @@ PATIENCE = 8
 STEP = 0.05
 """The correction is a multiple of this, and moves only when the mean is further away than this."""
 SHORT = 1.25
-"""How much more than counted a provider reports where the count is far too low."""
+"""The ratio of reported to counted tokens from which a count is far too low."""
 LIMIT = 4096
 """Corrections kept; beyond it the oldest is forgotten."""
 
@@ -32,7 +32,7 @@ class _Learned:
 
 
 class Calibration:
-    """Learns the ratio of reported to counted tokens, one per key, and corrects with it in rare, coarse steps.
+    """The ratio of reported to counted tokens, one per key, which corrects counts in rare, coarse steps.
 
     Counts decide where conversations are cut, and a cut that moves costs the provider's prompt cache. So the correction
     is always a multiple of 0.05, and changes only when the running mean lies more than 5 % away from it and eight more
@@ -45,7 +45,7 @@ class Calibration:
         self._lock = Lock()
 
     def ratio(self, key: tuple[object, ...]) -> float:
-        """Return what to multiply counts by, between 0.5 and 3."""
+        """Return the factor for counts, between 0.5 and 3."""
         learned = self._learned.get(key)
         return 1.0 if learned is None else learned.ratio
 

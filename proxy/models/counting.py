@@ -48,7 +48,7 @@ _USUAL_SECONDS = 30
 
 
 class Tally:
-    """Adds up the tokens of one message or tool."""
+    """The tokens of one message or tool, added up."""
 
     __slots__ = ("encode", "estimated", "family", "media", "text")
 
@@ -60,7 +60,7 @@ class Tally:
         self.media = 0
         """Tokens of images, sound and files, in the model's."""
         self.estimated = False
-        """Whether something was counted by a rule that no provider publishes."""
+        """A part was counted by a rule that no provider publishes."""
 
     def add(self, text: str) -> None:
         if text:
@@ -135,7 +135,7 @@ class Tally:
             self.add_json(part["input"])
 
     def _foreign(self, value: Any) -> None:
-        """Count what providers add to messages, such as `thinking_blocks`: all its texts, none of its signatures."""
+        """Count fields that providers add to messages, such as `thinking_blocks`: all texts, no signatures."""
         self.estimated = True
         for text in shown_texts(value):
             self.add(text)
@@ -183,7 +183,7 @@ def shown_texts(value: Any) -> Iterator[str]:
 
 
 def _seconds(data: Any) -> float:
-    """Return how long a sound lasts: by a WAV's byte rate, else as sound of 128 kbit/s."""
+    """Return the length of a sound: by a WAV's byte rate, else as sound of 128 kbit/s."""
     if not isinstance(data, str):
         return _USUAL_SECONDS
     head = decoded_head(data, 44)
@@ -192,8 +192,7 @@ def _seconds(data: Any) -> float:
 
 
 def _file_tokens(file: Mapping[str, Any]) -> int:
-    """Return a page of 2,000 tokens for each 50 KB, at most a hundred: what a PDF costs as text and images. An
-    estimate."""
+    """Return a page of 2,000 tokens for each 50 KB, at most a hundred: an estimate of a PDF's texts and images."""
     data = file.get("file_data", file.get("data"))
     size = base64_bytes(data) if isinstance(data, str) else 0
     return _PAGE_TOKENS * min(_MOST_PAGES, max(1, ceil(size / _PAGE_BYTES)))

@@ -1,4 +1,4 @@
-"""How to turn text into a number of tokens: the vocabularies that ship with the package, or the operator's own.
+"""Encoders of text to tokens: the vocabularies that ship with the package, or the operator's own.
 
 OpenAI's two vocabularies are read from `proxy/data/tiktoken`, so nothing is ever downloaded. This is the only file that
 imports tiktoken; it does so when the first vocabulary is loaded.
@@ -57,7 +57,7 @@ ALIASES = {"o200k_harmony": "o200k_base"}
 
 
 LENT = "o200k_base"
-"""What models without a published tokenizer are counted with."""
+"""The vocabulary for models without a published tokenizer."""
 
 
 def canonical_encoding(name: str) -> str:
@@ -66,19 +66,17 @@ def canonical_encoding(name: str) -> str:
 
 
 def ships(name: str) -> bool:
-    """Return whether an encoding comes with the package; others are the operator's files, and about eight times
-    slower."""
+    """Return whether an encoding ships with the package; others are the operator's files, and 8 times slower."""
     return canonical_encoding(name) in VOCABULARIES or name == "chars"
 
 
 def characters(text: str) -> int:
-    """Four characters a token, rounded up: what is left when there is no vocabulary."""
+    """Return four characters a token, rounded up: the count without a vocabulary."""
     return ceil(len(text) / 4)
 
 
 def load_encoder(name: str) -> Encoder:
-    """Return the encoder of a name in the configuration. It reads megabytes and takes about 0.3 s of CPU: call it in a
-    thread.
+    """Return the encoder of a name. It reads megabytes and takes 0.3 s of CPU: call it in a thread.
 
     `name` is a tiktoken encoding, `chars`, the path of a `tokenizer.json`, or of a directory that `transformers` can
     load a tokenizer from. Raise `LookupError` for a name that is none of these, `ValueError` for a damaged file, and

@@ -28,8 +28,10 @@ class Flat(msgspec.Struct, frozen=True, tag="flat"):
 
 
 class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
-    """Squares of 512 pixels, after scaling to 2,048 by 2,048 and to a short side of 768; the base alone for low
-    detail."""
+    """Squares of 512 pixels; the base alone for low detail.
+
+    The image is scaled to 2,048 by 2,048, and to a short side of 768, before.
+    """
 
     base: int
     tile: int

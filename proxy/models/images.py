@@ -14,8 +14,7 @@ JPEG_BYTES = 256 * 1024
 
 
 def data_url_dimensions(url: str) -> Dimensions | None:
-    """Return the dimensions of the image in a base64 `data:` URL; None for any other URL or an unknown or damaged
-    format."""
+    """Return the dimensions of the image in a base64 `data:` URL; None for any other or damaged URL."""
     if url[:5].lower() != "data:":
         return None
     comma = url.find(",", 0, 256)

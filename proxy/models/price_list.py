@@ -17,7 +17,7 @@ _CHAT = frozenset({"chat", "completion", "responses"})
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A model of the list. Prices are US dollars per token; its `max_tokens` means many things and is not read."""
+    """A model of the list. Prices are US dollars per token. Its `max_tokens` has many meanings and is not read."""
 
     max_input_tokens: float | None = None
     max_output_tokens: float | None = None
@@ -80,12 +80,12 @@ class PriceList:
 
 def _parsed(raw: msgspec.Raw) -> Listed | None:
     try:
-        found = msgspec.json.decode(raw, type=Listed)
+        listed = msgspec.json.decode(raw, type=Listed)
         steps = {(int(step), kind): float(price) for kind, step, price in _STEP.findall(bytes(raw))}
     except (msgspec.DecodeError, ValueError):
         return None
     if not steps:
-        return found
+        return listed
     first = min(step for step, _ in steps)
     above = (steps.get((first, kind)) for kind in (b"input", b"output"))
-    return msgspec.structs.replace(found, above=first * 1000, **dict(zip(_ABOVE, above, strict=True)))
+    return msgspec.structs.replace(listed, above=first * 1000, **dict(zip(_ABOVE, above, strict=True)))

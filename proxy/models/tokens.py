@@ -32,7 +32,7 @@ _ESTIMATED, _TEXT_BITS, _TEXT_MASK = 1, 31, 2**31 - 1
 
 
 class TokenService:
-    """Holds the vocabularies, the memo and the calibration; `bind` gives a counter for one model and tenant."""
+    """The vocabularies, the memo and the calibration; `bind` gives a counter for one model and tenant."""
 
     def __init__(self, *, load: Callable[[str], Encoder] = load_encoder, entries: int = 200_000) -> None:
         """`load` makes an encoder from a name, `entries` bounds the memo."""
@@ -87,10 +87,10 @@ class TokenService:
 
 
 class BoundTokens:
-    """Counts for one model and one tenant: the `Tokens` of a request's context.
+    """The counter of one model and one tenant: the `Tokens` of a request's context.
 
-    The correction learned so far is read once, here, so that all counts of a request agree with each other. What was
-    counted is known by its identity from then on: the steps of a chain ask for the same messages again and again.
+    The correction learned so far is read once, here, so that all counts of a request agree with each other. Each count
+    is known by its message's identity from then on: the steps of a chain ask for the same messages again and again.
     """
 
     def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
@@ -110,7 +110,7 @@ class BoundTokens:
         scope = (tenant, encoding, self._family)
         self._message, self._tool = hash((scope, "message")), hash((scope, "tool"))
         # by identity, which stays a message's own because it is held
-        self._held: list[JsonObject] = []
+        self._counted: list[JsonObject] = []
         self._sizes: dict[int, int] = {}
         self._estimated: set[int] = set()
         self._counts: dict[int, tuple[ChatRequest, TokenCount]] = {}
@@ -178,7 +178,7 @@ class BoundTokens:
         if None in sizes:
             new = [item for item in items if id(item) not in known]
             values = await self._values(new, scope)
-            self._held += new
+            self._counted += new
             known.update(zip(map(id, new), map(self._size, values), strict=True))
             self._estimated.update(id(item) for item, value in zip(new, values, strict=True) if value & _ESTIMATED)
             sizes = list(map(known.get, map(id, items)))
@@ -251,8 +251,7 @@ def _raw(item: JsonObject) -> bytes:
 
 
 def _further_prompt(request: ChatRequest) -> tuple[JsonObject, ...]:
-    """Return what besides messages and tools is shown to the model: deprecated functions, and the answer's JSON
-    Schema."""
+    """Return the other parts of a prompt: deprecated functions, and the answer's JSON Schema."""
     rest = request.rest
     functions, answer = rest.get("functions"), rest.get("response_format")
     found = [JsonObject(item) for item in functions if isinstance(item, dict)] if isinstance(functions, list) else []

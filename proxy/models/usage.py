@@ -1,4 +1,4 @@
-"""What an answer cost, read from its bytes as they pass by."""
+"""Token usage, read from an answer's bytes as they pass by."""
 
 import json
 import re
@@ -28,7 +28,7 @@ _USAGE = re.compile(r'"usage"\s*:\s*\{')
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens as the upstream reports them, and what else an answer tells about itself."""
+    """Tokens as the upstream reports them, and other facts of an answer."""
 
     input: int | None = None
     """Tokens of the prompt, cached ones included."""
@@ -45,8 +45,11 @@ class Usage:
     """Prompt tokens that the provider wrote into its cache, where it charges for that and says so."""
 
     def completed(self, facts: Mapping[str, object]) -> "Usage":
-        """Return what is billed: with the tokens of earlier rounds, or all of what the upstream noticed where the bytes
-        of the answer told none, or the earlier rounds alone where the last one failed."""
+        """Return the billed usage.
+
+        It has the tokens of earlier rounds too; all of the upstream's own facts if the bytes of the answer have none;
+        the earlier rounds alone if the last one failed.
+        """
         if self.input is not None:
             if facts.get("rounds", 1) == 1:
                 return self
@@ -59,7 +62,7 @@ class Usage:
 
 
 class UsageReader:
-    """Reads usage from a whole body or from the end of a stream; never fails, whatever passes by."""
+    """The reader of usage in a whole body or at the end of a stream; it never fails."""
 
     def __init__(self) -> None:
         self._first = b""
@@ -76,8 +79,8 @@ class UsageReader:
             self._recent, self._size = [recent[-_TAIL:]], _TAIL
 
     def of_stream(self) -> Usage:
-        """Return what the stream said, at its end or in its first event; empty where it said nothing."""
-        found = Usage()
+        """Return the usage at the end of the stream or in its first event; empty if there is none."""
+        result = Usage()
         finish: tuple[str, ...] = ()
         error: str | None = None
         recent = b"".join(self._recent)
@@ -87,17 +90,17 @@ class UsageReader:
                 usage = _read(answer)
                 finish = usage.finish_reasons or finish
                 error = _failure(event) or _failure(answer) or error
-                if usage.input or not found.input:
-                    found = usage
+                if usage.input or not result.input:
+                    result = usage
                 elif usage.output is not None:  # Anthropic may tell of the prompt at the beginning alone
-                    found = replace(found, output=usage.output)
-        if found.input is None:  # the event that tells of it may be longer than what is kept
+                    result = replace(result, output=usage.output)
+        if result.input is None:  # the event that tells of it may be longer than what is kept
             used = _read({"usage": _cut_usage(recent[-_TAIL:])})
-            found = replace(used, model=found.model, response_id=found.response_id)
-        return replace(found, finish_reasons=finish, error=error)
+            result = replace(used, model=result.model, response_id=result.response_id)
+        return replace(result, finish_reasons=finish, error=error)
 
     def of_body(self, body: bytes) -> Usage:
-        """Return what a whole answer says."""
+        """Return the usage of a whole answer."""
         try:
             answer = _whole.decode(body)
         except (ValueError, RecursionError):
@@ -106,7 +109,7 @@ class UsageReader:
 
 
 class _Told(msgspec.Struct):
-    """What is read of a whole answer: the millions of numbers of embeddings would take a while."""
+    """The fields of a whole answer that are read: the millions of numbers of embeddings would take a while."""
 
     usage: Any = None
     choices: Any = None
@@ -132,7 +135,10 @@ def _answer_of(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _failure(event: Mapping[str, Any]) -> str | None:
-    """Return the code of the error that an event of a stream is, else its type: the status tells of none."""
+    """Return the code of the error that an event of a stream is, else its type.
+
+    The status of a stream tells of none.
+    """
     error = event if event.get("type") == "error" and "error" not in event else event.get("error")
     if not error:
         return None
@@ -142,8 +148,10 @@ def _failure(event: Mapping[str, Any]) -> str | None:
 
 
 def _cut_usage(end: bytes) -> Any:
-    """Return the last object under the key `usage` in JSON whose beginning is missing; in a string its quotes are
-    escaped."""
+    """Return the last object under the key `usage` in JSON whose beginning is missing.
+
+    In a string its quotes are escaped.
+    """
     text = end.decode("utf-8", "replace")
     found = [*_USAGE.finditer(text)]
     try:
@@ -194,10 +202,10 @@ def _text(value: Any) -> str | None:
 
 
 async def without_usage(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
-    """Yield a stream as a client expects it that did not ask for usage, while the upstream was asked for it.
+    """Yield a stream without the usage that only Penstock asked for.
 
-    Takes out the event that carries nothing but usage (`"choices":[]`) and the `"usage":null` of the others. Events are
-    passed on whole, as soon as each is complete.
+    It takes out the event that carries nothing but usage (`"choices":[]`) and the `"usage":null` of the others. Events
+    are passed on whole, as soon as each is complete.
     """
     events = EventSplitter()
     async with aclosing(chunks):
@@ -210,8 +218,7 @@ async def without_usage(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
 
 
 def _client_event(event: bytes) -> bytes:
-    """Return an event without usage: nothing at all where it carries nothing else, its own bytes where there is none in
-    it."""
+    """Return an event without usage, empty if it carries nothing else, or its own bytes if it has none."""
     if b'"usage"' not in event:
         return event
     data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))

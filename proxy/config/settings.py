@@ -1,20 +1,95 @@
 """The classes behind `config.yaml`: their fields are its keys, their docstrings its documentation."""
 
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, InstanceOf, SecretStr, WithJsonSchema
+from pydantic import BeforeValidator, Field, InstanceOf, SecretStr, WithJsonSchema
 
 from proxy.config.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
 from proxy.config.embedding_settings import AutoEmbedding, EmbeddingSettings
 from proxy.config.fields import Base, Globs, HttpUrl, Key, Seconds
 from proxy.config.index_settings import EmbeddedVectors, VectorSettings
-from proxy.config.judge_settings import JudgeSettings
-from proxy.config.memory_settings import MemoriesSettings
-from proxy.config.records_settings import Records, RecordsSettings
 from proxy.config.state_settings import State, StateSettings
 from proxy.config.upstream_settings import Connected, Guarded, Translated
 from proxy.policy import Policy
+
+
+class RecordsSettings(Base):
+    """The records of requests for `/ui`, `/admin` and `/v1/explain`. In short `records: off`.
+
+    Records are beside the state: in its directory, or on its Redis server, where all replicas share them. They never
+    push out what requests need.
+    """
+
+    keep: bool = True
+    """Record requests."""
+
+    days: float = Field(default=7.0, gt=0)
+    """Days after which a record goes."""
+
+    max_mib: float = Field(default=64.0, ge=1)
+    """MiB that all records may take, texts included. The oldest go first. 64 are some 25,000 requests."""
+
+    per_second: float = Field(default=100.0, gt=0)
+    """The most requests that a process records in a second, so that records cost next to nothing under any load. Bursts
+    may have twice as many. `penstock_records_skipped_total` counts the others."""
+
+    text: bool = False
+    """Keep the text of requests as they came and as they were sent, and of answers. By default records have sizes, and
+    no text. With it, operators read what users write: the log says so at each start."""
+
+
+def _short(value: Any) -> Any:
+    return {"keep": False} if value is False or value == "off" else value
+
+
+Records = Annotated[
+    RecordsSettings, BeforeValidator(_short, json_schema_input_type=RecordsSettings | Literal[False, "off"])
+]
+"""The records of requests."""
+
+
+class JudgeSettings(Base):
+    """A small chat model of an upstream, which answers with one word. Both texts are sent to it."""
+
+    kind: Literal["upstream"] = "upstream"
+    """The only kind."""
+
+    model: str = Field(min_length=1)
+    """A name that `models` routes. It gets the client's key only if its upstream is the one of the client's request;
+    any other upstream needs a key of its own."""
+
+    max_tokens: int = Field(default=16, ge=1)
+    """The most tokens of an answer. One word is asked for; a model that reasons first needs more."""
+
+    temperature: float = Field(default=0.0, ge=0, le=2)
+    """The temperature."""
+
+    timeout: Seconds = 10.0
+    """Seconds for one call. Requests wait for as long as their step says, and no longer."""
+
+
+class MemoriesSettings(Base):
+    """Memories of applications about their users, by `/v1/memories`. They stay where `state` says."""
+
+    max_per_user: int = Field(default=10_000, ge=1, le=100_000)
+    """The most memories of one user, and of a tenant's memories without a user. The least confident leave first, of
+    these the oldest."""
+
+    max_users: int = Field(default=10_000, ge=1, le=100_000)
+    """The most users of one tenant that have memories. The user whose memories were used longest ago leaves."""
+
+    max_characters: int = Field(default=2000, ge=100, le=16_000)
+    """The longest text of one memory."""
+
+    max_import: int = Field(default=10_000, ge=1)
+    """The most memories of one request."""
+
+    merge_at: float = Field(default=0.92, gt=0, le=1)
+    """The cosine from which two texts of one kind count as the same; 1 means never."""
+
+    ttl: Seconds = 365 * 86400.0
+    """Seconds for which a user's memories stay after their last use."""
 
 
 class ServerSettings(Base):

@@ -10,8 +10,7 @@ import orjson
 
 from proxy.chat import ChatRequest, Fields, Message
 from proxy.chat.errors import PenstockError
-from proxy.config.judge_settings import JudgeSettings
-from proxy.config.settings import WriterSettings
+from proxy.config.settings import JudgeSettings, WriterSettings
 from proxy.context import ModelProfile
 from proxy.state.warnings import Warnings
 from proxy.telemetry.series import Counts

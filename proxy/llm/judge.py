@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from proxy.config.judge_settings import JudgeSettings
+from proxy.config.settings import JudgeSettings
 from proxy.context import Pair, Question
 from proxy.llm.client import SmallModel
 from proxy.llm.judgement import prompt, verdict

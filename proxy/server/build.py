@@ -18,8 +18,8 @@ from proxy.config.embedding_settings import (
     StaticEmbedding,
 )
 from proxy.config.index_settings import NoVectors, QdrantVectors
-from proxy.config.memory_settings import MemoriesSettings
 from proxy.config.settings import (
+    MemoriesSettings,
     ModelSettings,
     OllamaUpstream,
     Settings,

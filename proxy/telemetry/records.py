@@ -17,7 +17,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from proxy.config.records_settings import RecordsSettings
+from proxy.config.settings import RecordsSettings
 from proxy.state.store import Cause, StoreError
 from proxy.state.wal import Database
 from proxy.state.warnings import Warnings

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from proxy.chat.errors import UpstreamFailed
-from proxy.config.judge_settings import JudgeSettings
-from proxy.config.settings import Settings
+from proxy.config.settings import JudgeSettings, Settings
 from proxy.context import Identity, Pair
 from proxy.llm.judge import UpstreamJudge
 from proxy.telemetry.metrics import Metrics

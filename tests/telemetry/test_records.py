@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.config.records_settings import RecordsSettings
+from proxy.config.settings import RecordsSettings
 from proxy.models.usage import Usage
 from proxy.state.store import Cause, StoreError
 from proxy.step import Step

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.config.records_settings import RecordsSettings
+from proxy.config.settings import RecordsSettings
 from proxy.context import Identity, Material
 from proxy.identity import tenant_named
 from proxy.llm.drafts import DraftService

@@ -33,7 +33,7 @@ WORST = (
     ("policies.resolve_clashes.statements:CUES", "", "\n"),
     ("policies.resolve_clashes.values:_PATTERNS", "", "1."),
     ("proxy.history.reading:_SURE_CODE", "", ".:"),
-    ("policies.validate_content.content:SAID", "as of", " "),
+    ("policies.validate_content.measures:_PATTERNS", "as of", " "),
     ("proxy.text.sections:_MARK", "", "#  "),
     ("proxy.text.sections:_MARK", "<", "a"),
     ("proxy.upstreams.foreign.errors:_PREFIX", "Error", " "),

@@ -1,4 +1,4 @@
-"""Judge what enters from outside, and mark, set aside or refuse what is not good enough."""
+"""Judge texts from outside, and mark, set aside or refuse those that are not good enough."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from policies.validate_content.content import Content, Item, injected, items, passages, standing
+from policies.validate_content.content import Content, Item, injected, items, mark, passages, standing
 from policies.validate_content.measures import HOUR, ContentScores, freshness, judge, present, stated
 from proxy.chat import ChatRequest, Message
 from proxy.chat.edits import Stretch, TextChange, changed
@@ -22,7 +22,7 @@ _PASSAGE = 2000
 """Characters of a content whose meaning is compared."""
 
 _Poor = tuple[Item, Stretch | None, str]
-"""A content, where an earlier step has put it, and what is wrong with it."""
+"""A content, where an earlier step has put it, and its fault."""
 
 
 class Scores(BaseModel):
@@ -31,7 +31,7 @@ class Scores(BaseModel):
     model_config = SETTINGS
 
     relevance: float = Field(default=0.7, ge=0, le=1)
-    """Words that the content shares with what asked for it: none makes 0, one 0.7, two 0.91."""
+    """Words that injected data share with the question: none makes 0, one 0.7, two 0.91."""
 
     freshness: float = Field(default=1.0, ge=0, le=1)
     """`fresh` divided by the age that the content states, at most 1: 1 asks for content no older than `fresh`, 0.04 is
@@ -43,14 +43,11 @@ class Scores(BaseModel):
     completeness: float = Field(default=0.5, ge=0, le=1)
     """Cut off in the middle is 0.4, empty 0.6, cut off and saying so 0.8; else the share of the promised members."""
 
-    consistency: float = Field(default=0.7, ge=0, le=1)
-    """One contradiction makes 0.5, the record of another id than was asked for 0."""
-
 
 class ValidateContent(Policy, RefusesContent):
-    """Judge tool results and injected data by five measures: relevance, freshness, accuracy, completeness, consistency.
+    """Judge tool results and injected data by freshness, accuracy and completeness, injected data by relevance, too.
 
-    Each is from 0 to 1, cheap, and the same for the same content; where one can tell nothing it does not count.
+    Each measure is from 0 to 1, cheap, and the same for the same content; where one can tell nothing it does not count.
     Injected data are blocks in `knowledge_tags`, in the client's user messages or put there by an earlier step: each
     memory of `select_memories`, each text of `include_shared`. What is below a threshold is treated by `action`.
     `annotate` puts a line in front of a result, memory or text that says what is wrong. `quarantine` archives it, with
@@ -85,8 +82,8 @@ class ValidateContent(Policy, RefusesContent):
     least: Scores = Scores()
     """The thresholds of the measures; 0 turns one off."""
 
-    weights: Scores = Scores(relevance=0.3, freshness=0.1, accuracy=0.3, completeness=0.2, consistency=0.1)
-    """What each measure counts in the overall score, their mean; measures that can tell nothing are left out."""
+    weights: Scores = Scores(relevance=0.3, freshness=0.1, accuracy=0.3, completeness=0.2)
+    """The weight of each measure in the overall score, their mean; measures that can tell nothing are left out."""
 
     overall: float = Field(default=0.7, ge=0, le=1)
     """The threshold of the overall score."""
@@ -120,45 +117,45 @@ class ValidateContent(Policy, RefusesContent):
         return self.action == "reject"
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Judge what the client sent and what earlier steps have added, and treat what stands in the request of it."""
-        found: list[tuple[Item, Stretch | None]] = [
+        """Judge the contents of the client and of earlier steps, and treat the poor ones in the request."""
+        contents: list[tuple[Item, Stretch | None]] = [
             *((item, None) for item in items(ctx.incoming, self.knowledge_tags, self.skip_tools)),
             *injected(request, ctx.incoming, self.knowledge_tags),
         ]
-        verdicts = [await self._verdict(item, ctx) for item, _ in found]
+        verdicts = [await self._verdict(item, ctx) for item, _ in contents]
         least, weights = self.least.model_dump(), self.weights.model_dump()
-        told = [_findings(each, least, weights, self.overall) for each in verdicts]
-        poor = [(item, stretch, what) for (item, stretch), what in zip(found, told, strict=True) if what]
-        facts = self._facts([item for item, _ in found], verdicts, poor)
-        findings = [f"{'before ' * item.added}messages[{item.place}]: {what}" for item, _, what in poor]
-        refused = next((what for item, _, what in poor if item.is_new and not item.added), None)
+        faults = [_fault(each, least, weights, self.overall) for each in verdicts]
+        poor = [(item, stretch, fault) for (item, stretch), fault in zip(contents, faults, strict=True) if fault]
+        facts = self._facts([item for item, _ in contents], verdicts, poor)
+        findings = [f"{'before ' * item.added}messages[{item.place}]: {fault}" for item, _, fault in poor]
+        refused = next((fault for item, _, fault in poor if item.is_new and not item.added), None)
         if refused is not None and self.action == "reject":
             why = f"content in the request is not good enough: {refused}"
             return Reject(why, code="content_quality", facts=facts, findings=findings)
         messages, done = await self._treated(request, poor, ctx) if poor else (request.messages, 0)
         if not done:
-            why = f"all good enough: {counted(len(found), 'text')}" if not poor else f"marked or gone: {len(poor)}"
+            why = f"all good enough: {counted(len(contents), 'text')}" if not poor else f"marked or gone: {len(poor)}"
             return Keep(why, facts, findings)
-        why = f"below a threshold: {done} of {counted(len(found), 'text')}"
+        why = f"below a threshold: {done} of {counted(len(contents), 'text')}"
         return Rewrite(request.with_messages(messages), why, facts, findings)
 
     async def _verdict(self, item: Item, ctx: Context) -> ContentScores:
         content = item.content
         key = ("validate_content", *map(hash, content), len(content.text))
-        verdict, made = await ctx.once.of_key(key, len(content.text), partial(_judged, content))
-        if made is not None:
-            verdict = verdict._replace(freshness=freshness(made, await self._came(item, ctx), self.fresh))
+        verdict, moment = await ctx.once.of_key(key, len(content.text), partial(_judged, content))
+        if moment is not None:
+            verdict = verdict._replace(freshness=freshness(moment, await self._came(item, ctx), self.fresh))
         near = verdict.relevance
         if not self.meaning or near is None or near.score >= self.least.relevance:
             return verdict
         return verdict._replace(relevance=near._replace(score=max(near.score, await self._nearness(item, ctx))))
 
     async def _came(self, item: Item, ctx: Context) -> float | None:
-        """When a content came: what the conversation in front of it says of the time, else when it was first seen."""
+        """Return the time that the conversation in front of a content states, else that of its first sight."""
         before = [each for each in ctx.incoming.messages[: item.place] if each.get("role") in _SPEAKERS]
-        told = await ctx.once.of_each(_present, before)
-        if ctx.memo is None or any(told):
-            return max(filter(None, told), default=None)
+        stated_times = await ctx.once.of_each(_present, before)
+        if ctx.memo is None or any(stated_times):
+            return max(filter(None, stated_times), default=None)
         key = f"quality/came/{item.name}"
         if item.is_new and ctx.now is not None:
             return float(await ctx.memo.settle(key, f"{ctx.now:.0f}"))
@@ -166,21 +163,21 @@ class ValidateContent(Policy, RefusesContent):
         return None if known is None else float(known)
 
     async def _nearness(self, item: Item, ctx: Context) -> float:
-        """1 where the meaning is near enough, or nobody can tell; settled at its first sight."""
+        """Return 1 where the meaning is near enough, or nobody can tell; settled at its first sight."""
         if ctx.embedder is None or ctx.memo is None:
             return 1.0
         key = f"quality/near/{item.name}"
         if not item.is_new:
             return float((await ctx.memo.known([key]))[0] or 1)
         passage = item.content.text[:_PASSAGE]
-        found = (await ctx.embedder.similarities(item.content.query, [passage], wait=self.wait))[0]
-        return float(await ctx.memo.settle(key, "1" if found is None or found >= self.meaning else "0"))
+        near = (await ctx.embedder.similarities(item.content.asked, [passage], wait=self.wait))[0]
+        return float(await ctx.memo.settle(key, "1" if near is None or near >= self.meaning else "0"))
 
     def _facts(
-        self, found: Sequence[Item], verdicts: Sequence[ContentScores], poor: Sequence[_Poor]
+        self, contents: Sequence[Item], verdicts: Sequence[ContentScores], poor: Sequence[_Poor]
     ) -> dict[str, Fact]:
-        """The figures of what is new in the request: the rest was told before."""
-        new = [verdict for item, verdict in zip(found, verdicts, strict=True) if item.is_new]
+        """Return the figures of new contents: the others were counted before."""
+        new = [verdict for item, verdict in zip(contents, verdicts, strict=True) if item.is_new]
         facts: dict[str, Fact] = {"judged": len(new), "poor_contents": sum(item.is_new for item, *_ in poor)}
         scores = {
             "quality_score": [verdict.overall(self.weights.model_dump()) for verdict in new],
@@ -192,62 +189,62 @@ class ValidateContent(Policy, RefusesContent):
     async def _treated(
         self, request: ChatRequest, poor: Sequence[_Poor], ctx: Context
     ) -> tuple[Sequence[Message], int]:
-        """The messages with what is said of each poor content, and how many were changed or got a note."""
+        """Return the messages with a line on each poor content, and the number of changes."""
         places = standing(request, ctx.incoming)
         notes: dict[int, list[str]] = {}
         marked: list[tuple[int, Item, str]] = []
         changes: list[TextChange] = []
-        for item, stretch, what in poor:
+        for item, stretch, fault in poor:
             place = places.get(item.place)
             if stretch is not None:
-                changes += await self._changes([stretch], request, item, what, ctx)
+                changes += await self._changes([stretch], request, item, fault, ctx)
             elif place is None:
                 back = passages(request, ctx.incoming, item.content.text)
-                changes += await self._changes(list(back), request, item, what, ctx)
+                changes += await self._changes(list(back), request, item, fault, ctx)
             elif item.in_user_message:
-                notes.setdefault(place, []).append(f"The data in the next message: {what}.")
+                notes.setdefault(place, []).append(f"The data in the next message: {fault}.")
             else:
-                marked.append((place, item, what))
+                marked.append((place, item, fault))
         messages, gone = changed(request.messages, changes)
         done = len(changes)
-        for place, item, what in marked:
-            after = await self._marked(messages[place], item, what, ctx)
+        for place, item, fault in marked:
+            after = await self._marked(messages[place], item, fault, ctx)
             done += after is not messages[place]
             messages[place] = after
-        made, noted = _with_notes(messages, notes, gone)
-        return made, done + noted
+        noted, count = _with_notes(messages, notes, gone)
+        return noted, done + count
 
     async def _changes(
-        self, stretches: Sequence[Stretch], request: ChatRequest, item: Item, what: str, ctx: Context
+        self, stretches: Sequence[Stretch], request: ChatRequest, item: Item, fault: str, ctx: Context
     ) -> list[TextChange]:
-        """What becomes of a content where an earlier step has put it; nothing where it was said already."""
-        line, found = f"[quality check: {what}]", list[TextChange]()
+        """Return the changes of a content where an earlier step has put it; none where the line is there."""
+        line, changes = mark(fault), list[TextChange]()
+        aside = self.action == "quarantine" or (self.action == "reject" and item.added)
         for stretch in stretches:
-            given = request.messages[stretch.place].text[stretch.start : stretch.end]
-            aside = self.action == "quarantine" or (self.action == "reject" and item.added)
-            if given.startswith(line):
+            text = request.messages[stretch.place].text[stretch.start : stretch.end]
+            if text.startswith(line):
                 continue
             if aside and stretch.may_leave:
-                found.append(TextChange(stretch, None))
+                changes.append(TextChange(stretch, None))
                 continue
-            left = await _set_aside(line, item.content.text, ctx) if aside else None
+            handle_line = await _set_aside(line, item.content.text, ctx) if aside else None
             between = " " if stretch.may_leave or not item.added else "\n"
-            found.append(TextChange(stretch, left or f"{line}{between}{given}"))
-        return found
+            changes.append(TextChange(stretch, handle_line or f"{line}{between}{text}"))
+        return changes
 
-    async def _marked(self, message: Message, item: Item, what: str, ctx: Context) -> Message:
+    async def _marked(self, message: Message, item: Item, fault: str, ctx: Context) -> Message:
         text = next((each for each in texts_of(item.place, message) if each.part == item.part), None)
         if text is None:
             return message
-        line = f"[quality check: {what}]"
-        left = await _set_aside(line, item.content.text, ctx) if self.action == "quarantine" else None
-        if left is not None:
-            return _with(message, text, left)
+        line = mark(fault)
+        handle_line = await _set_aside(line, item.content.text, ctx) if self.action == "quarantine" else None
+        if handle_line is not None:
+            return _with(message, text, handle_line)
         return message if text.given.startswith(line) else _with(message, text, f"{line}\n{text.given}")
 
 
 async def _set_aside(line: str, content: str, ctx: Context) -> str | None:
-    """What stands in the place of a content that was archived, with what is wrong; None where it cannot be."""
+    """Archive a content with its fault, and return the line in its place; None where it cannot be archived."""
     handle = await ctx.archive.keep(f"{line}\n{content}") if ctx.archive is not None else None
     return None if handle is None else f'{line} [{len(content)} characters set aside; {MARKER}{handle}") has them]'
 
@@ -255,37 +252,37 @@ async def _set_aside(line: str, content: str, ctx: Context) -> str | None:
 def _with_notes(
     messages: Sequence[Message], notes: Mapping[int, Sequence[str]], gone: Collection[int]
 ) -> tuple[list[Message], int]:
-    """The messages without those that are gone and with notes in front of others, and how many notes are new."""
-    made: list[Message] = []
+    """Return the messages without those that are gone and with notes in front of others, and the number of notes."""
+    noted: list[Message] = []
     added = 0
     for place, message in enumerate(messages):
         if place in gone:
             continue
         if place in notes:
             note = Message({"role": "user", "content": "\n".join(["[quality check]", *dict.fromkeys(notes[place])])})
-            if made[-1:] != [note]:
-                made.append(note)
+            if noted[-1:] != [note]:
+                noted.append(note)
                 added += 1
-        made.append(message)
-    return made, added
+        noted.append(message)
+    return noted, added
 
 
-def _findings(verdict: ContentScores, least: Mapping[str, float], weights: Mapping[str, float], overall: float) -> str:
-    """What is below its threshold, in words; empty for good content."""
+def _fault(verdict: ContentScores, least: Mapping[str, float], weights: Mapping[str, float], overall: float) -> str:
+    """Return the measures below their thresholds, in words; empty for good content."""
     below = verdict.below(least)
     if below:
-        return "; ".join(f"{each.what} ({name} {each.score:.2f})" for name, each in below)
+        return "; ".join(f"{each.fault} ({name} {each.score:.2f})" for name, each in below)
     whole = verdict.overall(weights)
     return f"its overall quality is {whole:.2f}" if whole < overall else ""
 
 
 def _present(message: Message) -> float | None:
-    """The moment that a message says it is now."""
+    """Return the moment that a message says it is now."""
     return present(message.text)
 
 
 def _judged(content: Content) -> tuple[ContentScores, tuple[float, bool] | None]:
-    """The verdict without the age, and the moment that the content states."""
+    """Return the verdict without the age, and the moment that the content states."""
     return judge(content), stated(content.text)
 
 

@@ -1,28 +1,34 @@
-"""How good a text from outside is, by five measures that are cheap, and the same for the same text. Pure."""
+"""Judge a text from outside by four measures that are cheap, and the same for the same text. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping
+from calendar import monthrange
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
-from policies.validate_content.accuracy import accuracy
-from policies.validate_content.content import (
-    GOOD,
-    SAID,
-    Content,
-    Finding,
-    arguments_of,
-    members,
-    scalar,
-)
+from policies.validate_content.content import Content
 from proxy.compaction import unwrapped
 from proxy.compaction.cut_json import cut_off
+from proxy.compaction.html import is_html, visible
 from proxy.text import counted
 from proxy.text.bm25 import terms
 from proxy.text.glossary import english
 from proxy.text.json_values import Pairs, parsed
 from proxy.text.language import language
+from proxy.text.tables import patterns
+
+
+class Finding(NamedTuple):
+    """A score of one measure, from 0 to 1, and in words the fault."""
+
+    score: float
+    fault: str = ""
+
+
+_GOOD = Finding(1.0)
+_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns("pages").items()}
+"""Phrases in which texts speak of themselves (`data/pages.txt`)."""
 
 HOUR = 3600.0
 _ZONES = 14 * HOUR
@@ -33,17 +39,17 @@ _MOMENTS = 50
 
 
 def stated(text: str) -> tuple[float, bool] | None:
-    """The newest moment at which a text says it was made, and whether it says the zone; None where it says none."""
-    return max(_all_moments(SAID["stated"], text), default=None)
+    """Return the newest moment at which a text says it was made, and True with a zone; None where it says none."""
+    return max(_all_moments(_PATTERNS["stated"], text), default=None)
 
 
 def present(text: str) -> float | None:
-    """The moment that a text says it is now; None where it says none."""
-    return max((moment for moment, _ in _all_moments(SAID["present"], text)), default=None)
+    """Return the moment that a text says it is now; None where it says none."""
+    return max((moment for moment, _ in _all_moments(_PATTERNS["present"], text)), default=None)
 
 
 def freshness(made: tuple[float, bool] | None, now: float | None, fresh: float) -> Finding | None:
-    """1 up to an age of `fresh` seconds, then `fresh` / age: half of it at twice the age. None where none is stated."""
+    """Return 1 up to an age of `fresh` seconds, then `fresh` / age; None where no age is stated."""
     if made is None or now is None:
         return None
     moment, exact = made
@@ -90,10 +96,10 @@ _QUERY = 4000
 
 
 def relevance(text: str, query: str) -> Finding | None:
-    """1 - 0.3^n, where n is how many different terms of the question stand in the text: 0, 0.7, 0.91, 0.97 and so on.
+    """Return 1 - 0.3^n, where n counts the different terms of the question that stand in the text: 0, 0.7, 0.91, 0.97.
 
     So one term is enough for 0.7: a text that answers a question may share only one, but hardly any shares none. None
-    where it cannot be told: a short text or question, or one that is in another language than the text.
+    for a short text or question, or one that is in another language than the text.
     """
     query = query[:_QUERY]
     asked = _telling(f"{query} {english(query) or ''}")
@@ -113,17 +119,17 @@ def _telling(text: str) -> set[str]:
 
 
 def _differ(text: str, query: str) -> bool:
-    """Whether both may be about the same in different languages, or the text is in a script without spaces."""
+    """Return whether both may be about the same in different languages, or the text sets no spaces."""
     theirs = language(text)
     return theirs is None or language(query) not in (None, theirs)
 
 
 _CUT_OFF = 0.4
-"""The score of what ends in the middle without a word of it."""
+"""The score of a text that ends in the middle without a word of it."""
 _EMPTY = 0.6
 """The score of nothing: often the answer, such as of a search that finds none."""
-_TOLD_SO = 0.8
-"""The score of what says itself that there is more: the model knows it as well."""
+_SAYS_SO = 0.8
+"""The score of a text that says itself that there is more: the model knows it as well."""
 
 _PRINTED = ("meta=None content=[", "content=[TextContent(")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
@@ -133,22 +139,22 @@ _JSON = 1_000_000
 
 
 def completeness(raw: str, text: str, value: Pairs | list[Any] | None, required: tuple[str, ...]) -> Finding:
-    """The worst of what there is to say. `raw` is the text in its envelope, `value` what it is as JSON."""
+    """Return the worst of three scores. `raw` is the text in its envelope, `value` its JSON."""
     if text.strip().lower() in _NOTHING:
         return Finding(_EMPTY, "it is empty")
     if (ends := _end(raw, text, value)) is not None:
-        told = SAID["more"].search(raw[-400:]) is not None
-        return Finding(_TOLD_SO if told else _CUT_OFF, ends)
-    if SAID["more"].search(text[-400:]) is not None:
-        return Finding(_TOLD_SO, "it says that there is more")
+        says_so = _PATTERNS["more"].search(raw[-400:]) is not None
+        return Finding(_SAYS_SO if says_so else _CUT_OFF, ends)
+    if _PATTERNS["more"].search(text[-400:]) is not None:
+        return Finding(_SAYS_SO, "it says that there is more")
     missing = _missing(value, required)
     if missing:
         return Finding(1 - len(missing) / len(required), f"{len(missing)} of the {len(required)} members are missing")
-    return GOOD
+    return _GOOD
 
 
 def _end(raw: str, text: str, value: Pairs | list[Any] | None) -> str | None:
-    """In what the text ends, if in the middle of something."""
+    """Return the fault of a text that ends in the middle of something."""
     if raw.startswith(_PRINTED) and not raw.rstrip().endswith((")", "]", "}", "None", "True", "False")):
         return "the result is cut off"
     if value is not None:
@@ -171,101 +177,74 @@ def _missing(value: Pairs | list[Any] | None, required: tuple[str, ...]) -> list
     return [] if "error" in names else [name for name in required if name not in names]
 
 
-_KEY = re.compile(r"(?:^|[_-])(?:id|uuid|code|symbol|number|isbn|sku)$|[a-z](?:Id|ID|Uuid|Code|Symbol|Number)$")
-"""Names of members that say which one a record is."""
-_COUNTS = frozenset({"count", "num_results", "result_count", "returned", "numResults", "resultCount"})
-_SUCCESS = frozenset({"success", "succeeded", "ok"})
-"""Names of members that are true where all went well, and what `status` says then."""
-_OK = re.compile(r"2\d\d$")
-_NO_ERROR = frozenset({"none", "null", "no", "false", "0", "ok", "n/a", "-"})
-_CHANGES = re.compile(r"version|revision|date|time|updat|seq|status|state|page|step|index|position|rank|score", re.I)
-"""Members by which two records of one id may rightly differ."""
+_READ = 100_000
+"""Characters that are read of a text."""
+
+_DAMAGED = re.compile(
+    # UTF-8 that was read as Latin-1 or Windows-1252, what could not be read at all, and control characters
+    "Ã[\u0080-\u00bf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2018-\u201e\u2020-\u2022\u2026\u2030"
+    "\u2039\u203a\u20ac\u2122]|Â[\u00a0-\u00bf]|â€[\u0080-\u00bf\u0153\u02dc\u2018-\u201e\u2020-\u2022\u2026\u2122\u2013\u2014]|"
+    "ï»¿|ðŸ|\ufffd+|[\x00-\x08\x0e-\x1a\x1c-\x1f]+"
+)
+_WORD = re.compile(r"\S+")
+_FEW = 3
+"""So much damage may be the subject of the text."""
+_WEIGHT = 10
+"""One damaged word in a hundred makes 0.9."""
+
+_ERROR_PAGE = 3000
+"""Characters that the visible text of an error page has at most."""
+
+_ISO = re.compile(
+    r"(?<![\w.-])(1[89]\d\d|2[01]\d\d)-(0[1-9]|1[0-2])-([0-3]\d)(?![\w-]|\.\d)(?=$|[^\d])|(?<![\w.-])"
+    r"(1[89]\d\d|2[01]\d\d)-(0[1-9]|1[0-2])-([0-3]\d)(?=T\d\d:)"
+)
+_BROKEN = re.compile(r'[:\[,]\s*(?:NaN|-?Infinity|"(?:NaN|-?Infinity|undefined|\[object Object\])")\s*[,\]}]')
+_NUMBER = re.compile(r"[:\[,]\s*-?\d")
 
 
-def consistency(value: Pairs | list[Any] | None, arguments: str) -> Finding:
-    """1 without a contradiction, a half with one, a third with two; 0 for the record of another id than was asked."""
-    if value is None:
-        return GOOD
-    if _other(value, arguments):
-        return Finding(0.0, "it is about another id than was asked for")
-    found = [what for item in members(value) for what in _clashes(item)]
-    return Finding(1 / (1 + len(found)), found[0]) if found else GOOD
+def accuracy(text: str, *, data: bool) -> Finding:
+    """Return the worst of the three; `data` says that the text is JSON."""
+    text = text[:_READ]
+    return min(_error_page(text), _damage(text), _statements(text, data=data))
 
 
-def _clashes(item: Pairs | list[Any]) -> Iterator[str]:
-    if not isinstance(item, Pairs):
-        yield from _repeats(item)
-        return
-    known: dict[str, Any] = {}
-    for key, value in item:
-        if key in known and known[key] != value:
-            yield "it gives a member twice with different values"
-        known[key] = value
-    if _succeeds(known) and _fails(known):
-        yield "it reports success and an error"
-    lists = [value for value in known.values() if isinstance(value, list)]
-    counts = [int(number) for key in _COUNTS if (number := scalar(known.get(key)) or "").isdigit()]
-    if len(lists) == 1 and counts and counts[0] < len(lists[0]):
-        yield "it has more items than it counts"
+def _error_page(text: str) -> Finding:
+    # of a web server, instead of a page; a tool's own error is an honest answer
+    head = text[:20_000]
+    if "<" in head[:200] and _PATTERNS["error title"].search(head) and len(visible(head)) < _ERROR_PAGE:
+        return Finding(0.0, "it is an error page of a web server")
+    if len(text) < _ERROR_PAGE or (is_html(head) and len(visible(head)) < _ERROR_PAGE):
+        shown = _PATTERNS["robots"].search(text)
+        if shown is not None and len(text) < 10 * _ERROR_PAGE:
+            return Finding(0.0, "it is a page that keeps robots out")
+    return _GOOD
 
 
-def _succeeds(known: dict[str, Any]) -> bool:
-    status = scalar(known.get("status")) or ""
-    return any(known.get(key) is True for key in _SUCCESS) or status.casefold() in _SUCCESS or bool(_OK.match(status))
+def _damage(text: str) -> Finding:
+    if text.isascii() and text.isprintable():
+        return _GOOD
+    damaged = sum(1 for _ in _DAMAGED.finditer(text))
+    if damaged < _FEW:
+        return _GOOD
+    words = sum(1 for _ in _WORD.finditer(text))
+    return Finding(max(0.0, 1 - _WEIGHT * damaged / max(words, 1)), "characters of it are damaged")
 
 
-def _fails(known: dict[str, Any]) -> bool:
-    """Whether there is an error, as a text or as an object or list that says more."""
-    for error in (known.get("error"), known.get("errors")):
-        if error is True or (isinstance(error, (Pairs, list)) and error):
-            return True
-        if isinstance(error, str) and error.strip() and error.strip().casefold() not in _NO_ERROR:
-            return True
-    return False
+def _statements(text: str, *, data: bool) -> Finding:
+    dates = [tuple(int(part) for part in found.groups() if part is not None) for found in _ISO.finditer(text)]
+    impossible = sum(not 1 <= day <= monthrange(year, month)[1] for year, month, day in dates)
+    broken = sum(1 for _ in _BROKEN.finditer(text)) if data else 0
+    if not impossible and not broken:
+        return _GOOD
+    fault = (
+        "it has a date that does not exist" if impossible else "it has NaN or an infinite number in place of a value"
+    )
+    numbers = sum(1 for _ in _NUMBER.finditer(text)) if broken else 0
+    return Finding(1 - (impossible + broken) / (len(dates) + numbers + broken), fault)
 
 
-def _repeats(items: list[Any]) -> Iterator[str]:
-    """Records of one list with the same `id` and different values."""
-    records = [dict(item) for item in items if isinstance(item, Pairs)]
-    known: dict[str, dict[str, Any]] = {}
-    for record in records:
-        name = scalar(record.get("id"))
-        if name is None:
-            continue
-        first = known.setdefault(name, record)
-        if first.keys() == record.keys():
-            differing = [key for key in record if record[key] != first[key]]
-            if differing and not any(map(_CHANGES.search, differing)):
-                yield "it has two records of one id with different values"
-
-
-def _other(value: Pairs | list[Any], arguments: str) -> bool:
-    """Whether it is a record that names another id than the call, under the same name, and nowhere the one asked."""
-    if not isinstance(value, Pairs):
-        return False
-    record, asked = dict(value), arguments_of(arguments)
-    for key, wanted in asked.items():
-        given, sought = scalar(record.get(key)), scalar(wanted)
-        if not _KEY.search(key) or given is None or not sought or given.casefold() == sought.casefold():
-            continue
-        if given.isdigit() != sought.isdigit():
-            continue  # a key and the number of a record: both may name the same one
-        if not _names(value, sought):
-            return True
-    return False
-
-
-def _names(value: Pairs | list[Any], sought: str) -> bool:
-    """Whether a text of the value has what was sought in it, such as a new id beside the old one."""
-    sought = sought.casefold()
-    for item in members(value):
-        inner: list[Any] = [each for _, each in item] if isinstance(item, Pairs) else list(item)
-        if any(sought in text.casefold() for each in inner if (text := scalar(each)) is not None):
-            return True
-    return False
-
-
-MEASURES = ("relevance", "freshness", "accuracy", "completeness", "consistency")
+MEASURES = ("relevance", "freshness", "accuracy", "completeness")
 """The measures, in the order of a verdict."""
 
 LARGEST = 2_000_000
@@ -273,24 +252,23 @@ LARGEST = 2_000_000
 
 
 class ContentScores(NamedTuple):
-    """What the measures say; None where one can tell nothing."""
+    """A score of each measure; None where one can tell nothing."""
 
     relevance: Finding | None
     freshness: Finding | None
     accuracy: Finding | None
     completeness: Finding | None
-    consistency: Finding | None
 
     def below(self, least: Mapping[str, float]) -> list[tuple[str, Finding]]:
-        """The measures whose scores are less than these, with what is wrong."""
-        found = zip(MEASURES, self, strict=True)
-        return [(name, each) for name, each in found if each is not None and each.score < least[name]]
+        """Return the measures whose scores are less than these."""
+        scores = zip(MEASURES, self, strict=True)
+        return [(name, each) for name, each in scores if each is not None and each.score < least[name]]
 
     def overall(self, weights: Mapping[str, float]) -> float:
-        """The mean of the scores that there are, by these weights; 1 where none has any."""
-        told = [(weights[name], each.score) for name, each in zip(MEASURES, self, strict=True) if each is not None]
-        whole = sum(weight for weight, _ in told)
-        return sum(weight * score for weight, score in told) / whole if whole else 1.0
+        """Return the mean of the scores that there are, by these weights; 1 where none has any."""
+        scores = [(weights[name], each.score) for name, each in zip(MEASURES, self, strict=True) if each is not None]
+        whole = sum(weight for weight, _ in scores)
+        return sum(weight * score for weight, score in scores) / whole if whole else 1.0
 
 
 def judge(content: Content) -> ContentScores:
@@ -299,9 +277,8 @@ def judge(content: Content) -> ContentScores:
     text = unwrapped(raw)
     value = parsed(text)
     return ContentScores(
-        relevance(text, content.query),
+        relevance(text, content.asked),
         None,
         accuracy(text, data=value is not None),
         completeness(raw, text, value, content.required),
-        consistency(value, content.arguments),
     )

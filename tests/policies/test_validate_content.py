@@ -179,14 +179,11 @@ async def test_meaning_may_speak_for_content_and_its_word_is_settled(near: float
         "spiral stairs twice each night to trim the wick and wind the clockwork that turned the heavy glass lens. "
         "Fishermen from the villages below paid for the bell, which rang whenever fog came in from the sea."
     )
-    request, memo, policy = (
-        asked(text, user="quarterly semiconductor revenue forecast"),
-        MemoryMemo(),
-        ValidateContent(meaning=0.35),
-    )
+    question = talk.user(f"<context>\n{text}\n</context>\nquarterly semiconductor revenue forecast")
+    request, memo, policy = ChatRequest("m", (question,)), MemoryMemo(), ValidateContent(meaning=0.35)
     decision = await decided(policy, request, context(request, memo=memo, embedder=ToldEmbedder({"": {"": near}})))
     assert isinstance(decision, Rewrite) == marked
-    later = asked(text, LATER[0], user="quarterly semiconductor revenue forecast")
+    later = ChatRequest("m", (question, *LATER))
     again = await decided(
         policy, later, context(later, memo=memo, embedder=ToldEmbedder({"": {"": 0.9 if marked else 0.0}}))
     )

@@ -87,7 +87,7 @@ class CompactToolResults(Policy):
         walk.pass_by(tool.raw.decode() for tool in request.tools)
         walk.fixed = walk.size
         settings = self.over, self.arguments_over, self.from_share, self.turns, self.read_again, self.tables
-        start = *settings, walk.edits, walk.rules, ctx.model.window, walk.size, bool(ctx.held)
+        start = *settings, walk.edits, walk.rules, ctx.model.window, walk.size, bool(ctx.frozen)
         form, name = request.form, ("compact_tool_results", start)
         _, before = form.resume(name, _SettledGroups(hash(start)))
         if not await _are_there(before.handles, ctx):
@@ -102,7 +102,7 @@ class CompactToolResults(Policy):
                 for place, group in enumerate(groups):
                     sent = known[place]
                     if sent is None:
-                        sent = await walk.forwarded(group, keys[place], is_held=bool(ctx.held))
+                        sent = await walk.forwarded(group, keys[place], is_held=bool(ctx.frozen))
                         if walk.lasts and not ctx.outage.begun:
                             ctx.once.remember(keys[place], sent)
                     walk.take(sent)

@@ -68,7 +68,7 @@ class OffloadContent(Policy):
         for place, message in forms_of.items():
             counts["forced"] += message != messages[place]
             messages[place] = message
-        for place, moment in _moments(request.messages) if not ctx.held and self._may_be_large(request) else ():
+        for place, moment in _moments(request.messages) if not ctx.frozen and self._may_be_large(request) else ():
             message = request.messages[place]
             # what is not theirs, such as a summary, an earlier step wrote
             if place in forms_of or place not in theirs or len(message.raw) <= self.over:

@@ -1,4 +1,4 @@
-"""What a policy may reach besides the request it is given: all of it read-only, all of it passed in."""
+"""The context of a policy: all that it may use besides the request, read-only and passed in."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,22 +11,21 @@ from proxy.chat.folds import Folds
 Result = TypeVar("Result")
 
 Pair = tuple[str, str]
-"""Two texts, the second to be judged by the first."""
+"""Two texts, of which a judge compares the second with the first."""
 
 Question = Literal["contradicts", "replaces"]
-"""What a judge is asked: whether the second text contradicts the first, or now holds in its place."""
+"""Question for a judge: does the second text contradict the first, or does it replace the first?"""
 
 
 class Unavailable(Exception):
-    """The state cannot be read right now: nobody can tell what is in it."""
+    """The state cannot be read right now."""
 
 
 @dataclass(slots=True)
 class Outage:
-    """Whether the state failed to answer while one request was worked on.
+    """A failure of the state during one request.
 
-    What is decided after that is decided without what is there. It must not be remembered, here or in the state: the
-    next request decides again.
+    Decisions after it miss stored data. So they must not be stored or cached: the next request decides again.
     """
 
     begun: bool = False
@@ -34,12 +33,12 @@ class Outage:
 
 @dataclass(frozen=True, slots=True)
 class TokenCount:
-    """How many tokens a request has, by section."""
+    """The tokens of a request, by section."""
 
     system: int
     tools: int
     messages: int
-    """The conversation: all that is neither system nor tools, the priming of the reply included."""
+    """Tokens of everything that is neither system nor tools, including the priming of the reply."""
     exact: bool
 
     @property
@@ -49,170 +48,171 @@ class TokenCount:
 
 
 class Tokens(Protocol):
-    """Counts tokens for one model. Counts are memoised by content; only new content costs time."""
+    """A token counter for one model. Counts are memoised by content; only new content costs time."""
 
     async def count(self, request: ChatRequest) -> TokenCount:
-        """The tokens of a whole request."""
+        """Return the tokens of a whole request."""
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The tokens of each message, its framing included."""
+        """Return the tokens of each message, including its framing."""
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
-        """The tokens of each tool definition."""
+        """Return the tokens of each tool definition."""
 
 
 class Archive(Protocol):
-    """Keeps what leaves the context, for one tenant and session. Content has one handle, whoever keeps it and when."""
+    """A content-addressed store for content that leaves the context, for one tenant and session."""
 
     async def keep(self, content: str) -> str | None:
-        """Store content durably and return its handle; None where it cannot be stored: then it must not leave."""
+        """Store content durably and return its handle. After None, which means a failure, it must not leave."""
 
     async def fetch(self, handle: str) -> str | None:
-        """The content of a handle; None for one that this tenant and session do not have, or no longer.
+        """Return the content of a handle; None if this tenant and session do not have it, or no longer.
 
-        Raises `Unavailable` where that cannot be told.
+        Raise `Unavailable` if the store fails.
         """
 
     def handle(self, content: str) -> str:
-        """The handle that content has or would have: a pure function of it."""
+        """Return the handle of content, stored or not: a pure function of the content."""
 
     async def handles(self, limit: int) -> tuple[str, ...]:
-        """The handles of what was used last, the latest first."""
+        """Return the handles that were used last, the latest first."""
 
     async def touch(self, handles: Collection[str]) -> frozenset[str]:
-        """Those of the handles whose content is there; it counts as used. Cheap for what was just kept or used."""
+        """Return the handles whose content exists, and mark it as used. Cheap if it was stored or used just now."""
 
 
 class Once(Protocol):
-    """Work on content that is done once, for one tenant: forms, extracts and whatever else is a function of content."""
+    """Memoisation of pure functions of content, for one tenant."""
 
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
-        """The result of a pure function of a text; from memory where the text was seen before."""
+        """Return the result of a pure function of a text."""
 
     async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
-        """The results of a pure function of a message, for each of them."""
+        """Return the result of a pure function for each message."""
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
-        """What work gives: a pure function of what `key` says. `size` is how many characters it reads, about."""
+        """Return the result of `work`, which depends on `key` alone and reads about `size` characters."""
 
     async def run(self, size: int, work: Callable[[], Result]) -> Result:
-        """What work gives that reads so many characters, in a thread unless these are few. Nothing is remembered."""
+        """Return the result of `work` without memoising it; in a thread unless `size` is small."""
 
     def known(self, keys: Sequence[Hashable]) -> list[Any]:
-        """What is remembered under each key; None where nothing is."""
+        """Return the stored result of each key, or None."""
 
     def remember(self, key: Hashable, result: object) -> None:
-        """Remember what follows from what `key` says alone; for work that cannot be done in one call."""
+        """Store a result that depends on `key` alone; for work that takes more than one call."""
 
 
 class Memo(Protocol):
-    """Remembers, for one tenant and session, what was decided once and must not change; every replica sees the same."""
+    """Decisions that must not change, for one tenant and session. All replicas share them."""
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        """What is remembered under each key; None where nothing is, or no longer, or the store cannot be read."""
+        """Return the value of each key; None if there is none, if it has expired, or if the store fails."""
 
     async def settle(self, key: str, value: str) -> str:
-        """What is remembered under a key: `value`, unless there was something already. It never raises."""
+        """Store a value unless the key has one (put-if-absent), and return the value of the key. Never raise."""
 
 
 class Embedder(Protocol):
-    """How near texts are to each other in meaning. Vectors are made in the background and remembered by content."""
+    """Similarity of texts in meaning. Vectors are computed in the background and cached by content."""
 
     @property
     def name(self) -> str:
-        """The model behind it, for people."""
+        """Name of the embedding model, for people."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether vectors are on their way: its model loads, or texts wait. False where it fails: then none will come.
+        """True if vectors will follow: the model loads, or texts wait. False for a model that fails.
 
-        What was decided without them is worth deciding again.
+        A decision that was made without these vectors is worth making again.
         """
 
     async def similarities(
         self, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
     ) -> Sequence[float | None]:
-        """The cosine of each text to a query, from -1 to 1; None for texts whose vectors are not there yet.
+        """Return the cosine of each text to a query, from -1 to 1; None for a text without a vector so far.
 
-        What is missing is being made, in the order of the texts, or in this one of their places; after `wait` seconds
-        the answer is what there is. It never raises: with a model that is still loading, or broken, all are None.
+        Missing vectors are computed in the order of the texts, or of their places in `order`. The call returns after
+        `wait` seconds at the latest. It never raises: with a broken model, or one that still loads, all are None.
         """
 
     async def floor(self, query: str, *, wait: float) -> float | None:
-        """The cosine of a query to the nearest phrase of small talk; None where there is no vector yet.
+        """Return the cosine of a query to the nearest phrase of small talk; None without a vector so far.
 
-        It is the absolute floor of relevance: a text that is not nearer to the query than this is not about it. It is
-        comparable for all models and languages, because it is measured with the query itself.
+        It is the absolute floor of relevance: a text with a lower cosine is not about the query. It holds for all
+        models and languages, because it is measured with the query itself.
         """
 
     async def nearest(self, queries: Sequence[str], texts: Sequence[str], *, wait: float) -> Sequence[float | None]:
-        """For each query the cosine of the text that is nearest to it; None where vectors are missing."""
+        """Return for each query the cosine of its nearest text; None where vectors are missing."""
 
     async def noise(self, texts: Sequence[str], *, wait: float) -> float | None:
-        """The spread that the cosines of these texts have to phrases of small talk, which are about none of them; None
-        where there are no vectors yet. Texts whose cosines to a query differ by less cannot be told apart.
+        """Return the spread of the cosines of these texts to phrases of small talk, which are about none of them.
+
+        Cosines to a query that differ by less mean nothing. None without vectors so far.
         """
 
     def prepare(self, texts: Sequence[str]) -> None:
-        """Begin to make the vectors of texts that will be asked for; returns at once."""
+        """Begin to compute the vectors of texts that will be needed, and return at once."""
 
 
 class Judge(Protocol):
-    """What a model says about pairs of texts, for one tenant. Verdicts are remembered by content."""
+    """Verdicts of a model on pairs of texts, for one tenant. They are cached by content."""
 
     async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        """How sure the model is, from 0 to 1, that the second text of each pair contradicts the first.
+        """Return for each pair the confidence, from 0 to 1, that the second text contradicts the first.
 
-        None where that is not known after `wait` seconds, or the model is broken. It never raises.
+        None where there is no verdict after `wait` seconds, or the model is broken. Never raise.
         """
 
     async def replacements(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        """How sure the model is, from 0 to 1, that the second text of each pair now holds in the place of the first.
+        """Return for each pair the confidence, from 0 to 1, that the second text replaces the first.
 
-        0 says that both hold. None as in `contradictions`; it never raises.
+        0 means that both hold. None as in `contradictions`. Never raise.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a summary is written of."""
+    """The source of a summary."""
 
     name: str
-    """Stands for its content: the same on every replica."""
+    """Content hash of the source: the same on every replica."""
     before: str
-    """The summary of what came before the messages, empty where nothing did."""
+    """Summary of the messages before these, empty if there are none."""
     messages: tuple[Message, ...]
     size: int
-    """The most bytes that the summary may have."""
+    """Largest size of the summary in bytes."""
 
 
 class Drafts(Protocol):
     """Summaries that a small model writes in the background, for one tenant. Nothing here raises."""
 
     def prepare(self, material: Material) -> None:
-        """Begin to write the summary that a cut will want; returns at once. It is written once, whoever asks."""
+        """Begin to write the summary of a future cut, and return at once. Each summary is written once."""
 
     async def settled(self, cut: str, draft: str) -> str:
-        """The summary that a cut uses: the draft of that name if it was ready when the cut was first used.
+        """Return the summary of a cut: the draft if it was ready at the first use of the cut, else nothing.
 
-        Else it is empty, and stays so: what a cut used once it keeps, on every replica. Both are names of content.
+        The first result stands for all later calls, on every replica. `cut` and `draft` are content hashes.
         """
 
 
 class Correction(NamedTuple):
-    """What was wrong with an answer of the model."""
+    """A note for the model on a fault in one of its answers."""
 
     name: str
-    """Stands for this one time that it was."""
+    """Identifier of this one fault."""
     text: str
-    """A sentence for the model, without content of the answer."""
+    """Sentence for the model, without content of the answer."""
 
 
 class Corrections(Protocol):
-    """Notes on what was wrong with the model's answers, for one tenant and session."""
+    """Notes on faults in the model's answers, for one tenant and session."""
 
     async def pending(self, kinds: Collection[str]) -> Sequence[Correction]:
-        """Return those of these kinds that have not expired, at most one of each, by kind. Raise nothing."""
+        """Return the notes of these kinds that have not expired, at most one of each, by kind. Never raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,18 +220,18 @@ class RememberedItem:
     """A memory that fits a query."""
 
     id: str
-    """Stands for the text: a hash of it."""
+    """Hash of the text."""
     text: str
     kind: str
-    """`fact`, `preference`, `note`, `episode`, or what else the application calls it."""
+    """`fact`, `preference`, `note`, `episode`, or another name that the application uses."""
     similarity: float
-    """How well it fits, from 0 to 1: the share of pairs that are as near as these of which one helps with the other."""
+    """Relevance, from 0 to 1: the share of pairs with this cosine of which one text helps with the other."""
     age: float
-    """Seconds since it was last said."""
+    """Seconds since it was last mentioned."""
     confidence: float
-    """How sure it is, from 0 to 1."""
+    """Confidence in its truth, from 0 to 1."""
     is_own: bool
-    """Whether it is of the request's user, and not of the tenant as a whole."""
+    """True if it belongs to the request's user, False if it belongs to the whole tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,39 +240,39 @@ class Remembered:
 
     items: tuple[RememberedItem, ...]
     how: Literal["meaning", "words"]
-    """What they were found by: words where there are no vectors, or not yet."""
+    """Kind of the search: by words if there are no vectors, or not yet."""
 
 
 class Memories(Protocol):
-    """What is remembered of the request's user, and of the tenant as a whole. Nothing here raises."""
+    """Memories of the request's user, and of the whole tenant. Nothing here raises."""
 
     async def total(self) -> int:
-        """How many memories there are. Cheap."""
+        """Return the number of memories. Cheap."""
 
     async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
-        """Those that fit a query best, after at most `wait` seconds for the query's vector."""
+        """Return the memories that fit a query best, after at most `wait` seconds for the query's vector."""
 
     async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
-        """The texts that these ids stand for; None for what was deleted."""
+        """Return the texts of these ids; None for a deleted one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What another agent has given to this one."""
+    """Content that another agent shared with this one."""
 
     id: str
     sender: str
-    """Who gave it, for people and models."""
+    """Name of the sender, for people and models."""
     note: str
-    """What it says about it; empty where it says nothing."""
+    """Remark of the sender, or empty."""
     content: str
 
 
 class Inbox(Protocol):
-    """What other agents have given to the conversation, agent and task of a request."""
+    """Content that other agents shared with the conversation, agent and task of a request."""
 
     async def received(self) -> Sequence[Share]:
-        """All of it, in the order in which it came. Raises where the store cannot be read."""
+        """Return everything in the order of arrival. Raise if the store cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,76 +282,76 @@ class Prices:
     input: float = 0.0
     output: float = 0.0
     above: int = 0
-    """The prompt's tokens above which the whole request costs the prices below; 0 where there is no such step."""
+    """Tokens of the prompt above which the whole request costs the prices below; 0 for no such step."""
     input_above: float = 0.0
     output_above: float = 0.0
 
     def at(self, prompt: int) -> "Prices":
-        """The prices of a request with so many tokens of prompt."""
+        """Return the prices of a request whose prompt has so many tokens."""
         return Prices(self.input_above, self.output_above) if 0 < self.above < prompt else self
 
     @property
     def known(self) -> bool:
-        """Whether there are any; a model that is free has none to report."""
+        """True if there are any prices; a free model has none."""
         return self.input > 0 or self.output > 0
 
 
 @dataclass(frozen=True, slots=True)
 class CacheRules:
-    """How a provider's prompt cache charges, as multiples of the input price."""
+    """The rules of a provider's prompt cache; prices are multiples of the input price."""
 
     read: float = 1.0
-    """What a re-sent, unchanged prefix costs; 1.0 where the provider has no cache."""
+    """Price of a token that is read from the cache; 1.0 if the provider has no cache."""
     write: float = 1.0
-    """What tokens cost that enter the cache."""
+    """Price of a token that is written to the cache."""
     minimum: int = 0
-    """The shortest prefix that is cached, in tokens."""
+    """Length of the shortest prefix that is cached, in tokens."""
     ttl: float = 0.0
-    """Seconds for which an unused prefix stays; 0 where nothing is cached."""
+    """Seconds for which an unused prefix stays in the cache; 0 for no cache."""
     marked: bool = False
-    """Whether only prefixes are cached that a request marks with `cache_control`."""
+    """True if the provider caches only prefixes that a request marks with `cache_control`."""
     keyed: bool = False
-    """Whether requests with the same `prompt_cache_key` reach the same cache."""
+    """True if requests with the same `prompt_cache_key` reach the same cache."""
 
 
 _LONG_ANSWER = 8
-"""The part of the window that is kept free for a long answer."""
+"""Divisor of the window: one eighth of it is reserved for a long answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """What is known about a model. Unknown models get defaults, and `source` says so."""
+    """The properties of a model. An unknown model has defaults, and `source` is `default`."""
 
     name: str
-    """The upstream's name for it."""
+    """Name of the model at its upstream."""
     window: int
     """Tokens of prompt and answer together."""
     max_output: int
-    """The most tokens that an answer may have."""
+    """Most tokens of an answer."""
     reserve: int
     """Tokens that an ordinary answer needs."""
     encoding: str = "o200k_base"
-    """A tiktoken encoding, the path of a `tokenizer.json`, or `chars` for four characters a token."""
+    """Name of a tiktoken encoding, path of a `tokenizer.json`, or `chars` for four characters a token."""
     factor: float = 1.0
-    """Tokens of this model per token of `encoding`; 1.0 where the encoding is the model's own."""
+    """Tokens of this model per token of `encoding`; 1.0 if the encoding is the model's own."""
     exact: bool = False
-    """Whether counts are the model's own; otherwise they are estimates and are reported as such."""
+    """True if counts are exact; otherwise they are estimates and are reported as such."""
     names_tokenizer: bool = False
-    """Whether the configuration names the tokenizer: then nothing is added for what its family might count."""
+    """True if the configuration names the tokenizer: then counts get no margin for the family of the model."""
     prices: Prices = field(default_factory=Prices)
     cache: CacheRules = field(default_factory=CacheRules)
     max_input: int | None = None
-    """The most tokens that a prompt may have, where that is less than the window: 272,000 of GPT-5's 400,000."""
+    """Most tokens of a prompt, if fewer than the window: 272,000 of GPT-5's 400,000."""
     binds_reasoning: bool = True
-    """Whether signed reasoning of it may be bound to what stood before it; False only where it is known not to be."""
+    """True if the model's signed reasoning may be bound to the messages before it; False only if known not to be."""
     source: str = "default"
-    """Where the figures come from: `config`, `litellm`, `table`, `upstream` or `default`."""
+    """Source of the figures: `config`, `litellm`, `table`, `upstream` or `default`."""
 
     def usable(self, request: ChatRequest) -> int:
-        """The tokens that this request's prompt may have: the window less what its answer needs.
+        """Return the most tokens of this request's prompt: the window less the reserve for its answer.
 
-        A client's limit of the answer is a maximum, not a need: what it allows beyond an ordinary answer counts up to
-        an eighth of the window. What answers took so far does not count, so that no cut moves by it.
+        The client's limit of the answer is a maximum, not a need: beyond an ordinary answer it counts up to an eighth
+        of the window. The sizes of earlier answers do not count, so that they move no cut.
         """
         wanted = request.max_output_tokens
         needed = self.reserve if wanted is None else min(wanted, max(self.reserve, self.window // _LONG_ANSWER))
@@ -359,7 +359,7 @@ class ModelProfile:
 
 
 class Uncached:
-    """A `Once` that remembers nothing."""
+    """A `Once` that memoises nothing."""
 
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
         return function(text)
@@ -382,96 +382,98 @@ class Uncached:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose request this is. Everything that is kept is keyed by the tenant first."""
+    """The tenant, conversation, user, agent and task of a request. All stored data is keyed by the tenant first."""
 
     tenant: str
-    """A hash of the client's key; never the key."""
+    """Hash of the client's key; never the key."""
     session: str = ""
-    """The conversation: the name that the client gives it, or what is made of its opening. Only within the tenant."""
+    """Conversation within the tenant: a hash of the client's name for it, or of its first messages."""
     user: str = ""
-    """A hash of the name that the client gives its user; empty without one."""
+    """Hash of the client's name for its user; empty without one."""
     agent: str = ""
-    """The same of the agent that asks."""
+    """Hash of the client's name for the agent; empty without one."""
     task: str = ""
-    """The same of the task that it works on."""
+    """Hash of the client's name for the task; empty without one."""
 
     NAMED: ClassVar[str] = "named-"
-    """How the session begins of a conversation that the client has named."""
+    """Prefix of the session of a conversation that the client has named."""
 
     @property
     def scope(self) -> str:
-        """What is kept for this conversation, agent and task is kept under this, behind the tenant."""
+        """Key, behind the tenant, of the data of this conversation, agent and task."""
         return "/".join(filter(None, (self.session, self.agent, self.task)))
 
     @property
     def is_named(self) -> bool:
-        """Whether the client has named the conversation. Of one that it has not nothing is shared: another may have
-        begun with the same words."""
+        """True if the client has named the conversation.
+
+        Unnamed conversations share nothing: another one may have begun with the same messages.
+        """
         return self.session.startswith(self.NAMED)
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a policy may reach."""
+    """The environment of a policy for one request."""
 
     incoming: ChatRequest
-    """The request as the client sent it, before any policy."""
+    """Request as the client sent it, before any policy."""
     model: ModelProfile
     identity: Identity
     tokens: Tokens
     deadline: float
-    """When the chain must be done, on the event loop's monotonic clock, in seconds."""
+    """Deadline of the chain, in seconds of the event loop's clock."""
     patience: float = 60.0
-    """Seconds that a step may take without which the prompt does not fit."""
+    """Timeout in seconds of a step without which the prompt does not fit."""
     archive: Archive | None = None
-    """Where content goes that leaves the context; None where there is no archive: then nothing may leave."""
+    """Store for content that leaves the context; without one (None), no content may leave."""
     once: Once = field(default_factory=Uncached)
-    """Remembers what was worked out of texts."""
+    """Memoisation of functions of content."""
     memo: Memo | None = None
-    """Remembers what was decided; None where nothing is kept between requests."""
+    """Decisions of earlier requests; None if nothing is stored between requests."""
     drafts: Drafts | None = None
-    """Has summaries written; None where no model is configured for it: then they are extracts."""
+    """Summaries that a model writes; without a model for it (None), summaries are extracts."""
     embedder: Embedder | None = None
-    """Tells how near texts are in meaning; None where there is none: then words have to do."""
+    """Similarity in meaning; without a model for it (None), texts are compared by words."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """The client's request headers, names in lower case, credentials left out."""
+    """Request headers of the client, names in lower case, without credentials."""
     secret: bytes = b""
-    """A random key of the conversation, for placeholders that nobody can guess back; only where there is a guard."""
+    """Random key of the conversation, for placeholders that nobody can reverse; only in a chain with a guard."""
     runs_tools: bool = True
-    """Whether Penstock runs the tools of its own that a step offers. It does not for `/v1/compress`, nor where several
-    answers are asked for (`n`): then nothing may depend on a call of them."""
+    """True if Penstock runs the internal tools that a step offers. It runs none for `/v1/compress`, nor for a request
+    for several answers (`n`): then nothing may depend on a call of them."""
     judge: Judge | None = None
-    """Tells whether texts contradict each other; None where no model is configured for it."""
+    """Comparison of texts by a model; None if no model is configured for it."""
     now: float | None = None
-    """When the request came, in seconds since 1970, to the minute. What is made of it must be settled in the memo at
-    once, so that no later request of the conversation decides otherwise."""
+    """Time of the request in seconds since 1970, to the minute. Settle a decision that depends on it in the memo at
+    once, so that later requests of the conversation decide the same."""
     corrections: Corrections | None = None
-    """What was wrong with the last answers of this conversation; None where nobody looks."""
+    """Notes on faults in the last answers of this conversation; None if answers are not checked."""
     memories: Memories | None = None
-    """What is remembered of the user; None where nothing is."""
+    """Memories of the user and the tenant; None if there are none."""
     inbox: Inbox | None = None
-    """What other agents have given to this one; None where nothing can be."""
+    """Content shared by other agents; None if nothing can be shared."""
     outage: Outage = field(default_factory=Outage)
-    """Whether the state failed to answer: then nothing that is decided from here on may be remembered."""
-    held: int = 0
-    """How many messages at the beginning may not change, and with them the tools, because signed reasoning is bound to
-    them; 0 where there is none. What stands behind them is edited when it is first sent, and keeps that form."""
+    """Failure of the state: once it has begun, no further decision may be stored."""
+    frozen: int = 0
+    """Number of messages at the beginning that may not change, nor may the tools, because signed reasoning is bound to
+    them. Messages behind them are edited when they are first sent, and keep that form."""
 
 
 Finding = TypeVar("Finding")
 
 
-async def found_in_each(
+async def find_in_each(
     folds: Folds,
     once: Once,
     name: Hashable,
     work: Callable[[Message], Finding | tuple[()]],
     messages: tuple[Message, ...],
 ) -> dict[int, Finding]:
-    """Return the findings of a pure function in messages, by place; a message without any (`()`) has no entry.
+    """Return the results of a pure function for each message, by place; a message without any (`()`) has no entry.
 
-    Each message is read once, so a further turn reads only what is new. `name` stands for the function and all it
-    depends on besides the message.
+    Each message is read once, so a further turn reads only new messages. `name` identifies the function and everything
+    that it depends on besides the message.
     """
     form, key = folds.of(messages), ("found", name)
     findings: dict[int, Finding] | None = form.known(key)

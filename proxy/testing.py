@@ -1,4 +1,4 @@
-"""The kit for policy authors: conversations in a tiny language, a context that needs no server, and `conform`.
+"""Tools for testing policies: conversations in a tiny language, a context that needs no server, and `conform`.
 
 `"s u1 a1! t1 a2 u2"` is a system message, a user message with the text "u1", an assistant message that calls a tool,
 the tool's result, an assistant's and a user's message. `d` is a developer message; `a1!x,y` makes two parallel calls,
@@ -21,7 +21,7 @@ _ROLES = {"s": "system", "d": "developer", "u": "user", "a": "assistant", "t": "
 
 
 def message(word: str) -> Message:
-    """The message that one word of the tiny language stands for."""
+    """Return the message of one word of the tiny language."""
     role, (text, bang, calls) = _ROLES[word[0]], word.partition("!")
     if role == "tool":
         return Message({"role": role, "tool_call_id": word[1:], "content": f"result {word[1:]}"})
@@ -35,12 +35,12 @@ def _call(call_id: str, name: str = "look_up") -> dict[str, Any]:
 
 
 def tool(name: str = "look_up", description: str = "Looks something up.") -> Tool:
-    """A tool definition with one string parameter."""
+    """Return a tool definition with one string parameter."""
     return Tool.function(name, description, {"key": "string"}, ["key"])
 
 
 def chat(conversation: str, *, model: str = "test-model", tools: Sequence[Tool] = (), **rest: Any) -> ChatRequest:
-    """The request that a conversation in the tiny language stands for; `rest` are further top-level fields."""
+    """Return the request of a conversation in the tiny language; `rest` are further top-level fields."""
     messages = tuple(message(word) for word in conversation.split())
     if not tools and any(item.called_tools for item in messages):
         tools = (tool(),)
@@ -48,7 +48,7 @@ def chat(conversation: str, *, model: str = "test-model", tools: Sequence[Tool] 
 
 
 def script(request: ChatRequest) -> str:
-    """A request back in the tiny language."""
+    """Return a request in the tiny language."""
     return " ".join(_word(item) for item in request.messages)
 
 
@@ -61,7 +61,7 @@ def _word(item: Message) -> str:
 
 
 class CharTokens:
-    """Counts four characters of JSON as a token: enough for tests, and the same on every machine."""
+    """A token counter that counts four characters of JSON as a token, so that tests need no tokenizer."""
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
         return tuple(len(item.raw) // 4 for item in messages)
@@ -75,60 +75,60 @@ class CharTokens:
         return TokenCount(system, sum(await self.tool_sizes(request.tools)), sum(sizes) - system, exact=False)
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
-        """It has nothing to learn."""
+        """Ignore the count that an upstream reports: there is nothing to calibrate."""
 
     def refused(self, counted: TokenCount, least: int) -> None:
-        """Nor from refusals."""
+        """Ignore a refused prompt."""
 
 
 class MemoryArchive:
-    """Keeps content in memory; with `broken`, nothing can be kept."""
+    """An archive in memory; with `broken`, it stores nothing."""
 
     def __init__(self, *, broken: bool = False) -> None:
-        self.kept: dict[str, str] = {}
+        self.contents: dict[str, str] = {}
         self.broken = broken
 
     async def keep(self, content: str) -> str | None:
         if self.broken:
             return None
         handle = self.handle(content)
-        self.kept[handle] = content
+        self.contents[handle] = content
         return handle
 
     def handle(self, content: str) -> str:
         return sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
 
     async def touch(self, handles: Collection[str]) -> frozenset[str]:
-        return frozenset(handle for handle in handles if handle in self.kept)
+        return frozenset(handle for handle in handles if handle in self.contents)
 
     async def fetch(self, handle: str) -> str | None:
-        return self.kept.get(handle)
+        return self.contents.get(handle)
 
     async def handles(self, limit: int) -> tuple[str, ...]:
-        return tuple(reversed(self.kept))[:limit]
+        return tuple(reversed(self.contents))[:limit]
 
 
 class MemoryMemo:
-    """Remembers in memory what was settled."""
+    """A memo in memory."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, str] = {}
+        self.values: dict[str, str] = {}
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        return [self.kept.get(key) for key in keys]
+        return [self.values.get(key) for key in keys]
 
     async def settle(self, key: str, value: str) -> str:
-        return self.kept.setdefault(key, value)
+        return self.values.setdefault(key, value)
 
 
 def profile(window: int = 8192, **fields: Any) -> ModelProfile:
-    """A model with a window of so many tokens."""
+    """Return a model with a window of so many tokens."""
     known: dict[str, Any] = {"name": "test-model", "window": window, "max_output": window // 4, "reserve": 0}
     return ModelProfile(**(known | fields))
 
 
 def context(incoming: ChatRequest | None = None, *, window: int = 8192, **fields: Any) -> Context:
-    """A context in which nothing has to be waited for."""
+    """Return a context with an archive in memory, without a deadline and without background services."""
     known: dict[str, Any] = {
         "incoming": incoming or chat("u1"),
         "model": profile(window),
@@ -142,7 +142,7 @@ def context(incoming: ChatRequest | None = None, *, window: int = 8192, **fields
 
 # --- conformance ------------------------------------------------------------------------------------------------------
 
-_SAID = (
+_SENTENCES = (
     "The printer in room 214 is out of toner: ana.ruiz@example.com wants 3 cartridges at 41.90 EUR each.",
     "Nunca reserves hoteles de más de 200 euros por noche. Mi número es el +34 600 123 456.",
     "I'm vegetarian, I live in Lyon, and my name is Bruno Keller.",
@@ -154,7 +154,7 @@ _SOUND = {"type": "input_audio", "input_audio": {"data": "UklGRgAAAABXQVZF", "fo
 
 
 def lifelike(turns: int = 40) -> ChatRequest:
-    """A conversation with all that clients send.
+    """Return a conversation with every kind of content that clients send.
 
     It has several system messages, text in lists, images, audio, pasted text, addresses, numbers, languages, reasoning
     with and without a signature, parallel calls, large and failed results, and 40 tools.
@@ -168,10 +168,10 @@ def lifelike(turns: int = 40) -> ChatRequest:
 
 
 def _turn(turn: int) -> Iterator[Message]:
-    said = f"{_SAID[turn % len(_SAID)]} ({turn})"
+    text = f"{_SENTENCES[turn % len(_SENTENCES)]} ({turn})"
     pasted = "\n".join(f"{turn}.{line} A line of a text that was pasted." for line in range(150))
-    contents = [said, [{"type": "text", "text": said}, _IMAGE], [_SOUND, {"type": "text", "text": said}], said]
-    yield Message({"role": "user", "content": f"{said}\n{pasted}" if turn % 10 == 5 else contents[turn % 4]})
+    contents = [text, [{"type": "text", "text": text}, _IMAGE], [_SOUND, {"type": "text", "text": text}], text]
+    yield Message({"role": "user", "content": f"{text}\n{pasted}" if turn % 10 == 5 else contents[turn % 4]})
     if turn % 4 == 1:
         signed = [{"type": "thinking", "thinking": f"Look up {turn}.", "signature": f"c2ln{turn}"}]
         thought = {"thinking_blocks": signed} if turn % 8 == 1 else {"reasoning_content": f"I look up {turn}."}
@@ -185,7 +185,7 @@ def _turn(turn: int) -> Iterator[Message]:
 
 
 def prefixes(request: ChatRequest) -> Iterator[ChatRequest]:
-    """The requests that a client sends until a conversation has come this far, the last one included."""
+    """Yield the requests that a client sends as a conversation grows up to this request, which is the last one."""
     for end, item in enumerate(request.messages):
         if item.role == "assistant" and end and request.messages[end - 1].role in ("user", "tool"):
             yield request.with_messages(request.messages[:end])
@@ -194,49 +194,54 @@ def prefixes(request: ChatRequest) -> Iterator[ChatRequest]:
 
 @dataclass(frozen=True)
 class Example:
-    """A conversation in which a policy acts, where more is needed than the request."""
+    """A conversation in which a policy acts, with its context, its settings or the steps before it."""
 
-    given: ChatRequest | Context
+    start: ChatRequest | Context
     policy: Policy | None = None
-    """With its settings; without, it has the default ones."""
-    behind: Sequence[Policy] = field(default=())
-    """The steps in front of it."""
+    """Policy with settings; None for the default ones."""
+    before: Sequence[Policy] = field(default=())
+    """Steps that run before it."""
 
 
 async def conform(kind: type[Policy], examples: Iterable[ChatRequest | Example] = ()) -> None:
-    """Raise `AssertionError` where a policy does not keep to the contract.
+    """Raise `AssertionError` if a policy breaks the contract.
 
-    It runs over `lifelike` conversations, with room and without, and over the examples, as they grow. In one of them it
-    has to act. It must change nothing in place, decide the same twice, leave a sound request, change nothing more when
-    applied again, and change what was sent before no more often than `prefix_breaks_per_turn` says, in those
-    conversations in which it acts. It builds the internal tools that it declares, and offers no others.
+    The policy runs over growing conversations: `lifelike` with a large window and with a small one, and the examples.
+    It must act in all examples and at least once. It must not change a request in place, must decide the same twice,
+    return a valid request, change nothing more when applied again, and change the prefix that was sent before at most
+    `prefix_breaks_per_turn` times a turn, in the conversations in which it acts. It must build the internal tools that
+    it declares, and offer no others.
     """
     for name, about in kind.model_fields.items():
-        _hold(about.description, f"{kind.__name__}.{name} has no docstring")
-    _hold(kind.__doc__, f"{kind.__name__} has no docstring")
+        _require(about.description, f"{kind.__name__}.{name} has no docstring")
+    _require(kind.__doc__, f"{kind.__name__} has no docstring")
     request = lifelike()
     if isinstance(step := kind(), BringsTools):
         built = step.build_tools(ToolContext(context(request), request, 1000))
         declared = [tool.definition for tool in step.internal_tools]
-        _hold([tool.definition for tool in built] == declared, f"{kind.__name__} builds other tools than it declares")
+        _require(
+            [tool.definition for tool in built] == declared, f"{kind.__name__} builds other tools than it declares"
+        )
         for tool_ in built:
-            _hold(isinstance(await tool_.run("{}"), str), f"{tool_.name} has no answer to a call without arguments")
+            _require(isinstance(await tool_.run("{}"), str), f"{tool_.name} has no answer to a call without arguments")
     tight = sum(await CharTokens().sizes(request.messages)) * 3 // 5
     general = [Example(context(request, window=window)) for window in (10**6, tight)]
     own = [each if isinstance(each, Example) else Example(each) for each in examples]
     grown = [await _grow(each, kind) for each in (*general, *own)]
     acted = [each for each in grown if each.acts]
-    _hold(acted, f"no conversation made {kind.__name__} act: bring EXAMPLES that do")
+    _require(acted, f"no conversation made {kind.__name__} act: bring EXAMPLES that do")
     idle = [place for place, each in enumerate(grown[len(general) :]) if not each.acts]
-    _hold(not idle, f"{kind.__name__} does not act in its examples {idle}")
+    _require(not idle, f"{kind.__name__} does not act in its examples {idle}")
     breaks, turns = sum(each.breaks for each in acted), sum(each.turns for each in acted)
     most = kind.prefix_breaks_per_turn
-    _hold(breaks <= most * turns, f"{breaks} of {turns} turns change what was sent before: more than {most} per turn")
+    _require(
+        breaks <= most * turns, f"{breaks} of {turns} turns change what was sent before: more than {most} per turn"
+    )
 
 
 @dataclass
 class _Grown:
-    """What a policy did while a conversation grew."""
+    """The record of a policy in a growing conversation."""
 
     turns: int = 0
     acts: int = 0
@@ -245,27 +250,27 @@ class _Grown:
 
 async def _grow(example: Example, kind: type[Policy]) -> _Grown:
     policy = example.policy or kind()
-    ctx = example.given if isinstance(example.given, Context) else context(example.given)
+    ctx = example.start if isinstance(example.start, Context) else context(example.start)
     once = OnceService(2**26)
     ctx = replace(ctx, once=once.bind(Identity("test")))
-    grown, given = _Grown(), dump(ctx.incoming)
+    grown, original = _Grown(), dump(ctx.incoming)
     sent: tuple[list[bytes], list[bytes]] = ([], [])
     for incoming in prefixes(ctx.incoming):
         now = replace(ctx, incoming=incoming)
-        before = await run([(type(step).__name__, step) for step in example.behind], now, strict=True)
+        before = await run([(type(step).__name__, step) for step in example.before], now, strict=True)
         now = replace(now, incoming=before.incoming or incoming)
         decide = check if grown.turns % 8 == 0 or incoming is ctx.incoming else type(policy).decide
         decision = await decide(policy, before.request, now)
         after = decision.request if isinstance(decision, Rewrite) else before.request
         sends = _raws(before.request), _raws(after)
-        # a break by the steps in front is not this one's
+        # a break by the steps before is not this policy's
         had, has = (new[: len(old)] != old[: len(new)] for new, old in zip(sends, sent, strict=True))
         grown.turns += 1
         grown.acts += not isinstance(decision, Keep)
         grown.breaks += has and not had
         sent = sends
     once.close()
-    _hold(dump(ctx.incoming) == given, f"{kind.__name__} changed the request in place")
+    _require(dump(ctx.incoming) == original, f"{kind.__name__} changed the request in place")
     return grown
 
 
@@ -274,37 +279,41 @@ def _raws(request: ChatRequest) -> list[bytes]:
 
 
 async def check(policy: Policy, request: ChatRequest, ctx: Context) -> Decision:
-    """What a policy decides. Raises `AssertionError` or `BrokenRequest` where it does not keep to the contract."""
-    name, given = type(policy).__name__, dump(request)
+    """Return the decision of a policy. Raise `AssertionError` or `BrokenRequest` if it breaks the contract."""
+    name, original = type(policy).__name__, dump(request)
     first = await policy.decide(request, ctx)
     second = await policy.decide(request, replace(ctx, once=Uncached()))
-    _hold(dump(request) == given, f"{name} changed the request in place")
-    _hold(_sent(first) == _sent(second), f"{name} gave two answers to the same request")
-    # what is settled in the memo is no longer new
-    _hold(ctx.memo is not None or _said(first) == _said(second), f"{name} gave two reasons for the same answer")
+    _require(dump(request) == original, f"{name} changed the request in place")
+    _require(_sent(first) == _sent(second), f"{name} made two decisions on the same request")
+    # with a memo the second run finds settled decisions, so its reason may differ
+    _require(
+        ctx.memo is not None or _reason(first) == _reason(second), f"{name} gave two reasons for the same decision"
+    )
     if isinstance(first, Rewrite):
         _check_offer(policy, request, first.request)
         await count_checked(policy, request, await ctx.tokens.count(request), first, ctx)
         again = await policy.decide(first.request, ctx)
         if isinstance(again, Rewrite):
-            _hold(dump(again.request) == dump(first.request), f"{name} changes more when it is applied again")
+            _require(dump(again.request) == dump(first.request), f"{name} changes more when it is applied again")
     return first
 
 
-def _check_offer(policy: Policy, request: ChatRequest, made: ChatRequest) -> None:
+def _check_offer(policy: Policy, request: ChatRequest, rewritten: ChatRequest) -> None:
     had = {tool.name for tool in request.tools}
     brought = [kind.definition for kind in policy.internal_tools] if isinstance(policy, BringsTools) else []
-    unknown = [tool.name for tool in made.tools if tool.name not in had and tool not in brought]
-    _hold(not unknown, f"{type(policy).__name__} offers {', '.join(unknown)}, which nothing runs: see `internal_tools`")
+    unknown = [tool.name for tool in rewritten.tools if tool.name not in had and tool not in brought]
+    _require(
+        not unknown, f"{type(policy).__name__} offers {', '.join(unknown)}, which nothing runs: see `internal_tools`"
+    )
 
 
-def _hold(holds: object, told: str) -> None:
-    if not holds:
-        raise AssertionError(told)
+def _require(condition: object, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)
 
 
 def dump(request: ChatRequest) -> bytes:
-    """Everything of a request, as bytes that were not taken from a memo."""
+    """Return all fields of a request as bytes, encoded anew."""
     return encode([request.model, list(request.messages), list(request.tools), dict(request.rest), list(request.order)])
 
 
@@ -312,5 +321,5 @@ def _sent(decision: Decision) -> tuple[type, bytes]:
     return type(decision), dump(decision.request) if isinstance(decision, Rewrite) else b""
 
 
-def _said(decision: Decision) -> tuple[str, dict[str, Any]]:
+def _reason(decision: Decision) -> tuple[str, dict[str, Any]]:
     return decision.why, dict(decision.facts)

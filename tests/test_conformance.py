@@ -224,5 +224,5 @@ async def test_a_policy_that_does_not_keep_to_the_contract_is_told(
 
 
 async def test_what_the_steps_in_front_break_is_not_counted() -> None:
-    behind = Example(chat("s u1 a1 u2 a2 utoner"), behind=(Counting(),))
+    behind = Example(chat("s u1 a1 u2 a2 utoner"), before=(Counting(),))
     await conform(Tried, [behind])

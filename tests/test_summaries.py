@@ -47,9 +47,9 @@ async def test_what_the_archive_lost_is_kept_again() -> None:
     talk = chat("u1 a1 u2 a2").messages
     ctx = context(archive=archive, once=once)
     first = await archived(Leaving(talk, talk, (2,), 3), ctx)
-    archive.kept.clear()
+    archive.contents.clear()
     assert await archived(Leaving(talk, talk, (2,), 3), ctx) == first
-    assert set(archive.kept) == set(first or ())
-    archive.kept.clear()
+    assert set(archive.contents) == set(first or ())
+    archive.contents.clear()
     archive.broken = True
     assert await archived(Leaving(talk, talk, (2,), 3), ctx) is None

@@ -15,7 +15,7 @@ from proxy.chat.blocks import MEMORIES, injected, is_block, spans
 from proxy.chat.edits import Stretch, TextChange, changed
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import texts_of, with_text
-from proxy.context import Context, Judge, Memo, found_in_each
+from proxy.context import Context, Judge, Memo, find_in_each
 from proxy.policy import Count, Decision, Keep, Need, Policy, ReadsFiles, RefusesContent, Reject, Rewrite
 from proxy.text import counted
 from proxy.text.json_strings import is_json
@@ -194,7 +194,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         if len(places) != len(messages):
             messages = tuple([messages[place] for place in places])
         name = f"{task} {self._trusted.digest} {self.most} {self.roles}"
-        results = await found_in_each(request.folds, ctx.once, name, work, messages)
+        results = await find_in_each(request.folds, ctx.once, name, work, messages)
         return {places[n]: each for n, each in results.items()}
 
     async def _with_judge(

@@ -11,7 +11,7 @@ from policies.inject_facts.patterns import Ready, UserFact, block, found_in, mer
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, injected, placed
 from proxy.chat.provenance import of_client
-from proxy.context import Context, found_in_each
+from proxy.context import Context, find_in_each
 from proxy.economics import room
 from proxy.history.pins import compiled
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
@@ -119,7 +119,7 @@ class InjectFacts(Policy):
         def stated(message: Message) -> tuple[UserFact, ...]:
             return found_in(message.text, patterns) if message.role == "user" else ()
 
-        return await found_in_each(ctx.incoming.folds, ctx.once, name, stated, ctx.incoming.messages)
+        return await find_in_each(ctx.incoming.folds, ctx.once, name, stated, ctx.incoming.messages)
 
 
 async def _within(tokens: int, blocks: Mapping[int, list[Message]], ctx: Context) -> dict[int, list[Message]]:

@@ -49,7 +49,7 @@ async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, 
     own = sum((await ctx.tokens.sizes(request.messages))[len(head) :])
     room = Room.of(ctx.model.window, ctx.model.usable(request), total - own, _FULL)
     # what could stand beside an exchange is at most this: then even all together is not too large
-    if not ctx.held and own + came <= room.high - room.summary - room.usable // _LEAST:
+    if not ctx.frozen and own + came <= room.high - room.summary - room.usable // _LEAST:
         return {}
     walk = _FittingWalk(request, len(head), room, share, ctx)
     return await walk.through(sorted(legal_cuts(talk)))
@@ -72,7 +72,7 @@ class _FittingWalk:
         sizes = await self._ctx.tokens.sizes([self._born(place) for place in range(self._head, len(self._messages))])
         before = [0, *accumulate(sizes)]
         carried = 0
-        if self._ctx.held:
+        if self._ctx.frozen:
             return await self._behind_held(cuts)
         for start, end in pairwise(cuts):
             places = range(self._head + start, self._head + end)
@@ -105,7 +105,7 @@ class _FittingWalk:
             most = self._room.high
             if role != "user":
                 most = max(self._least // _PART, (most - sent) // _PART)
-            if places[0] >= self._ctx.held and tokens > most:
+            if places[0] >= self._ctx.frozen and tokens > most:
                 tokens = await self._shorten(places, most)
             sent += tokens
         return self._done

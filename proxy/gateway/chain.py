@@ -100,7 +100,7 @@ async def run(
             request, count = decision.request, run_of.after
             stages.append((name, request))
             restores |= decision.restores
-            if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.held:
+            if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.frozen:
                 # tools that an earlier step has left out can still be searched
                 ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
     made = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages), given=given)
@@ -204,7 +204,7 @@ class _Run:
 
     def _with_held(self, decision: Decision) -> Decision:
         """The decision, with tools, held messages and signed answers as they were; that of a guard as it is."""
-        held, before = self._ctx.held, self._request
+        held, before = self._ctx.frozen, self._request
         if not held or not isinstance(decision, Rewrite) or isinstance(self._policy, Guard):
             return decision
         messages = decision.request.messages
@@ -222,7 +222,7 @@ class _Run:
     def _unmet(self) -> str | None:
         policy = self._policy
         stays = policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or isinstance(policy, Guard)
-        if self._ctx.held and not stays:
+        if self._ctx.frozen and not stays:
             return "signed reasoning is bound to what was sent before"
         when = self._policy.when
         if when is None:

@@ -184,7 +184,7 @@ class _Conversation:
         if place < len(incoming.messages):
             incoming = incoming.with_messages(incoming.messages[:place])
         start, held, started = _joined(incoming, made, end), len(made.messages), perf_counter()
-        outcome = await chain.run(self._steps, replace(self._ctx, incoming=incoming, held=held), start=start)
+        outcome = await chain.run(self._steps, replace(self._ctx, incoming=incoming, frozen=held), start=start)
         if outcome.rejected is not None or _begins(outcome.request, start, held) or self._is_guarded:
             return outcome
         check = Step(CHECK, "fail", "undone: a step changed what was sent before", perf_counter() - started, started)

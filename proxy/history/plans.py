@@ -116,7 +116,7 @@ async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Messag
     in every later request: where the provider caches prompts, the edit must pay back within as many turns as there
     were so far, because all behind it is written anew.
     """
-    if ctx.held or ctx.archive is None:  # nothing may change in front of signed reasoning
+    if ctx.frozen or ctx.archive is None:  # nothing may change in front of signed reasoning
         return {}
     messages = request.messages
     system = request.form.fold("system messages", _NONE, _with_system).places

@@ -148,7 +148,7 @@ class Policy(BaseModel, ABC):
 
     edits_at_birth: ClassVar[bool] = False
     """The form of each new message depends on it and on the messages before it alone, so later requests repeat it.
-    Where signed reasoning binds the messages before (`Context.held`), only such a step runs, and one that never breaks
+    Where signed reasoning binds the messages before (`Context.frozen`), only such steps run, and those that never break
     the prefix."""
 
     defines_conversation: ClassVar[bool] = False

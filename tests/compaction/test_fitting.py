@@ -65,7 +65,7 @@ async def test_one_result_that_does_not_fit_is_made_to_fit(result: str) -> None:
     assert is_to_fit(last.text)
     assert last["tool_call_id"] == "1"
     assert [message.raw for message in outcome.request.messages[:-1]] == [m.raw for m in request.messages[:-1]]
-    assert result in ctx.archive.kept.values()  # type: ignore[union-attr]
+    assert result in ctx.archive.contents.values()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ async def test_programs_may(lab: Lab) -> None:
 
 async def test_a_refused_host_learns_which_setting_allows_it(lab: Lab) -> None:
     base = await lab.start(config(lab.behind))
-    for path, allows in (("/v1/models", "`server.hosts`"), ("/admin/requests", "only localhost")):
+    for path, allows in (("/v1/models", "`server.hosts`"), ("/admin/requests", "use localhost")):
         status, answer = await lab.get(f"{base}{path}", {"host": "llm.example"})
         assert (status, answer["error"]["code"]) == (403, "foreign_host")
         assert allows in answer["error"]["message"]

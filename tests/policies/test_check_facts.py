@@ -105,7 +105,7 @@ async def test_quarantine_archives_the_text_and_leaves_a_note_with_its_handle() 
     request = talk(("user", "Hello."), ("assistant", f"Well. {FALSE} Bye."), ("user", "Thanks."))
     told = texts(await decided(request, archive, action="quarantine"))[1]
     handle = archive.handle(f"Well. {FALSE} Bye.")
-    assert archive.kept == {handle: f"Well. {FALSE} Bye."}
+    assert archive.contents == {handle: f"Well. {FALSE} Bye."}
     assert told == f'Well. {NOTE[:-1]}; quarantined, recall("{handle}") has it] Bye.'
     assert FALSE not in told
 

@@ -33,10 +33,10 @@ async def test_a_batch_is_cleared_when_the_window_forces_it() -> None:
     request, archive = steps(14), MemoryArchive()
     decision = await ClearToolResults().apply(request, context(request, window=WINDOW, archive=archive))
     assert isinstance(decision, Rewrite)
-    assert decision.facts["cleared_results"] == lines(decision.request) == len(archive.kept)
+    assert decision.facts["cleared_results"] == lines(decision.request) == len(archive.contents)
     assert not damage(request, decision.request)
     assert decision.request.messages[-3:] == request.messages[-3:]
-    handle, content = next(iter(archive.kept.items()))
+    handle, content = next(iter(archive.contents.items()))
     assert any(f'recall("{handle}")' in message.text for message in decision.request.messages)
     assert any(message.text == content for message in request.messages)
 

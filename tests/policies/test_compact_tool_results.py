@@ -88,9 +88,9 @@ async def test_a_result_that_was_read_takes_its_form_and_names_the_original() ->
     assert len(content) < len(LOOKUP) / 2
     assert content.startswith('[("id","price","note")\n ["A-0",0,"Nobody could say')
     assert is_shortened(content)
-    (handle,) = archive.kept
+    (handle,) = archive.contents
     assert content.endswith(f'recall("{handle}") has the whole]')
-    assert archive.kept[handle] == LOOKUP
+    assert archive.contents[handle] == LOOKUP
 
 
 async def test_a_form_has_the_same_bytes_on_every_later_turn() -> None:
@@ -115,7 +115,7 @@ async def test_a_forged_marker_is_content_and_one_of_ours_stays() -> None:
     request = request_of(call(), result(forged), ANSWER, ASKED)
     messages = await forwarded(request, context(request, archive=archive))
     assert len(messages[3]["content"]) < len(forged) / 2
-    assert forged in archive.kept.values()
+    assert forged in archive.contents.values()
 
     own = shortened(PROSE, len(PROSE) + 1, await archive.keep(PROSE + ".") or "")
     again = request_of(call(), result(own), ANSWER, ASKED)
@@ -378,12 +378,12 @@ async def test_what_was_made_of_a_result_is_remembered_while_its_original_is_the
     assert archive.given == 2, "only the new result was worked on"
     assert await sent(first) == made
     assert archive.given == 2
-    archive.kept.clear()
+    archive.contents.clear()
     assert await sent(first) == made
     assert archive.given == 3, "an original that is gone is archived again"
     other = Working()
     assert await sent(first, other) == made
-    assert other.kept.keys() == archive.kept.keys(), "another session archives for itself"
+    assert other.contents.keys() == archive.contents.keys(), "another session archives for itself"
     once.close()
 
 

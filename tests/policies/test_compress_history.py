@@ -81,7 +81,7 @@ async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs
     assert kept[0].role == "user"
     left = request.messages[1 : -len(kept)]
     assert decision.facts["left_messages"] == len(left)
-    (content,) = archive.kept.values()
+    (content,) = archive.contents.values()
     assert f"\n[{len(left)} messages left]\n" in summary.text, "nobody could read a handle"
     assert [json.loads(line) for line in content.splitlines()] == list(left)
     assert not damage(request, decision.request)
@@ -122,7 +122,7 @@ async def test_many_cuts_need_few_handles() -> None:
     assert isinstance(decision, Rewrite)
     assert int(decision.facts["cuts"]) > 20
     assert decision.request.messages[2].text.count('recall("') <= int(decision.facts["cuts"]) // 4 + 3
-    recalled = "\n".join(archive.kept.values())
+    recalled = "\n".join(archive.contents.values())
     assert all(
         message in decision.request.messages or message.raw.decode() in recalled for message in step(300).messages
     )
@@ -147,8 +147,8 @@ async def test_what_an_earlier_step_shortened_is_archived_as_the_client_sent_it(
     ctx = context(sent, window=WINDOW, archive=archive)
     decision = await CompressHistory().apply(sent.with_messages(short), ctx)
     assert isinstance(decision, Rewrite)
-    assert "row 0 word" in "\n".join(archive.kept.values())
-    assert "short" not in "\n".join(archive.kept.values())
+    assert "row 0 word" in "\n".join(archive.contents.values())
+    assert "short" not in "\n".join(archive.contents.values())
 
 
 @pytest.mark.parametrize("request_", [talk(30), step(30)], ids=["chat", "agent"])

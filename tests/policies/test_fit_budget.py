@@ -105,12 +105,12 @@ async def test_the_oldest_knowledge_leaves_and_can_be_read_again() -> None:
 
     assert isinstance(decision, Rewrite)
     assert not damage(request, decision.request)
-    assert decision.facts["left_blocks"] == len(archive.kept) == 3
+    assert decision.facts["left_blocks"] == len(archive.contents) == 3
     assert int(decision.facts["knowledge"]) <= 0.15 * WINDOW / 2
     first = decision.request.messages[1].text
-    handle = next(iter(archive.kept))
+    handle = next(iter(archive.contents))
     assert first.endswith(f'recall("{handle}") has them] Question 0?')
-    assert archive.kept[handle].startswith("<context>row 0 ")
+    assert archive.contents[handle].startswith("<context>row 0 ")
     assert decision.request.messages[-3:] == request.messages[-3:]
     assert isinstance(await decided(decision.request, archive), Keep)
 

@@ -127,7 +127,7 @@ async def test_of_a_long_text_the_beginning_is_shown_and_the_rest_can_be_recalle
     assert isinstance(decision, Rewrite)
     text = decision.request.messages[0].text
     assert text.endswith(f'é\n[{6 + 10_000 - 3000} more bytes: recall("{handle}")]\n</shared_context>')
-    assert box.archive.kept == {handle: long}
+    assert box.archive.contents == {handle: long}
     box.archive.broken = True
     gone = await IncludeShared().apply(request, box.context(request))
     assert isinstance(gone, Keep), "a text that could not be recalled is not begun"

@@ -62,7 +62,7 @@ async def test_a_large_text_leaves_when_it_was_read(words: str, leaves: bool) ->
     messages = await forwarded(conversation(words, ubig=PASTED), archive)
 
     assert is_shortened(messages[1].text) is leaves
-    assert list(archive.kept.values()) == ([PASTED] if leaves else [])
+    assert list(archive.contents.values()) == ([PASTED] if leaves else [])
 
 
 async def test_the_preview_has_the_users_words_the_structure_and_the_handle() -> None:
@@ -71,7 +71,7 @@ async def test_the_preview_has_the_users_words_the_structure_and_the_handle() ->
 
     assert text.startswith("What are the open points? Do not guess.\n\n# Report")
     assert all(f"## Part {n}\n" in text for n in range(60))
-    assert text.endswith(f'recall("{next(iter(archive.kept))}") has the whole]')
+    assert text.endswith(f'recall("{next(iter(archive.contents))}") has the whole]')
     assert len(text) < len(PASTED) / 3
 
 

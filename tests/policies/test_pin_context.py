@@ -29,7 +29,7 @@ def planned(turns: int) -> ChatRequest:
     return request.with_messages([*request.messages[:2], PLAN, *request.messages[2:]])
 
 
-EXAMPLES = [Example(planned(60), behind=(WindowHistory(summary=False),))]
+EXAMPLES = [Example(planned(60), before=(WindowHistory(summary=False),))]
 
 
 async def test_nothing_left_nothing_to_do() -> None:
@@ -144,7 +144,7 @@ async def test_a_plan_that_is_sent_in_each_turn_stands_once(title: str) -> None:
     assert [message.text.startswith("[An earlier copy of this plan: recall(") for message in systems[:-1]] == [
         True
     ] * 10
-    assert all(handle in "".join(message.text for message in systems) for handle in archive.kept)
+    assert all(handle in "".join(message.text for message in systems) for handle in archive.contents)
     assert isinstance(await PinContext().apply(decision.request, context(request, archive=archive)), Keep)
 
 
@@ -161,7 +161,7 @@ async def test_with_a_prompt_cache_only_copies_that_pay_and_what_was_decided_sta
     assert isinstance(decision, Rewrite)
 
 
-@pytest.mark.parametrize("fields", [{"archive": None}, {"held": 3}])
+@pytest.mark.parametrize("fields", [{"archive": None}, {"frozen": 3}])
 async def test_a_plan_stays_where_it_may_not_change(fields: dict[str, Any]) -> None:
     request = planning(12)
     assert isinstance(await PinContext().apply(request, context(request, **fields)), Keep)

@@ -44,7 +44,7 @@ def recalled(decision: object) -> str:
     return next(text for text in texts(decision) if text.startswith("<recalled_context>"))
 
 
-EXAMPLES = [Example(lifelike(), behind=(WindowHistory(keep_turns=2, stride=1, summary=False),))]
+EXAMPLES = [Example(lifelike(), before=(WindowHistory(keep_turns=2, stride=1, summary=False),))]
 
 
 @pytest.mark.parametrize(

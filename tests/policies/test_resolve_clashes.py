@@ -133,7 +133,7 @@ async def test_what_is_removed_is_archived_first() -> None:
     assert OLD not in older
     assert older.startswith("Hello. [Penstock: superseded")
     assert older.endswith("I like rain.")
-    assert archive.kept == {archive.handle(text): text}
+    assert archive.contents == {archive.handle(text): text}
     assert f'recall("{archive.handle(text)}")' in older
 
 

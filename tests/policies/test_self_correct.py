@@ -106,7 +106,7 @@ async def test_two_replicas_agree() -> None:
     memo = MemoryMemo()
     first = await forwarded(chat("u1 a1 u2"), memo, EMPTY)
     other = Blind()
-    other.kept = memo.kept
+    other.values = memo.values
     assert (await forwarded(chat("u1 a1 u2"), other, EMPTY, JSON)).messages == first.messages
 
 

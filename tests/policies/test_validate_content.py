@@ -74,7 +74,7 @@ async def test_quarantine_leaves_one_line_and_the_archive_has_the_rest_with_the_
     request, archive = asked(CUT), MemoryArchive()
     decision = await decided(ValidateContent(action="quarantine"), request, context(request, archive=archive))
     line = result_of(decision)
-    (handle, kept), *others = archive.kept.items()
+    (handle, kept), *others = archive.contents.items()
     assert not others
     assert kept == f"[quality check: its JSON is cut off (completeness 0.40)]\n{CUT}"
     assert f'recall("{handle}")' in line

@@ -112,7 +112,7 @@ async def test_or_leaves_that_line_with_a_handle_that_has_it(action: str) -> Non
     request, ctx = with_block(SHARED)
     block, *_ = texts(await judged(request, ctx, action))
     assert isinstance(ctx.archive, MemoryArchive)
-    ((handle, kept),) = ctx.archive.kept.items()
+    ((handle, kept),) = ctx.archive.contents.items()
     assert kept.endswith(CUT)
     assert f'recall("{handle}")' in block
     assert "wick" not in block

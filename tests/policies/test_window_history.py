@@ -131,7 +131,7 @@ async def test_what_leaves_is_archived_and_summarised() -> None:
     assert (head, kept) == (request.messages[0], list(request.messages[9:]))
     assert summary.role == "user"
     assert "Never use id_9." in summary.text
-    (content,) = archive.kept.values()
+    (content,) = archive.contents.values()
     assert "[8 messages left]" in summary.text, "nobody could read a handle"
     assert [json.loads(line) for line in content.splitlines()] == list(request.messages[1:9])
 
@@ -153,12 +153,12 @@ async def test_the_prefix_stands_between_strides_and_everything_that_left_can_be
         request = talk(turns).with_tools([tool()])
         decision = await decided(request, archive)
         assert isinstance(decision, Rewrite)
-        assert all(handle in decision.request.messages[1].text for handle in list(archive.kept)[-1:])
+        assert all(handle in decision.request.messages[1].text for handle in list(archive.contents)[-1:])
         sent.append([message.raw for message in decision.request.messages[:-1]])
     breaks = sum(now[: len(before)] != before for before, now in pairwise(sent))
     assert breaks == (79 - 11) // 4
     assert sent[-1][1].count(b"recall(") <= 6
-    recalled = "\n".join(archive.kept.values())
+    recalled = "\n".join(archive.contents.values())
     assert all(raw in sent[-1] or raw.decode() in recalled for raw in (m.raw for m in talk(79).messages[:-1]))
 
 

@@ -83,8 +83,8 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
     """Trusted facts, as sentences: `The capital of Australia is Canberra.`"""
 
     action: Literal["annotate", "quarantine", "reject"] = "annotate"
-    """What happens to a statement: a note behind it says that it contradicts a fact, and which one; or it is archived,
-    and the note stands in its place; or the request is refused while the message with it is new, then annotated."""
+    """Treatment of a false statement: a note behind it names the fact that it contradicts; or it is archived, and the
+    note stands in its place; or the request is refused while the message with it is new, then annotated."""
 
     roles: tuple[Literal["user", "assistant", "tool"], ...] = ("user", "assistant", "tool")
     """Whose statements are checked; blocks that steps put in count as the user's."""
@@ -98,7 +98,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
     be longer."""
 
     sure: float = Field(default=0.9, gt=0.5, lt=1)
-    """How sure the judge must be."""
+    """Certainty that the judge needs."""
 
     _trusted: Trusted = PrivateAttr()
     _path: Path | None = PrivateAttr(default=None)

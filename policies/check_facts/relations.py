@@ -47,14 +47,14 @@ def claim(sentence: str) -> Claim | None:
         return None
     text = " ".join(sentence.strip(" \t\n-*•").rstrip(".!… ").split())
     for language, pattern in _PATTERNS:
-        found = pattern.match(text)
-        made = _made(found.groupdict(), language) if found else None
-        if made is not None:
-            return made
+        match = pattern.match(text)
+        read = _claim_of(match.groupdict(), language) if match else None
+        if read is not None:
+            return read
     return None
 
 
-def _made(part: dict[str, str | None], language: str) -> Claim | None:
+def _claim_of(part: dict[str, str | None], language: str) -> Claim | None:
     subject, place, relation = name(part["s"] or ""), part.get("p"), folded(part.get("r") or "")
     if place is not None:
         kind = folded(part.get("k") or "")
@@ -70,13 +70,13 @@ def is_name(text: str) -> bool:
     return len(parts) <= _LONGEST_NAME and not set(parts) & _NO_NAME
 
 
-def is_named(sentence: str, found: str) -> bool:
+def is_named(sentence: str, object: str) -> bool:
     """Return whether an object in a sentence is written like a name or a number, not like a description."""
     plain = folded(sentence)
-    at = plain.find(found)
-    if at < 0 or found in NATIONS or len(plain) != len(sentence) or len(found.split()) > 4:
+    at = plain.find(object)
+    if at < 0 or object in NATIONS or len(plain) != len(sentence) or len(object.split()) > 4:
         return False
-    words = sentence[at : at + len(found)].split()
+    words = sentence[at : at + len(object)].split()
     return all(word[0].isupper() or word[0].isdigit() or word in INNER for word in words)
 
 

@@ -59,26 +59,26 @@ def plain(sentence: str) -> Plain | None:
     return Plain(tuple(words), stems, tuple(map(stem, _bare(forms)[:_BOTH])))
 
 
-def compare(said: Plain, fact: Plain) -> Verdict:
+def compare(sentence: Plain, fact: Plain) -> Verdict:
     """Return how a sentence stands to a fact that begins alike."""
-    if said.stems == fact.stems:
+    if sentence.stems == fact.stems:
         return "agrees"
-    most = min(len(said.stems), len(fact.stems))
-    front = next((n for n in range(most) if said.stems[n] != fact.stems[n]), most)
+    most = min(len(sentence.stems), len(fact.stems))
+    front = next((n for n in range(most) if sentence.stems[n] != fact.stems[n]), most)
     rest = most - front
-    back = next((n for n in range(rest) if said.stems[-1 - n] != fact.stems[-1 - n]), rest)
-    mine, theirs = slice(front, len(said.stems) - back), slice(front, len(fact.stems) - back)
-    if _is_denial(said.words[mine], fact.words[theirs]):
+    back = next((n for n in range(rest) if sentence.stems[-1 - n] != fact.stems[-1 - n]), rest)
+    mine, theirs = slice(front, len(sentence.stems) - back), slice(front, len(fact.stems) - back)
+    if _is_denial(sentence.words[mine], fact.words[theirs]):
         return "contradicts"
-    verdict = _by_value(said, fact, mine, theirs)
+    verdict = _by_value(sentence, fact, mine, theirs)
     if verdict == "unclear" and not back and front and folded(fact.words[front - 1]) in IS | _BY:
-        return _by_name(said.words[mine], fact.words[theirs])
+        return _by_name(sentence.words[mine], fact.words[theirs])
     return verdict
 
 
-def _is_denial(said: Sequence[str], known: Sequence[str]) -> bool:
+def _is_denial(sentence: Sequence[str], known: Sequence[str]) -> bool:
     """Return whether one of two differences is the other, denied."""
-    one, other = ([folded(word).replace("’", "'") for word in words] for words in (said, known))
+    one, other = ([folded(word).replace("’", "'") for word in words] for words in (sentence, known))
     denials = sum(word in _DENIALS or word.endswith("n't") for word in (*one, *other))
     return denials == 1 and [*map(stem, _bare(one))] == [*map(stem, _bare(other))]
 
@@ -89,13 +89,13 @@ def _bare(forms: Sequence[str]) -> list[str]:
     return [form for form in bare if form not in _DENIALS and form not in _AUXILIARIES]
 
 
-def _by_value(said: Plain, fact: Plain, mine: slice, theirs: slice) -> Verdict:
+def _by_value(sentence: Plain, fact: Plain, mine: slice, theirs: slice) -> Verdict:
     if mine.start == mine.stop or theirs.start == theirs.stop:
         return "unclear"
     for front, back in _AROUND:
-        if mine.start < front or len(said.words) - mine.stop < back:
+        if mine.start < front or len(sentence.words) - mine.stop < back:
             continue
-        one = " ".join(said.words[mine.start - front : mine.stop + back])
+        one = " ".join(sentence.words[mine.start - front : mine.stop + back])
         other = " ".join(fact.words[theirs.start - front : theirs.stop + back])
         values = value(one), value(other)
         if values[0] is not None and values[1] is not None:
@@ -104,9 +104,9 @@ def _by_value(said: Plain, fact: Plain, mine: slice, theirs: slice) -> Verdict:
     return "unclear"
 
 
-def _by_name(said: Sequence[str], known: Sequence[str]) -> Verdict:
-    """Return how two names stand to each other that something is said to be."""
-    if not all(0 < len(each) <= _OF_NAME and all(word[0].isupper() for word in each) for each in (said, known)):
+def _by_name(sentence: Sequence[str], known: Sequence[str]) -> Verdict:
+    """Return how two names of one thing stand to each other."""
+    if not all(0 < len(each) <= _OF_NAME and all(word[0].isupper() for word in each) for each in (sentence, known)):
         return "unclear"
-    one, other = {*map(folded, said)}, {*map(folded, known)}
+    one, other = {*map(folded, sentence)}, {*map(folded, known)}
     return "agrees" if one & other or not NATIONS.keys().isdisjoint(one | other) else "contradicts"

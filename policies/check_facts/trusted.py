@@ -76,7 +76,7 @@ class Trusted:
         self._names = self._indexed()
         self._first = frozenset(
             _first_of(each)
-            for each in {*self._names, *(read.first for some in self._plain.values() for read, _ in some)}
+            for each in {*self._names, *(read.first for plains in self._plain.values() for read, _ in plains)}
         )
         """The beginnings of all words of which a sentence about a fact has one."""
         self.size = len(known)
@@ -89,28 +89,28 @@ class Trusted:
             if read is not None and is_stated(each):
                 self._plain[read.key].append((read, fact.text))
                 is_plain = True
-        made = _claim_of(fact)
-        if made is None:
+        stated = _claim_of(fact)
+        if stated is None:
             for each in in_full(fact.text):
                 named = _tokens(begins[0]) if (begins := _NAMED.match(each)) else []
                 if named:
                     self._prose[named[0]].append((frozenset(named), fact.text))
             return is_plain
-        key = (made.subject, made.relation, made.language)
-        self._objects[key].add(made.object)
+        key = (stated.subject, stated.relation, stated.language)
+        self._objects[key].add(stated.object)
         self._text.setdefault(key, fact.text)
-        self._range[key[1:]].add(made.object)
-        self._domain[key[1:]].add(made.subject)
-        self._relations[made.subject].add(key[1:])
+        self._range[key[1:]].add(stated.object)
+        self._domain[key[1:]].add(stated.subject)
+        self._relations[stated.subject].add(key[1:])
         return True
 
     def _indexed(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
-        found: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+        names: dict[str, set[tuple[str, ...]]] = defaultdict(set)
         for each in {*self._relations, *(o for objects in self._range.values() for o in objects)}:
             parts = tuple(_tokens(each))
             if parts and value(each) is None:
-                found[parts[0]].add(parts)
-        return {first: sorted(all_of, key=len, reverse=True) for first, all_of in found.items()}
+                names[parts[0]].add(parts)
+        return {first: sorted(all_of, key=len, reverse=True) for first, all_of in names.items()}
 
     def contradicted(self, text: str) -> list[Contradiction]:
         """Return the sentences of a text that contradict a fact, in order; of JSON, the strings with them."""
@@ -121,12 +121,12 @@ class Trusted:
 
     def unclear(self, text: str) -> list[Contradiction]:
         """Return the sentences about a fact's subject of which rules say neither yes nor no."""
-        found: list[Contradiction] = []
+        candidates: list[Contradiction] = []
         for each in sentences(text):
             concerned = self._concerned(each.text)
             if concerned and is_stated(each.text) and self._against(each.text) is None:
-                found += [Contradiction(each.start, each.end, fact) for fact in concerned[:_MOST_CONCERNED]]
-        return found
+                candidates += [Contradiction(each.start, each.end, fact) for fact in concerned[:_MOST_CONCERNED]]
+        return candidates
 
     def _concerned(self, sentence: str) -> list[str]:
         """Return the facts about a sentence's names, but for those that it repeats."""
@@ -179,7 +179,7 @@ class Trusted:
         return None
 
     def _mentions(self, tokens: Sequence[str]) -> list[_Mention]:
-        found: list[_Mention] = []
+        mentions: list[_Mention] = []
         behind = 0
         for at, token in enumerate(tokens):
             if token not in self._names or at < behind:
@@ -187,8 +187,8 @@ class Trusted:
             longest = next((n for n in self._names[token] if tuple(tokens[at : at + len(n)]) == n), None)
             if longest:
                 behind = at + len(longest)
-                found.append(_Mention(" ".join(longest), at, behind))
-        return found
+                mentions.append(_Mention(" ".join(longest), at, behind))
+        return mentions
 
     def _stated(
         self,
@@ -202,10 +202,10 @@ class Trusted:
         """Return the object that a sentence gives a subject; None unless it clearly gives one."""
         others = [one for one in mentions if one is not subject and self._may_be(one.name, relation, language)]
         if not others and not is_place(relation):
-            made = claim(sentence)
-            if made is None or made[:2] != (subject.name, relation) or made.language != language:
+            stated = claim(sentence)
+            if stated is None or stated[:2] != (subject.name, relation) or stated.language != language:
                 return None
-            return made.object if value(made.object) is not None or is_named(sentence, made.object) else None
+            return stated.object if value(stated.object) is not None or is_named(sentence, stated.object) else None
         if len(others) != 1:
             return None
         (other,) = others
@@ -248,8 +248,8 @@ def _tokens(text: str) -> list[str]:
 
 def _first_of(word: str) -> str:
     """Return the beginning of a word that stands in every text with the word in it."""
-    found = _BEGINNING.search(word)
-    return found[0] if found else word
+    begins = _BEGINNING.search(word)
+    return begins[0] if begins else word
 
 
 def _language_of(tokens: Sequence[str]) -> str:
@@ -303,7 +303,7 @@ def _fact(line: str, number: int) -> Fact:
     values = [row.get(name) or "" for name in names]
     if not all(isinstance(each, str) for each in values):
         raise ValueError(f"line {number} of the file of facts: {', '.join(names)} must be strings")
-    text, subject, relation, found, language = values
-    if not text and not (subject and relation and found):
+    text, subject, relation, target, language = values
+    if not text and not (subject and relation and target):
         raise ValueError(f"line {number} of the file of facts needs a text, or subject, relation and object")
-    return Fact(text or f"{subject}: {relation}: {found}", subject, relation, found, language)
+    return Fact(text or f"{subject}: {relation}: {target}", subject, relation, target, language)

@@ -52,8 +52,8 @@ def differ(one: Date | Amount, other: Date | Amount) -> bool:
     if isinstance(one, Date) or isinstance(other, Date):
         return isinstance(one, Date) and isinstance(other, Date) and _dates_differ(one, other)
     if not one.readings or not other.readings:
-        return any(left != right for left, right in zip(one.parts, other.parts, strict=False))
-    near = any(_near(left, right, one.is_about or other.is_about) for left in one.readings for right in other.readings)
+        return any(a != b for a, b in zip(one.parts, other.parts, strict=False))
+    near = any(_near(a, b, one.is_about or other.is_about) for a in one.readings for b in other.readings)
     if one.unit != other.unit and not {one.unit, other.unit}.isdisjoint(("weekday", "clock")):
         return False
     if one.unit and other.unit and one.unit != other.unit:
@@ -62,7 +62,7 @@ def differ(one: Date | Amount, other: Date | Amount) -> bool:
 
 
 def _dates_differ(one: Date, other: Date) -> bool:
-    return any(left is not None and right is not None and left != right for left, right in zip(one, other, strict=True))
+    return any(a is not None and b is not None and a != b for a, b in zip(one, other, strict=True))
 
 
 def _near(one: float, other: float, is_about: bool) -> bool:
@@ -73,8 +73,8 @@ def _near(one: float, other: float, is_about: bool) -> bool:
 
 def _date(text: str) -> Date | None:
     for pattern in _DATES:
-        found = pattern.fullmatch(text)
-        part = found.groupdict() if found else {}
+        match = pattern.fullmatch(text)
+        part = match.groupdict() if match else {}
         month = part.get("m") or ""
         number = int(month) if month.isdecimal() else int(MONTHS.get(month, 0))
         if number:
@@ -94,16 +94,16 @@ def _time(text: str) -> Amount | None:
 
 
 def _amount(text: str) -> Amount | None:
-    found = _AMOUNT.fullmatch(text)
-    if found is None:
+    match = _AMOUNT.fullmatch(text)
+    if match is None:
         return None
-    times = _times(found["times"])
-    readings = [each * (times or 1) for each in _readings(found["n"])]
-    counted = _unit(found["sign"], found["unit"])
-    if times is None or counted is None or (not readings and not found["n"][0].isdigit()):
+    times = _times(match["times"])
+    readings = [each * (times or 1) for each in _readings(match["n"])]
+    counted = _unit(match["sign"], match["unit"])
+    if times is None or counted is None or (not readings and not match["n"][0].isdigit()):
         return None
     unit, each = counted
-    return Amount(tuple(n * each for n in readings), unit, found["about"] is not None, tuple(found["n"].split(".")))
+    return Amount(tuple(n * each for n in readings), unit, match["about"] is not None, tuple(match["n"].split(".")))
 
 
 def _times(word: str | None) -> float | None:

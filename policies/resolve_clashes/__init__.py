@@ -48,7 +48,7 @@ class ResolveClashes(Policy):
     }
 
     older: Literal["auto", "keep", "mark", "remove"] = "auto"
-    """What happens to the older statement. `auto`: it is marked where that costs nothing, and stays as it is elsewhere.
+    """Treatment of the older statement. `auto`: it is marked where that costs nothing, and stays as it is elsewhere.
     `keep`: it always stays as it is. `mark`: it is always marked, which costs the provider's cache of what stands
     behind it. `remove`: it leaves the message, which is archived first; where it cannot be archived it is marked."""
 
@@ -62,7 +62,7 @@ class ResolveClashes(Policy):
     `timeout`."""
 
     sure: float = Field(default=0.9, gt=0.5, lt=1)
-    """How sure the judge must be, of either answer."""
+    """Certainty that the judge needs, for either answer."""
 
     timeout: float = Field(default=2.0, gt=0)
     """Seconds after which the step is given up. Only the first request of a long conversation takes more than a few
@@ -102,8 +102,8 @@ class ResolveClashes(Policy):
         findings = [_finding(each, sent) for each in clashes]
         if not solved:
             return Keep(_why(facts), facts, findings)
-        told = [clash for clash in solved if _may_be_told(clash, request.messages, texts)]
-        messages, marks = await self._written(told, await self._in_place(solved, request, ctx), request, texts, ctx)
+        spoken = [clash for clash in solved if _may_be_told(clash, request.messages, texts)]
+        messages, marks = await self._written(spoken, await self._in_place(solved, request, ctx), request, texts, ctx)
         lines = len(messages) - len(request.messages)
         if not marks and not lines:
             why = f"{counted(len(solved), 'superseded statement')}, none in so few words that a line pays"

@@ -1,7 +1,7 @@
 """Find the statements of a conversation that a later one contradicts. Pure; a doubtful pair is none.
 
 Four rules: `value`, another value of the same subject; `slot`, a value of a task that is given anew within a few
-messages; `never`, an act that is told and denied; `negation`, a statement and its denial.
+messages; `never`, an act that is stated and denied; `negation`, a statement and its denial.
 """
 
 from collections import deque
@@ -17,11 +17,11 @@ from proxy.chat import Message
 from proxy.context import Once
 
 _AT_ONCE = 3
-"""Messages of which a new one is said to overtake something."""
+"""Messages of which a new one is current to overtake something."""
 _WINDOW = 2000
 """Earlier statements that are looked through."""
 _LATEST = 40
-"""Those with a common term that a new one is compared with."""
+"""Statements with a common term that a new one is compared with."""
 _STATEMENT = 30
 """Characters of reading that take as long as to look up what may contradict a statement."""
 
@@ -74,17 +74,17 @@ async def find_clashes(messages: Sequence[Message], once: Once) -> tuple[Clash, 
     read = await once.of_each(_read, [message for _, message in talk])
     turns, keys = list[Turn](), list[tuple[str, bytes]]()
     running = blake2b(digest_size=16)
-    for at, (said, digest) in enumerate(read):
+    for at, (current, digest) in enumerate(read):
         running.update(digest)
-        turns.append(Turn(at, said))
+        turns.append(Turn(at, current))
         keys.append(("clashes of", running.digest()))
     known = once.known(keys)
     missing = [at for at, result in enumerate(known) if result is None]
     if missing:
         size = _STATEMENT * sum([len(turn.statements) for turn in turns])
         work = partial(overtaken, turns, tuple(known))
-        made = await once.of_key(("clashes", keys[missing[-1]], len(missing)), size, work)
-        for at, result in zip(missing, made, strict=True):
+        added = await once.of_key(("clashes", keys[missing[-1]], len(missing)), size, work)
+        for at, result in zip(missing, added, strict=True):
             known[at] = result
             once.remember(keys[at], result)
     places = [place for place, _ in talk]
@@ -98,15 +98,15 @@ def _read(message: Message) -> tuple[tuple[Statement, ...], bytes]:
 
 def overtaken(turns: Sequence[Turn], known: Sequence[Overtaken | None]) -> list[Overtaken]:
     """Return the clashes of each turn that `known` does not have. A statement is overtaken once."""
-    made, gone = list[Overtaken](), set[tuple[int, int]]()
+    added, gone = list[Overtaken](), set[tuple[int, int]]()
     before: deque[tuple[Turn, Statement]] = deque(maxlen=_WINDOW)
     for at, (turn, each) in enumerate(zip(turns, known, strict=True)):
         if each is None:
             each = _first_only(_of_turn(turns, at, before), gone)
-            made.append(each)
+            added.append(each)
         before.extend((turn, statement) for statement in turn.statements)
         gone |= each.gone
-    return made
+    return added
 
 
 def _first_only(clashes: Sequence[Clash], gone: Collection[tuple[int, int]]) -> Overtaken:
@@ -117,18 +117,20 @@ def _first_only(clashes: Sequence[Clash], gone: Collection[tuple[int, int]]) -> 
 
 
 def _of_turn(turns: Sequence[Turn], last: int, before: Iterable[tuple[Turn, Statement]]) -> list[Clash]:
-    turn, found = turns[last], dict[tuple[int, int], Clash]()
+    turn, clashes = turns[last], dict[tuple[int, int], Clash]()
     earlier = [*before]
     for new in turn.statements:
         near = (pair for pair in reversed(earlier) if not pair[1].keys.isdisjoint(new.keys))
         for where, old in islice(near, _LATEST):
             reason = clash(old, new)
             if reason is not None:
-                found[where.place, old.start] = _clash(where, old, turn, new, reason)
+                clashes[where.place, old.start] = _clash(where, old, turn, new, reason)
         earlier.append((turn, new))
-    for held, new in _slots(turns, last):
-        found.setdefault((held.turn.place, held.statement.start), _clash(held.turn, held.statement, turn, new, "slot"))
-    return sorted(found.values())
+    for older, new in _slots(turns, last):
+        clashes.setdefault(
+            (older.turn.place, older.statement.start), _clash(older.turn, older.statement, turn, new, "slot")
+        )
+    return sorted(clashes.values())
 
 
 def _clash(where: Turn, old: Statement, turn: Turn, new: Statement, reason: str) -> Clash:
@@ -174,10 +176,10 @@ def _is_changed(new: Statement) -> bool:
 
 
 def _takes_place(old: Statement, new: Statement, value: Value) -> bool:
-    held = [each for each in old.values if each.slot == value.slot and not each.part == value.part == "weak"]
+    older = [each for each in old.values if each.slot == value.slot and not each.part == value.part == "weak"]
     values = {each.value for each in new.values if each.slot == value.slot}
-    return any(differ(each, value) and are_comparable(each, value) for each in held) and values.isdisjoint(
-        each.value for each in held
+    return any(differ(each, value) and are_comparable(each, value) for each in older) and values.isdisjoint(
+        each.value for each in older
     )
 
 
@@ -244,15 +246,15 @@ def _never(old: Statement, new: Statement) -> bool:
     """Return whether the author denies an act in one of the statements and tells of it in the other."""
     if bool(old.never) == bool(new.never) or "first" not in old.signs & new.signs:
         return False
-    denied, told = (old, new) if old.never else (new, old)
-    if told.negative or "hedged" in told.signs or (told is new and "done" not in told.signs):
+    denied, stated = (old, new) if old.never else (new, old)
+    if stated.negative or "hedged" in stated.signs or (stated is new and "done" not in stated.signs):
         return False
-    if denied.people.isdisjoint(told.people) and (denied.people or told.people):
+    if denied.people.isdisjoint(stated.people) and (denied.people or stated.people):
         return False
-    shared = denied.never & told.terms
+    shared = denied.never & stated.terms
     if len(shared) >= _PAIR:
         return len(shared) >= _RARE * len(denied.never)
-    return shared == denied.never and (denied.verb in told.terms or not shared.isdisjoint(denied.names))
+    return shared == denied.never and (denied.verb in stated.terms or not shared.isdisjoint(denied.names))
 
 
 def _negation(old: Statement, new: Statement) -> bool:
@@ -278,7 +280,7 @@ def _told_apart(old: Statement, new: Statement) -> bool:
 
 
 def _about_others(old: Statement, new: Statement) -> bool:
-    """Return whether they are told apart, or neither is the author's and each has a subject that the other lacks."""
+    """Return whether they are stated apart, or neither is the author's and each has a subject that the other lacks."""
     if _told_apart(old, new):
         return True
     heads = {old.head, new.head} - {""}
@@ -331,14 +333,14 @@ class _SlotValue(NamedTuple):
     statement: Statement
     value: Value
     distance: int
-    """How many user messages ago."""
+    """Number of user messages since then."""
 
 
 def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[_SlotValue, Statement]]:
     """Yield the values of a task that a message gives anew, with the statements that do."""
-    said = turns[last].statements
-    opening = said[0].signs if said else frozenset[str]()
-    for new in said:
+    current = turns[last].statements
+    opening = current[0].signs if current else frozenset[str]()
+    for new in current:
         if "another" in new.signs or not _may_give(new):
             continue
         signs = new.signs | (opening & {"correcting", "following"})
@@ -346,13 +348,13 @@ def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[_SlotValue, State
             is_counted = value.kind == "count" and value.unit not in BOOKED
             if is_counted and not (new.end - new.start <= _SHORT and "correcting" in signs):
                 continue
-            held = _held(turns, last, value)
-            if held is None or held.statement.terms == new.terms or not differ(held.value, value):
+            older = _held(turns, last, value)
+            if older is None or older.statement.terms == new.terms or not differ(older.value, value):
                 continue
-            if "correcting" not in signs and not are_comparable(held.value, value):
+            if "correcting" not in signs and not are_comparable(older.value, value):
                 continue
-            if _is_given_anew(held, new, value, signs):
-                yield held, new
+            if _is_given_anew(older, new, value, signs):
+                yield older, new
 
 
 def _may_give(statement: Statement) -> bool:
@@ -364,23 +366,23 @@ def _held(turns: Sequence[Turn], last: int, value: Value) -> _SlotValue | None:
     latest: _SlotValue | None = None
     for at in range(last - 1, max(-1, last - _FAR), -1):
         for old in filter(_may_give, reversed(turns[at].statements)):
-            for held in reversed(old.values):
-                if held.kind == value.kind and held.value != "today" and _same_slot(held, value):
-                    found = _SlotValue(turns[at], old, held, last - at)
-                    if are_comparable(held, value):
-                        return found
-                    latest = latest or found
+            for older in reversed(old.values):
+                if older.kind == value.kind and older.value != "today" and _same_slot(older, value):
+                    candidate = _SlotValue(turns[at], old, older, last - at)
+                    if are_comparable(older, value):
+                        return candidate
+                    latest = latest or candidate
     return latest
 
 
-def _same_slot(held: Value, value: Value) -> bool:
-    same_part = held.part == value.part or "weak" in (held.part, value.part)
-    return same_part and (held.unit == value.unit or {held.unit, value.unit} <= {"people", "ticket", ""})
+def _same_slot(older: Value, value: Value) -> bool:
+    same_part = older.part == value.part or "weak" in (older.part, value.part)
+    return same_part and (older.unit == value.unit or {older.unit, value.unit} <= {"people", "ticket", ""})
 
 
-def _is_given_anew(held: _SlotValue, new: Statement, value: Value, signs: frozenset[str]) -> bool:
-    """Return whether a value is meant in the place of the held one."""
-    is_near, is_shared = held.distance <= _NEAR, not held.statement.about.isdisjoint(new.about)
+def _is_given_anew(older: _SlotValue, new: Statement, value: Value, signs: frozenset[str]) -> bool:
+    """Return whether a value is meant in the place of the older one."""
+    is_near, is_shared = older.distance <= _NEAR, not older.statement.about.isdisjoint(new.about)
     is_wanted = not signs.isdisjoint(("wanting", "correcting", "following"))
     if value.part == "weak" and not (is_near and is_wanted):
         return False
@@ -388,31 +390,31 @@ def _is_given_anew(held: _SlotValue, new: Statement, value: Value, signs: frozen
         return is_near or is_shared
     if is_near and "following" in signs:
         return is_shared or value.kind not in AMOUNTS
-    if _is_of_another(held, new, value):
+    if _is_of_another(older, new, value):
         return False
     if value.kind in TYPED:
-        is_bare = not new.about or (held.distance == 1 and not held.statement.about and "wanting" in new.signs)
-        return is_near and (is_bare or (bool(value.unit) and value.unit == held.value.unit))
+        is_bare = not new.about or (older.distance == 1 and not older.statement.about and "wanting" in new.signs)
+        return is_near and (is_bare or (bool(value.unit) and value.unit == older.value.unit))
     is_short = new.end - new.start <= _SHORT
     if not ("first" in new.signs or is_short or new.kind == "request" or is_wanted):
         return False  # a statement about the world
-    return held.distance <= (_NEAR if is_wanted else _NEXT) and "likes" not in held.statement.signs | new.signs
+    return older.distance <= (_NEAR if is_wanted else _NEXT) and "likes" not in older.statement.signs | new.signs
 
 
-def _is_of_another(held: _SlotValue, new: Statement, value: Value) -> bool:
+def _is_of_another(older: _SlotValue, new: Statement, value: Value) -> bool:
     """Return whether the two are about different subjects."""
-    if (value.kind != "place" and _told_apart(held.statement, new)) or _differ_in_subject(held, new, value):
+    if (value.kind != "place" and _told_apart(older.statement, new)) or _differ_in_subject(older, new, value):
         return True
-    if _is_parallel(held.statement, new):
+    if _is_parallel(older.statement, new):
         return True
-    return held.statement.kind == new.kind == "statement" and _is_narrower(held.statement, new)
+    return older.statement.kind == new.kind == "statement" and _is_narrower(older.statement, new)
 
 
-def _differ_in_subject(held: _SlotValue, new: Statement, value: Value) -> bool:
+def _differ_in_subject(older: _SlotValue, new: Statement, value: Value) -> bool:
     """Return whether both name a subject, and not the same."""
     if value.part == "weak" and "wanting" in new.signs:
         return False
     unit = unit_terms(value) if value.unit else frozenset()
-    mine, theirs = held.statement.about - unit, new.about - unit
+    mine, theirs = older.statement.about - unit, new.about - unit
     shared = mine & theirs
     return bool(mine and theirs) and len(shared) * 2 < min(len(mine), len(theirs)) + bool(mine - theirs)

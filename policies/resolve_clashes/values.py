@@ -81,12 +81,12 @@ _THOUSANDS = {"k": 1e3, "thousand": 1e3, "mil": 1e3, "million": 1e6, "millones":
 
 def read_values(folded: str, raw: str) -> tuple[Value, ...]:
     """Return the values of a clause, given folded and as it is written. A text is read by one kind only."""
-    found, text = list[Value](), folded
+    values, text = list[Value](), folded
     for read in (_emails, _money, _percents, _times, _dates, _counts):
         for value in [*read(text)]:
-            found.append(value)
+            values.append(value)
             text = f"{text[: value.start]}{'~' * (value.end - value.start)}{text[value.end :]}"
-    return (*found, *_members(folded), *_places(raw))
+    return (*values, *_members(folded), *_places(raw))
 
 
 def unit_terms(value: Value) -> frozenset[str]:

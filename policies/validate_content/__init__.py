@@ -74,7 +74,7 @@ class ValidateContent(Policy, RefusesContent):
     }
 
     action: Literal["annotate", "quarantine", "reject"] = "annotate"
-    """What happens to content that is below a threshold."""
+    """Treatment of content that is below a threshold."""
 
     timeout: float = Field(default=2.0, gt=0)
     """Seconds after which the step is given up: only a long conversation that was never seen takes so much."""

@@ -48,11 +48,11 @@ def present(text: str) -> float | None:
     return max((moment for moment, _ in _all_moments(_PATTERNS["present"], text)), default=None)
 
 
-def freshness(made: tuple[float, bool] | None, now: float | None, fresh: float) -> Finding | None:
+def freshness(stated_at: tuple[float, bool] | None, now: float | None, fresh: float) -> Finding | None:
     """Return 1 up to an age of `fresh` seconds, then `fresh` / age; None where no age is stated."""
-    if made is None or now is None:
+    if stated_at is None or now is None:
         return None
-    moment, exact = made
+    moment, exact = stated_at
     age = now - moment - (0.0 if exact else _ZONES)
     if age <= fresh:
         return Finding(1.0)
@@ -67,10 +67,10 @@ def _age(age: float) -> str:
 
 
 def _all_moments(pattern: re.Pattern[str], text: str) -> list[tuple[float, bool]]:
-    found = (
+    moments = (
         _moment([part or "" for part in match.groups()]) for match in islice(pattern.finditer(text[:_DATED]), _MOMENTS)
     )
-    return [moment for moment in found if moment is not None]
+    return [moment for moment in moments if moment is not None]
 
 
 def _moment(parts: list[str]) -> tuple[float, bool] | None:
@@ -105,10 +105,10 @@ def relevance(text: str, query: str) -> Finding | None:
     asked = _telling(f"{query} {english(query) or ''}")
     if len(asked) < _ASKED:
         return None
-    found = _telling(text[:_READ_FOR_WORDS])
-    if len(found) < _FEWEST:
+    present_terms = _telling(text[:_READ_FOR_WORDS])
+    if len(present_terms) < _FEWEST:
         return None
-    hits = len(asked & found)
+    hits = len(asked & present_terms)
     if not hits and _differ(text, query):
         return None
     return Finding(round(1 - 0.3**hits, 6), "" if hits else "it shares no words with what asked for it")

@@ -34,6 +34,8 @@ class ConsolidateSystem(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Merge, or keep where there is nothing to merge."""
+        if request.keeps_system:
+            return Keep("the system prompt has a place of its own")
         head, talk = split_head(request.messages)
         later = [message for message in talk if message.is_system] if self.later != "keep" else []
         if len(head) <= 1 and not later:

@@ -9,7 +9,8 @@ Each name comes from the first of these places that has one:
 | agent | `x-penstock-agent` | `metadata.agent`, `metadata.agent_id` |
 | task | `x-penstock-task` | `metadata.task`, `metadata.task_id`; else the tag of the last user message |
 
-Claude Code names session and agent in `x-claude-code-session-id` and `x-claude-code-agent-id`.
+A stored `conversation` of Responses names a session, too. Claude Code names session and agent in
+`x-claude-code-session-id` and `x-claude-code-agent-id`.
 
 `prompt_cache_key` names no conversation, because clients reuse it for many. But two conversations with the same first
 messages and different keys are different conversations.
@@ -48,7 +49,7 @@ def identify(headers: Mapping[str, str], request: ChatRequest | None, tenant: st
     agent = first_of(headers, "x-penstock-agent", "x-claude-code-agent-id") or first_of(data, "agent", "agent_id")
     task = headers.get("x-penstock-task") or first_of(data, "task", "task_id") or _tagged(request)
     named = first_of(headers, "x-penstock-session", "x-claude-code-session-id")
-    named = named or first_of(data, "session_id", "conversation_id", "thread_id")
+    named = named or first_of(data, "session_id", "conversation_id", "thread_id") or first_of(rest, "conversation")
     session = session_key(named) if named else "" if request is None else _unnamed(request)
     return Identity(
         tenant, session, key_of("user", tenant, user), key_of("agent", tenant, agent), key_of("task", tenant, task)

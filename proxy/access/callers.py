@@ -53,17 +53,19 @@ class Caller:
         """Return whether the caller may choose a chain by name; `bypass` stands for no chain."""
         return self.key is None or self.key.chains is None or chain in self.key.chains
 
+    def may_pass(self, method: str, path: str) -> bool:
+        """Return whether requests to this path below `/v1` may be forwarded."""
+        plain = method == "POST" and PLAIN_PATH.fullmatch(path) is not None
+        return self.key is None or (plain and any(fnmatchcase(path, glob) for glob in self.paths))
+
     def check_path(self, method: str, path: str) -> None:
         """Raise `NotFound` unless requests to this path below `/v1` may be forwarded.
 
         Tenants share the operator's key at the provider. So only paths that name a model and read no stored data are
         forwarded: on other paths one tenant could read another's data.
         """
-        if self.key is None:
-            return
-        plain = method == "POST" and PLAIN_PATH.fullmatch(path) is not None
-        if not plain or not any(fnmatchcase(path, glob) for glob in self.paths):
-            advice = "; allow it under auth.paths" if plain else ""
+        if not self.may_pass(method, path):
+            advice = "; allow it under auth.paths" if method == "POST" and PLAIN_PATH.fullmatch(path) else ""
             raise NotFound(f"keys of Penstock may not {method} this path{advice}", code="not_found")
 
     def check_unnamed(self) -> None:

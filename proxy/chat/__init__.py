@@ -296,6 +296,10 @@ class ChatRequest:
 
     wire: ClassVar[str] = "chat"
     """The form in which its client speaks. Policies see chat completions in any case."""
+    keeps_system: ClassVar[bool] = False
+    """Whether its wire has a place of its own for the system prompt, with which nothing may be merged."""
+    limits: ClassVar[tuple[str, ...]] = ("max_completion_tokens", "max_tokens")
+    """The fields by which the client limits the answer, the one that counts first."""
 
     model: str
     messages: tuple[Message, ...]
@@ -359,7 +363,7 @@ class ChatRequest:
     @property
     def output_limits(self) -> dict[str, int]:
         """The fields by which the client limits the answer, the one that counts first."""
-        values = {key: self.rest.get(key) for key in ("max_completion_tokens", "max_tokens")}
+        values = {key: self.rest.get(key) for key in self.limits}
         return {k: v for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool) and v > 0}
 
     def with_shorter_answer(self, limit: int) -> "ChatRequest":
@@ -472,4 +476,4 @@ def chosen_tools(choice: Any) -> tuple[str, ...]:
         return (
             tuple(called_name(tool) for tool in tools if isinstance(tool, Mapping)) if isinstance(tools, list) else ()
         )
-    return (called_name(choice),)
+    return tuple(filter(None, (called_name(choice),)))

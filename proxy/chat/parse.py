@@ -222,6 +222,11 @@ class Body:
         raw = {name: bytes(raw) for name, raw in self._fields.items() if name not in self.conversation}
         return Fields.unread(raw, parse_value)
 
+    @property
+    def is_compaction(self) -> bool:
+        """Whether its client has the conversation summed up."""
+        return False
+
     def check_messages(self) -> None:
         """Raises `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
         raw = memoryview(self._fields.get("messages", b"null"))

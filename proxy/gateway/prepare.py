@@ -251,6 +251,8 @@ class Preparation:
         A request that its chain rejects is prepared all the same: `Outcome.rejected` says so, and it must not be sent.
         """
         is_chat = body.wire == CHAT_WIRE
+        if body.is_compaction:
+            chosen = Chosen(None, with_guards((), self._chains[route.chain]))
         if not (
             chosen.steps or (is_chat and route.upstream.abilities.translates) or self._must_hold(body, route, chosen)
         ):
@@ -313,6 +315,9 @@ class Preparation:
         who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(isinstance(policy, BringsTools) for _, policy in steps)
+        runs_tools = sends and body.wire != "responses"
+        if sends and not runs_tools:  # nothing may leave that the model could not read again
+            steps = tuple(step for step in steps if not isinstance(step[1], BringsTools))
         signs = body.wire == CHAT_WIRE and (route.upstream.abilities.signs or bool(signed_places(sent.messages)))
         if sends and (brings_tools or signs):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
@@ -332,14 +337,14 @@ class Preparation:
             tokens,
             asyncio.get_running_loop().time() + server.chain_deadline,
             server.patience,
-            archive,
+            archive if runs_tools or not sends else None,
             once,
             memo,
             None if services.writing is None else services.writing.bind(who, route, asked.headers, outage),
             None if services.embedding is None else services.embedding.bind(who),
             without_credentials(asked.headers),
             secret.encode(),
-            runs_tools=sends and sent.rest.get("n") in (None, 1),
+            runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
             judge=services.judging(who, route, asked.headers),
             now=self._clock() // 60 * 60,
             corrections=corrections,

@@ -259,6 +259,8 @@ class Process:
                 endpoint("/chat/completions", api.chat, ["POST"], "/v1/chat/completions"),
                 endpoint("/v1/messages", api.messages, ["POST"]),
                 endpoint("/v1/messages/count_tokens", api.count, ["POST"]),
+                endpoint("/v1/responses", api.responses, ["POST"]),
+                endpoint("/v1/responses/input_tokens", api.input_tokens, ["POST"]),
                 endpoint("/v1/models", api.models, ["GET"]),
                 endpoint("/models", api.models, ["GET"], "/v1/models"),
                 endpoint("/v1/models/{model:path}", api.model, ["GET"]),

@@ -33,7 +33,9 @@ class OpenAI:
     def __init__(self, name: str, settings: OpenAIUpstream, transport: Transport | None = None) -> None:
         self.name = name
         self.provider = settings.provider
-        self.abilities = Abilities(translates=False, ask_usage=settings.ask_usage)
+        self.abilities = Abilities(
+            translates=False, ask_usage=settings.ask_usage, speaks=frozenset({"chat", "responses"})
+        )
         self.address: str | None = settings.base_url
         self._base = settings.base_url
         self._own_headers = {key.lower(): value.get_secret_value() for key, value in settings.headers.items()}

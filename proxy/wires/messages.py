@@ -5,19 +5,19 @@ is one user message. An assistant message is one message, so that its thinking s
 prompt is one message, and nothing is merged with it: its first block may be one that counts only there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Any, ClassVar, NamedTuple, NoReturn
+from typing import Any, ClassVar
 
 import orjson
 
-from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, called_name, encode, split_head
-from proxy.chat.cache_marks import FIELD, write_marks
+from proxy.chat import JsonObject, Message, called_name, encode, split_head
+from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
 from proxy.chat.reasoning import AS_BLOCKS
+from proxy.wires.native import Came, NativeRequest, changed_list, parse_tools, wrong
 from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of, source_of
 
@@ -48,14 +48,9 @@ class MessagesBody(Body):
             raw, ahead = b'[{"role":"system","content":' + self.raw_of("system") + b"}," + raw[1:], 1
         found = parse_list("messages", raw, JsonObject, _check_message, most, earlier, ahead)
         messages = tuple(view for item in found.items for view in item.derive("views", partial(_views, item)))
-        tools: tuple[Tool, ...] = ()
-        if self._has("tools"):
-            listed = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, earlier)
-            tools = tuple(item.derive("tool", partial(_tool, item)) for item in listed.items)
+        tools = parse_tools(self.raw_of("tools"), _tool, most, earlier) if self._has("tools") else ()
         rest = self._rest(("model", "messages", "system", *(("tools",) if tools else ())), _value)
-        request = MessagesRequest(model, messages, tools, rest, folds=found.folds.begin())
-        system = found.items[0] if ahead else None
-        return replace(request, came=_Came(self.raw, model, messages, tools, rest, found.items[ahead:], system))
+        return MessagesRequest.of(self.raw, model, found, ahead, messages=messages, tools=tools, rest=rest)
 
 
 class CountBody(MessagesBody):
@@ -64,64 +59,28 @@ class CountBody(MessagesBody):
     path: ClassVar = f"{PATH}/count_tokens"
 
 
-class _Came(NamedTuple):
-    """A request as the client sent it."""
-
-    raw: bytes
-    model: str
-    messages: tuple[Message, ...]
-    tools: tuple[Tool, ...]
-    rest: Fields
-    items: tuple[JsonObject, ...]
-    system: JsonObject | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MessagesRequest(ChatRequest):
+class MessagesRequest(NativeRequest):
     """A request in Anthropic's form."""
 
+    __slots__ = ()
     wire: ClassVar = "messages"
 
-    came: _Came | None = None
+    def write_messages(self, came: Came) -> Iterator[tuple[str, bytes | None]]:
+        head, said = split_head(self.messages)
+        yield "system", _system(head, came.system)
+        yield "messages", changed_list(came.raw, "messages", [item.raw for item in came.items], _written(said, came))
 
-    def flaw(self) -> str | None:
-        try:
-            write_marks(self).encode()
-        except Unwritable as error:
-            return str(error)
-        return None
+    def native_tool(self, function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+        schema = {"type": "object", **(function.get("parameters") or {})}
+        made = {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
+        return made | {**others}
 
-    def encode(self) -> bytes:
-        """Return the client's own bytes, and in them what was changed. Raises `Unwritable`."""
-        came = self.came
-        if came is None:
-            raise Unwritable("nothing is known of what the client sent")
-        try:
-            return with_members(came.raw, dict(self._changes(came)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise Unwritable(f"Messages has no form for it ({type(error).__name__})") from error
-
-    def _changes(self, came: _Came) -> Iterator[tuple[str, bytes | None]]:
-        if self.model != came.model:
-            yield "model", encode(self.model)
-        if self.messages is not came.messages:
-            head, said = split_head(self.messages)
-            yield "system", _system(head, came.system)
-            yield "messages", _list(came.raw, "messages", [item.raw for item in came.items], _written(said, came))
-        if self.tools is not came.tools:
-            yield "tools", _list(came.raw, "tools", map(_tool_bytes, came.tools), map(_tool_bytes, self.tools))
-        for name in () if self.rest is came.rest else {*came.rest, *self.rest}:
-            if name not in self.rest:
-                yield name, None
-            elif name not in came.rest or self.rest.raw(name) != came.rest.raw(name):
-                yield name, encode(_native(name, self.rest[name]))
-
-
-def _list(raw: bytes, name: str, before: Iterable[bytes], after: Iterable[bytes]) -> bytes | None:
-    """Return a list of the body with other items; None for an empty one."""
-    own = fields(raw).get(name, b"[]")
-    old, new = [*before], [*after]
-    return own if old == new else with_items(own, old, new) if new else None
+    def native_field(self, name: str, value: Any) -> Any:
+        if name != "tool_choice":
+            return value
+        if isinstance(value, str):
+            return {"type": _NATIVE_CHOICES[value]}
+        return {"type": "tool", "name": called_name(value)} if "function" in value else value
 
 
 # --- read -------------------------------------------------------------------------------------------------------------
@@ -129,38 +88,29 @@ def _list(raw: bytes, name: str, before: Iterable[bytes], after: Iterable[bytes]
 
 def _check_message(item: Mapping[str, Any], place: str) -> None:
     if not isinstance(item.get("role"), str):
-        _wrong(f"{place}.role", "must be a string")
+        wrong(f"{place}.role", "must be a string")
     content = item.get("content")
     if isinstance(content, list):
         for index, block in enumerate(content):
             _check_block(block, f"{place}.content[{index}]")
     elif not isinstance(content, str):
-        _wrong(f"{place}.content", "must be a string or a list of blocks")
+        wrong(f"{place}.content", "must be a string or a list of blocks")
 
 
 def _check_block(block: Any, place: str) -> None:
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str):
-        _wrong(place, "must be an object with a type")
+        wrong(place, "must be an object with a type")
     for name in _NEEDED.get(kind, ()):
         if not isinstance(block.get(name), str):
-            _wrong(f"{place}.{name}", "must be a string")
+            wrong(f"{place}.{name}", "must be a string")
     if kind == "tool_use" and not isinstance(block.get("input"), dict):
-        _wrong(f"{place}.input", "must be an object")
+        wrong(f"{place}.input", "must be an object")
     if kind == "tool_result" and not isinstance(block.get("content"), str | list | None):
-        _wrong(f"{place}.content", "must be a string or a list of blocks")
+        wrong(f"{place}.content", "must be a string or a list of blocks")
 
 
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
-
-
-def _check_tool(item: Mapping[str, Any], place: str) -> None:
-    if not isinstance(item.get("name", ""), str):
-        _wrong(f"{place}.name", "must be a string")
-
-
-def _wrong(place: str, must: str) -> NoReturn:
-    raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
 
 
 def _value(raw: bytes, name: str) -> Any:
@@ -171,15 +121,6 @@ def _value(raw: bytes, name: str) -> Any:
     if value.get("type") == "tool":
         return {"type": "function", "function": {"name": value.get("name", "")}}
     return _CHOICES.get(str(value.get("type")), value)
-
-
-def _native(name: str, value: Any) -> Any:
-    """Return a field in Anthropic's words."""
-    if name != "tool_choice":
-        return value
-    if isinstance(value, str):
-        return {"type": _NATIVE_CHOICES[value]}
-    return {"type": "tool", "name": called_name(value)} if "function" in value else value
 
 
 def _views(item: JsonObject) -> tuple[View, ...]:
@@ -262,7 +203,7 @@ def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
     return joined([*(items(raw) if raw[:1] == b"[" else [b'{"type":"text","text":' + raw + b"}"]), *texts])
 
 
-def _written(messages: Sequence[Message], came: _Came) -> Iterator[bytes]:
+def _written(messages: Sequence[Message], came: Came) -> Iterator[bytes]:
     """Return each message as its bytes. Raises `Unwritable` for an order that the wire does not have."""
     roles: list[str] = []
     for _, group in groupby(messages, key=_whole_of):
@@ -409,17 +350,6 @@ def _answer(view: Message, before: Sequence[Mapping[str, Any]], raws: Sequence[b
     if calls:
         raise Unwritable("a call was added to an answer")
     return made
-
-
-def _tool_bytes(tool: Tool) -> bytes:
-    if isinstance(tool, ToolView) and tool.item is not None:
-        return tool.item.raw
-    function = tool.get("function")
-    if not isinstance(function, Mapping):
-        return encode(tool)
-    made = {"name": function["name"], "description": function.get("description") or ""}
-    made["input_schema"] = {"type": "object", **(function.get("parameters") or {})}
-    return encode(made | {key: value for key, value in tool.items() if key not in ("type", "function")})
 
 
 def _text_block(text: str) -> bytes:

@@ -31,7 +31,7 @@ class MessagesWire(Wire):
     def answer(self, body: bytes, *, streamed: bool) -> Answer | None:
         message = Blocks()
         if streamed:
-            for event in _events(body):
+            for event in events_of(body):
                 message.feed(event)
         else:
             message.take(_object(body))
@@ -115,7 +115,8 @@ def read_event(event: bytes) -> dict[str, Any]:
     return _object(b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")).strip())
 
 
-def _events(body: bytes) -> Iterator[dict[str, Any]]:
+def events_of(body: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the data of the events of a whole stream."""
     events = EventSplitter()
     yield from (read_event(event) for event, _ in events.feed(body))
     yield read_event(events.rest())

@@ -7,7 +7,9 @@ from urllib.parse import unquote
 
 from starlette.types import Scope
 
+from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
+from proxy.access.gate import Handler
 from proxy.chat import encode
 from proxy.chat.errors import NotFound, Rejected
 from proxy.chat.parse import Body
@@ -25,11 +27,14 @@ from proxy.upstreams.base import CHAT, Call, Upstream
 from proxy.upstreams.masking import keys_of
 from proxy.upstreams.routing import Routes
 from proxy.wires.messages import CountBody, MessagesBody
+from proxy.wires.responses import InputTokensBody, ResponsesBody
 
 _JSON = (b"content-type", b"application/json")
 
 _SPELT = re.compile(
-    r"/v1/(?:(?P<chat>chat/completions)|(?P<messages>messages)(?P<count>/count_tokens)?)/?", re.IGNORECASE
+    r"/v1/(?:(?P<chat>chat/completions)|(?P<messages>messages)(?P<count>/count_tokens)?"
+    r"|(?P<responses>responses)(?P<tokens>/input_tokens)?)/?",
+    re.IGNORECASE,
 )
 """What an upstream may take for the path of a wire as well: no spelling of it may go around the chain."""
 
@@ -79,6 +84,24 @@ class Api:
         if (body := await self._native(CountBody, http, seen)) is not None:
             await self._pipeline.count(body, http, seen)
 
+    async def responses(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/responses`."""
+        if (body := await self._native(ResponsesBody, http, seen)) is not None:
+            await self._pipeline.serve(body, http, seen)
+
+    async def input_tokens(self, http: Exchange, seen: Observation) -> None:
+        """`POST /v1/responses/input_tokens`."""
+        if (body := await self._native(InputTokensBody, http, seen)) is not None:
+            await self._pipeline.count(body, http, seen)
+
+    def _served(self, spelt: re.Match[str]) -> Handler:
+        """Return what serves the wire that a path spells."""
+        if spelt["chat"]:
+            return self.chat
+        if spelt["messages"]:
+            return self.count if spelt["count"] else self.messages
+        return self.input_tokens if spelt["tokens"] else self.responses
+
     async def _native(self, kind: type[Body], http: Exchange, seen: Observation) -> Body | None:
         """Return a body that a chain can read. Pass one that none can: its bytes go as they are.
 
@@ -90,16 +113,21 @@ class Api:
         if route is None or kind.wire not in route.upstream.abilities.speaks or guards(self._chains[route.chain]):
             await self._pass(kind.path, raw, http, seen)
             return None
-        return await do_sized(len(raw), partial(kind, raw))
+        body = await do_sized(len(raw), partial(kind, raw))
+        if (key := http.caller) is not None and key.key is not None and kind.wire == "responses":
+            _check_stored(body, key)
+        return body
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
         """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
         if spelt := _SPELT.fullmatch(http.scope["path"]):
             check_method(http, "GET", "POST")
             if http.scope["method"] == "POST":
-                serve = self.chat if spelt["chat"] else self.count if spelt["count"] else self.messages
-                await serve(http, seen)
+                await self._served(spelt)(http, seen)
                 return
+            if http.headers.get("upgrade", "").lower() == "websocket":
+                told = "there are no WebSockets here: send the request by HTTP"
+                raise Rejected(told, code="upgrade_required", status=426)
         path = _below_v1(http.scope)
         await self._pass(path, await http.read(), http, seen)
 
@@ -167,6 +195,20 @@ class Api:
             self._routes.of(name, http.caller)
             model = await self._catalogue.one(name, forwarded(http.headers))
         await http.respond(200, [_JSON], encode(model))
+
+
+_STORED = ("previous_response_id", "conversation", "prompt")
+
+_REFERENCE = re.compile(rb'"type"\s*:\s*"item_reference"')
+
+
+def _check_stored(body: Body, caller: Caller) -> None:
+    """Raise `Rejected` where a request reads what is stored under the operator's key, unless all of that is passed on:
+    the callers of one key are one account."""
+    named = [name for name in _STORED if body.get(name) is not None]
+    if (named or _REFERENCE.search(body.raw)) and not caller.may_pass("POST", body.path):
+        told = f"{(named or ['item_reference'])[0]} names what is stored for all keys; send the whole conversation"
+        raise Rejected(told, param=(named or ["input"])[0], code="stored_not_allowed")
 
 
 def _model_in(raw: bytes) -> str | None:

@@ -1,0 +1,196 @@
+"""An agent on Responses, with OpenAI's SDK, through the default chain: in front of a server that refuses what OpenAI
+refuses, and seals reasoning over the exact prefix."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+from tests.e2e.servers import proxy
+from tests.e2e.test_messages_agent import listing, told
+from tests.wires.openai_server import OpenAIServer, call, message, openai_server
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}/v1"}}}}
+models: [{{match: "gpt-*", upstream: main}}]
+chains:
+  default:
+    - isolate_tasks: {{}}
+    - consolidate_system: {{}}
+    - compact_tool_results: {{}}
+    - offload_content: {{}}
+    - compress_history: {{}}
+    - pin_context: {{}}
+    - recall_history: {{}}
+    - include_shared: {{}}
+    - filter_tools: {{}}
+    - offer_recall: {{}}
+    - reject_oversize: {{share: 0.95}}
+    - mark_cache: {{}}
+state: {{kind: memory}}
+server: {{watch: false, admin_key: admin}}
+records: {{text: true}}
+"""
+TOOLS: Any = [
+    {
+        "type": "function",
+        "name": name,
+        "description": f"Lists the {name} of the shop. " * 8,
+        "parameters": {"type": "object", "properties": {"page": {"type": "integer"}}},
+        "strict": False,
+    }
+    for name in ("orders", "invoices", "parcels")
+] + [{"type": "web_search"}]
+MODEL = "gpt-5.6"
+REASONING = {"type": "reasoning"}
+
+
+class Agent:
+    """Reads a listing in each step, and sends all items back."""
+
+    def __init__(self, base: str, server: OpenAIServer, *, stream: bool) -> None:
+        self.client = openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0)
+        self.server, self.stream = server, stream
+        self.items: list[Any] = [{"role": "developer", "content": "Answer in English."}]
+
+    async def ask(self, *items: Any) -> Any:
+        self.items += items
+        asked: Any = {
+            "model": MODEL,
+            "instructions": "You keep a shop's books. " * 60,
+            "input": self.items,
+            "tools": TOOLS,
+        }
+        asked |= {"store": False, "include": ["reasoning.encrypted_content"]}
+        if self.stream:
+            async with self.client.responses.stream(**asked) as stream:
+                response: Any = await stream.get_final_response()
+        else:
+            response = await self.client.responses.create(**asked)
+        self.items += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in response.output]
+        return response
+
+    async def work(self, steps: int, rows: int) -> None:
+        async with self.client:
+            items: Any = [{"role": "user", "content": "Where are the parcels?"}]
+            for step in range(steps):
+                self.server.say(REASONING, call(f"call_{step}", "orders", page=step), message(f"I read page {step}."))
+                await self.ask(*items)
+                items = [{"type": "function_call_output", "call_id": f"call_{step}", "output": listing(step, rows)}]
+            self.server.say(REASONING, message("All is well."))
+            assert (await self.ask(*items)).output_text == "All is well."
+
+
+def cost(server: OpenAIServer) -> float:
+    """The price of all prompts, in input tokens of full price."""
+    return sum(each["input_tokens"] - 0.9 * each["input_tokens_details"]["cached_tokens"] for each in server.usages)
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[OpenAIServer]:
+    async with openai_server() as made:
+        yield made
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_agent_finishes_and_pays_less(stream: bool, server: OpenAIServer, tmp_path: Path) -> None:
+    await Agent(server.url, server, stream=stream).work(12, 60)
+    direct, asked = cost(server), len(server.bodies)
+    for each in (server.usages, server.bodies, server.kept):
+        each.clear()
+    async with proxy(CONFIG.format(url=server.url), tmp_path) as base:
+        agent = Agent(base, server, stream=stream)
+        await agent.work(12, 60)
+        conversations = (await told(base, "conversations"))["conversations"]
+        requests = (await told(base, "requests"))["requests"]
+
+    assert server.refused == []
+    assert server.lost == 0
+    assert len(server.bodies) == asked
+    assert server.bodies[-1]["tools"] == TOOLS
+    assert server.bodies[-1]["instructions"] == "You keep a shop's books. " * 60
+    assert cost(server) < direct * 0.95
+    assert len(conversations) == 1
+    assert {each["turn"] for each in requests} == {*range(1, asked + 1)}
+    assert not [step for each in requests for step in each["steps"] if step["verdict"] == "fail"]
+
+
+async def test_stored_conversations_pass_with_their_new_items(server: OpenAIServer, tmp_path: Path) -> None:
+    output = {"type": "function_call_output", "call_id": "call_1", "output": listing(1, 60)}
+    async with (
+        proxy(CONFIG.format(url=server.url), tmp_path) as base,
+        openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0) as client,
+    ):
+        items: Any = [output]
+        await client.responses.create(model=MODEL, input=items, previous_response_id="resp_1")
+        await client.responses.create(model=MODEL, input="Hello", conversation="conv_1")
+
+    assert server.bodies[0]["previous_response_id"] == "resp_1"
+    assert server.bodies[0]["input"][0]["call_id"] == "call_1"
+    assert len(server.bodies[0]["input"][0]["output"]) < len(output["output"])
+    assert server.bodies[1] == {"model": MODEL, "input": "Hello", "conversation": "conv_1"}
+
+
+async def test_a_compaction_is_passed_whole(server: OpenAIServer, tmp_path: Path) -> None:
+    items: Any = [
+        {"role": "user", "content": "Where are the parcels?"},
+        call("call_1", "orders", page=1),
+        {"type": "function_call_output", "call_id": "call_1", "output": listing(1, 60)},
+        {"type": "compaction_trigger"},
+    ]
+    async with (
+        proxy(CONFIG.format(url=server.url), tmp_path) as base,
+        openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0) as client,
+    ):
+        await client.responses.create(model=MODEL, input=items)
+        compacted = await client.responses.compact(model=MODEL, input=items[:3])
+
+    assert [body["input"] for body in server.bodies] == [items, items[:3]]
+    assert compacted.output[0].type == "compaction"
+
+
+async def test_a_count_is_of_what_would_be_sent(server: OpenAIServer, tmp_path: Path) -> None:
+    items: Any = [
+        {"role": "user", "content": "Where are the parcels?"},
+        call("call_1", "orders", page=1),
+        {"type": "function_call_output", "call_id": "call_1", "output": listing(1, 60)},
+    ]
+    async with (
+        proxy(CONFIG.format(url=server.url), tmp_path) as base,
+        openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0) as client,
+    ):
+        counted = await client.responses.input_tokens.count(model=MODEL, input=items)
+        await client.responses.create(model=MODEL, input=items)
+
+    assert server.paths == ["/v1/responses/input_tokens", "/v1/responses"]
+    assert server.bodies[0]["input"] == server.bodies[1]["input"] != items
+    assert counted.input_tokens < len(json.dumps(items)) // 4
+
+
+async def test_errors_are_openais_and_websockets_are_declined(server: OpenAIServer, tmp_path: Path) -> None:
+    upgrade = {
+        "upgrade": "websocket",
+        "connection": "Upgrade",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "eA==",
+    }
+    async with (
+        proxy(CONFIG.format(url=server.url), tmp_path) as base,
+        openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0) as client,
+        aiohttp.ClientSession() as http,
+    ):
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.create(model="no-such-model", input="Hello")
+        with pytest.raises(openai.BadRequestError) as wrong:
+            items: Any = [{"type": "function_call", "call_id": "call_1"}]
+            await client.responses.create(model=MODEL, input=items)
+        async with http.get(f"{base}/v1/responses", headers=upgrade) as response:
+            declined = response.status
+
+    assert wrong.value.param == "input[0].name"
+    assert declined == 426
+    assert server.bodies == []

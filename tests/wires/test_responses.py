@@ -1,0 +1,235 @@
+"""Requests in the form of Responses: the view that policies see, and what becomes of the client's bytes."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.chat import ChatRequest, Message, chosen_tools
+from proxy.chat.errors import BadRequest
+from proxy.chat.reasoning import signed_places, without_reasoning
+from proxy.wires.responses import ResponsesBody
+from proxy.wires.splice import fields, items
+from tests.wires.bodies import Json, optional, texts
+
+Change = Callable[[list[Message]], object]
+
+ids = st.integers(0, 9).map(lambda n: f"id_{n}")
+input_parts = st.lists(
+    st.one_of(
+        st.builds(lambda text: {"type": "input_text", "text": text}, texts),
+        st.just({"type": "input_image", "image_url": "data:image/png;base64,iVBORw0=", "detail": "auto"}),
+    ),
+    min_size=1,
+    max_size=2,
+)
+output_text = st.builds(lambda text: [{"type": "output_text", "text": text, "annotations": []}], texts)
+reasoning = st.builds(
+    lambda id_, sealed: {"type": "reasoning", "id": id_, "summary": [], "encrypted_content": sealed}, ids, texts
+)
+said = st.builds(
+    lambda content, more: {"type": "message", "role": "assistant", "content": content, **more},
+    st.one_of(texts, output_text),
+    optional(id=ids, phase=st.just("commentary"), status=st.just("completed")),
+)
+searched = st.just({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}})
+opaque = st.sampled_from(
+    [
+        {"type": "additional_tools", "role": "developer", "tools": []},
+        {"type": "compaction", "encrypted_content": "sealed"},
+        {"type": "new_kind_output", "x": 1.0},
+    ]
+)
+TOOLS = [
+    {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": None},
+    {"type": "custom", "name": "patch", "format": {"type": "text"}},
+    {"type": "web_search"},
+]
+
+
+@st.composite
+def runs(draw: st.DrawFn, name: str) -> list[Json]:
+    """What a model said in one go, and the results of its calls."""
+    made = draw(st.lists(st.one_of(reasoning, said, searched), max_size=2))
+    call_ids = [f"call_{name}_{n}" for n in range(draw(st.integers(1, 2)))]
+    for each in call_ids:
+        custom = draw(st.booleans())
+        kind, given = ("custom_tool_call", "input") if custom else ("function_call", "arguments")
+        tool = "patch" if custom else "look"
+        made.append({"type": kind, "call_id": each, "name": tool, given: draw(texts), **draw(optional(id=ids))})
+        made += draw(st.lists(said, max_size=1))
+    for each in call_ids:
+        kind = next(item["type"] for item in made if item.get("call_id") == each)
+        made.append({"type": f"{kind}_output", "call_id": each, "output": draw(st.one_of(texts, input_parts))})
+    return made
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> Json:
+    listed: list[Json] = []
+    for turn in range(draw(st.integers(1, 3))):
+        user = {"role": draw(st.sampled_from(["user", "developer"])), "content": draw(st.one_of(texts, input_parts))}
+        listed += [user, *draw(st.lists(opaque, max_size=1))]
+        for loop in range(draw(st.integers(0, 2))):
+            listed += draw(runs(f"{turn}_{loop}"))
+        listed.append(draw(said))
+    listed.append({"role": "user", "content": draw(texts)})
+    more = optional(
+        instructions=texts, tools=st.just(TOOLS), store=st.booleans(), x_new=st.just({"a": 1.0}), stream=st.booleans()
+    )
+    return {"model": "gpt-5.6", "input": draw(st.one_of(st.just(listed), texts)), **draw(more)}
+
+
+dumped = st.builds(
+    lambda body, indent, ascii_: json.dumps(body, indent=indent, ensure_ascii=ascii_).encode(),
+    bodies(),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+)
+
+AGENT: Json = {
+    "model": "gpt-5.6",
+    "instructions": "Work.",
+    "tools": TOOLS,
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "look"}]},
+    "max_output_tokens": 100,
+    "input": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "input_text", "text": "Go."}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": '{"at":1.50}'},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "I look."}],
+        },
+        {"type": "custom_tool_call", "id": "ct_1", "call_id": "c2", "name": "patch", "input": "*** Begin"},
+        {"type": "function_call_output", "call_id": "c1", "output": "one"},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "two"}]},
+        {"type": "configuration_update", "reasoning": {"effort": "high"}},
+        {"role": "user", "content": "And now?"},
+    ],
+}
+
+
+def read(body: Json | bytes) -> ChatRequest:
+    return ResponsesBody(body if isinstance(body, bytes) else json.dumps(body).encode()).parse()
+
+
+def edited(change: Change) -> ChatRequest:
+    request = read(AGENT)
+    messages = list(request.messages)
+    change(messages)
+    return request.with_messages(messages)
+
+
+def written(change: Change) -> list[Json]:
+    found: list[Json] = json.loads(edited(change).encode())["input"]
+    return found
+
+
+@given(dumped)
+def test_a_request_keeps_its_bytes_without_changes(raw: bytes) -> None:
+    request = read(raw)
+
+    assert request.encode() == raw
+    assert request.with_messages(list(request.messages)).encode() == raw
+    assert request.with_tools(list(request.tools)).encode() == raw
+
+
+@given(dumped, st.data())
+def test_an_edit_changes_only_its_span(raw: bytes, data: st.DataObject) -> None:
+    request = read(raw)
+    places = [n for n, each in enumerate(request.messages) if each.role == "tool" and each.text]
+    if not places:
+        return
+    place = data.draw(st.sampled_from(places))
+    old = request.messages[place]
+    new = old.with_texts(lambda text: f"{text}!")
+    made = request.with_messages([*request.messages[:place], new, *request.messages[place + 1 :]]).encode()
+
+    own = fields(raw)["input"]
+    item = next(each for each in items(own) if json.loads(each).get("output") and old["tool_call_id"].encode() in each)
+    start = raw.index(item)
+    assert made[:start] == raw[:start]
+    assert made[start + len(item) - len(raw) :] == raw[start + len(item) :]
+    assert read(made).messages[place].text == new.text
+
+
+def test_policies_see_chat_completions() -> None:
+    request = read(AGENT)
+
+    roles = ["system", "developer", "user", "assistant", "tool", "tool", "opaque", "user"]
+    assert [each.role for each in request.messages] == roles
+    assert request.messages[3].text == "I look."
+    assert request.messages[3].called_tools == ("look", "patch")
+    assert request.messages[5] == {"role": "tool", "tool_call_id": "c2", "content": "two"}
+    assert [tool.name for tool in request.tools] == ["look", "patch", ""]
+    assert chosen_tools(request.rest["tool_choice"]) == ("look",)
+    assert signed_places(request.messages) == [3]
+    assert request.max_output_tokens == 100
+
+
+def test_a_result_is_spliced() -> None:
+    found = written(lambda messages: messages.__setitem__(5, messages[5].with_changes(content="2")))
+
+    assert found[7] == {**AGENT["input"][7], "output": [{"type": "input_text", "text": "2"}]}
+    assert [*found[:7], *found[8:]] == [*AGENT["input"][:7], *AGENT["input"][8:]]
+
+
+def test_reasoning_leaves_with_the_ids_of_its_followers() -> None:
+    found = written(lambda messages: messages.__setitem__(3, without_reasoning(messages[3])))
+
+    followers = [{key: value for key, value in item.items() if key != "id"} for item in AGENT["input"][3:6]]
+    assert found == [*AGENT["input"][:2], *followers, *AGENT["input"][6:]]
+
+
+def test_an_exchange_leaves_whole() -> None:
+    found = written(lambda messages: messages.__delitem__(slice(3, 6)))
+
+    assert found == [*AGENT["input"][:2], *AGENT["input"][8:]]
+
+
+def test_a_message_of_a_policy_is_written_in_its_place() -> None:
+    found = written(lambda messages: messages.insert(2, Message({"role": "user", "content": "Noted."})))
+
+    noted = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Noted."}]}
+    assert found == [AGENT["input"][0], noted, *AGENT["input"][1:]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda messages: messages.pop(0), lambda messages: messages.pop(6)],
+    ids=["the instructions are lost", "an opaque item is lost"],
+)
+def test_a_change_without_a_form_is_refused(change: Change) -> None:
+    assert edited(change).flaw()
+
+
+def test_fields_are_set_in_the_vendors_words() -> None:
+    request = read(AGENT)
+    narrowed = {"type": "function", "function": {"name": "look"}}
+
+    made = json.loads(request.with_field("tool_choice", narrowed).encode())
+    assert made["tool_choice"] == {"type": "function", "name": "look"}
+    assert json.loads(request.with_shorter_answer(50).encode())["max_output_tokens"] == 50
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        (7, "input"),
+        ([{"type": 1}], "input[0].type"),
+        ([{"role": "user"}], "input[0].content"),
+        ([{"type": "function_call", "call_id": "c", "name": "n"}], "input[0].arguments"),
+        ([{"type": "function_call_output", "call_id": "c", "output": [1]}], "input[0].output"),
+    ],
+)
+def test_wrong_shapes_are_refused_with_their_place(given: Any, place: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        read({"model": "m", "instructions": "s", "input": given})
+    assert refused.value.param == place

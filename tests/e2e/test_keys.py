@@ -170,12 +170,17 @@ async def test_a_model_that_a_key_may_not_use_does_not_exist_for_it(setup: Setup
 async def test_what_is_stored_under_the_operators_key_is_out_of_reach(setup: Setup) -> None:
     for method, path in [
         ("GET", "/files"), ("GET", "/files/file-1/content"), ("POST", "/batches"), ("GET", "/chat/completions"),
-        ("GET", "/responses/resp_1"), ("POST", "/responses"), ("DELETE", "/models/gpt-5"), ("POST", "/fine_tuning/jobs"),
+        ("GET", "/responses/resp_1"), ("POST", "/responses/resp_1/cancel"), ("DELETE", "/models/gpt-5"), ("POST", "/fine_tuning/jobs"),
         ("POST", "/images/%2e%2e%2ffiles"), ("GET", "/organization/admin_api_keys"),
     ]:  # fmt: skip
         status, _, answer = await setup.ask(ANN, f"/v1{path}", method, json=talk())
         assert status == 404, path
         assert answer["error"]["code"] in ("not_found", None)
+    reference = [{"type": "item_reference", "id": "msg_1"}]
+    for stored in ({"previous_response_id": "resp_1"}, {"conversation": "conv_1"}, {"input": reference}):
+        body = {"model": "gpt-5", "input": "x", **stored}
+        status, _, answer = await setup.ask(ANN, "/v1/responses", "POST", json=body)
+        assert (status, answer["error"]["code"]) == (400, "stored_not_allowed")
     status, _, answer = await setup.ask(ANN, "/v1/embeddings", json={"input": "x"})
     assert (status, answer["error"]["param"]) == (400, "model")
     assert setup.behind.received == []

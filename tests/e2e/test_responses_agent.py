@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import openai
 import pytest
 
@@ -85,9 +84,11 @@ class Agent:
             assert (await self.ask(*items)).output_text == "All is well."
 
 
-def cost(server: OpenAIServer) -> float:
+def cost(server: OpenAIServer) -> Any:
     """The price of all prompts, in input tokens of full price."""
-    return sum(each["input_tokens"] - 0.9 * each["input_tokens_details"]["cached_tokens"] for each in server.usages)
+    return sum(
+        float(each["input_tokens"]) - 0.9 * each["input_tokens_details"]["cached_tokens"] for each in server.usages
+    )
 
 
 @pytest.fixture
@@ -171,26 +172,16 @@ async def test_a_count_is_of_what_would_be_sent(server: OpenAIServer, tmp_path: 
     assert counted.input_tokens < len(json.dumps(items)) // 4
 
 
-async def test_errors_are_openais_and_websockets_are_declined(server: OpenAIServer, tmp_path: Path) -> None:
-    upgrade = {
-        "upgrade": "websocket",
-        "connection": "Upgrade",
-        "sec-websocket-version": "13",
-        "sec-websocket-key": "eA==",
-    }
+async def test_errors_are_openais(server: OpenAIServer, tmp_path: Path) -> None:
     async with (
         proxy(CONFIG.format(url=server.url), tmp_path) as base,
         openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0) as client,
-        aiohttp.ClientSession() as http,
     ):
         with pytest.raises(openai.NotFoundError):
             await client.responses.create(model="no-such-model", input="Hello")
         with pytest.raises(openai.BadRequestError) as wrong:
             items: Any = [{"type": "function_call", "call_id": "call_1"}]
             await client.responses.create(model=MODEL, input=items)
-        async with http.get(f"{base}/v1/responses", headers=upgrade) as response:
-            declined = response.status
 
     assert wrong.value.param == "input[0].name"
-    assert declined == 426
     assert server.bodies == []

@@ -36,7 +36,7 @@ said = st.builds(
     optional(id=ids, phase=st.just("commentary"), status=st.just("completed")),
 )
 searched = st.just({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}})
-opaque = st.sampled_from(
+opaque: st.SearchStrategy[Any] = st.sampled_from(
     [
         {"type": "additional_tools", "role": "developer", "tools": []},
         {"type": "compaction", "encrypted_content": "sealed"},
@@ -53,7 +53,7 @@ TOOLS = [
 @st.composite
 def runs(draw: st.DrawFn, name: str) -> list[Json]:
     """What a model said in one go, and the results of its calls."""
-    made = draw(st.lists(st.one_of(reasoning, said, searched), max_size=2))
+    made: list[Json] = draw(st.lists(st.one_of(reasoning, said, searched), max_size=2))
     call_ids = [f"call_{name}_{n}" for n in range(draw(st.integers(1, 2)))]
     for each in call_ids:
         custom = draw(st.booleans())
@@ -72,7 +72,8 @@ def bodies(draw: st.DrawFn) -> Json:
     listed: list[Json] = []
     for turn in range(draw(st.integers(1, 3))):
         user = {"role": draw(st.sampled_from(["user", "developer"])), "content": draw(st.one_of(texts, input_parts))}
-        listed += [user, *draw(st.lists(opaque, max_size=1))]
+        listed.append(user)
+        listed += draw(st.lists(opaque, max_size=1))
         for loop in range(draw(st.integers(0, 2))):
             listed += draw(runs(f"{turn}_{loop}"))
         listed.append(draw(said))

@@ -125,9 +125,6 @@ class Api:
             if http.scope["method"] == "POST":
                 await self._served(spelt)(http, seen)
                 return
-            if http.headers.get("upgrade", "").lower() == "websocket":
-                told = "there are no WebSockets here: send the request by HTTP"
-                raise Rejected(told, code="upgrade_required", status=426)
         path = _below_v1(http.scope)
         await self._pass(path, await http.read(), http, seen)
 

@@ -185,7 +185,7 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _replay(options: argparse.Namespace) -> int:
-    from proxy.server.replay.command import replay_files
+    from proxy.server.replay.run import replay_files
 
     return replay_files(options)
 

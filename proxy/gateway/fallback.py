@@ -22,7 +22,7 @@ from proxy.http.headers import impersonal, relayed
 from proxy.state.threads import do_sized
 from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.upstreams.base import Call, Reply, Upstream
-from proxy.upstreams.overflow import Overflow, find_overflow, openai_body, read_refusal
+from proxy.upstreams.refusal import Overflow, find_overflow, openai_body, read_refusal
 from proxy.upstreams.routing import Route, Routes
 
 _MOST = 5

@@ -61,8 +61,11 @@ class Admin:
         peers.on("reload", self._reload_here)
 
     def routes(self, *, own_port: bool) -> list[BaseRoute]:
-        """Return the routes. On the main port without an admin key they are a 404, but for the `local` ones where the
-        page is open to the machine that Penstock runs on."""
+        """Return the routes.
+
+        On the main port without an admin key they are a 404, but for the `local` ones where the page is open to the
+        machine that Penstock runs on.
+        """
 
         def admin(
             path: str, handler: Handler, method: str = "GET", *, keyed: bool = True, local: bool = False
@@ -111,10 +114,9 @@ class Admin:
         browsers.check(request.method, request.headers)
 
     async def _metrics_for(self, request: Request, *, own_port: bool) -> Response:
-        """Serve the metrics. On the clients' port they need the admin key, if there is one or if clients have keys
-        of Penstock.
+        """Serve the metrics. On the clients' port they need the admin key, if there is one or if clients have keys.
 
-        Otherwise each client could read the names of the other keys, and what those use.
+        Otherwise each client could read the names and the usage of the other keys.
         """
         settings = self._reloading.settings
         is_open = settings.server.admin_key is None and not isinstance(settings.auth, KeysAuth)
@@ -171,8 +173,7 @@ class Admin:
 
 
 def _is_operators(request: Request) -> bool:
-    """Return whether what comes from this machine is not a client's, which has a key, nor passed on by a proxy in
-    front."""
+    """Return whether a request comes from this machine itself: without a client's key, past no proxy."""
     return not any(name.startswith(_NOT_OPERATORS) for name in request.headers)
 
 

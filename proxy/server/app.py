@@ -295,8 +295,10 @@ class Process:
 
 
 def _most_of_bodies(settings: Settings) -> tuple[int, int, int]:
-    """Return the most bytes of incomplete bodies, in all and of one address, and of all bodies: twice the largest body
-    at least, so that one always fits beside others."""
+    """Return the most bytes of incomplete bodies, in all and of one address, and of all bodies.
+
+    Each is at least twice the largest body, so that one always fits beside others.
+    """
     least, limits = int(2 * settings.server.max_body_mib * 2**20), settings.limits
     bounds = limits.incomplete_mib, limits.incomplete_mib_per_address, limits.bodies_mib
     most, of_one, together = (max(least, bound * 2**20) for bound in bounds)

@@ -68,8 +68,7 @@ _DECISIONS = 16
 
 
 def build_store(settings: StateSettings | RedisStateSettings) -> Store:
-    """Return where originals are kept. Nothing is opened before it is needed. Raise `ConfigError` without its
-    library."""
+    """Return the store of originals. Nothing is opened yet. Raise `ConfigError` without its library."""
     if isinstance(settings, RedisStateSettings):
         return _redis_store(settings)
     if settings.kind == "memory":
@@ -88,7 +87,7 @@ def build_services(
     patient: bool = False,
     missing: Callable[[int], None] | None = None,
 ) -> Services:
-    """Return what requests are prepared with and outlives a configuration: all but what an upstream's model does.
+    """Return the services of all requests that outlive a configuration, without an upstream's model.
 
     If `patient`, steps wait for vectors as long as it takes. With `missing`, no large model is loaded for them.
     """
@@ -113,7 +112,7 @@ def build_services(
 
 
 def services_over(services: Services, store: Store, settings: Settings, index: IndexService | None) -> Services:
-    """Return the same services over another store: with what they have loaded and learned, without what they keep."""
+    """Return the same services over another store: with loaded models, without stored data."""
     ttl = settings.state.ttl
     return replace(
         services,
@@ -128,8 +127,7 @@ def services_over(services: Services, store: Store, settings: Settings, index: I
 
 
 def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -> Counters:
-    """Return where is counted what clients use, shared by all who share the state. Nothing is opened before it is
-    needed."""
+    """Return the counters of clients' usage, shared by all who share the state. Nothing is opened yet."""
     if isinstance(settings, RedisStateSettings):
         from proxy.state.redis import RedisCounters, RedisStore
 
@@ -141,13 +139,12 @@ def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -
 
 
 def patience(settings: StateSettings | RedisStateSettings) -> float:
-    """Return seconds to wait for counts: on a server its own timeout comes first, so that one that hangs is found
-    out."""
+    """Return the seconds to wait for counts: longer than the server's own timeout, which finds out a hanging server."""
     return PATIENCE + (settings.timeout if isinstance(settings, RedisStateSettings) else 0.0)
 
 
 def build_records(settings: Settings, store: Store) -> Records | None:
-    """Return what keeps records of requests, if any are wanted. Nothing is opened before it is needed."""
+    """Return the keeper of records of requests, if they are wanted. Nothing is opened yet."""
     state, wanted = settings.state, settings.records
     if not wanted.keep:
         return None
@@ -183,7 +180,7 @@ def _redis_store(settings: RedisStateSettings) -> Store:
 def build_writing(
     settings: Settings, routes: Routes, store: Store, telemetry: Telemetry, write: Write | None = None
 ) -> Writing | None:
-    """Return what writes summaries in the background, if a model is configured for it, or `write` in its place."""
+    """Return the writer of summaries in the background, if a model is configured, or `write` in its place."""
     if settings.writer is None:
         return None
     writer = Writer(settings.writer, routes, telemetry.metrics.series)
@@ -192,7 +189,7 @@ def build_writing(
 
 
 def build_index(settings: Settings, telemetry: Telemetry | None = None) -> IndexService | None:
-    """Return where vectors stay. Nothing is opened, imported or connected before it is needed."""
+    """Return the index of vectors. Nothing is opened, imported or connected yet."""
     chosen = settings.vectors
     if isinstance(chosen, NoVectors):
         return None
@@ -221,9 +218,9 @@ def build_embedding(
     patient: bool = False,
     missing: Callable[[int], None] | None = None,
 ) -> EmbeddingService | None:
-    """Return what compares texts by meaning. Nothing is loaded or connected before it is needed.
+    """Return the model that compares texts by meaning. Nothing is loaded or connected yet.
 
-    With `missing`, a model that takes seconds to load is not: it is told how many vectors that leaves out.
+    With `missing`, a model that takes seconds to load is not loaded: it gets the number of vectors left out.
     """
     if isinstance(settings.embedding, NoEmbedding):
         return None
@@ -234,7 +231,7 @@ def build_embedding(
 
 
 def build_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> UpstreamJudge | None:
-    """Return what has texts judged by the model of an upstream, if one is named."""
+    """Return the judge of texts by an upstream's model, if one is named."""
     judge = settings.judge
     return None if judge is None else UpstreamJudge(judge, routes, telemetry.metrics.series)
 
@@ -245,18 +242,20 @@ def build_memories(
     embedding: EmbeddingService | None,
     index: IndexService | None,
     threads: Executor,
-    told: MemoryObserver | None = None,
+    observer: MemoryObserver | None = None,
 ) -> MemoryService:
-    """Return what remembers for users. Nothing is opened or loaded before it is needed."""
-    shelves = Shelves(store, ttl=settings.ttl, max_users=settings.max_users, told=told)
+    """Return the memories of users. Nothing is opened or loaded yet."""
+    shelves = Shelves(store, ttl=settings.ttl, max_users=settings.max_users, told=observer)
     vectors = MemoryVectors(embedding, index)
-    return MemoryService(shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at, told=told)
+    return MemoryService(
+        shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at, told=observer
+    )
 
 
 def build_backend(
     settings: AutoEmbedding | StaticEmbedding | SentenceTransformersEmbedding | OpenAIEmbedding,
 ) -> Backend:
-    """Return what makes vectors. Nothing is loaded or connected before it is needed."""
+    """Return the model of vectors. Nothing is loaded or connected yet."""
     if isinstance(settings, OpenAIEmbedding):
         from proxy.vectors.remote import Remote
 
@@ -273,14 +272,14 @@ def build_backend(
 
 
 def build_upstreams(
-    settings: Settings, telemetry: Telemetry | None = None, kept: Mapping[str, Upstream] = MappingProxyType({})
+    settings: Settings, telemetry: Telemetry | None = None, shared: Mapping[str, Upstream] = MappingProxyType({})
 ) -> dict[str, Upstream]:
     """Return the upstreams by name, built unless they are `kept`; with telemetry, behind their bounds and breakers.
 
     The module of a kind is only imported if an upstream of the kind is configured.
     """
 
-    wanted = {name: each for name, each in settings.upstreams.items() if name not in kept}
+    wanted = {name: each for name, each in settings.upstreams.items() if name not in shared}
     built: dict[str, Upstream] = {}
     for module in {each.module for each in wanted.values()}:
         kind = {name: each for name, each in wanted.items() if each.module == module}
@@ -290,7 +289,7 @@ def build_upstreams(
             if isinstance(each, Guarded):
                 breaker = Breaker(each.breaker, on_change=telemetry.metrics.breaker(name))
                 built[name] = GuardedUpstream(built[name], each, breaker)
-    return {name: kept.get(name) or built[name] for name in settings.upstreams}
+    return {name: shared.get(name) or built[name] for name in settings.upstreams}
 
 
 def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str, Upstream]) -> dict[str, Upstream]:
@@ -306,7 +305,7 @@ def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str
 
 
 def profiles(models: Models) -> Callable[[str, ModelSettings, Upstream], ModelProfile]:
-    """Return what is known of a model behind an upstream. Only OpenAI itself is known to take `prompt_cache_key`."""
+    """Return the function that resolves profiles. Only OpenAI itself is known to take `prompt_cache_key`."""
 
     def profile_of(name: str, entry: ModelSettings, upstream: Upstream) -> ModelProfile:
         profile = models.resolve(name, entry, ollama=upstream.provider == "ollama")

@@ -1,4 +1,4 @@
-"""`penstock check --connect`: asks every server of a configuration whether it is there."""
+"""Checks by `penstock check --connect` that every server of a configuration answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -23,14 +23,14 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a server said, or why it said nothing."""
+    """A server's answer, or the reason for none."""
 
     name: str
-    told: str
+    text: str
     is_there: bool = True
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.told}"
+        return f"{self.name}: {self.text}"
 
 
 async def connect(config: Config) -> AsyncIterator[Answered]:
@@ -73,19 +73,19 @@ async def _upstream(name: str, upstream: Upstream, *, keyless: bool = False) -> 
         if reply.chunks is not None:
             await reply.chunks.aclose()
     except UpstreamFailed as error:
-        told = error.message.removeprefix(f"the {named} ")
-        return Answered(named, f"{told}{f' ({error.cause})' if error.cause else ''}", is_there=False)
+        text = error.message.removeprefix(f"the {named} ")
+        return Answered(named, f"{text}{f' ({error.cause})' if error.cause else ''}", is_there=False)
     except PenstockError:
         return Answered(named, _took("answers", started))  # it has no list of models
     finally:
         with suppress(OSError):
             await upstream.aclose()
-    told = _took(f"answers with status {reply.status}", started)
+    text = _took(f"answers with status {reply.status}", started)
     if keyless:
-        return Answered(named, f"its address {told}; its key is not tried", is_there=reply.status < 500)
+        return Answered(named, f"its address {text}; its key is not tried", is_there=reply.status < 500)
     if reply.status in (401, 403):
-        return Answered(named, f"{told}: it takes no key but the client's, or refuses its api_key")
-    return Answered(named, told, is_there=reply.status < 500)
+        return Answered(named, f"{text}: it takes no key but the client's, or refuses its api_key")
+    return Answered(named, text, is_there=reply.status < 500)
 
 
 async def _service(name: str, service: Store | IndexService) -> Answered:
@@ -111,5 +111,5 @@ async def _embedding(settings: OpenAIEmbedding) -> Answered:
         await backend.aclose()
 
 
-def _took(told: str, started: float) -> str:
-    return f"{told}, {(perf_counter() - started) * 1000:.0f} ms"
+def _took(text: str, started: float) -> str:
+    return f"{text}, {(perf_counter() - started) * 1000:.0f} ms"

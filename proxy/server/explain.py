@@ -1,4 +1,4 @@
-"""What a chain does to a request, shown without sending it."""
+"""An explanation of a request: the work of its chain, without sending it."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ async def explain(
 
 
 Tell = Callable[[Message], str]
-"""How a message that left or came is shown: `briefly` or `whole`."""
+"""The form of a message that left or came: `briefly` or `whole`."""
 
 
 def render_table(explained: Explained, tell: Tell | None = None) -> str:

@@ -39,8 +39,7 @@ class Starting:
 
     @property
     def is_over(self) -> bool:
-        """Whether orchestrators may send requests. A reload does not change it, because it loads beside what is
-        served."""
+        """True if orchestrators may send requests. A reload does not change it."""
         return self._is_loaded or self._clock() >= self._latest
 
     async def until(self, loaded: Awaitable[object]) -> None:
@@ -63,16 +62,19 @@ class Health:
         peers: Peers,
         degraded: Callable[[], Sequence[str]],
     ) -> None:
-        """`pools` are those for the work of chains, which waits for nothing outside the process. `degraded` returns
-        what does not work right now although requests go on without it."""
+        """Answer probes from the state of the process.
+
+        `pools` are those for the work of chains, which waits for nothing outside the process. `degraded` returns the
+        services that fail while requests go on without them.
+        """
         self._reloading = reloading
         self._starting = starting
         self._draining = draining
         self._pools = tuple(pools)
         self._peers = peers
         self._degraded = degraded
-        self._told: float | None = None
-        """When the job began that was told of as stuck; each is told of once."""
+        self._reported: float | None = None
+        """The start of the job that was reported as stuck; each is reported once."""
         peers.on("stuck", self._is_stuck)
 
     def routes(self) -> list[BaseRoute]:
@@ -94,9 +96,9 @@ class Health:
         pool = max(self._pools, key=Threads.busy)
         began, seconds = pool.began, pool.busy()
         is_stuck = seconds > self._reloading.settings.server.stuck_after
-        if is_stuck and began != self._told:
+        if is_stuck and began != self._reported:
             _log.error("thread stuck", extra={"fields": {"seconds": round(seconds), "at": pool.places()}})
-            self._told = began
+            self._reported = began
         return is_stuck
 
     async def _readyz(self, request: Request) -> Response:

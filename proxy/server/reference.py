@@ -77,21 +77,23 @@ def config_markdown() -> str:
 
 
 def _sections() -> dict[type[Base], str]:
-    """Return each class of settings and its title: the key under which it stands, and its kind where there are
-    several."""
-    found: dict[type[Base], str] = {Settings: "The file"}
+    """Return each class of settings and its title.
+
+    The title is the key under which it stands, and its kind where there are several.
+    """
+    titles: dict[type[Base], str] = {Settings: "The file"}
     for key, field in Settings.model_fields.items():
         under = list(_classes(field.annotation))
         for kind in under:
             chosen = kind.model_fields.get("kind")
             if chosen is None or not chosen.is_required():
-                found[kind] = key
+                titles[kind] = key
             else:
-                found[kind] = f"{key}: kind: {get_args(chosen.annotation)[0]}"
+                titles[kind] = f"{key}: kind: {get_args(chosen.annotation)[0]}"
         for kind in under:
             for name, inner in kind.model_fields.items():
-                found |= {each: f"{key}: {name}" for each in _classes(inner.annotation) if each not in found}
-    return found
+                titles |= {each: f"{key}: {name}" for each in _classes(inner.annotation) if each not in titles}
+    return titles
 
 
 def _classes(annotation: Any) -> Iterator[type[Base]]:

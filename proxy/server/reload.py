@@ -50,7 +50,7 @@ FIXED = (
 
 
 class Generation:
-    """Serves exchanges with one configuration. It ends when it is replaced and its last exchange is over."""
+    """A server of exchanges with one configuration. It ends when it is replaced and its last exchange is over."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Generation:
         self._unused: asyncio.Event | None = None
 
     def forget(self, tenant: str) -> int:
-        """Drop what background work has in memory of a tenant. Return how much that was."""
+        """Drop the state of background work on a tenant from memory. Return its size."""
         return sum(each.forget(tenant) for each in (self._drafts, self._judge) if each is not None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool = False) -> None:
@@ -106,7 +106,7 @@ class Generation:
             await self._drafts.aclose()
 
     def close_connections(self) -> None:
-        """From now on send `connection: close` with every answer."""
+        """Send `connection: close` with every answer from now on."""
         if (b"connection", b"close") not in self._headers:
             self._headers.append((b"connection", b"close"))
 
@@ -138,10 +138,10 @@ Make = Callable[[Config, Mapping[str, Upstream], Settings | None], Generation]
 
 
 class Reloading:
-    """Holds the generation in force, and replaces it."""
+    """The generation in force, and its replacement."""
 
     def __init__(self, config: Config, make: Make, metrics: ConfigMetrics, applied: Callable[[Config], None]) -> None:
-        """`applied` is called with each configuration that comes into force."""
+        """Build the first generation. `applied` is called with each configuration that comes into force."""
         self.current = make(config, {}, None)
         """The generation for the next exchange."""
         self._running = config.settings
@@ -160,11 +160,11 @@ class Reloading:
 
     @property
     def settings(self) -> Settings:
-        """What is in force."""
+        """The settings in force."""
         return self.current.config.settings
 
     def close_connections(self) -> None:
-        """From now on send `connection: close` with every answer."""
+        """Send `connection: close` with every answer from now on."""
         self._closing = True
         for generation in self._live:
             generation.close_connections()
@@ -186,7 +186,7 @@ class Reloading:
         return {**told, "generations": len(self._live)}
 
     def forget(self, tenant: str) -> int:
-        """Drop what background work has in memory of a tenant. Return how much that was."""
+        """Drop the state of background work on a tenant from memory. Return its size."""
         return sum(generation.forget(tenant) for generation in self._live)
 
     async def reload(self, cause: str) -> Outcome:

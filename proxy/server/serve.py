@@ -68,15 +68,15 @@ def serve(
     # a stop that was asked for is no failure
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: sys.exit(0))
-    made = uvicorn_config(server, workers, config.settings.limits)
+    uvicorn_settings = uvicorn_config(server, workers, config.settings.limits)
     if workers == 1:
-        single = uvicorn.Server(made)
+        single = uvicorn.Server(uvicorn_settings)
         single.run(sockets=listeners)
         return 0 if single.started else 1
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as shared:
         # counters of all processes are summed up from files; must be set before the metrics library is loaded
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = os.environ[WORKERS_VARIABLE] = shared
-        _Workers(made, sockets=listeners).run()
+        _Workers(uvicorn_settings, sockets=listeners).run()
         return 0
 
 
@@ -86,8 +86,7 @@ busy machine; `/healthz` tells of a worker that is stuck."""
 
 
 def uvicorn_config(server: ServerSettings, workers: int, limits: LimitsSettings) -> uvicorn.Config:
-    """Return uvicorn's configuration. uvicorn writes no access log: Penstock's own has no prompts and no query
-    strings."""
+    """Return uvicorn's configuration, without its access log: Penstock's own has no prompts and no query strings."""
     return GuardedConfig(
         limits,
         "proxy.server.app:create",
@@ -143,13 +142,13 @@ class Connection(HttpToolsProtocol):
         """The part of a request that is awaited."""
         self._head = 0
         self._completed = False
-        """Whether a request has ended in the bytes that are being parsed."""
+        """A request has ended in the bytes that are being parsed."""
         self._timed = "none"
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
         self._refused = False
         self._refusal = b""
-        """What is sent once the requests before the refused one are answered."""
+        """The answer to the refused request, sent behind the answers to the requests before."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -202,8 +201,10 @@ class Connection(HttpToolsProtocol):
         self._parse(b"\r\n".join(lines) + b"\r\n\r\n")
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse invalid HTTP with a JSON error; uvicorn would write plain text, even in the middle of another
-        answer."""
+        """Refuse invalid HTTP with a JSON error.
+
+        uvicorn would write plain text, even in the middle of another answer.
+        """
         self._refuse(400, "malformed_request", "this is not valid HTTP/1.1")
 
     def on_message_begin(self) -> None:
@@ -282,8 +283,10 @@ class Connection(HttpToolsProtocol):
             self._refuse(408, "request_timeout", f"the request's {self._part} did not come in time")
 
     def _refuse(self, status: int, code: str, message: str, header: str = "") -> None:
-        """Answer in place of the app and close, behind the answers to the requests before; without an answer if this
-        request's own is under way."""
+        """Answer in place of the app, behind the answers to the requests before, and close.
+
+        Send no answer if this request's own is under way.
+        """
         self._refused = True
         self._await("none")
         cycle = self.cycle

@@ -1,4 +1,4 @@
-"""Handles a stop signal: not ready at once, then no new connections, then uvicorn's own graceful stop."""
+"""Stop signals: not ready at once, then no new connections, then uvicorn's own graceful stop."""
 
 import asyncio
 import multiprocessing
@@ -14,15 +14,19 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Draining:
-    """Handles stop signals before the server does, and SIGHUP. A worker whose parent is gone stops too, because it
-    holds the port and nobody else would stop it.
+    """The handler of stop signals, ahead of the server's, and of SIGHUP.
+
+    A worker whose parent is gone stops too, because it holds the port and nobody else would stop it.
     """
 
     def __init__(self, begin: Callable[[], float], reload: Callable[[], None]) -> None:
-        """`begin` is called once at a stop signal, and returns for how many seconds to go on taking connections.
-        `reload` is called on SIGHUP."""
+        """Prepare the handlers; `install` sets them.
+
+        `begin` is called once at a stop signal, and returns for how many seconds to go on taking connections. `reload`
+        is called on SIGHUP.
+        """
         self.begun = False
-        """Whether a stop signal has come."""
+        """A stop signal has come."""
         self._begin = begin
         self._reload = reload
         self._before: dict[int, Any] = {}

@@ -15,8 +15,7 @@ from proxy.http.headers import without_credentials
 from proxy.models import with_window
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.credentials import fitting
-from proxy.upstreams.overflow import openai_body, read_refusal
-from proxy.upstreams.refusal import Refused
+from proxy.upstreams.refusal import Refused, openai_body, read_refusal
 
 _SMALLEST, _MOST_WINDOWS = 256, 1024
 """Tokens of a window that is believed, and models whose window is remembered."""

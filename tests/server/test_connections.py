@@ -47,16 +47,16 @@ async def test_every_server_is_asked_once(tmp_path: Path, caplog: pytest.LogCapt
         "upstream 'one'": True, "upstream 'two'": True, "upstream 'gone'": False, "upstream 'nowhere'": False,
         "upstream 'echo'": True, "upstream 'far'": True, "upstream 'near'": True, "upstream 'lost'": False, "state": False, "vectors": False, "embedding": True,
     }  # fmt: skip
-    assert "answers with status 200" in found["upstream 'one'"].told
-    assert "refuses its api_key" in found["upstream 'two'"].told
-    assert found["upstream 'gone'"].told.endswith("could not be reached (127.0.0.1:9: Connection refused)")
-    assert "nowhere.invalid:11434: its name is not known" in found["upstream 'nowhere'"].told
+    assert "answers with status 200" in found["upstream 'one'"].text
+    assert "refuses its api_key" in found["upstream 'two'"].text
+    assert found["upstream 'gone'"].text.endswith("could not be reached (127.0.0.1:9: Connection refused)")
+    assert "nowhere.invalid:11434: its name is not known" in found["upstream 'nowhere'"].text
     assert asked[0] == ("GET", "/v1/models", "Bearer sk-one")
     assert len(asked) == 4
     assert asked[2][2] is None, "only its provider gets the key"
-    assert found["upstream 'far'"].told.startswith("not asked: ")
-    assert "its address answers with status 200" in found["upstream 'near'"].told
-    assert "Connection refused" in found["upstream 'lost'"].told
+    assert found["upstream 'far'"].text.startswith("not asked: ")
+    assert "its address answers with status 200" in found["upstream 'near'"].text
+    assert "Connection refused" in found["upstream 'lost'"].text
     told = [vars(record)["fields"] for record in caplog.records if record.name == "penstock.http"]
     causes = [(fields["server"], fields["cause"]) for fields in told]
     assert ("gone", "127.0.0.1:9: Connection refused") in causes

@@ -211,6 +211,6 @@ def test_upstreams_with_the_same_settings_stay(tmp_path: Path) -> None:
     path.write_text(CONFIG.format(match="m", more=""))
     settings = load(path, {}).settings
     first = build_upstreams(settings)
-    second = build_upstreams(settings, kept={"one": first["one"]})
+    second = build_upstreams(settings, shared={"one": first["one"]})
     assert second["one"] is first["one"]
     assert second["two"] is not first["two"]

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from proxy.upstreams.overflow import Overflow, _patterns, find_overflow, openai_body, read_refusal, sentence
+from proxy.upstreams.refusal import Overflow, _patterns, find_overflow, openai_body, read_refusal, sentence
 
 LIMIT = "This model's maximum context length is"
 REDUCE = "Please reduce the length of the messages"

@@ -1,4 +1,4 @@
-"""Forgets a tenant: what the store, the index of vectors and the workers of this server keep of it."""
+"""Deletion of a tenant: in the store, in the index of vectors and in the workers of this server."""
 
 import asyncio
 import re
@@ -26,16 +26,16 @@ KEPT: Mapping[str, str] = {
     "loop": "tool_rounds",
     "prefix": "prefixes",
 }
-"""How keys in the store begin that have the tenant behind it, and what they are."""
+"""Prefixes of keys in the store that have the tenant behind them, and their contents."""
 
 REMAINS = ("usage_counts", "metrics", "traces", "logs")
-"""What is not forgotten: none of it has content, or it is somebody else's to delete."""
+"""Data that stays: none of it has content, or it is another system's to delete."""
 
 _HASH = re.compile(r"[0-9a-f]{32}")
 
 
 class Forgetting:
-    """Forgets tenants. What fails is named, and all else is forgotten all the same; it may be asked for again."""
+    """The deletion of tenants. Failures are named, and all else is deleted; it may be asked for again."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Forgetting:
         peers.on("forget", self._forgotten_here)
 
     async def tenant(self, named: str) -> dict[str, Any]:
-        """Forget a tenant, by its hash or by the name that the configuration gives it; what was forgotten, and not."""
+        """Delete a tenant, by its hash or its name in the configuration. Return the report."""
         tenant = tenant_of_name(named)
         await self._from_memory(tenant)
         forgotten: dict[str, int | bool] = {}
@@ -74,7 +74,7 @@ class Forgetting:
         }
 
     def _stored(self, tenant: str) -> dict[str, Callable[[], Awaitable[int | bool]]]:
-        """Return what is stored, and how it is forgotten."""
+        """Return the stored contents, and the deletion of each."""
         index = self._index
 
         async def vectors() -> bool:

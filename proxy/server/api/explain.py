@@ -1,4 +1,4 @@
-"""What a chain would make of a request, told by a running server: nothing is sent, and nothing that is kept changes."""
+"""An explanation of a request by a running server: nothing is sent, and nothing that is kept changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,7 +26,7 @@ _TIME = 30.0
 """Seconds for the chain: nobody waits for an answer."""
 
 _TRIED = "tried here"
-"""What a chain is called that is only tried."""
+"""The name of a chain that is only tried."""
 
 Find = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any] | None]]
 """The record of a request id, if there is one."""

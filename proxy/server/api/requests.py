@@ -1,4 +1,4 @@
-"""What was done to requests and conversations: operators are told all of it, a client what is its own."""
+"""Records of requests and conversations: all for operators, its own for a client."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,7 +48,7 @@ class RecordsApi:
         }
 
     async def explain(self, http: Exchange, seen: Observation) -> None:
-        """`GET /v1/explain/{request-id}`: what was done to a request, for the key that it came with."""
+        """Serve `GET /v1/explain/{request-id}`, for the key that it came with."""
         check_method(http, "GET")
         request_id = http.scope["path_params"].get("request_id", "").strip("/")
         tenant = http.tenant
@@ -110,7 +110,7 @@ class RecordsApi:
 
     @property
     def _about(self) -> dict[str, bool]:
-        """Whether there are records, with text, and of other replicas."""
+        """The settings of records: kept or not, with text or without, shared by replicas or not."""
         records = self._records
         if records is None:
             return {"on": False, "text": False, "shared": False}
@@ -118,7 +118,7 @@ class RecordsApi:
 
     @property
     def _doubt(self) -> str:
-        """What to add where something was not found: whether there was somebody who could not be asked."""
+        """An addition to a "not found": the workers that could not be asked."""
         if self._records is None:
             return "; records are off"
         return "" if self._records.is_whole else "; those of other replicas cannot be read right now"
@@ -127,8 +127,7 @@ class RecordsApi:
         return await self._ask(lambda records: records.latest(filters, limit, text=text), [])
 
     async def _ask(self, question: Callable[[Records], Awaitable[T]], otherwise: T) -> T:
-        """Return what the records tell, with those that the other workers had not written yet; `otherwise` without
-        any."""
+        """Return the records' answer, after the other workers have written theirs; `otherwise` without records."""
         if self._records is None:
             return otherwise
         await self._peers.ask({"ask": "flush"})

@@ -21,7 +21,7 @@ _DAYS = {"tokens_per_day": "tokens", "budget_per_day": "usd"}
 
 
 class UsageApi:
-    """Tells each key what is its own; nothing of it reaches an upstream."""
+    """The endpoint by which each key sees its own usage; nothing of it reaches an upstream."""
 
     def __init__(self, settings: Settings, limits: KeyLimits, meter: Meter) -> None:
         self._models = tuple(dict.fromkeys(name for entry in settings.models for name in entry.match))
@@ -29,36 +29,36 @@ class UsageApi:
         self._meter = meter
 
     async def serve(self, http: Exchange, seen: Observation) -> None:
-        """`GET /v1/usage`, for the key that it came with."""
+        """Serve `GET /v1/usage`, for the key that it came with."""
         check_method(http, "GET")
         if http.caller is None:
             raise TypeError("there is no such path where clients have no key of Penstock")
         async with http.watch():
-            answer = await self._told(http.caller)
+            answer = await self._report(http.caller)
         await http.tell(answer)
 
-    async def _told(self, caller: Caller) -> Mapping[str, object]:
+    async def _report(self, caller: Caller) -> Mapping[str, object]:
         now = self._limits.clock()
-        left = await self._left(caller, now)
+        limits = await self._remaining(caller, now)
         try:
             used = await self._meter.today(caller.account, self._models)
         except (StoreError, TimeoutError):
             used = None
-        if left is None or used is None:
-            told = "What was used is not known right now. Try again soon."
-            raise Overloaded(told, code="usage_unavailable", headers=retry_after(1.0))
+        if limits is None or used is None:
+            raise Overloaded(
+                "usage is not known right now; try again soon", code="usage_unavailable", headers=retry_after(1.0)
+            )
         return {
             "object": "usage",
             "key": None if caller.key is None else caller.key.name,
             "day": f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d}",
             "used": _rounded(used.pop(ALL)),
             "models": {name: _rounded(figures) for name, figures in used.items()},
-            "limits": left,
+            "limits": limits,
         }
 
-    async def _left(self, caller: Caller, now: float) -> dict[str, dict[str, float]] | None:
-        """Return each limit of a caller: `limit`, and where it is counted `remaining` and `resets_after`, in
-        seconds."""
+    async def _remaining(self, caller: Caller, now: float) -> dict[str, dict[str, float]] | None:
+        """Return each limit of a caller: `limit`, and if it is counted `remaining` and `resets_after` (seconds)."""
         terms, account = self._limits.terms(caller), caller.account
         limits = {item.name: getattr(terms, item.name) for item in fields(Terms)}
         minute, elapsed = divmod(now, MINUTE)
@@ -70,15 +70,15 @@ class UsageApi:
         counts = await self._limits.read([key for pair in minutes.values() for key in pair] + [*days.values()])
         if counts is None:
             return None
-        found = {name: {"limit": limit} for name, limit in limits.items() if limit is not None}
-        for name in found.keys() & minutes.keys():
+        result = {name: {"limit": limit} for name, limit in limits.items() if limit is not None}
+        for name in result.keys() & minutes.keys():
             before, current = (max(0.0, counts[key]) for key in minutes[name])
             window = Window(before, current, elapsed)
-            found[name] |= {"remaining": window.remaining(limits[name]), "resets_after": round(window.reset, 3)}
-        for name in found.keys() & days.keys():
-            left = round(max(0.0, limits[name] - counts[days[name]]), 9)
-            found[name] |= {"remaining": left, "resets_after": round(DAY - now % DAY, 3)}
-        return found
+            result[name] |= {"remaining": window.remaining(limits[name]), "resets_after": round(window.reset, 3)}
+        for name in result.keys() & days.keys():
+            remaining = round(max(0.0, limits[name] - counts[days[name]]), 9)
+            result[name] |= {"remaining": remaining, "resets_after": round(DAY - now % DAY, 3)}
+        return result
 
 
 def _rounded(figures: Mapping[str, float]) -> dict[str, float]:

@@ -72,20 +72,20 @@ def _chart(turns: Sequence[Mapping[str, Any]]) -> str:
     bars, line = list[str](), list[str]()
     for place, turn in enumerate(turns):
         before, after = (sum(turn[when].values()) for when in ("before", "after"))
-        left, cached = place * _BAR, turn["cached"]
+        offset, cached = place * _BAR, turn["cached"]
         top, middle = (_HEIGHT * (1 - size / most) for size in (after, cached))
-        told = f"request {turn['number']}: {before:,} tokens, {after:,} sent, {cached:,} of them read from the cache"
+        title = f"request {turn['number']}: {before:,} tokens, {after:,} sent, {cached:,} of them read from the cache"
         if turn["broken"]:
-            told += f"; {turn['broken']['lost']:,} tokens read anew, by {turn['broken']['step'] or 'no single step'}"
-        mark = f'<rect class="mark" x="{left + 1}" y="0" width="{_BAR - 2}" height="3"/>' if turn["broken"] else ""
-        place_of = f'x="{left + 1}" width="{_BAR - 2}"'
+            title += f"; {turn['broken']['lost']:,} tokens read anew, by {turn['broken']['step'] or 'no single step'}"
+        mark = f'<rect class="mark" x="{offset + 1}" y="0" width="{_BAR - 2}" height="3"/>' if turn["broken"] else ""
+        place_of = f'x="{offset + 1}" width="{_BAR - 2}"'
         bars.append(
-            f"<g><title>{escape(told)}</title>"
+            f"<g><title>{escape(title)}</title>"
             f'<rect class="fresh" {place_of} y="{top:.2f}" height="{max(0.0, middle - top):.2f}"/>'
             f'<rect class="cached" {place_of} y="{middle:.2f}" height="{_HEIGHT - middle:.2f}"/>{mark}</g>'
         )
         height = _HEIGHT * (1 - before / most)
-        line.append(f"{left},{height:.2f} {left + _BAR},{height:.2f}")
+        line.append(f"{offset},{height:.2f} {offset + _BAR},{height:.2f}")
     width = max(_BAR * len(turns), 12 * _BAR)
     label = f"Tokens of {len(turns)} requests, at most {most:,}"
     return (

@@ -1,7 +1,7 @@
-"""Plays requests through the path of served ones, with no upstream: `explain` is one request, a replay is many.
+"""Requests played through the path of served ones, without an upstream: `explain` is one request, a replay is many.
 
-After each request the player does what a served one does once its answer is accepted. So the next one finds what it
-would find when served: originals in the archive, decisions, notes, and the provider's cache as it then is.
+After each request the player does what the proxy does once an answer is accepted. So the next request finds originals
+in the archive, decisions, notes, and the provider's cache as when served.
 """
 
 import time
@@ -62,7 +62,7 @@ _LOADING = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """A request, and what its chain made of it."""
+    """A request after its chain, unsent."""
 
     incoming: ChatRequest
     prepared: Prepared
@@ -70,14 +70,14 @@ class Explained:
     chain: str
     outcome: Outcome
     body: bytes | None
-    """What would go to the upstream; None where the chain refuses the request."""
+    """The body for the upstream; None if the chain refuses the request."""
     seconds: float
     tokens: BoundTokens
-    """What counts its tokens."""
+    """The counter of its tokens."""
     estimate: Estimate | None = None
-    """What the prompt costs where the provider has the requests before it in its cache; None without prices."""
+    """The price of the prompt if the provider has the requests before it in its cache; None without prices."""
     effects: Sequence[Effect] = ()
-    """What each step is worth, in the same case."""
+    """The worth of each step, in the same case."""
     ignored: Sequence[str] = ()
     """The fields that the upstream does not support."""
     unasked: Mapping[str, int] = field(default_factory=dict)
@@ -85,11 +85,11 @@ class Explained:
     not_compared: Mapping[str, int] = field(default_factory=dict)
     """By step, the texts that a running proxy would compare by meaning; here its model is not loaded."""
     meaning: str | None = None
-    """What compares texts by meaning."""
+    """The model that compares texts by meaning."""
 
     @property
     def route(self) -> Route:
-        """Where it would go."""
+        """The route of the request."""
         return self.prepared.route
 
     @property
@@ -104,7 +104,7 @@ def sections(count: TokenCount | None) -> dict[str, int]:
 
 
 class Clock:
-    """Stands still at the time of the request that is played."""
+    """A clock that stands still at the time of the request that is played."""
 
     def __init__(self) -> None:
         self.now = time.time()
@@ -115,7 +115,7 @@ class Clock:
 
 
 class Player:
-    """Plays requests one after the other. For use on one event loop."""
+    """The player of requests, one after the other. For use on one event loop."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Player:
         )
 
     async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:
-        """Do what is done when a request was answered: with its answer, and what the upstream reported, if known."""
+        """Do the work that follows an answer. The answer and the reported usage are optional."""
         done, call = played.prepared.rewritten, played.prepared.call
         if done is None or played.body is None:
             return
@@ -221,7 +221,7 @@ class Player:
         await self._settle()
 
     def counter(self, profile: ModelProfile) -> BoundTokens:
-        """Return what counts for a model as it did before it learned from usage: the same in each turn."""
+        """Return the model's counter as it was before it learned from usage: the same in each turn."""
         return self._services.tokens.bind(Identity(""), profile)
 
     async def originals(self, played: Explained, handles: Sequence[str]) -> list[str]:
@@ -249,8 +249,7 @@ class Player:
             await services.embedding.settled()
 
     async def _bills_before(self, done: Rewritten, route: Route, chosen: Chosen, asked: Asked) -> Bills:
-        """Return the bills of a conversation whose request before this one, up to the last answer, was sent a moment
-        ago."""
+        """Return the bills of a conversation that has just sent its messages up to the last answer."""
         bills, came = Bills(), done.sent
         answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
         if answers and answers[-1] and done.outcome.rejected is None and done.ctx.model.prices.known:
@@ -263,7 +262,7 @@ class Player:
 
 
 async def _priced(bills: Bills, scope: str, done: Rewritten) -> tuple[Estimate | None, Sequence[Effect]]:
-    """Return what a prompt costs, and what each step is worth; nothing where it is refused, or prices are not known."""
+    """Return the price of a prompt, and the worth of each step; nothing if it is refused or without prices."""
     outcome, estimate = done.outcome, None
     if outcome.rejected is None:
         estimate = await bills.estimate(scope, done.sent, outcome.request, done.ctx.model, done.tokens)
@@ -299,7 +298,7 @@ def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
 
 
 class Unasked:
-    """How often steps asked what is not there, and when."""
+    """Counts of questions to services that are absent, with their times."""
 
     def __init__(self) -> None:
         self._asked: list[tuple[float, int]] = []
@@ -318,7 +317,7 @@ class Unasked:
 
 
 class SilentJudge(VerdictService):
-    """Stands for the judge: it knows no answer, and notes what it was asked."""
+    """A judge without answers, which counts its questions."""
 
     def __init__(self) -> None:
         super().__init__(most=0, most_of_one=0)
@@ -327,7 +326,7 @@ class SilentJudge(VerdictService):
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
     ) -> list[float | None]:
-        """Return None for each."""
+        """Return None for each pair."""
         self.unasked.note(len(pairs))
         return [None] * len(pairs)
 
@@ -404,4 +403,4 @@ def _exists(state: StateSettings | RedisStateSettings) -> bool:
 
 
 async def _write_nothing(material: Material, headers: Mapping[str, str]) -> None:
-    """Stands for the writer: what it has not written yet is not there."""
+    """Stand in for the writer: write nothing."""

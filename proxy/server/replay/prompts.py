@@ -1,7 +1,7 @@
-"""Prompts as a provider's cache sees them: what of one it has read before, what that costs, and where a prefix breaks.
+"""Prompts as a provider's cache sees them: the prefix that it has read before, its price, and the break of a prefix.
 
 A provider reads tools first, then messages. Unlike the estimate of a running proxy, which knows hashes, this compares
-bytes: it sees what two messages have in common that differ.
+bytes: it sees the common part of two messages that differ.
 """
 
 import json
@@ -18,7 +18,7 @@ from proxy.context import CacheRules, Tokens
 from proxy.economics import UNCACHED, cached_tokens, prompt_cost
 
 OWN = "own"
-"""What the model's own rules are called."""
+"""The name of the model's own rules."""
 
 OTHERS: Mapping[str, CacheRules] = {
     "read 0.5": CacheRules(read=0.5, minimum=1024, ttl=600),
@@ -99,7 +99,7 @@ class Common(NamedTuple):
     place: int
     """Of the first piece that differs."""
     share: float
-    """How much of that is the same."""
+    """The share of that piece that is the same."""
     at: int
     """Of the first byte that differs, in all pieces one behind the other."""
 
@@ -110,7 +110,7 @@ class Common(NamedTuple):
 
 
 def common(before: Prompt, after: Prompt) -> Common:
-    """Return what two prompts begin with."""
+    """Return the common prefix of two prompts."""
     at = place = 0
     for old, new in zip(before.pieces, after.pieces, strict=False):
         one, other = (old.raw, new.raw) if old.raw == new.raw else (_as_read(old.raw), _as_read(new.raw))
@@ -128,7 +128,7 @@ def _as_read(raw: bytes) -> bytes:
 
 
 class Priced(NamedTuple):
-    """What a prompt costs by some rules, in input tokens at full price."""
+    """The price of a prompt by some rules, in input tokens at full price."""
 
     cost: float
     cached: int
@@ -146,7 +146,7 @@ class PromptHistory:
         return self._past[-1] if self._past else None
 
     def price(self, prompt: Prompt, own: CacheRules) -> dict[str, Priced]:
-        """Return what a prompt costs behind those before it: by a model's own rules, and by those of others."""
+        """Return the price of a prompt behind those before it, by a model's own rules and by those of others."""
         shared = [(past, common(past, prompt)) for past in self._past]
         return {
             OWN: _priced(own, prompt, shared, wire=False),

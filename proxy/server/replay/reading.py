@@ -25,7 +25,7 @@ from proxy.models.usage import Usage, UsageReader
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """One request of a conversation, and what is known of it."""
+    """One request of a conversation, with its recorded answer and usage."""
 
     body: Mapping[str, Any]
     """The client's request; it may lack a model."""
@@ -37,16 +37,16 @@ class RecordedRequest:
     at: float | None = None
     """When it came, in seconds since 1970."""
     usage: Usage | None = None
-    """What the upstream reported."""
+    """Usage that the upstream reported."""
     sent: Mapping[str, Any] | None = None
-    """What was sent at the time, where a chain had changed the request."""
+    """The body that was sent at the time, where a chain had changed the request."""
     needed: tuple[str, ...] | None = None
     """Values that the answer needed; None where they have to be found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Requests in the order in which they came."""
+    """The requests of a conversation, in the order in which they came."""
 
     name: str
     source: str
@@ -55,13 +55,13 @@ class Conversation:
 
 def read(path: Path) -> list[Conversation]:
     """Return the conversations of a file. Raise `BadRequest` for what cannot be read, with its place."""
-    found: list[Conversation] = []
+    conversations: list[Conversation] = []
     loose: dict[str, list[RecordedRequest]] = {}
     for place, row, line in _rows(path):
         try:
             for item in _unpacked(row):
                 if _is_list(item):
-                    found.append(_message_list(item, path.stem, len(found) + 1))
+                    conversations.append(_message_list(item, path.stem, len(conversations) + 1))
                 else:
                     point, name = _point(item, line if item is row else None)
                     loose.setdefault(name, []).append(point)
@@ -70,22 +70,24 @@ def read(path: Path) -> list[Conversation]:
             raise BadRequest(f"{place}: {told}; docs/how-to/replay.md has the forms") from None
     for name, points in loose.items():
         in_order = sorted(points, key=lambda point: point.at or 0.0)  # stable where nothing says when they came
-        found.append(Conversation(name, path.stem, [*_answered(in_order)]))
-    if not found:
+        conversations.append(Conversation(name, path.stem, [*_answered(in_order)]))
+    if not conversations:
         raise BadRequest(f"{path}: no conversation in it")
-    return found
+    return conversations
 
 
 def _is_list(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is a whole conversation: a chat request names a model, and ends with what is to be
-    answered."""
+    """Return whether a row is a whole conversation.
+
+    A chat request names a model, and ends with the message to be answered.
+    """
     if "request_points" in row or "messages" not in row or "text" in row:
         return "request_points" in row
     return "model" not in row or bool(_answer(row["messages"][-1:]))
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
-    """Yield what the file holds: all of it, or each line; with its place and its bytes."""
+    """Yield the contents of the file, all of it or each line, with its place and its bytes."""
     text = path.read_bytes()
     try:
         yield str(path), json.loads(text), text
@@ -127,7 +129,7 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
         for value in row["values"]:
             if value["cls"] == "id" and value["first_role"] not in ("arg", "assistant"):
                 needed.setdefault(value["at"], []).append(value["v"])
-    made = [
+    requests = [
         RecordedRequest(
             {**shared, "messages": messages[:point]},
             answer=_answer(messages[point : point + 1]),
@@ -135,7 +137,7 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
         )
         for point in points
     ]
-    return Conversation(str(row.get("id", f"{source}-{number}")), str(row.get("source", source)), made)
+    return Conversation(str(row.get("id", f"{source}-{number}")), str(row.get("source", source)), requests)
 
 
 def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest, str]:
@@ -207,8 +209,7 @@ _USAGE = {
 
 
 def spans(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the chat requests of an export, in the form of `penstock serve --save`; spans without messages are left
-    out."""
+    """Yield the chat requests of an export, in the form of `penstock serve --save`, without empty spans."""
     for resource in row["resourceSpans"]:
         for scope in resource.get("scopeSpans", ()):
             for span in scope.get("spans", ()):
@@ -243,7 +244,7 @@ def _exchange(span: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, An
 
 
 def _messages(item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a message of the conventions as those of a chat request: each result of a tool is one of its own."""
+    """Yield a message of the conventions as those of a chat request: each tool result is one of its own."""
     parts = item.get("parts", ())
     if isinstance(item.get("content"), str):
         parts = [{"type": "text", "content": item["content"]}]
@@ -288,7 +289,7 @@ def _read(value: Any) -> Any:
 
 
 def _value(value: Mapping[str, Any]) -> Any:
-    """Return an `AnyValue` as what it holds."""
+    """Return the content of an `AnyValue`."""
     if "arrayValue" in value:
         return [_value(each) for each in value["arrayValue"].get("values", ())]
     if "kvlistValue" in value:

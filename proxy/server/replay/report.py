@@ -1,4 +1,4 @@
-"""What a replay found, for machines and for people."""
+"""The report of a replay, for machines and for people."""
 
 import operator
 import re
@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from proxy.chat.errors import ConfigError
 from proxy.server.replay.prompts import OTHERS, OWN
-from proxy.server.replay.run import Replayed
-from proxy.server.replay.score import ScoredRequest
+from proxy.server.replay.score import Replayed, ScoredRequest
 from proxy.step import Step
 from proxy.text import counted
 
@@ -26,8 +25,7 @@ Rows = Sequence[Sequence[str]]
 def build_report(
     replayed: Sequence[Replayed], against: Sequence[Replayed] | None = None, *, file: str = ""
 ) -> dict[str, Any]:
-    """Return all of a replay as JSON values: totals, the same by source, and each turn; `file` is that of the other
-    chain."""
+    """Return a replay as JSON values: totals, the same by source, and each turn. `file` is the other chain's."""
     report = {
         "chain": _chains(replayed),
         "against": None if against is None else f"{_chains(against)}{f' of {file}' if file else ''}",
@@ -52,11 +50,11 @@ def _of(replayed: Iterable[Replayed], source: str) -> list[Replayed]:
 
 
 def _compared(replayed: Sequence[Replayed], against: Sequence[Replayed] | None) -> dict[str, Any]:
-    found = totals(replayed)
+    result = totals(replayed)
     if against is not None:
         ours, theirs = (_costs(turn for each in some for turn in each.turns) for some in (replayed, against))
-        found["cost_against"] = {rule: _ratio(ours[rule][0], theirs[rule][0]) for rule in RULES}
-    return found
+        result["cost_against"] = {rule: _ratio(ours[rule][0], theirs[rule][0]) for rule in RULES}
+    return result
 
 
 def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
@@ -114,18 +112,17 @@ def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
 
 def _costs(turns: Iterable[ScoredRequest]) -> dict[str, tuple[float, float]]:
     """Return what requests cost by each of the rules, and what the client's would have."""
-    found = dict.fromkeys(RULES, (0.0, 0.0))
+    costs = dict.fromkeys(RULES, (0.0, 0.0))
     for turn in turns:
         if turn.refused is None:
-            found = {
-                rule: (ours + turn.cost[rule], theirs + turn.unchanged[rule]) for rule, (ours, theirs) in found.items()
+            costs = {
+                rule: (ours + turn.cost[rule], theirs + turn.unchanged[rule]) for rule, (ours, theirs) in costs.items()
             }
-    return found
+    return costs
 
 
 def _calibration(turns: Iterable[ScoredRequest]) -> dict[str, Any] | None:
-    """Return how well our rules predict the reads from the cache that the upstream reported; None where there were
-    none."""
+    """Return the fit of our predictions to the cache reads that the upstream reported; None without reports."""
     known = [turn.reported for turn in turns if turn.reported is not None]
     expected, reported = sum(each.expected for each in known), sum(each.cached for each in known)
     if not (expected or reported):  # that both say nothing proves nothing
@@ -181,7 +178,7 @@ class Figure(NamedTuple):
     value: str
     about: str
     grade: str = ""
-    """Whether it is `good`, `bad`, or worth a look (`warn`)."""
+    """`good`, `bad`, or worth a look (`warn`)."""
 
 
 def figures(total: Mapping[str, Any]) -> list[Figure]:
@@ -213,18 +210,18 @@ def figures(total: Mapping[str, Any]) -> list[Figure]:
 
 
 def notes(total: Mapping[str, Any]) -> list[str]:
-    """Return how far the costs can be trusted, and what a replay leaves out."""
+    """Return notes on the trust in the costs, and on parts that a replay leaves out."""
     calibration, internal = total["calibration"], total["internal_calls"]
     if calibration is None:
-        told = "not calibrated: the files report no reads from the upstream's cache"
+        trust = "not calibrated: the files report no reads from the upstream's cache"
     else:
         expected, reported = calibration["share_expected"] or 0.0, calibration["share_reported"] or 0.0
-        told = (
+        trust = (
             f"calibrated: {calibration['met']} of {calibration['turns']} cache reads predicted within 5 % of the "
             f"prompt; of all prompts {expected:.1%} predicted, {reported:.1%} reported"
         )
     unplayed = f"not played: {counted(internal, 'call')} of internal tools, so later prompts are shorter than they were"
-    return [told, *([unplayed] if internal else [])]
+    return [trust, *([unplayed] if internal else [])]
 
 
 def source_table(report: Mapping[str, Any]) -> Rows:
@@ -250,10 +247,10 @@ def step_table(steps: Mapping[str, Mapping[str, Any]]) -> Rows:
 
 
 def events(turn: Mapping[str, Any]) -> dict[str, str]:
-    """Return what of a request a reader should know, by kind."""
+    """Return the noteworthy events of a request, by kind."""
     broken, retrievable, recalled = turn["broken"], turn["values"]["retrievable"], turn["recalled"]
     failed = (step for step in turn["steps"] if step["verdict"] == "fail")
-    found = {
+    result = {
         "refused": turn["refused"],
         "prefix break": broken
         and f"from byte {broken['at']:,} on, {broken['lost']:,} tokens, by {broken['step'] or 'no single step'}\n"
@@ -265,7 +262,7 @@ def events(turn: Mapping[str, Any]) -> dict[str, str]:
         "recalled": f"{recalled:,} tokens" if recalled else "",
         "failed steps": "; ".join(f"{step['policy']}: {step['why']}" for step in failed),
     }
-    return {kind: text for kind, text in found.items() if text}
+    return {kind: text for kind, text in result.items() if text}
 
 
 def render_text(report: Mapping[str, Any]) -> str:
@@ -310,8 +307,8 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _count(count: int, about: str, some: str = "bad", none: str = "good") -> Figure:
-    return Figure(f"{count:,}", about, some if count else none)
+def _count(count: int, about: str, more: str = "bad", none: str = "good") -> Figure:
+    return Figure(f"{count:,}", about, more if count else none)
 
 
 def _grade(ratio: float | None) -> str:
@@ -345,7 +342,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 
 
 class Bound(NamedTuple):
-    """What must not be so."""
+    """A condition that fails the replay."""
 
     name: str
     sign: str
@@ -354,7 +351,7 @@ class Bound(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> "Bound":
-        """Return the bound that a text says. Raise `ConfigError`."""
+        """Return the bound in a text. Raise `ConfigError`."""
         found = _BOUND.fullmatch(text)
         if found is None or found[1] not in NAMES:
             told = f"--fail-if is NAME > NUMBER, or with >=, <, <=, ==, !=; names: {', '.join(NAMES)}"
@@ -363,7 +360,7 @@ class Bound(NamedTuple):
         return cls(found[1], found[2], number, " ".join(text.split()))
 
     def broken_by(self, totals: Mapping[str, Any]) -> str | None:
-        """Return what to say where the totals of a report are so; None where they are not. Raise `ConfigError`."""
+        """Return a message if the totals of a report meet the condition, else None. Raise `ConfigError`."""
         value: Any = totals
         for key in NAMES[self.name]:
             value = None if value is None else value.get(key)

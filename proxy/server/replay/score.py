@@ -1,11 +1,11 @@
-"""What a chain made of each turn of a conversation, and what that cost."""
+"""Scores of a chain: its effect on each turn of a conversation, and the cost."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.markers import named_handles
@@ -28,13 +28,13 @@ class Values:
 
     needed: int = 0
     visible: int = 0
-    """Those in the request that was sent."""
+    """Values in the request that was sent."""
     retrievable: int = 0
-    """Those that are not, but in an original whose handle it names."""
+    """Values that are only in an original whose handle the request names."""
 
     @property
     def lost(self) -> int:
-        """Those that the model can no longer know."""
+        """Values that the model can no longer know."""
         return self.needed - self.visible - self.retrievable
 
 
@@ -46,12 +46,12 @@ class MessageCounts:
     removed: int = 0
     shortened: int = 0
     gone: int = 0
-    """Those of the removed that no handle leads to."""
+    """Removed messages that no handle leads to."""
 
 
 @dataclass(slots=True)
 class Reported:
-    """What the upstream read from its cache, and what our rules say that it read."""
+    """Tokens that the upstream read from its cache, and our prediction."""
 
     tokens: int
     cached: int
@@ -61,7 +61,7 @@ class Reported:
 
     @property
     def is_met(self) -> bool:
-        """Whether the two differ by at most 5 % of the prompt, however each side counts."""
+        """True if the two differ by at most 5 % of the prompt, however each side counts."""
         return abs(self.cached / max(1, self.tokens) - self.expected / max(1, self.prompt)) <= 0.05
 
 
@@ -77,7 +77,7 @@ class ScoredRequest:
     cost: dict[str, float] = field(default_factory=dict)
     """By the rules of a cache, what it costs in input tokens at full price."""
     unchanged: dict[str, float] = field(default_factory=dict)
-    """What the client's request would have cost."""
+    """The cost of the client's request."""
     cached: int = 0
     """Tokens that are read from the cache by the model's own rules."""
     cached_unchanged: int = 0
@@ -114,8 +114,16 @@ class ScoredRequest:
         return sum(self.after.values())
 
 
+class Replayed(NamedTuple):
+    """A conversation and the score of its turns."""
+
+    name: str
+    source: str
+    turns: list[ScoredRequest]
+
+
 class Scoring:
-    """Scores one conversation, turn by turn."""
+    """The scores of one conversation, turn by turn."""
 
     def __init__(self, player: Player) -> None:
         self._player = player
@@ -177,7 +185,7 @@ class Scoring:
             turn.broken = find_break((before[0], came), (before[1], sent), mover)
 
     async def _look_for(self, turn: ScoredRequest, played: Explained, needed: Sequence[str], *, is_last: bool) -> None:
-        """Which values can be seen, and which messages are gone."""
+        """Count the needed values that are visible, and the messages that are gone."""
         text = text_of(played.outcome.request.messages)
         hidden = [value for value in needed if not stands(value, text)]
         turn.values.visible = len(needed) - len(hidden)
@@ -204,7 +212,7 @@ class Scoring:
         turn.left_out = tuple(name for name in Message(point.answer).called_tools if name in known)
 
     async def _compare(self, turn: ScoredRequest, played: Explained, point: RecordedRequest, at: float) -> None:
-        """Compare what the upstream reported with what our rules say of what it was sent at the time."""
+        """Compare the reported cache reads with those that our rules predict for the prompt that was sent then."""
         recorded = played.incoming if point.sent is None else _request(point.sent)
         prompt = await prompt_of(recorded, self._player.counter(played.profile), at)
         expected = self._recorded.price(prompt, rules_of(played.route.profile.cache, recorded))[OWN].cached
@@ -246,16 +254,16 @@ def _raws(request: ChatRequest) -> frozenset[bytes]:
 
 
 def _unpacked(original: str) -> Iterator[str]:
-    """Yield a text of the archive; of messages in JSON, which a cut leaves there, what they say."""
+    """Yield a text of the archive, and the text of the messages in it, which a cut leaves there as JSON."""
     yield original
     messages = []
     for line in original.splitlines():
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except ValueError:
             return
-        if isinstance(found, dict):
-            messages.append(Message(found))
+        if isinstance(record, dict):
+            messages.append(Message(record))
     yield text_of(messages)
 
 
@@ -263,7 +271,7 @@ _LONGEST = 200
 
 
 def text_of(messages: Iterable[Message]) -> str:
-    """Return what of messages can be read: their texts, and the arguments of calls, as JSON and as what that says."""
+    """Return the readable text of messages: texts, and arguments of calls, as JSON and parsed."""
     return "\n".join(_readable(message) for message in messages)
 
 
@@ -279,7 +287,7 @@ def stands(value: str, text: str) -> bool:
 
 
 def needed_by(answer: Mapping[str, Any], messages: Sequence[Message]) -> tuple[str, ...]:
-    """Return the identifiers, numbers and paths in an answer that somebody else than the model had said first."""
+    """Return identifiers, numbers and paths in an answer that others than the model had written first."""
     said = Message(answer)
     words = [value.partition(" ")[0] for value, _ in identifiers(said.text)]
     words += [value for call in _arguments(said) for value in _leaves(call) if is_identifier(value)]
@@ -309,7 +317,7 @@ def _arguments(message: Message) -> Iterator[str]:
 def _leaves(arguments: str) -> tuple[str, ...]:
     """Return the scalars in arguments, as text."""
     try:
-        found = json.loads(arguments)
+        parsed = json.loads(arguments)
     except (ValueError, RecursionError):
         return ()
 
@@ -322,4 +330,4 @@ def _leaves(arguments: str) -> tuple[str, ...]:
         elif isinstance(value, str) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             yield str(value)
 
-    return tuple(each(found))
+    return tuple(each(parsed))

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from proxy.chat import encode
 from proxy.upstreams.anthropic.content import THOUGHTS, Block
 from proxy.upstreams.completion import DONE, Completion, nonsense, usage
-from proxy.upstreams.json_types import parsed_arguments
+from proxy.upstreams.request_fields import parsed_arguments
 
 Made = TypeVar("Made")
 Facts = dict[str, str | int | float | bool]

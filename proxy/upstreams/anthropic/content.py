@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from proxy.upstreams.json_types import called_function, mapping, sequence, string, unsupported, wrong
+from proxy.upstreams.request_fields import called_function, mapping, sequence, string, unsupported, wrong
 
 Block = dict[str, Any]
 

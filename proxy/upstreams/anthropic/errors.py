@@ -7,8 +7,7 @@ import orjson
 
 from proxy.chat.errors import PenstockError, Unanswered
 from proxy.upstreams.base import Call
-from proxy.upstreams.overflow import LONGEST_MESSAGE, Overflow, find_overflow
-from proxy.upstreams.refusal import Refused, advice, answered_with, overflowed
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Overflow, Refused, advice, answered_with, find_overflow, overflowed
 
 OVERLOADED = 529
 """Anthropic's status for an overload of all; no client of OpenAI's knows it."""

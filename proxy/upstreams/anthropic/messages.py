@@ -5,7 +5,7 @@ from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, Message, split_head
 from proxy.upstreams.anthropic.content import THOUGHTS, Block, blocks_of, call_block, marked, text_blocks, wire_id
-from proxy.upstreams.json_types import role_of, sequence, string
+from proxy.upstreams.request_fields import role_of, sequence, string
 
 _OWN = frozenset({"index"})
 """Keys that accumulators of streams add to `thinking_blocks`, and Anthropic does not know."""

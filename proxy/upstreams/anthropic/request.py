@@ -10,8 +10,18 @@ from typing import Any
 from proxy.chat import ChatRequest, chosen_tools
 from proxy.upstreams.anthropic.features import ClaudeFeatures, features_of
 from proxy.upstreams.anthropic.messages import AnthropicMessages
-from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
-from proxy.upstreams.request_fields import BOOKKEEPING, asks
+from proxy.upstreams.request_fields import (
+    BOOKKEEPING,
+    asks,
+    boolean,
+    integer,
+    mapping,
+    number,
+    sequence,
+    string,
+    unsupported,
+    wrong,
+)
 
 NATIVE = frozenset({
     "cache_control", "compaction", "container", "context_management", "diagnostics", "fallbacks", "inference_geo",

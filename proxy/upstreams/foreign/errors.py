@@ -15,8 +15,16 @@ from contextlib import suppress
 from typing import Any
 
 from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
-from proxy.upstreams.overflow import CODE, LONGEST_MESSAGE, Overflow, find_overflow, sentence
-from proxy.upstreams.refusal import RETRY_HEADERS, Refused, kind_of
+from proxy.upstreams.refusal import (
+    CODE,
+    LONGEST_MESSAGE,
+    RETRY_HEADERS,
+    Overflow,
+    Refused,
+    find_overflow,
+    kind_of,
+    sentence,
+)
 
 LATE = frozenset({"TimeoutError", "TimeoutException", "APITimeoutError"})
 UNREACHED = frozenset({"ConnectError", "ConnectTimeout", "ConnectTimeoutError", "EndpointConnectionError"})

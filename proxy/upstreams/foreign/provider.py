@@ -11,9 +11,8 @@ from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.base import Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
 from proxy.upstreams.foreign.answer import ForeignStream, whole
-from proxy.upstreams.foreign.arguments import arguments, no_such_model
 from proxy.upstreams.foreign.errors import explain
-from proxy.upstreams.foreign.library import knows, lacked, load, misroutes
+from proxy.upstreams.foreign.library import arguments, knows, lacked, load, misroutes, no_such_model
 from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 

@@ -11,19 +11,19 @@ from contextlib import aclosing
 from fnmatch import fnmatchcase
 from typing import Any
 
-from proxy.chat import ChatRequest
-from proxy.chat.errors import Unanswered
+from yarl import URL
+
+from proxy.chat import ChatRequest, encode
+from proxy.chat.errors import PenstockError, Unanswered
 from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
-from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream, relay
+from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream, connect, relay
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
 from proxy.upstreams.images import Images
 from proxy.upstreams.ollama.answer import Facts, OllamaAnswer, lines, used
-from proxy.upstreams.ollama.errors import broken, refusal
 from proxy.upstreams.ollama.request import OllamaRequest, translate
-from proxy.upstreams.ollama.server import OllamaServer
 from proxy.upstreams.ollama.window import (
     Windows,
     effective,
@@ -34,6 +34,7 @@ from proxy.upstreams.ollama.window import (
     tokens,
     was_truncated,
 )
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, answered_with, find_overflow, overflowed
 from proxy.upstreams.request_fields import ignored_fact
 
 LISTING = 3.0
@@ -213,3 +214,88 @@ def _duration(keep_alive: str | int | None) -> str | int | None:
     if isinstance(keep_alive, str) and re.fullmatch(r"-?[0-9]{1,18}", keep_alive):
         return int(keep_alive)
     return keep_alive
+
+
+LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
+"""The two of a model's abilities that a request can do without."""
+
+ADDRESS = re.compile(r"\b[a-z]+://[^\s\"'<>]+|\b(?:(?:\d{1,3}\.){3}\d{1,3}|localhost)(?::\d+)?", re.IGNORECASE)
+"""Addresses, which clients must not learn; Ollama quotes that of its own runner."""
+
+
+def refusal(status: int, body: bytes, call: Call) -> PenstockError:
+    """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
+    if status < 400:
+        return Unanswered(f"the upstream answered with status {status}")
+    try:
+        line = parsed(body, "Ollama")
+    except Unanswered:
+        line = {}
+    return _explained(_said(line), status, call, known="error" in line)
+
+
+def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
+    """Return the error in a line of a stream or in a body with status 200; None if there is none."""
+    if line.get("error") is None:
+        return None
+    status = line.get("status")
+    status = status if isinstance(status, int) and 400 <= status <= 599 else 500
+    return _explained(_said(line), status, call, known=True)
+
+
+def _explained(text: str, status: int, call: Call, *, known: bool) -> Refused:
+    overflow = find_overflow(text)
+    if overflow is not None:
+        return overflowed(text, overflow, call)
+    lacking = LACKING.search(text)
+    if lacking:
+        return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
+    return answered_with(status, text, call, is_own=known)
+
+
+def _said(line: Mapping[str, Any]) -> str:
+    said = line.get("error")
+    if isinstance(said, dict):
+        said = said.get("message")
+    return ADDRESS.sub("***", said.strip())[:LONGEST_MESSAGE] if isinstance(said, str) else ""
+
+
+def _asked_by(ability: str, call: Call) -> str:
+    if ability == "tools":
+        return "tools"
+    return "think" if call.request is not None and "think" in call.request.rest else "reasoning_effort"
+
+
+FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
+"""Headers that Ollama gets of a request. The client's credentials are not among them."""
+
+
+class OllamaServer:
+    """One server and the connections to it."""
+
+    def __init__(self, name: str, settings: OllamaUpstream) -> None:
+        self._base = settings.base_url
+        self._headers = {"accept-encoding": "identity"}
+        if settings.api_key is not None:
+            self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
+        self._transport = connect(name, settings)
+
+    async def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
+        kept = {name: headers[name] for name in FORWARDED if name in headers}
+        if path.startswith("/api/"):
+            kept["content-type"] = "application/json"
+        url = URL(f"{self._base}{path}", encoded=True)
+        return await self._transport.request(method, url, {**kept, **self._headers}, body)
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
+        """Return the JSON answer to a question about the server; None if it has none. Never raise."""
+        try:
+            response = await self.request(method, path, {}, None if body is None else encode(body))
+            answer = await response.read()
+            return parsed(answer, "Ollama") if response.status == 200 else None
+        except PenstockError:
+            return None
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from proxy.chat import Message
-from proxy.upstreams.json_types import called_function, mapping, role_of, sequence, string, unsupported, wrong
+from proxy.upstreams.request_fields import called_function, mapping, role_of, sequence, string, unsupported, wrong
 
 ROLE = {"developer": "system", "function": "tool"}
 """Ollama's roles for those that its templates do not know; they would leave such messages out."""

@@ -8,9 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.chat import ChatRequest, chosen_tools
-from proxy.upstreams.json_types import boolean, integer, mapping, number, sequence, string, unsupported, wrong
 from proxy.upstreams.ollama.messages import OllamaMessages
-from proxy.upstreams.request_fields import BOOKKEEPING, asks
+from proxy.upstreams.request_fields import (
+    BOOKKEEPING,
+    asks,
+    boolean,
+    integer,
+    mapping,
+    number,
+    sequence,
+    string,
+    unsupported,
+    wrong,
+)
 
 OPTIONS = {
     "temperature": number, "top_p": number, "min_p": number, "typical_p": number, "repeat_penalty": number,

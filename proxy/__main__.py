@@ -15,11 +15,11 @@ from proxy.chat.errors import ConfigError, PenstockError
 from proxy.config.load import Config, load
 
 _CONFIG = "config.yaml"
-_SHOWN = "# the key; it is shown this once and kept nowhere:\n"
+_NEW_KEY = "# the new key, shown only once and stored nowhere:\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Returns the exit code: 0, 1 for a wrong configuration or request, 2 for wrong arguments."""
+    """Run a command. Return the exit code: 0, 1 for a wrong configuration or request, 2 for wrong arguments."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
@@ -46,51 +46,53 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
     serve.add_argument("--workers", type=int, default=1, help="processes to start (default: 1)")
 
-    saved = "save what is served in a file, with the text of prompts, for `penstock replay`"
-    serve.add_argument("--save", type=Path, metavar="FILE", help=saved)
-    redacted = "what matches is left out of the saved file; may be repeated"
-    serve.add_argument("--redact", action="append", default=[], metavar="PATTERN", help=redacted)
+    save = "save the requests with the text of prompts in a file, for `penstock replay`"
+    serve.add_argument("--save", type=Path, metavar="FILE", help=save)
+    redact = "remove all matches of this pattern from the saved file; may be repeated"
+    serve.add_argument("--redact", action="append", default=[], metavar="PATTERN", help=redact)
 
-    check = _command(commands, "check", "check the configuration; exit code 0 if it holds, 1 if not", _check)
-    told = "also ask every upstream, Redis, Qdrant and the embedding server whether they are there"
-    check.add_argument("--connect", action="store_true", help=told)
+    check = _command(commands, "check", "check the configuration; exit code 0 if it is valid, 1 if not", _check)
+    connect = "also connect to every upstream, Redis, Qdrant and the embedding server"
+    check.add_argument("--connect", action="store_true", help=connect)
 
     explain = _command(commands, "explain", "show what the chain would do to a request, without sending it", _explain)
     explain.add_argument("request", help="a file with the JSON body of a chat request; - reads standard input")
     explain.add_argument("--chain", help="run this chain instead of the model's own")
-    header = "a header that the request comes with, such as the client's key; may be repeated"
+    header = "a header of the request, such as the client's key; may be repeated"
     explain.add_argument("--header", action="append", default=[], type=_header, metavar="NAME:VALUE", help=header)
     explain.add_argument("--json", action="store_true", help="print JSON instead of a table")
     explain.add_argument("--body", action="store_true", help="print the body that would be sent, and nothing else")
-    explain.add_argument("--diff", action="store_true", help="also show which messages changed, came and left")
+    explain.add_argument(
+        "--diff", action="store_true", help="also show the messages that were changed, added and removed"
+    )
     explain.add_argument("--whole", action="store_true", help="with --diff, show these messages in full")
     explain.add_argument("--against", metavar="CHAIN", help="also show what this chain would do")
-    waits = "load the model that compares texts by meaning, as a running proxy has it; without, words are compared"
-    explain.add_argument("--wait", action="store_true", help=waits)
-    told = "a file with the requests before it, one body a line; they were answered as the next one says"
-    explain.add_argument("--before", type=Path, metavar="FILE", help=told)
+    wait = "load the embedding model first, as in a running proxy; without, texts are compared by words"
+    explain.add_argument("--wait", action="store_true", help=wait)
+    before = "a file with the earlier requests of the conversation, one JSON body a line"
+    explain.add_argument("--before", type=Path, metavar="FILE", help=before)
 
-    replay = _command(commands, "replay", "play conversations through a chain, and tell what it does to them", _replay)
+    replay = _command(commands, "replay", "play conversations through a chain, and report its effects", _replay)
     replay.add_argument("files", nargs="+", type=Path, metavar="FILE", help="conversations; docs/how-to/replay.md")
     replay.add_argument("--chain", help="run this chain instead of each model's own")
-    replay.add_argument("--model", help="ask this model instead of the one that a request names")
+    replay.add_argument("--model", help="use this model instead of the one that a request names")
     replay.add_argument("--against", metavar="CHAIN", help="compare with this chain")
     replay.add_argument("--against-config", type=Path, metavar="FILE", help="compare with this configuration")
     replay.add_argument("--json", action="store_true", help="print the report as JSON")
     replay.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page of HTML")
-    bound = "exit with 1 where this is so, such as 'cost > 1.0' or 'lost > 0'; may be repeated"
+    bound = "exit with 1 if this is true, such as 'cost > 1.0' or 'lost > 0'; may be repeated"
     replay.add_argument("--fail-if", action="append", default=[], metavar="BOUND", help=bound)
 
-    _command(commands, "models", "list the models of the configuration and what is known about them", _models)
+    _command(commands, "models", "list the models of the configuration with their properties", _models)
 
     keys = commands.add_parser("keys", help="make keys of Penstock", description="Make keys of Penstock.")
-    made = keys.add_subparsers(required=True, metavar="COMMAND")
-    new = made.add_parser("new", help="print a new key, and the lines that let it in")
-    new.add_argument("name", nargs="?", type=_key_name, help="what the key is called in the log (default: new)")
+    key_commands = keys.add_subparsers(required=True, metavar="COMMAND")
+    new = key_commands.add_parser("new", help="print a new key, and its entry for the configuration")
+    new.add_argument("name", nargs="?", type=_key_name, help="name of the key in the log (default: new)")
     new.add_argument("--name", dest="named", default="new", type=_key_name, metavar="NAME", help="the same")
-    new.add_argument("--tenant", help="whose it is (default: its name)")
-    new.add_argument("--file", type=Path, help="add it to this file of keys, which is made if it is not there")
-    new.add_argument("--if-missing", action="store_true", help="do nothing where the file has a key of this name")
+    new.add_argument("--tenant", help="tenant of the key (default: its name)")
+    new.add_argument("--file", type=Path, help="add the key to this file, which is created if it is missing")
+    new.add_argument("--if-missing", action="store_true", help="do nothing if the file has a key of this name")
     new.set_defaults(run=_new_key)
 
     schema = _command(commands, "schema", "print the JSON Schema of the configuration, or its reference", _schema)
@@ -105,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
 def _header(text: str) -> tuple[str, str]:
     name, separator, value = text.partition(":")
     if not separator:
-        raise argparse.ArgumentTypeError("a header has a colon behind its name")
+        raise argparse.ArgumentTypeError("a header is written NAME:VALUE")
     return name.strip().lower(), value.strip()
 
 
@@ -113,8 +115,9 @@ def _key_name(text: str) -> str:
     from proxy.config.access_settings import KEY_NAME
 
     if not re.fullmatch(KEY_NAME, text):
-        told = "a name has at most 64 letters, digits and any of . _ @ -, a letter or digit first"
-        raise argparse.ArgumentTypeError(told)
+        raise argparse.ArgumentTypeError(
+            "a name has at most 64 letters, digits and any of . _ @ -, a letter or digit first"
+        )
     return text
 
 
@@ -144,7 +147,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 async def _connect(config: Config) -> bool:
-    """Print what each server says; whether all are there."""
+    """Print the answer of each server, and return whether all are reachable."""
     from proxy.server.connections import connect
 
     are_there = True
@@ -206,11 +209,11 @@ def _new_key(options: argparse.Namespace) -> int:
     if options.file is None:
         if options.if_missing:
             raise ConfigError("--if-missing needs --file")
-        print(f"{_SHOWN}{key}\n# under auth.keys, or keys of the file:\n{entry}")
+        print(f"{_NEW_KEY}{key}\n# its entry, for auth.keys or a file of keys:\n{entry}")
     elif add_entry(options.file, name, entry, if_missing=options.if_missing):
-        print(f"{_SHOWN}{key}\n# {options.file} lets it in as {name!r}")
+        print(f"{_NEW_KEY}{key}\n# added to {options.file} as {name!r}")
     else:
-        print(f"# {options.file} has a key called {name!r} already: nothing to do")
+        print(f"# {options.file} already has a key named {name!r}: nothing to do")
     return 0
 
 
@@ -218,20 +221,20 @@ def _new_policy(options: argparse.Namespace) -> int:
     *folders, last = options.name.split(".")
     here = not folders and Path("tests/policies").is_dir()  # in a checkout of Penstock
     if not re.fullmatch(r"([a-z][a-z0-9_]*\.)*[a-z][a-z0-9_]*", options.name) or not (folders or here):
-        raise ConfigError(f"{options.name!r} is no name for a policy; write it like my_company.redact_names")
+        raise ConfigError(f"{options.name!r} is not a valid policy name; write it like my_company.redact_names")
     module = f"policies.{last}" if here else options.name
     folder = Path(*module.split(".")[:-1])
     names = {"name": options.name, "module": module, "class": "".join(part.capitalize() for part in last.split("_"))}
-    made = {"policy": folder / f"{last}.py", "test": ("tests" if here else ".") / folder / f"test_{last}.py"}
-    for path in made.values():
+    paths = {"policy": folder / f"{last}.py", "test": ("tests" if here else ".") / folder / f"test_{last}.py"}
+    for path in paths.values():
         if path.exists():
             raise ConfigError(f"{path} exists already")
-    for template, path in made.items():
+    for template, path in paths.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         text = files("proxy").joinpath(f"data/new_policy/{template}.txt").read_text(encoding="utf-8")
         path.write_text(Template(text).substitute(names), encoding="utf-8")
-    print(f"made {made['policy']} and {made['test']}; run the test: python -m pytest {made['test']}")
-    print(f"in a chain of the configuration: - {options.name}: {{}}")
+    print(f"created {paths['policy']} and {paths['test']}; run the test: python -m pytest {paths['test']}")
+    print(f"add it to a chain of the configuration: - {options.name}: {{}}")
     return 0
 
 

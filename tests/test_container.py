@@ -210,7 +210,7 @@ def test_the_key_of_compose_is_made_before_penstock_starts_and_only_once(tmp_pat
     content = made.read_bytes()
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
     code, log = run(tmp_path, key["command"])
-    assert (code, log) == (0, f"# {made} has a key called 'first' already: nothing to do\n")
+    assert (code, log) == (0, f"# {made} already has a key named 'first': nothing to do\n")
     assert made.read_bytes() == content
     for environment in ({}, {"OPENAI_API_KEY": ""}, {"OPENAI_API_KEY": "sk-1", "PENSTOCK_ADMIN_KEY": "adm"}):
         code, log = run(tmp_path, check, **environment)

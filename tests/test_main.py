@@ -289,7 +289,7 @@ class TestNewPolicy:
     ) -> None:
         monkeypatch.chdir(tmp_path)
         assert main(["new-policy", name]) == 1
-        assert "is no name for a policy; write it like my_company.redact_names" in capsys.readouterr().err
+        assert "is not a valid policy name; write it like my_company.redact_names" in capsys.readouterr().err
         assert list(tmp_path.iterdir()) == []
 
     def test_overwrites_nothing(

@@ -1,1 +1,1 @@
-"""Small models at work: summaries and judgements."""
+"""Small models of an upstream that write summaries and judge pairs of texts."""

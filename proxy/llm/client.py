@@ -1,4 +1,4 @@
-"""One call of a small model: of an upstream, through no chain and no loop. What asks it goes on without an answer."""
+"""The client of a small model at an upstream, without a chain. Callers must be able to go on without an answer."""
 
 import asyncio
 import logging
@@ -20,13 +20,13 @@ from proxy.upstreams.routing import Route, Routes
 Made = TypeVar("Made")
 
 _LARGEST_ANSWER = 2**20
-"""Bytes of an answer that is read: many times what anything needs that is asked of it."""
+"""Size of the largest answer in bytes, many times larger than any useful one."""
 _OF_THE_TEXT = frozenset({400, 413, 422})
-"""Statuses that are about what was asked, such as a filter's, and not about the server."""
+"""Statuses that blame the request, such as those of a content filter, and not the server."""
 
 
 class SmallModel:
-    """Asks the configured model, for one purpose."""
+    """A client of the model that is configured for one purpose."""
 
     def __init__(
         self,
@@ -37,37 +37,37 @@ class SmallModel:
         lost: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`tokens` counts those that the upstream reports; `lost` is what the log says where nothing came of it."""
+        """Set up the client; `tokens` counts the reported tokens, and `lost` is the log event of a failed call."""
         self._settings = settings
         self._routes = routes
         self._tokens = tokens
         self._warnings = Warnings(log, lost, clock)
         self._refused: set[str] = set()
-        """Fields that the model has refused: of OpenAI, those that reason take no `max_tokens` and no temperature."""
+        """Fields that the model has refused: OpenAI's reasoning models accept no `max_tokens` and no temperature."""
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> dict[str, str]:
-        """What of a client's headers a call may carry: its key, if it goes where that is sent anyway."""
+        """Return the client's key if the small model is at the upstream that receives this key anyway."""
         key = headers.get("authorization")
         return {"authorization": key} if key and self._route().upstream is upstream else {}
 
     async def run(self, work: Awaitable[tuple[Made | None, str]]) -> tuple[Made | None, str]:
-        """What comes of a call, and how it went: `work` says that, or `timeout`, `failed` or `broken`.
+        """Return result and outcome of `work`, or None and `timeout`, `failed` or `broken`.
 
-        It never raises but for cancellation. Where nothing came of it the log says so.
+        It raises nothing but cancellation. A call without a result is logged.
         """
         cause = ""
         try:
             async with asyncio.timeout(self._settings.timeout):
-                made, outcome = await work
+                result, outcome = await work
         except TimeoutError:
-            made, outcome = None, "timeout"
+            result, outcome = None, "timeout"
         except PenstockError:
-            made, outcome = None, "failed"
-        except Exception as error:  # whatever an upstream's code runs into, no request depends on it
-            made, outcome, cause = None, "broken", f": {type(error).__name__}"
-        if made is None:
+            result, outcome = None, "failed"
+        except Exception as error:  # a fault in an upstream's code must not fail a request
+            result, outcome, cause = None, "broken", f": {type(error).__name__}"
+        if result is None:
             self._warnings.warn(cause=outcome + cause)
-        return made, outcome
+        return result, outcome
 
     async def profile(self) -> ModelProfile:
         route = self._route()
@@ -76,7 +76,7 @@ class SmallModel:
     async def ask(
         self, messages: Sequence[Message], most: int, profile: ModelProfile, headers: Mapping[str, str]
     ) -> tuple[str | None, str]:
-        """The text of a complete answer of at most so many tokens; or None, and `failed` or `unusable`."""
+        """Return the text of a complete answer of at most `most` tokens, or None with `failed` or `unusable`."""
         fields = self._fields(most)
         reply = await self._send(messages, fields, profile, headers)
         while (field := _refused_field(reply)) in fields:
@@ -114,13 +114,13 @@ class SmallModel:
         return self._routes.of(self._settings.model)
 
     def _answer(self, body: bytes) -> str | None:
-        """The text of a complete answer; None for a refusal, a call, one that was cut off, or one without end."""
+        """Return the text of a complete answer; None for a refusal, a tool call, or an answer that was cut off."""
         if len(body) > _LARGEST_ANSWER:
             return None
         try:
-            said = orjson.loads(body)
-            choice = said["choices"][0]
-            message, usage = choice["message"], said.get("usage") or {}
+            answer = orjson.loads(body)
+            choice = answer["choices"][0]
+            message, usage = choice["message"], answer.get("usage") or {}
             for kind, tokens in (("input", usage.get("prompt_tokens")), ("output", usage.get("completion_tokens"))):
                 if isinstance(tokens, int) and tokens > 0:
                     self._tokens.of(kind).inc(tokens)
@@ -137,7 +137,7 @@ def _request(model: str, messages: Sequence[Message], fields: Mapping[str, float
 
 
 def _refused_field(reply: Reply) -> str:
-    """The field that a model does not take, or not with this value; empty for any other answer."""
+    """Return the field that the model does not support, or not with this value; empty for any other answer."""
     try:
         error = orjson.loads(reply.body or b"")["error"] if reply.status == 400 else {}
         return str(error["param"]) if str(error["code"]).startswith("unsupported_") else ""
@@ -146,5 +146,5 @@ def _refused_field(reply: Reply) -> str:
 
 
 def _sound(text: str) -> str:
-    """A text as UTF-8 can hold it: clients that cut emoji in half send lone surrogates, and no upstream takes them."""
+    """Return a text without lone surrogates, which clients make by cutting emoji in half and upstreams reject."""
     return text.encode(errors="replace").decode()

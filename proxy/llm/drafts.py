@@ -1,4 +1,4 @@
-"""Summaries that are written in the background, and what each cut settled for: kept where all replicas see it."""
+"""Summaries written in the background, and the summary that each cut uses; all replicas share both."""
 
 import asyncio
 import secrets
@@ -15,37 +15,37 @@ from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
 
 LONG = 100
-"""Turns from which on a summary is written in two levels."""
+"""Turns above which a summary is written in two levels: of blocks, then of their summaries."""
 BLOCK = 20
-"""Turns that the first level takes together, at least."""
+"""Least number of turns in a block."""
 _MOST_BLOCKS = 25
-"""Calls of the first level at most: then blocks are larger."""
+"""Largest number of blocks."""
 _BLOCK_SIZE = 1500
 """Bytes of a block's summary."""
 
 DEADLINES = 5
-"""Calls that one summary may take the full time for; of many blocks, most must be faster."""
+"""Timeouts of single calls that one summary of many blocks may take in all."""
 
 _AT_ONCE = 2
 _WAITING = 32
-"""Drafts that may be under way or wait; more are not begun: their cuts get extracts."""
+"""Largest number of drafts under way or waiting. The cuts of further ones use extracts."""
 _AGAIN = 60.0
-"""Seconds after which one that failed may be tried again."""
+"""Seconds after which a failed draft may be tried again."""
 _FRESH = 60.0
-"""Seconds for which what was settled is not looked up again."""
+"""Seconds for which a settled summary is served from memory."""
 _REMEMBERED = 4096
 
 Write = Callable[[Material, Mapping[str, str]], Awaitable[str | None]]
-"""Writes the summary of a material, or gives None; never raises."""
+"""A function that returns the summary of a material, or None; it never raises."""
 
 
 class DraftService:
-    """Has summaries written, each once, and settles which a cut uses. For use on one event loop."""
+    """Drafts of summaries, each written once, and the choice of the summary of a cut. For use on one event loop."""
 
     def __init__(
         self, store: Store, write: Write, *, ttl: float, deadline: float, clock: Callable[[], float] = monotonic
     ) -> None:
-        """`ttl` is how long a summary stays after its last use, `deadline` how long one may take, in seconds."""
+        """Set up the service; summaries expire `ttl` seconds after their last use, and may take `deadline` seconds."""
         self._store, self._write, self._ttl, self._deadline, self._clock = store, write, ttl, deadline, clock
         self._work = BackgroundWork[tuple[str, str]]()
         self._begun: Cache[tuple[str, str], None] = Cache(_REMEMBERED, age=_AGAIN, clock=clock)
@@ -54,11 +54,11 @@ class DraftService:
         self._worker = secrets.token_bytes(16)
 
     def bind(self, who: Identity, headers: Mapping[str, str], outage: Outage | None = None) -> "BoundDrafts":
-        """The drafts of a tenant; `headers` are for the writer's calls."""
+        """Return the drafts of a tenant; `headers` are sent with the writer's calls."""
         return BoundDrafts(self, _prefix(who.tenant), headers, outage or Outage())
 
     def forget(self, tenant: str) -> int:
-        """Forget what was settled for a tenant, and stop writing for it; how much that was."""
+        """Forget the settled summaries of a tenant, cancel its drafts, and return the number of summaries."""
         self._work.forget(_prefix(tenant))
         return self._settled.forget(_prefix(tenant))
 
@@ -69,7 +69,7 @@ class DraftService:
         await self._work.aclose()
 
     def begin(self, prefix: str, material: Material, headers: Mapping[str, str]) -> None:
-        """Have a draft written, unless it was begun lately, here or in another worker."""
+        """Begin to write a draft, unless it was begun lately, here or in another worker."""
         key = (prefix, material.name)
         if len(self._work) < _WAITING and key not in self._work and key not in self._begun:
             self._begun.put(key, None)
@@ -88,21 +88,24 @@ class DraftService:
             return  # the cut gets its extract
 
     async def _in_levels(self, material: Material, headers: Mapping[str, str]) -> str | None:
-        """The summary; of a long conversation that of its blocks' summaries. A block without one speaks for itself."""
+        """Write a summary; of a long conversation from the summaries of its blocks.
+
+        The messages of a block whose summary failed take the place of its summary.
+        """
         groups = turns(material.messages)
         if len(groups) <= LONG:
             return await self._write(material, headers)
         size = max(BLOCK, ceil(len(groups) / _MOST_BLOCKS))
-        told: list[Message] = []
+        messages: list[Message] = []
         for start in range(0, len(groups), size):
             block = [message for group in groups[start : start + size] for message in group]
             part = replace(material, before="", messages=tuple(block), size=_BLOCK_SIZE)
             text = await self._write(part, headers)
-            told += [Message({"role": "user", "content": text})] if text else block
-        return await self._write(replace(material, messages=tuple(told)), headers)
+            messages += [Message({"role": "user", "content": text})] if text else block
+        return await self._write(replace(material, messages=tuple(messages)), headers)
 
     async def settle(self, prefix: str, cut: str, draft: str, outage: Outage) -> str:
-        """What a cut uses: the draft if it was ready when the cut was first used, else nothing, for ever."""
+        """Return the summary of a cut: the draft if it was ready at the first use of the cut, else always nothing."""
         now = self._clock()
         text, when = self._settled.get((prefix, cut)) or (None, 0.0)
         if text is not None and now - when < _FRESH:
@@ -110,21 +113,21 @@ class DraftService:
         try:
             text = await self._agreed(f"{prefix}cut/{cut}", f"{prefix}draft/{draft}", text)
         except StoreError:
-            if text is None:  # nothing is known of it: the next request asks again
+            if text is None:  # the next request asks again
                 outage.begun = True
                 return ""
-            # what was used is used again: the prefix must not change for a store that is away
+            # an outage of the store must not change the prefix, so the last summary is used again
         self._settled.put((prefix, cut), (text, now))
         return text
 
     async def _agreed(self, key: str, draft: str, used: str | None) -> str:
-        found = await self._store.get(key, ttl=self._ttl)
-        if found is None and used is not None:  # lost by the store, but not here
-            found = await self._store.add(key, used.encode(errors="surrogatepass"), ttl=self._ttl)
-        elif found is None:
+        value = await self._store.get(key, ttl=self._ttl)
+        if value is None and used is not None:  # lost by the store, but not here
+            value = await self._store.add(key, used.encode(errors="surrogatepass"), ttl=self._ttl)
+        elif value is None:
             ready = await self._store.get(draft)
-            found = await self._store.add(key, ready or b"", ttl=self._ttl)
-        return found.decode(errors="surrogatepass")
+            value = await self._store.add(key, ready or b"", ttl=self._ttl)
+        return value.decode(errors="surrogatepass")
 
 
 class BoundDrafts:

@@ -1,4 +1,4 @@
-"""Verdicts of a judge of texts: remembered by content, and waited for no longer than a step says."""
+"""Verdicts of a judge of texts, cached by content and computed in the background."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -12,45 +12,45 @@ from proxy.state.cache import Cache
 from proxy.upstreams.base import Upstream
 
 _REMEMBERED = 50_000
-"""Verdicts in memory: some 10 MB."""
+"""Largest number of verdicts in memory: some 10 MB."""
 _LONGEST = 600
-"""Characters of each text that are read."""
+"""Characters of each text that are judged."""
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Key = tuple[str, Question, Pair]
-"""A tenant, what is asked, and the two texts."""
+"""Tenant, question and pair of texts."""
 
 
 class Asker(NamedTuple):
-    """Who asks, and until when it is of use to them."""
+    """The tenant that waits for a verdict."""
 
     tenant: str
     headers: Mapping[str, str]
-    """What a call may carry of the client's headers."""
+    """Headers for the call, such as the client's key."""
     until: float
-    """On the event loop's clock, in seconds."""
+    """End of the wait, in seconds of the event loop's clock."""
 
 
 class VerdictService(ABC):
     """Verdicts of a model, for each tenant. For use on one event loop."""
 
     def __init__(self, *, most: int, most_of_one: int) -> None:
-        """So many pairs may wait in all and of one tenant; more are not judged."""
+        """Set the largest number of pairs that wait, in all and of one tenant. Further pairs are not judged."""
         self._most, self._most_of_one = most, most_of_one
         self._known: Cache[Key, float] = Cache(_REMEMBERED)
         self._work = BackgroundWork[Key]()
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """What of the headers of a client of this upstream may be used to ask: nothing where nobody else is asked."""
+        """Return the headers with which the model may be asked for a client of this upstream. None by default."""
         return _NOTHING
 
     def bind(self, who: Identity, headers: Mapping[str, str] = _NOTHING) -> "BoundJudge":
-        """The judge of a request's context; `headers` are for calls."""
+        """Return the judge of a request's context; `headers` are sent with its calls."""
         return BoundJudge(self, who.tenant, headers)
 
     def forget(self, tenant: str) -> int:
-        """Forget the verdicts on a tenant's texts, and judge no more of them; return how many there were."""
+        """Forget the verdicts of a tenant, cancel its pairs that wait, and return the number of verdicts."""
         self._work.forget(tenant)
         return self._known.forget(tenant)
 
@@ -60,12 +60,12 @@ class VerdictService(ABC):
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
     ) -> list[float | None]:
-        """How sure the model is of each pair; None for those of which it is not known within `wait` seconds."""
+        """Return the confidence of the model for each pair, None where there is none after `wait` seconds."""
         keys: list[Key] = [(tenant, question, (one[:_LONGEST], two[:_LONGEST])) for one, two in pairs]
         asker = Asker(tenant, headers, asyncio.get_running_loop().time() + wait)
         new = [key for key in dict.fromkeys(keys) if key not in self._known and key not in self._work]
-        taken = sum(key[0] == tenant for key in self._work)
-        new = new[: max(0, min(self._most - len(self._work), self._most_of_one - taken))]
+        waiting = sum(key[0] == tenant for key in self._work)
+        new = new[: max(0, min(self._most - len(self._work), self._most_of_one - waiting))]
         for key in new:
             self._work.begin(self._judge(asker, key), key)
         await self._work.wait(keys, wait)
@@ -78,7 +78,7 @@ class VerdictService(ABC):
 
     @abstractmethod
     async def judged(self, asker: Asker, question: Question, pair: Pair) -> float | None:
-        """How sure the model is of a pair; None where it gives no verdict. Never raises but for cancellation."""
+        """Return the confidence of the model; None without a verdict. Raise nothing but cancellation."""
 
 
 class BoundJudge:

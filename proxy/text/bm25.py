@@ -1,4 +1,4 @@
-"""Which texts share words with a query: terms, and the BM25 ranking over them. Pure."""
+"""Search by words: the terms of texts, and the BM25 ranking over them. Pure."""
 
 import re
 from array import array
@@ -11,72 +11,72 @@ from typing import NamedTuple
 from proxy.text import arrays
 from proxy.text.arrays import Array
 from proxy.text.fold import STOP_WORDS, unaccented
-from proxy.text.language import saying_little
+from proxy.text.language import stop_words
 
 K1 = 1.2
-"""How soon a term's further occurrences in a text stop to count."""
+"""Saturation of BM25: a lower value lets repeated terms count less."""
 B = 0.75
-"""How much a text's length counts against it."""
+"""Length normalisation of BM25: a higher value lets long texts count less."""
 
 _MOST = 40
-"""Terms of a query that are looked for: a question has fewer, a pasted page hundreds."""
+"""Largest number of terms that are read from a query: a question has fewer, a pasted page hundreds."""
 
 _COMMON = 1 / 3
-"""The share of the texts above which a term in them picks none out."""
+"""Share of the texts above which a term is common, and tells them apart no more."""
 _FEW = 12
-"""With fewer texts than these, any term does."""
+"""Number of texts below which no term is common."""
 _DIGITS = 4
-"""Digits of a number that is an identifier; a shorter one stands anywhere."""
+"""Digits from which on a number tells texts apart; shorter numbers occur anywhere."""
 
 _KIND = "i"
-"""Whole numbers of 32 bits."""
+"""Type code of 32-bit integers."""
 
 _REMEMBERED = 10_000
-"""Words whose terms are remembered: most words of a text are among them."""
+"""Words whose terms are cached: most words of a text are among them."""
 _LONGEST = 40
-"""Characters that such a word has at most."""
+"""Characters of the longest word that is cached."""
 
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
-"""Scripts that set no spaces between words."""
+"""Chinese and Japanese, which put no spaces between words."""
 _DOUBLED = frozenset(letter * 2 for letter in "bdgmnprt")
 _VOWELS = frozenset("aeiouy")
 _STOP = STOP_WORDS["en"] | STOP_WORDS["es"]
 
 
 def terms(text: str) -> list[str]:
-    """The terms of a text in their order: lower case, without accents, plurals, `-ing` and words that say nothing.
+    """Return the terms of a text in order: stems in lower case, without accents and stop words.
 
-    `camelCase` and `snake_case` become their parts. What has digits stays as it is. Chinese and Japanese, which set no
-    spaces, become pairs of characters.
+    `camelCase` and `snake_case` become their parts. Words with digits are not stemmed. Chinese and Japanese become
+    pairs of characters.
     """
     return [term for word in _words(text) for term in _terms(word)]
 
 
 def ends(text: str, most: int) -> str:
-    """Return as much of a text as is read as a query: of a long one half of `most` characters from each end."""
+    """Return a text, or the first and last half of `most` characters of a longer one."""
     return text if len(text) <= most else f"{text[: most // 2]}\n{text[-most // 2 :]}"
 
 
 class Index(NamedTuple):
-    """Where the terms of some texts stand: made once for texts that are asked about again and again."""
+    """An inverted index of texts, built once for many queries."""
 
     lengths: tuple[int, ...]
-    """How many terms each text has."""
+    """Number of terms of each text."""
     postings: Mapping[str, "array[int]"]
-    """By term, the place of each text that has it, followed by how often; they are never changed."""
+    """For each term the places of the texts that contain it, each followed by the count; never changed in place."""
 
 
 def index(texts: Iterable[str]) -> Index:
-    """The index of texts; about 0.05 ms for 100 words."""
+    """Build the index of texts, in about 0.05 ms for 100 words."""
     lengths: list[int] = []
     postings: dict[str, array[int]] = {}
     for place, text in enumerate(texts):
-        found = terms(text)
-        lengths.append(len(found))
-        once = array(_KIND, (place, 1))  # most terms stand once in one text: they share one value
-        for term, count in Counter(found).items():
+        words = terms(text)
+        lengths.append(len(words))
+        once = array(_KIND, (place, 1))  # shared by all terms that occur once in this text, as most do
+        for term, count in Counter(words).items():
             posting = once if count == 1 else array(_KIND, (place, count))
             there = postings.get(term)
             postings[term] = posting if there is None else there + posting
@@ -84,7 +84,7 @@ def index(texts: Iterable[str]) -> Index:
 
 
 def joined(first: Index, others: Iterable[Index]) -> Index:
-    """The index of all texts, those of the first one before those of the others."""
+    """Return one index of all texts, in the order of the indexes."""
     lengths = [*first.lengths]
     added: dict[str, array[int]] = {}
     for each in others:
@@ -101,39 +101,39 @@ def joined(first: Index, others: Iterable[Index]) -> Index:
 
 
 class Fits(NamedTuple):
-    """How well texts fit a query: arrays with a value for each text."""
+    """The relevance of texts for a query: arrays with a value for each text."""
 
     scores: Array
-    """BM25: for comparing texts with each other."""
+    """BM25 scores, comparable within one query."""
     shares: Array
-    """The part of the query that the text has, from 0 to 1, a rare term counting more than a common one."""
+    """Share of the query's terms in the text, from 0 to 1, weighted by rarity."""
     terms: Array
-    """How many terms of the query it has."""
+    """Number of the query's terms in the text."""
     telling: Array
-    """How many terms of the query it has that few of the texts have; short numbers are none."""
+    """Number of the query's terms in the text that few texts contain, without short numbers."""
     wanted: int
-    """How many terms the query has."""
+    """Number of terms of the query."""
 
 
 def fits(query: str, indexes: Sequence[Index]) -> Fits:
-    """How well each text fits a query, in the order of the indexes and of their texts."""
+    """Return the relevance of each text for a query, in the order of the indexes and of their texts."""
     numpy = arrays.numpy()
     lengths = numpy.array([length for each in indexes for length in each.lengths], float)
     texts, terms = len(lengths), query_terms(query)
-    found: list[array[int]] = []
-    begins: list[int] = []  # of each posting found, where the texts of its index begin
-    numbers: list[int] = []  # and which term of the query it is of
+    postings: list[array[int]] = []
+    begins: list[int] = []  # for each posting, the place of the first text of its index
+    numbers: list[int] = []  # for each posting, the number of its term in the query
     begin = 0
     for each in indexes:
         for number, term in enumerate(terms):
             posting = each.postings.get(term)
             if posting is not None:
-                found.append(posting)
+                postings.append(posting)
                 begins.append(begin)
                 numbers.append(number)
         begin += len(each.lengths)
-    sizes = numpy.array([len(posting) // 2 for posting in found], int)
-    pairs = numpy.frombuffer(b"".join(found), _KIND).reshape(-1, 2)
+    sizes = numpy.array([len(posting) // 2 for posting in postings], int)
+    pairs = numpy.frombuffer(b"".join(postings), _KIND).reshape(-1, 2)
     places, counts = pairs[:, 0] + numpy.array(begins, int).repeat(sizes), pairs[:, 1]
     of_term = numpy.array(numbers, int)
     having = numpy.bincount(of_term, sizes, len(terms))
@@ -154,25 +154,25 @@ def fits(query: str, indexes: Sequence[Index]) -> Fits:
 
 
 def query_terms(query: str) -> list[str]:
-    """The different terms of a query; of a very long one the longest, which tend to be the rare ones.
+    """Return the distinct terms of a query, without stop words of its own language.
 
-    Words that say little in the query's own language are left out. Texts keep them, unless they say little in English
-    or Spanish: `die` says little in German and much in English.
+    Of a very long query, return the longest terms, which tend to be rare. In texts only the stop words of English and
+    Spanish are left out: `die` is a stop word in German, and none in English.
     """
     words = _words(query)
-    little = saying_little(map(str.lower, words))
-    found = list(dict.fromkeys(term for word in words if word.lower() not in little for term in _terms(word)))
-    return found if len(found) <= _MOST else sorted(found, key=len, reverse=True)[:_MOST]
+    ignored = stop_words(map(str.lower, words))
+    distinct = list(dict.fromkeys(term for word in words if word.lower() not in ignored for term in _terms(word)))
+    return distinct if len(distinct) <= _MOST else sorted(distinct, key=len, reverse=True)[:_MOST]
 
 
 class Lexical:
-    """Texts to be ranked for queries, by BM25."""
+    """A BM25 ranking of texts."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._index = index(texts)
 
     def scores(self, query: str) -> list[float]:
-        """How well each text fits, in the order of the texts; 0.0 for one that has no term of the query."""
+        """Return the score of each text, 0.0 for a text without any term of the query."""
         scores: list[float] = fits(query, [self._index]).scores.tolist()
         return scores
 
@@ -182,7 +182,7 @@ def _words(text: str) -> list[str]:
 
 
 def _terms(word: str) -> tuple[str, ...]:
-    """The terms of one word, which may be an identifier of several."""
+    """Return the terms of one word, which may be an identifier made of several words."""
     return _terms_of_short(word) if len(word) <= _LONGEST else _split(word)
 
 
@@ -197,7 +197,7 @@ _terms_of_short = lru_cache(_REMEMBERED)(_split)
 
 
 def _stem(word: str) -> str:
-    """A word without its ending; the same for `query` and `queries`, `make` and `making`, `error` and `errores`."""
+    """Return the stem of a word: the same for `query` and `queries`, `make` and `making`, `error` and `errores`."""
     if len(word) < 4 or not word.isalpha():
         return word
     if word.endswith("s") and word[-2] not in "sui":

@@ -1,4 +1,4 @@
-"""Words as they are compared: without case and accents, and by their stems. Pure."""
+"""Folding of words for comparison: case, accents and stems. Pure."""
 
 import re
 import unicodedata
@@ -16,7 +16,7 @@ _ENDINGS = (
 )  # fmt: skip
 
 STOP_WORDS = word_lists("stop_words")
-"""Words that say little of what a text is about, by language; without accents."""
+"""Stop words by language, without accents."""
 
 
 def unaccented(text: str) -> str:
@@ -30,15 +30,15 @@ def folded(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, folded, in order; a possessive `'s` is no part of one."""
+    """Return the words of a text in order, folded and without a possessive `'s`."""
     plain = folded(text)
-    found: list[str] = _WORD.findall(plain)
-    return [_POSSESSIVE.sub("", word) for word in found] if "'" in plain or "’" in plain else found
+    matches: list[str] = _WORD.findall(plain)
+    return [_POSSESSIVE.sub("", word) for word in matches] if "'" in plain or "’" in plain else matches
 
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """What forms of a word share, roughly: `drums`, `drummer` and `drumming` are all `drum`, `viajo` is `viajar`."""
+    """Return a rough stem: `drum` for `drums`, `drummer` and `drumming`, `viaj` for `viajo` and `viajar`."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word.removesuffix(ending)
@@ -48,6 +48,6 @@ def stem(word: str) -> str:
 
 
 def stems(text: str, without: Iterable[str] = ()) -> set[str]:
-    """The stems of a text's words but for those of `without`."""
-    left_out = set(without)
-    return {stem(word) for word in words(text) if word not in left_out}
+    """Return the stems of the words of a text, without the words in `without`."""
+    ignored = set(without)
+    return {stem(word) for word in words(text) if word not in ignored}

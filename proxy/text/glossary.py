@@ -1,8 +1,8 @@
-"""What Spanish words mean in English, for ranking texts that are in English: no translation, a gloss. Pure.
+"""An English gloss of Spanish requests, for ranking English texts such as tool descriptions. Pure.
 
-The words are those with which people ask for things to be done: verbs and nouns of tools. A key stands for all words
-that begin with it, the longest key first, so that `envi` is `enviar`, `envía` and `envíame`; up to three letters it
-stands for words of at most five. Accents do not count.
+The glossary has the verbs and nouns with which people ask for tools. A key matches all words that begin with it, the
+longest key first: `envi` matches `enviar`, `envía` and `envíame`. A key of up to three letters matches words of at most
+five. Accents are ignored.
 """
 
 import re
@@ -18,17 +18,16 @@ _WORD = re.compile(r"[^\W\d_]+")
 _SPANISH, _ENGLISH = STOP_WORDS["es"], STOP_WORDS["en"]
 _ENGLISH_ALONE = _ENGLISH - _SPANISH
 _BOTH = _SPANISH & _ENGLISH
-"""Words of both languages: they tell nothing."""
-
+"""Stop words of both languages, which tell nothing about the language."""
 
 WORDS = MappingProxyType(dict(pair.split(maxsplit=1) for pair in " ".join(lines("glossary")).split(";")))
-"""The beginning of a Spanish word and its English."""
+"""English words by the beginning of a Spanish word."""
 _FIRST = frozenset([key[:_EXACT] for key in WORDS])
-"""How words with a meaning begin."""
+"""First letters of all keys."""
 
 
 def english(text: str) -> str | None:
-    """A text's English gloss, word by word, words without one as they are; None for a text that is not Spanish."""
+    """Return the gloss of a Spanish text word by word, unknown words unchanged; None for a text in another language."""
     words = [unaccented(word).lower() for word in _WORD.findall(text)]
     meanings = {word: _meaning(word) for word in words}
     telling = [word for word in words if word not in _BOTH and meanings[word] != word]
@@ -45,7 +44,7 @@ def _meaning(word: str) -> str | None:
     shortest = 0 if len(word) <= _SHORT else _EXACT
     for length in range(min(len(word), _LONGEST), shortest, -1):
         meaning = WORDS.get(word[:length])
-        # two letters begin too much
+        # a key of two letters would match too many words, so it matches that word only
         if meaning is not None and (length >= _EXACT or length == len(word)):
             return meaning
     return None

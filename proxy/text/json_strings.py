@@ -1,4 +1,4 @@
-"""The strings in a JSON text, where they stand in it. Pure."""
+"""Strings in a JSON text, with their positions. Pure."""
 
 import re
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ import orjson
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"(?P<key>\s*+:)?|\Z)', re.DOTALL)
 _SHORTEST = 12
-"""Characters of a string that may be a sentence."""
+"""Characters of the shortest string that may be a sentence."""
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is an object or a list in JSON."""
+    """Return whether a text is an object or an array in JSON."""
     if text.lstrip()[:1] not in ("{", "["):
         return False
     try:
@@ -22,7 +22,7 @@ def is_json(text: str) -> bool:
 
 
 def strings(text: str) -> Iterator[tuple[int, int, str]]:
-    """The strings that are values and no keys: where their insides stand in the text, and what they say."""
-    for found in _STRING.finditer(text):
-        if len(found[1]) >= _SHORTEST and found["key"] is None:
-            yield found.start(1), found.end(1), orjson.loads(f'"{found[1]}"')
+    """Yield the strings that are values, not keys: start and end of the content in the text, and the decoded value."""
+    for match in _STRING.finditer(text):
+        if len(match[1]) >= _SHORTEST and match["key"] is None:
+            yield match.start(1), match.end(1), orjson.loads(f'"{match[1]}"')

@@ -1,4 +1,4 @@
-"""JSON texts: white space removed without touching a value, and values read with their spelling kept."""
+"""JSON texts, parsed and minified without changing the spelling of any value."""
 
 import json
 import re
@@ -8,13 +8,13 @@ _STRING_OR_SPACE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\n\r]+')
 
 
 class Number(str):
-    """A number as it is spelled."""
+    """The spelling of a number."""
 
     __slots__ = ()
 
 
 class Pairs(tuple[tuple[str, Any], ...]):
-    """The members of an object in order, repeated keys included."""
+    """The members of an object in order, including repeated keys."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ _READERS = {
 
 
 def parsed(text: str, *, strict: bool = True) -> Pairs | list[Any] | None:
-    """The object or array that a text is, or None; if not `strict`, also with line breaks in its strings."""
+    """Return the object or array in a JSON text, or None. With `strict=False`, its strings may contain line breaks."""
     if not looks_like_json(text):
         return None
     try:
@@ -43,31 +43,28 @@ def parsed(text: str, *, strict: bool = True) -> Pairs | list[Any] | None:
 
 
 def looks_like_json(text: str) -> bool:
-    """Whether a text may be a JSON object or array, by its ends."""
+    """Return whether a text begins and ends like a JSON object or array."""
     bare = text.strip()
     return bare[:1] + bare[-1:] in ("{}", "[]")
 
 
 def minified(text: str) -> str:
-    """A JSON text without the white space between its values; any other text as it is.
-
-    Every string and number keeps its spelling.
-    """
+    """Return a JSON text without white space between its tokens, and any other text unchanged."""
     return text if parsed(text) is None else squeezed(text)
 
 
 def squeezed(text: str) -> str:
-    """Whole tokens of JSON without the white space between them."""
-    return _STRING_OR_SPACE.sub(lambda found: found[1] or "", text)
+    """Return JSON tokens without the white space between them."""
+    return _STRING_OR_SPACE.sub(lambda match: match[1] or "", text)
 
 
 def quoted(value: Any) -> str:
-    """A string, or another value that is no list and no object, as JSON, with other scripts left readable."""
+    """Return a scalar as JSON without escaping other scripts."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def rendered(value: Any) -> str:
-    """A value as JSON without white space; numbers keep their spelling."""
+    """Return a value from `parsed` as JSON without white space; numbers keep their spelling."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, Pairs):

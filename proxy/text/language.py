@@ -1,4 +1,4 @@
-"""In which language a text is, told by its words that say little, such as articles. Pure."""
+"""Detection of the language of a text by its stop words. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -15,26 +15,23 @@ NAMES = {
     "it": "Italian",
     "pt": "Portuguese",
 }
-"""The languages that are told apart, and their names."""
+"""Names of the languages that are detected, by their codes."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\"[^\"\n]*\"|«[^»\n]{0,400}»|“[^”\n]{0,400}”", re.DOTALL)
-"""What may be in any language: code, addresses, quotations."""
+"""Code, URLs and quotations, which may be in any language."""
 _OWN = "="
 _READ = 6000
 _FEWEST = 4
-"""The words of a language that have to be there."""
+"""Least number of stop words of the language."""
 _SHARE = 0.2
-"""The share of a text's words that they are at least: it is a third to a half in ordinary prose."""
+"""Least share of stop words among all words: ordinary prose has a third to a half."""
 _LEAD = 1.6
-"""How many times as many there are as of any other language."""
+"""Least ratio of the stop words of the language to those of the next one."""
 
 
 def language(text: str) -> str | None:
-    """The code of a text's language (`es`), only where it is beyond doubt.
-
-    None where it is none of `NAMES`, is too short, or is mixed.
-    """
+    """Return the code of a text's language, such as `es`; None if it is another one than `NAMES`, or uncertain."""
     words = [folded(word) for word in _WORD.findall(_QUOTED.sub(" ", text[:_READ]))]
     (most, name), (next_most, _), *_ = _counts(words)
     if most < max(_FEWEST, _SHARE * len(words)) or most < _LEAD * next_most:
@@ -42,28 +39,28 @@ def language(text: str) -> str | None:
     return name
 
 
-def saying_little(words: Iterable[str]) -> frozenset[str]:
-    """The words that say little in the language of these words, which are folded, as those that it returns.
+def stop_words(words: Iterable[str]) -> frozenset[str]:
+    """Return the stop words of the language of these folded words.
 
-    Two such words tell the language. Empty where there are fewer, or two languages have as many.
+    Two stop words are enough to detect the language. Empty if there are fewer, or if two languages have as many.
     """
     (most, name), (next_most, _), *_ = _counts(words)
     return STOP_WORDS[name] if most > max(1, next_most) else frozenset()
 
 
 def _counts(words: Iterable[str]) -> list[tuple[int, str]]:
-    """How many of the words each language has that say little, the most first."""
+    """Return the number of stop words of each language among these words, the largest first."""
     words = list(words)
     return sorted(((sum(map(known.__contains__, words)), name) for name, known in STOP_WORDS.items()), reverse=True)
 
 
 def named(text: str) -> frozenset[str]:
-    """The codes of the languages that a text names; `?` is another language, `-` languages at large or translation.
+    """Return the codes of the languages that a text names; `?` for an unknown one, `-` for languages in general.
 
-    The user's own language is no other one: "answer in the user's language" names none.
+    The user's own language does not count: "answer in the user's language" names none.
     """
     codes, pattern = _named()
-    return frozenset(codes[found.lastindex - 1] for found in pattern.finditer(text) if found.lastindex) - {_OWN}
+    return frozenset(codes[match.lastindex - 1] for match in pattern.finditer(text) if match.lastindex) - {_OWN}
 
 
 @cache

@@ -10,7 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from proxy.text.fold import STOP_WORDS, folded, stem, words
-from proxy.text.language import saying_little
+from proxy.text.language import stop_words
 from proxy.text.tables import table
 from proxy.text.vocabulary import DENIALS, NEGATIONS
 
@@ -102,7 +102,7 @@ class KnownStatements:
 def telling(text: str) -> tuple[str, ...]:
     """Return the stems of a text's words in order, without those that say little in English or Spanish."""
     found = _words(text)
-    little = saying_little(found) & _KNOWN or _KNOWN
+    little = stop_words(found) & _KNOWN or _KNOWN
     return tuple(_stem(word) for word in found if word not in little)
 
 
@@ -130,7 +130,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 def _statement(sentence: str) -> StatedSentence:
     found = _words(sentence)
-    little = saying_little(found) or _LITTLE
+    little = stop_words(found) or _LITTLE
     few = tuple(_stem(word) for word in found if word not in little and (len(word) > 1 or not word.isalpha()))
     return StatedSentence(telling(sentence), few, denies(sentence))
 

@@ -12,9 +12,9 @@ _MARK = re.compile(
 
 
 def without_sections(text: str, names: Collection[str]) -> str:
-    """A text without the sections of these names, subsections included; other text stays to the byte.
+    """Return a text without the sections of these names and their subsections. All other text stays unchanged.
 
-    A name is a heading's text, or a tag's name; upper and lower case are the same.
+    A name is the text of a heading or the name of a tag. Case is ignored.
     """
     for name in names:
         for begin, end in reversed([*_spans(text, name)]):
@@ -23,12 +23,12 @@ def without_sections(text: str, names: Collection[str]) -> str:
 
 
 def sections_of(text: str, names: Collection[str]) -> str:
-    """The sections of these names, with their headings or tags; empty where there is none."""
+    """Return the sections of these names with their headings or tags, or an empty text."""
     return "".join(text[begin:end] for name in names for begin, end in _spans(text, name))
 
 
 def _spans(text: str, name: str) -> Iterator[tuple[int, int]]:
-    """Where the sections of a name begin and end, one behind the other."""
+    """Yield start and end of each section of a name, in order."""
     name = name.strip().casefold()
     end = 0
     for begin, until in _under_headings(text, name):
@@ -44,7 +44,10 @@ def _spans(text: str, name: str) -> Iterator[tuple[int, int]]:
 
 
 def _under_headings(text: str, name: str) -> Iterator[tuple[int, int]]:
-    """A heading's section ends at the next one of its level or a higher one, or with the element that it stands in."""
+    """Yield start and end of each section under a heading.
+
+    A section ends at the next heading of the same or a higher level, or with the element that contains it.
+    """
     begin, inside = 0, 0
     opened: list[str] = []
     for mark in _MARK.finditer(text):

@@ -1,4 +1,4 @@
-"""The sentences of a text that state something: no questions, no suppositions, nothing that is quoted or reported."""
+"""Sentences of a text, and a test for statements: no questions, suppositions, quotations or reported speech."""
 
 import re
 from collections.abc import Iterator
@@ -8,37 +8,37 @@ from typing import NamedTuple
 from proxy.text.tables import sections, word_lists
 
 LONGEST = 400
-"""Characters of a sentence that is looked at; longer ones are lists, code or data."""
+"""Characters of the longest sentence that is read; longer ones are lists, code or data."""
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _QUOTED = re.compile(r"“[^”]*”?|«[^»]*»?|\"[^\"\n]*\"|(?m:^[ \t]*>.*$)|(?<!\w)'[^'\n]{2,}'(?!\w)|‘[^‘’\n]*’(?!\w)")
 _MARKS = re.compile(r"[“«\">‘']")
-"""Without any of these nothing is quoted."""
-# what may not stand in front of a full stop is looked for behind it: so only full stops are looked at
+"""Marks that a quotation needs."""
+# lookbehinds after the full stop, so that the pattern is tried at full stops only
 _ABBREVIATED = r"(?<!\b[A-Z].)(?<!\b(?:Dr|Mr|Ms|Sr|St|vs|No).)(?<!\b(?:Mrs|Sra|etc|Inc|e\.g|i\.e).)"
 _ENDS = re.compile(rf"[.!?…\n](?:(?<=\n)\n*|(?<!\n){_ABBREVIATED}(?<![.!?…].)[.!?…]*+(?=[\s\"”»)]|$))")
 
-_TOLD = sections("sentences")
+_DATA = sections("sentences")
 _QUESTION, _PHRASES, LEAD = (
-    re.compile("".join(_TOLD[name]), re.IGNORECASE) for name in ("question", "phrases", "lead")
+    re.compile("".join(_DATA[name]), re.IGNORECASE) for name in ("question", "phrases", "lead")
 )
-"""`LEAD` is a main clause that says nothing but that something is so."""
-_WORDS = frozenset(" ".join(_TOLD["words"]).split())
-"""With one of these, or one of the phrases, a sentence supposes, or tells what somebody else holds."""
+"""Patterns. `LEAD` matches a main clause without content of its own, such as "it is true that"."""
+_WORDS = frozenset(" ".join(_DATA["words"]).split())
+"""Words that mark a supposition or reported speech, as do the phrases."""
 _WORD = re.compile(r"\w+")
 _SYMBOLS = re.compile(r"[^\w\s\"“«'‘(¿¡\[\x00]+\s*(?=\w)")
 _BREAK = re.compile(r":\s+|\s+[–—-]\s+|,\s+|\s+(?:that|que)\s+")
 _OPENING_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _NO_OPENING = re.compile(r"[\d\x00?¿(/]|\s[A-ZÀ-Þ](?!\b|['’])|n['’]t\b")
-"""A number, a name or a denial: the opening says something of its own."""
+"""Numbers, names and denials: an opening with one of them has content of its own."""
 _ENCLITIC = re.compile(r"(?=\w*[áéíóú])\w*(?:me|te|se|lo|nos)")
 """A Spanish imperative with a pronoun at its end: `créeme`, `recuérdalo`."""
 _LONGEST_OPENING = 60
 _MOST_OPENING = 7
 _MOST_CLAUSE = 3
-"""Words in front of `that`: behind more it may belong to a noun."""
+"""Most words before `that`: after more of them it may belong to a noun."""
 _MOST_UNMARKED = 4
-"""Words of an opening that speaks of nobody."""
+"""Most words of an opening that mentions neither speaker nor listener."""
 _TITLE_MARKS = re.compile(r"[\"“”«»]|``|''")
 _SPACE = re.compile(r"\s+")
 _PRONOUN = re.compile(r"(?:He|She|It|They)\s")
@@ -46,21 +46,21 @@ _NAMED = re.compile(r"(?:[A-Z0-9][^\s,(]*\s(?:of |the |and )?)+(?=(?:is|was|are|
 
 
 class Sentence(NamedTuple):
-    """A sentence and where it stands."""
+    """A sentence and its position in a text."""
 
     text: str
     start: int
     end: int
-    """Behind its full stop."""
+    """Position after its full stop."""
 
 
 def sentences(text: str) -> Iterator[Sentence]:
-    """The sentences of a text in order, however they are meant. What is quoted or code is blanked out in them."""
+    """Yield the sentences of a text in order, of any kind. Quotations and code are replaced by NUL characters."""
     blanked = _FENCE.sub(_blank, text) if "`" in text else text
     blanked = _QUOTED.sub(_blank, blanked) if _MARKS.search(blanked) else blanked
     start = 0
-    for found in [*_ENDS.finditer(blanked), None]:
-        end = len(blanked) if found is None else found.end()
+    for match in [*_ENDS.finditer(blanked), None]:
+        end = len(blanked) if match is None else match.end()
         raw = blanked[start:end]
         lead = len(raw) - len(raw.lstrip(" \t\n-*•·#"))
         trimmed = raw[lead:].rstrip()
@@ -70,7 +70,10 @@ def sentences(text: str) -> Iterator[Sentence]:
 
 
 def in_full(text: str) -> Iterator[str]:
-    """The sentences of a fact; titles in it are names, and `It` at the beginning is what the one before is about."""
+    """Yield the sentences of a fact, without quotation marks, and with a leading pronoun replaced by its name.
+
+    The name is the subject of the last sentence that began with one.
+    """
     name = ""
     for each in sentences(_SPACE.sub(" ", _TITLE_MARKS.sub(" ", text)).strip()):
         pronoun = _PRONOUN.match(each.text)
@@ -81,35 +84,34 @@ def in_full(text: str) -> Iterator[str]:
 
 
 def is_stated(sentence: str) -> bool:
-    """Whether a sentence claims something: it neither asks, supposes, quotes nor tells what somebody else holds."""
+    """Return whether a sentence is a statement: no question, supposition, quotation or reported speech."""
     if "\x00" in sentence or (("?" in sentence or "¿" in sentence) and _QUESTION.search(sentence)):
         return False
     return _WORDS.isdisjoint(_WORD.findall(sentence.lower())) and _PHRASES.search(sentence) is None
 
 
 def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:
-    """The openings of a sentence that only lead up to what it states, each with what stands behind it.
+    """Yield the openings of a sentence that add nothing to its statement, each with the rest of the sentence.
 
-    `I am sure:`, `Recuerda:`, `I'm telling you,`, a symbol. An opening is short, states something, and limits nothing:
-    what holds during the war or for students is another statement.
+    Examples: `I am sure:`, `Recuerda:`, `I'm telling you,`, a symbol. An opening is short, is a statement, and limits
+    nothing: with "during the war" or "for students" the sentence is another statement.
     """
     begins = _SYMBOLS.match(sentence)
     bare = sentence[begins.end() :] if begins else sentence
     lead = LEAD.match(bare)
     if begins or lead:
         yield "", bare[lead.end() :] if lead else bare
-    for found in _BREAK.finditer(bare[:_LONGEST_OPENING]):
-        opening = bare[: found.start()]
-        # `believe me` asks for belief, where `they believe` tells somebody else's
-        if _leads(opening, found[0].strip()) and (is_stated(opening) or opening.endswith(" me")):
-            yield opening, bare[found.end() :]
+    for match in _BREAK.finditer(bare[:_LONGEST_OPENING]):
+        opening = bare[: match.start()]
+        # `believe me` is an opening; `they believe` is reported speech
+        if _leads(opening, match[0].strip()) and (is_stated(opening) or opening.endswith(" me")):
+            yield opening, bare[match.end() :]
 
 
 def _leads(opening: str, mark: str) -> bool:
-    """Whether an opening only leads up to a statement, by its form.
+    """Return whether an opening only leads up to a statement, by its form.
 
-    In front of a comma, or of `that` or `que`, it has to speak of the speaker or the listener; a colon or a dash says
-    it by itself.
+    Before a comma, `that` or `que` it must mention the speaker or the listener; before a colon or a dash it need not.
     """
     is_clause, is_comma = mark[:1].isalpha(), mark == ","
     words = [word.lower().replace("’", "'") for word in _OPENING_WORD.findall(opening)]
@@ -129,5 +131,5 @@ def _classes() -> dict[str, frozenset[str]]:
     return word_lists("clause_openers")
 
 
-def _blank(found: re.Match[str]) -> str:
-    return "\x00" * len(found[0])
+def _blank(match: re.Match[str]) -> str:
+    return "\x00" * len(match[0])

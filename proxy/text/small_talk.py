@@ -1,7 +1,7 @@
-"""What asks nothing: greetings, thanks, assent, laughter, "go on". Pure.
+"""Small talk: greetings, thanks, assent, laughter, "go on". Pure.
 
-The phrases of some thirty languages are data (`data/small_talk.txt`). They serve twice: a message made of them asks
-nothing, and a message that is nearer to one of them than to a text is not about that text (`Embedder.floor`).
+The phrases of some thirty languages are data (`data/small_talk.txt`) with two uses. A message made of them asks for
+nothing. A message that is nearer to one of them than to a text is not about that text (`Embedder.floor`).
 """
 
 import re
@@ -15,28 +15,28 @@ _NO_WORD = re.compile(r"[\W_]+")
 _DRAWN = re.compile(r"(\w)\1{2,}")
 _REPEATED = re.compile(r"(\w{2,3}?)\1{2,}")
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
-"""Scripts that set no spaces between words."""
+"""Scripts without spaces between words."""
 
 
 def is_small_talk(text: str) -> bool:
-    """Whether a text only greets, thanks, praises or laughs, or has no word at all: no tool could serve it."""
+    """Return whether a text only greets, thanks, praises or laughs, or has no word at all: it needs no tool."""
     return _is_made_of(text, 1)
 
 
 def asks_nothing(text: str) -> bool:
-    """Whether a text is small talk, or only agrees or says to go on: nothing of the past is asked for."""
+    """Return whether a text is small talk, or only agrees or says to go on: it asks for nothing in the past."""
     return _is_made_of(text, 2)
 
 
 @cache
 def phrases() -> tuple[str, ...]:
-    """All phrases that ask nothing, as people write them."""
+    """Return all phrases as people write them."""
     return tuple(dict.fromkeys(phrase for part in _parts() for phrase in part))
 
 
 @cache
 def _parts() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The phrases of small talk, and those of assent."""
+    """Return the phrases of small talk, and those of assent."""
     halves = [line.partition(":")[2].split("/") for line in lines("small_talk")]
     talk, assent = (
         [phrase.strip() for each in part for phrase in each.split(";")] for part in zip(*halves, strict=True)
@@ -57,7 +57,7 @@ def _is_made_of(text: str, parts: int) -> bool:
 
 
 def _plain(text: str) -> str:
-    """A text without accents, case, punctuation and drawn-out letters: `Holaaa!` is `hola`, `jajajaja` is `jaja`."""
+    """Return a text without accents, case, punctuation and repeated letters: `hola` for `Holaaa!`."""
     bare = unaccented(text.replace("'", "").replace("’", ""))
     words = _NO_WORD.sub(" ", bare.lower()).strip()
     return _REPEATED.sub(r"\1\1", _DRAWN.sub(r"\1", words))

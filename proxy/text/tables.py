@@ -1,4 +1,4 @@
-"""Tables of words and patterns that ship with Penstock, as files in `proxy/data`."""
+"""Readers of the tables of words and patterns in `proxy/data`."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ _PART = re.compile(r"<([A-Z_]+)>")
 
 
 def table(name: str) -> Any:
-    """Return what `data/NAME.yaml` says."""
+    """Return the content of `data/NAME.yaml`."""
     return yaml.safe_load(_text(f"{name}.yaml"))
 
 
@@ -21,48 +21,48 @@ def lines(name: str) -> list[str]:
 
 
 def word_lists(name: str) -> dict[str, frozenset[str]]:
-    """Return the words of each line of `data/NAME.txt`, by the name in front of them."""
+    """Return the words of each line of `data/NAME.txt`, by the first word of the line."""
     return {list_name: frozenset(words) for list_name, *words in map(str.split, lines(name))}
 
 
 def sections(name: str) -> dict[str, list[str]]:
-    """Return the lines of `data/NAME.txt` by the `[section]` that they stand in. Lines with `#` are comments."""
-    found: dict[str, list[str]] = {}
+    """Return the lines of `data/NAME.txt` by `[section]`."""
+    by_name: dict[str, list[str]] = {}
     for line in lines(name):
         if line.startswith("[") and line.endswith("]"):
-            section = found[line[1:-1]] = []
+            section = by_name[line[1:-1]] = []
         else:
             section.append(line)
-    return found
+    return by_name
 
 
 def pattern_lists(name: str, **parts: str) -> dict[str, list[str]]:
     """Return the patterns of each `[section]` of `data/NAME.txt`, one a line.
 
-    `<PART>` stands for what `parts` has for it, or for the section of that name above it, which has to be in capitals.
+    `<PART>` is replaced by the part of that name: one of `parts`, or an earlier section whose name is in capitals.
     """
-    known, found = dict(parts), dict[str, list[str]]()
-    for section, told in sections(name).items():
+    known, by_name = dict(parts), dict[str, list[str]]()
+    for section, text in sections(name).items():
         if section.isupper():
-            known[section] = filled("".join(told), known)
+            known[section] = filled("".join(text), known)
         else:
-            found[section] = [filled(line, known) for line in told]
-    return found
+            by_name[section] = [filled(line, known) for line in text]
+    return by_name
 
 
 def patterns(name: str, **parts: str) -> dict[str, str]:
-    """Return the pattern of each `[section]` of `data/NAME.txt`: its lines, joined, with their parts."""
+    """Return one pattern for each `[section]` of `data/NAME.txt`: its lines, joined, with their parts filled in."""
     return {section: "".join(lines) for section, lines in pattern_lists(name, **parts).items()}
 
 
 def either(words: Iterable[str]) -> str:
-    """Return the pattern of any of these words, a longer one before its beginning."""
+    """Return a pattern that matches any of these words, the longest first."""
     return "|".join(sorted(words, key=len, reverse=True))
 
 
 def filled(pattern: str, parts: Mapping[str, str]) -> str:
-    """Return a pattern with its parts in the place of `<PART>`; what is none stays as it is."""
-    return _PART.sub(lambda found: parts.get(found[1], found[0]), pattern)
+    """Return a pattern with each `<PART>` replaced by its part. An unknown part stays."""
+    return _PART.sub(lambda match: parts.get(match[1], match[0]), pattern)
 
 
 def _text(name: str) -> str:

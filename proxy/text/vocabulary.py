@@ -1,4 +1,4 @@
-"""The words by which prose is compared, in English and Spanish, folded: `data/vocabulary.txt`."""
+"""Word lists for comparing statements in English and Spanish, folded (`data/vocabulary.txt`)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,18 +6,18 @@ from proxy.text.tables import sections
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
 def forms(lines: Iterable[str]) -> dict[str, str]:
-    """Return the names of lines `name: form form`, by the forms."""
+    """Return the name for each form, from lines such as `name: form form`."""
     rows = (line.partition(": ") for line in lines)
     return {form: name for name, _, names in rows for form in names.split()}
 
 
 def units(lines: Iterable[str]) -> dict[str, tuple[str, float]]:
-    """Return for each form in lines `unit times: form form` the unit, and how many of it the form is."""
+    """Return unit and multiple for each form, from lines such as `unit multiple: form form`."""
     return {form: (unit, float(times)) for form, (unit, times) in ((k, v.split()) for k, v in forms(lines).items())}
 
 
@@ -42,5 +42,5 @@ PLACES, NEAR = _set("places"), _set("near")
 SPANISH, ENGLISH = _set("spanish"), _set("english")
 INNER, NOT_ONE, PLACE_RELATIONS = _set("inner"), _set("not one"), _set("place relations")
 RELATIONS = {
-    form: name for name, _, said in (line.partition(": ") for line in _WORDS["relations"]) for form in said.split(", ")
+    form: name for name, _, all_ in (line.partition(": ") for line in _WORDS["relations"]) for form in all_.split(", ")
 }

@@ -114,7 +114,7 @@ def test_a_name_that_is_there_is_left_if_only_missing_ones_are_wanted(
     finally:
         tmp_path.chmod(0o700)
     printed = capsys.readouterr()
-    assert printed.out == f"# {file} has a key called 'ann' already: nothing to do\n"
+    assert printed.out == f"# {file} already has a key named 'ann': nothing to do\n"
     assert (printed.err, file.read_bytes()) == ("", before)
     assert main(["keys", "new", "ann", "--if-missing"]) == 1
     assert capsys.readouterr().err == "penstock: --if-missing needs --file\n"

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.context import Question
-from proxy.llm.judgement import prompt, verdict
+from proxy.llm.judge import prompt, verdict
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,8 @@ _FEW = 120
 """Bytes of a statement that brings its answer."""
 _REPLY = 80
 """Bytes of such an answer."""
+_DONE = 16
+"""Characters of such an answer that others have, too: "-> Done."."""
 _WHOLE = 600
 """Bytes of a user's message, or list, that stands whole: a list in part is of no use."""
 _RICH = 500
@@ -87,10 +89,17 @@ class Line(NamedTuple):
     """The share of its message's words that the messages before it have not."""
     beside: tuple[int, ...] = ()
     """The places of lines that it means nothing without."""
+    is_common: bool = False
+    """Whether several answers say the same."""
 
     @property
     def is_answer(self) -> bool:
         return self.text.startswith("->")
+
+    @property
+    def is_outcome(self) -> bool:
+        """Whether it is a short answer, and no longer phrase that several answers have."""
+        return self.size <= _REPLY and (not self.is_common or len(self.text) <= _DONE)
 
     @property
     def is_short_statement(self) -> bool:
@@ -133,7 +142,7 @@ def lines(
     newest = {_key(each): index for index, each in enumerate(messages)} | {_key(each): -1 for each in staying}
     shapes = Counter(shape for each in readings for shape in {piece.shape for piece in each.pieces if piece.shape})
     common = frozenset(shape for shape, count in shapes.items() if count > 1)
-    talk = _Talk(messages, readings, _news(readings), common, newest)
+    talk = _Talk(messages, readings, _news(messages, readings), common, newest)
     starts = [index for index, each in enumerate(messages) if each.get("role") == "user" or each.is_system]
     turn, asks = 0, False
     found: list[Line] = []
@@ -149,7 +158,7 @@ def lines(
         answers = list(_answer_lines(talk, range(start + 1, end), turn, asks)) if start + 1 >= told else []
         if end < len(messages) and _points(readings[end]):
             answers = [_pointed(line) for line in answers]
-        if answers and answers[0].size <= _REPLY:  # what was asked for stands with what came of it
+        if answers and answers[0].is_outcome:  # what was asked for stands with what came of it
             users = [line.with_line(answers[0]) if line.is_short_statement else line for line in users]
         found += [*users, *answers]
     return found
@@ -197,14 +206,25 @@ def block(
     return build(SUMMARY, _ABOUT, [*texts, receipt])
 
 
-def _news(readings: Sequence[Reading]) -> list[float]:
-    """The share of each message's words that none of the messages before it has."""
-    last: dict[str, int] = {}
-    shares = []
-    for place, reading in enumerate(readings):
-        new = sum(word not in last for word in reading.words)
-        shares.append(new / max(1, len(reading.words)))
-        last |= dict.fromkeys(reading.words, place)
+def _news(messages: Sequence[Message], readings: Sequence[Reading]) -> list[float]:
+    """The share of each message's words that none of the messages before it has.
+
+    A user's message that says an earlier one with other figures or names has at least the share of that one, so that a
+    correction stays as long as what it corrects.
+    """
+    known = set[str]()
+    asked: dict[str, int] = {}
+    shares: list[float] = []
+    for place, (message, reading) in enumerate(zip(messages, readings, strict=True)):
+        words = reading.words
+        news = len(words - known) / max(1, len(words))
+        if message.get("role") == "user":
+            about = Counter(asked[word] for word in words if word in asked).most_common(1)
+            if news:  # a mere repetition adds nothing
+                news = max([news, *(shares[earlier] for earlier, count in about if count * 2 > len(words))])
+            asked |= dict.fromkeys(words, place)
+        shares.append(news)
+        known |= words
     return shares
 
 
@@ -262,7 +282,8 @@ def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool) -> Iterator
         if short:
             is_sure = (is_list and not is_part) or any(piece.weight and piece.is_sure for piece in pieces)
             rank = _answer_rank(asks=asks, is_sure=is_sure, is_listed=bool(few) or is_list)
-            yield Line(turn, place, rank, f"-> {short}", is_part, talk.news[place], beside)
+            is_common = not few and not any(piece.weight for piece in pieces)
+            yield Line(turn, place, rank, f"-> {short}", is_part, talk.news[place], beside, is_common)
         rich = shortened(" ".join(filter(None, (more, _best(pieces, _RICH)[0]))), 2 * _RICH)
         if rich != short:
             rank = LineRank.RICH_ANSWER if asks else LineRank.RICH

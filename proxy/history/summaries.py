@@ -21,7 +21,7 @@ from proxy.history.reading import read
 _BYTES = 3.5
 """Bytes that a token of a summary takes, about; where identifiers and numbers take less, it is made again, shorter."""
 _SMALLEST = 200
-_SHRINKING = (1.1, 1.0, 0.85, 0.7, 0.5, 0.25, 0.0)
+_SHRINKING = (1.15, 1.1, 1.05, 1.0, 0.9, 0.8, 0.7, 0.5, 0.25, 0.0)
 """Shares of the room that are tried until the digest fits: the chosen lines may have fewer tokens a byte than all."""
 _WRITTEN_FROM = 0.5
 """A share above which a model's text has room."""

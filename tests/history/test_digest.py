@@ -108,6 +108,27 @@ def test_statement_with_new_words_outlives_those_that_repeat_old_ones() -> None:
     assert "23: The piano tuner comes on Thursday." in digest(*talk, room=300)
 
 
+def test_correction_that_changes_a_figure_stays_as_long_as_what_it_corrects() -> None:
+    talk = [*exchange("Hello, we plan the roof.", "Good."), *exchange("The budget for the roof is 443 euros.", "Fine.")]
+    for number in range(30):
+        talk += exchange(f"Neighbour {number} came by with a story about slates and gutters.", "I see, go on.")
+        if number == 9:
+            talk += exchange("The budget for the roof is 803 euros.", "All right, noted.")
+    shown = "\n".join(digest(*talk, room=200))
+    assert "443 euros" not in shown.partition("803 euros")[2]
+    assert "803 euros" in shown
+
+
+def test_phrase_that_several_answers_have_leaves_its_room_to_the_user() -> None:
+    talk = exchange("Hello, here are my rules.", "Noted and recorded as you say.")
+    for word in ("red", "green", "blue", "pink", "grey"):
+        talk += exchange(f"Never paint anything {word}.", "Noted and recorded as you say.")
+    talk += exchange("Cancel the delivery of paint.", "Done.") + exchange("Order two brushes.", "Done.")
+    shown = digest(*talk, room=280)
+    assert sum(line.startswith("->") for line in shown) == shown.count("-> Done.") == 2
+    assert sum("Never" in line for line in shown) == 5
+
+
 def test_gap_is_marked_where_a_part_of_an_answer_is_left_out() -> None:
     code = "The code is QX-77Z."
     long = f"I looked into it for a while. {'It took some time to look. ' * 9}{code} {'Then I had a long rest. ' * 9}"

@@ -135,7 +135,7 @@ class _Keeping(Copying):
 
     def ended(self, reply: Reply, usage: Usage) -> None:
         if (answer := self.copy) is not None:
-            self._seen.said(answer, streamed=reply.chunks is not None)
+            self._seen.answered(answer, streamed=reply.chunks is not None)
 
 
 class _Metering(Observer):

@@ -1,4 +1,4 @@
-"""What is seen of a request from outside: one call each for its spans, its metrics and its line in the log."""
+"""Telemetry of a request: spans, metrics, a record and a line in the log."""
 
 import logging
 import os
@@ -32,8 +32,8 @@ class Telemetry:
         records: Records | None = None,
         prefixes: int = MOST_PREFIXES,
     ) -> None:
-        """`warn_at` is the share of the usable window from which on a context is nearly full; `records` keeps what was
-        done to each request; at most so many `prefixes` of prompts are remembered."""
+        """`warn_at` is the share of the usable window above which a context is nearly full; `prefixes` of prompts are
+        remembered up to that number."""
         self.metrics = metrics
         self._bills, self.warn_at = Bills(prefixes), warn_at
         self._unshortened = Warnings(logging.getLogger("penstock.context"), "context was not shortened")
@@ -46,7 +46,7 @@ class Telemetry:
     def open(
         cls, settings: TelemetrySettings, records: Records | None = None, prefixes: int = MOST_PREFIXES
     ) -> "Telemetry":
-        """Set up what the settings and the environment ask for.
+        """Set up the telemetry of the settings and the environment.
 
         OpenTelemetry is loaded only if there is somewhere to send spans. Raises `ConfigError` if that cannot work.
         """
@@ -68,7 +68,7 @@ class Telemetry:
         tenant: str = "",
         config: str = "",
     ) -> Observation:
-        """Begin to observe a request; `end` of what is returned must be called.
+        """Begin to observe a request; `end` of the observation must be called.
 
         `route` is a path of the app's own, such as `/v1/chat/completions`, never the client's; `headers` are the
         client's, names in lower case; `config` is the version of the configuration. Health and metrics endpoints are
@@ -83,7 +83,7 @@ class Telemetry:
 
     @property
     def cache_use(self) -> CacheUse:
-        """Whether the upstreams' prompt caches are used, by what they report."""
+        """The use of the upstreams' prompt caches, as they report it."""
         return self._bills.use
 
     async def aclose(self, seconds: float = 5.0) -> None:

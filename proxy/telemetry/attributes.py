@@ -47,21 +47,21 @@ _LONGEST_NAME = 128
 
 
 def operation_of(path: str) -> str | None:
-    """What a call to this path below `/v1` asks of a model; None where the GenAI conventions have no name for it."""
+    """Return the operation of a path below `/v1`; None where the GenAI conventions have no name for it."""
     return _OPERATIONS.get(path)
 
 
 def clean(attributes: Mapping[str, object]) -> dict[str, Value]:
-    """The attributes that can be exported; those that are None, or of no such type, are left out.
+    """Return the attributes that can be exported, without None and values of other types.
 
     A value that OTLP cannot carry, a lone surrogate or an integer of more than 64 bits, would put a traceback in the
     log for each span that has it; both can come from outside.
     """
-    return {name: kept for name, value in attributes.items() if (kept := _carried(value)) is not None}
+    return {name: carried for name, value in attributes.items() if (carried := _carried(value)) is not None}
 
 
 def of_step(step: Step) -> dict[str, object]:
-    """The attributes of a step's span."""
+    """Return the attributes of a step's span."""
     return {
         "penstock.policy.name": step.policy,
         "penstock.policy.verdict": step.verdict,
@@ -74,7 +74,7 @@ def of_step(step: Step) -> dict[str, object]:
 
 
 def of_generation(operation: str, provider: str, model: str, fields: Mapping[str, object]) -> dict[str, object]:
-    """What is known of a call to a model when it starts.
+    """Return the attributes of a call to a model when it starts.
 
     Of the client's fields the numbers and the stream flag; never a text, which could be content.
     """
@@ -92,7 +92,7 @@ def of_generation(operation: str, provider: str, model: str, fields: Mapping[str
 
 
 def of_conversation(who: Identity, id: str | None, turn: int | None) -> dict[str, object]:
-    """Whose conversation a request belongs to; all of it is hashes."""
+    """Return the attributes of a request's conversation; all of them are hashes."""
     return {
         "penstock.conversation.id": id,
         "penstock.conversation.turn": turn,
@@ -103,7 +103,7 @@ def of_conversation(who: Identity, id: str | None, turn: int | None) -> dict[str
 
 
 def of_usage(usage: Usage) -> dict[str, object]:
-    """What an upstream said about its answer."""
+    """Return the attributes of an upstream's answer."""
     return {
         "gen_ai.response.id": usage.response_id,
         "gen_ai.response.model": usage.model,
@@ -116,18 +116,18 @@ def of_usage(usage: Usage) -> dict[str, object]:
 
 
 def of_facts(facts: Mapping[str, Fact]) -> dict[str, object]:
-    """What an upstream noticed about a call."""
+    """Return an upstream's facts about a call as attributes."""
     return {f"penstock.upstream.fact.{name}": value for name, value in facts.items()}
 
 
 def model_name(model: str) -> str:
-    """A model's name as a span's name may hold it: a lone surrogate there would cost a whole batch its export."""
+    """Return a model's name for a span's name: a lone surrogate there would cost a whole batch its export."""
     return _text(model[:_LONGEST_NAME])
 
 
 @lru_cache(maxsize=64)
 def of_server(address: str | None) -> Mapping[str, object]:
-    """Host and port of an upstream's address; nothing else of it, since it may hold credentials."""
+    """Return host and port of an upstream's address; nothing else of it, since it may hold credentials."""
     if address is None:
         return {}
     url = urlsplit(address)

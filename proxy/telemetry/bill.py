@@ -1,4 +1,4 @@
-"""What a request costs as it is sent, what the client's own would have cost, and what each step of the chain is worth.
+"""Estimated cost of a prompt as it is sent and as the client sent it, and the share of each step in the difference.
 
 A provider's prompt cache holds the prefixes of earlier requests. For each form of a conversation the prefixes are
 remembered that would be in the cache if all its requests had been sent in this form: as the client sends them, as each
@@ -20,7 +20,7 @@ from proxy.state.cache import Cache
 from proxy.step import Step
 
 MOST_PREFIXES = 200_000
-"""Prefixes that are remembered, about 300 bytes each. The least recently used are forgotten first."""
+"""Prefixes that are remembered, about 300 bytes each (LRU)."""
 
 _FRESH = 1 / 16
 """The part of a cache's lifetime within which a prefix counts as used just now."""
@@ -29,12 +29,12 @@ Prefixes = Sequence[tuple[int, int]]
 """All prefixes of a request, the shortest first: a hash of each, and its tokens."""
 
 _CAME, _SENT, _PRICED, _MARKED = 1, 2, 4, 8
-"""Forms are bits: as the client sends it, as it goes out; what came with requests whose steps were priced; and what
-ended at a mark for the cache."""
+"""Forms are bits: as the client sends it, as it goes out; of requests whose steps were priced; ending at a mark for the
+cache."""
 
 
 class Bill(NamedTuple):
-    """What a prompt costs in one form of its conversation."""
+    """The cost of a prompt in one form of its conversation."""
 
     request: ChatRequest
     prefixes: Prefixes
@@ -52,7 +52,7 @@ class Bill(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a prompt is expected to cost in US dollars, worked out before it is sent."""
+    """The expected cost of a prompt in US dollars, worked out before it is sent."""
 
     scope: str
     profile: ModelProfile
@@ -60,43 +60,43 @@ class Estimate:
     """Of the request as the client sent it."""
     sent: Bill
     is_known: bool
-    """Whether this process knows the request before this one of the conversation, or there was none: else nobody can
-    say what the provider has of the client's own."""
+    """True if this process knows the request before this one of the conversation, or there was none: else the cache of
+    the client's own form is unknown."""
     rounds: int = 1
-    """How often it was sent, because the model called tools that Penstock runs."""
+    """Number of times that it was sent, because the model called tools that Penstock runs."""
 
     @property
     def usd(self) -> float:
-        """Cost of what is sent, in all rounds."""
+        """The cost of the sent prompt, in all rounds."""
         again = _bill(self.sent.request, self.sent.prefixes, self.sent.tokens, self.profile)
         return self.sent.usd + (self.rounds - 1) * again.usd
 
     @property
     def usd_unchanged(self) -> float | None:
-        """What it would have cost as the client sent it, where that is known."""
+        """The cost as the client sent it, where that is known."""
         return self.came.usd if self.is_known else None
 
     @property
     def usd_saved(self) -> float | None:
-        """What the chain saves, net: below zero where the prompt costs more with it."""
+        """The net saving of the chain: below zero where the prompt costs more with it."""
         return self.came.usd - self.usd if self.is_known else None
 
     def after(self, rounds: int) -> "Estimate":
-        """The same for a prompt that was sent so many times."""
+        """Return the estimate of a prompt that was sent so many times."""
         return replace(self, rounds=rounds)
 
 
 class Effect(NamedTuple):
-    """What a step's change of one request is worth, net: below zero where the prompt costs more with it.
+    """The net saving of a step's change of one request: below zero where the prompt costs more with it.
 
-    All None where that is not known.
+    All None where it is not known.
     """
 
     net_tokens: float | None = None
     """Input tokens at full price."""
     usd_saved: float | None = None
     pays_after: int | None = None
-    """After how many further requests it has paid for itself; None for never."""
+    """Number of further requests after which it has paid for itself; None for never."""
 
 
 _NOTHING = Effect(0.0, 0.0, 0)
@@ -104,7 +104,7 @@ _NOTHING = Effect(0.0, 0.0, 0)
 
 
 def estimated(estimate: Estimate | None) -> dict[str, float | None]:
-    """An estimate for machines; all None where there is none."""
+    """Return an estimate as JSON values; all None where there is none."""
     if estimate is None:
         return dict.fromkeys(("usd_estimated", "usd_unchanged", "usd_saved", "cached_expected"))
     return {
@@ -116,23 +116,23 @@ def estimated(estimate: Estimate | None) -> dict[str, float | None]:
 
 
 class Bills:
-    """Estimates what prompts cost. One for a process; for use on one event loop."""
+    """Estimates of the cost of prompts. One for a process; for use on one event loop."""
 
     def __init__(self, most: int = MOST_PREFIXES, clock: Callable[[], float] = monotonic) -> None:
         """At most so many prefixes are remembered; `clock` is in seconds."""
         self._clock = clock
         self._used: Cache[int, _Use] = Cache(most)
         self._forms: dict[tuple[str, ...], int] = {}
-        """Those that steps are given, by the steps in front of them."""
+        """The forms in front of each step, by the steps before it."""
         self.use = CacheUse()
 
     async def estimate(
         self, scope: str, came: ChatRequest, sent: ChatRequest, profile: ModelProfile, tokens: Tokens
     ) -> Estimate | None:
-        """What `sent` costs, and what `came` would have cost; None where the model's prices are not known.
+        """Return the cost of `sent` and of `came`; None where the model's prices are not known.
 
-        `scope` names the conversation and the model. Conversations are followed one by one: what others that begin
-        alike left in the cache would make both forms cheaper, and depends on chance.
+        `scope` names the conversation and the model. Conversations are followed one by one: prefixes of others that
+        begin alike would make both forms cheaper, by chance.
         """
         if not profile.prices.known:
             return None
@@ -163,35 +163,34 @@ class Bills:
     async def effects(
         self,
         estimate: Estimate,
-        given: ChatRequest | None,
+        first: ChatRequest | None,
         stages: Sequence[tuple[str, ChatRequest]],
         steps: Sequence[Step],
         tokens: Tokens,
     ) -> Sequence[Effect]:
-        """What each step is worth: the cost of the prompt that it was given, less that of the one it left.
+        """Return the saving of each step: the cost of the prompt in front of it, less that of the one behind it.
 
         A prompt of T tokens of which the provider reads C from its cache costs C * read + (T - C) * write input tokens
-        (`economics.prompt_cost`). C is the longest prefix that it has in common with what the earlier requests of the
-        conversation would have left in the cache, had all of them been sent as they stood behind this same step. So a
-        step that rewrites what it has sent before is charged for it, and no other step is. The effects of a request add
-        up to what its chain saves, but for the rounds of internal tools, now and in `given`.
+        (`economics.prompt_cost`). C is the longest prefix that it shares with the earlier requests of the conversation
+        as they stood behind this same step. So a step that rewrites a sent prefix is charged for it, and no other step
+        is. The effects of a request add up to the saving of its chain, but for the rounds of internal tools.
 
-        `given` is what the first step was given, `stages` what those that changed it left. Call it once for each
-        request, in their order. The effect of a step that only observes is not known; nor is any where `given` is None,
-        or where the request before this one is not known.
+        `first` is the request in front of the first step, `stages` those behind each step that changed it. Call it once
+        for each request, in their order. The effect of a step that only observes is not known; nor is any where `first`
+        is None, or where the request before this one is not known.
         """
         ran = [step for step in steps if not step.observed]
-        if given is None or not ran:
+        if first is None or not ran:
             return [Effect()] * len(steps)
-        request, last, bills, rest = given, estimate.came, list[Bill](), iter(stages)
+        request, last, bills, rest = first, estimate.came, list[Bill](), iter(stages)
         names, shared = tuple(step.policy for step in ran), -1
         forms = [self._form(names[:place]) for place in range(len(ran))]
         for step, form in zip(ran, forms, strict=True):
             is_same, before = _is_same(request, last.request), shared
-            found = last.prefixes if is_same else await prefixes(estimate.scope, request, tokens)
-            shared = self._shared(found, form, estimate.profile)
+            keys = last.prefixes if is_same else await prefixes(estimate.scope, request, tokens)
+            shared = self._shared(keys, form, estimate.profile)
             if not is_same or shared != before:
-                last = _bill(request, found, shared, estimate.profile)
+                last = _bill(request, keys, shared, estimate.profile)
             bills.append(last)
             if step.verdict == "rewrite":
                 request = next(rest)[1]
@@ -209,11 +208,11 @@ class Bills:
         return [Effect() if step.observed else next(each) for step in steps]
 
     def _bill(self, request: ChatRequest, prefixes: Prefixes, form: int, profile: ModelProfile) -> Bill:
-        """The bill of a prompt in one of the forms."""
+        """Return the bill of a prompt in one of the forms."""
         return _bill(request, prefixes, self._shared(prefixes, form, profile), profile)
 
     def _shared(self, prefixes: Prefixes, form: int, profile: ModelProfile) -> int:
-        """The tokens of the longest prefix that one of the forms has in the provider's cache."""
+        """Return the tokens of the longest prefix that one of the forms has in the provider's cache."""
         if not profile.cache.ttl:
             return 0
         oldest = self._clock() - profile.cache.ttl
@@ -224,7 +223,7 @@ class Bills:
         return 0
 
     def _form(self, steps: tuple[str, ...]) -> int:
-        """The form that is given to the step behind these."""
+        """Return the form in front of the step behind these."""
         return self._forms.setdefault(steps, 2 * _MARKED << len(self._forms))
 
     def _remember(self, prefixes: Prefixes, form: int, profile: ModelProfile) -> None:
@@ -248,26 +247,26 @@ class Bills:
                 used.at, used.forms = now, used.forms | form
 
     def _knows(self, came: Bill, form: int) -> bool:
-        """Whether the request before this one, which ended before the last answer, is known in a form; or was none."""
+        """Return whether the request before this one is known in a form; or there was none."""
         messages, tools = came.request.messages, len(came.request.tools)
         places = range(len(messages) - 1, -1, -1)
         answer = next((place for place in places if messages[place].get("role") == "assistant"), None)
         if answer is None:
             return True
-        found = self._used.get(came.prefixes[tools + answer - 1][0])
-        return found is not None and bool(found.forms & form)
+        used = self._used.get(came.prefixes[tools + answer - 1][0])
+        return used is not None and bool(used.forms & form)
 
 
 @dataclass(slots=True)
 class _Use:
-    """When a prefix was used last, and the forms that have it."""
+    """The last use of a prefix, and the forms that have it."""
 
     at: float
     forms: int
 
 
 def _bill(request: ChatRequest, prefixes: Prefixes, shared: int, profile: ModelProfile) -> Bill:
-    """The bill of a prompt whose first `shared` tokens the provider has."""
+    """Return the bill of a prompt whose first `shared` tokens the provider has."""
     total, rules = prefixes[-1][1], profile.cache
     cost = prompt_cost(rules, shared, total)
     return Bill(request, prefixes, cached_tokens(rules, shared), cost, money(profile.prices.at(total), cost))
@@ -280,23 +279,23 @@ def _effect(before: Bill, after: Bill, profile: ModelProfile) -> Effect:
 
 
 def _is_same(one: ChatRequest, other: ChatRequest) -> bool:
-    """Whether a provider reads both alike."""
+    """Return whether a provider reads both alike."""
     return one.messages is other.messages and one.tools is other.tools
 
 
 async def prefixes(scope: object, request: ChatRequest, tokens: Tokens) -> Prefixes:
-    """The prefixes of a request as a provider reads it, tools first."""
+    """Return the prefixes of a request as a provider reads it, tools first."""
     of_tools, sizes = await tokens.tool_sizes(request.tools), await tokens.sizes(request.messages)
     tools = tuple(raws(request.tools))
 
     def extend(before: Prefixes, messages: Sequence[Message]) -> Prefixes:
         new = [*(() if before else tools), *raws(messages)]
         key, size = before[-1] if before else (hash(scope), 0)
-        found, start = list(before), len(before)
+        keys, start = list(before), len(before)
         for raw, tokens in zip(new, (*of_tools, *sizes)[start : start + len(new)], strict=True):
             key, size = hash((key, hash(raw))), size + tokens
-            found.append((key, size))
-        return tuple(found)
+            keys.append((key, size))
+        return tuple(keys)
 
     nothing: Prefixes = ()
     name = ("prefixes", scope, tools, sizes[:8])  # sizes change with the correction of counts

@@ -1,4 +1,4 @@
-"""What a chain made of a request, message by message: places, kinds and tokens, and no text."""
+"""The changes of a request by its chain, message by message: places, kinds and tokens, and no text."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,48 +20,48 @@ _HANDLE = re.compile(r'recall\("([a-z2-7]{20})"\) has the whole\]\s*\Z')
 _TAIL = 400
 
 Stages = Sequence[tuple[str, ChatRequest]]
-"""What each step that changed the request made of it, in order."""
+"""The request behind each step that changed it, in order."""
 
 
 class MessageChange(NamedTuple):
-    """What became of one message, or of several neighbours."""
+    """The change of one message, or of several neighbours."""
 
     before: int | None
-    """The place in the client's request; of several the first one's. None for what was added."""
+    """The place in the client's request; of several the first one's. None for an added message."""
     after: int | None
-    """The place in what was sent; None for what was removed."""
+    """The place in the sent request; None for a removed message."""
     role: str | None
     """None for several with different roles."""
     kind: Kind
     tokens_before: int
     tokens_after: int
     step: str | None
-    """The step that did it; None where none of this request's did."""
+    """The step that did it; None where no step of this request did."""
     handle: str | None
-    """What its whole text is archived under."""
+    """The handle of its archived text."""
     size: int = 1
-    """How many messages it stands for."""
+    """The number of messages that it stands for."""
 
     def shown(self) -> dict[str, Any]:
-        """The change for machines."""
-        shown = self._asdict()
-        return {**shown, "count": shown.pop("size")}
+        """Return the change as JSON values."""
+        values = self._asdict()
+        return {**values, "count": values.pop("size")}
 
 
 @dataclass(frozen=True, slots=True)
 class Doers:
-    """Which step did what."""
+    """The steps that made, changed or removed messages."""
 
     made: Mapping[int, str]
-    """By whom a message was made or changed last, by its identity (`id`)."""
+    """The last step that made or changed a message, by its identity (`id`)."""
     removed: Mapping[int, str]
-    """By whom a message was taken out, by its place in what the client sent."""
+    """The step that removed a message, by its place in the client's request."""
     tools: str | None
 
     @classmethod
     def of(cls, came: ChatRequest, stages: Stages) -> "Doers":
-        """Compare the request behind each step with the one before it."""
-        made: dict[int, str] = {}
+        """Return the steps by comparing the request behind each with the one before it."""
+        makers: dict[int, str] = {}
         removed: dict[int, str] = {}
         tools: str | None = None
         before, stood = came, frozenset(range(len(came.messages)))
@@ -69,44 +69,44 @@ class Doers:
             if after.tools is not before.tools and after.tools != before.tools:
                 tools = step
             if after.messages is not before.messages:
-                made |= dict.fromkeys(identities(after).keys() - identities(before).keys(), step)
+                makers |= dict.fromkeys(identities(after).keys() - identities(before).keys(), step)
                 stand = frozenset(of_client(after, came).values())
                 removed |= dict.fromkeys(stood - stand, step)
                 stood = stand
             before = after
-        return cls(made, removed, tools)
+        return cls(makers, removed, tools)
 
 
 async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: Tokens) -> list[MessageChange]:
-    """What became of each message of the client's request, and what was added, in the order of what was sent."""
+    """Return the change of each message of the client's, and the added ones, in the order of the sent request."""
     before = await tokens.sizes(came.messages)
     if came.messages == sent.messages:  # most requests
         roles, total = {message.get("role") for message in came.messages}, sum(before)
         role = str(*roles) if len(roles) == 1 else None
         return [MessageChange(0, 0, role, "unchanged", total, total, None, None, len(before))] if before else []
     after = await tokens.sizes(sent.messages)
-    found: list[MessageChange] = []
+    every: list[MessageChange] = []
     runs = 0
     for change in _each(came, sent, before, after, doers):
-        runs += not found or (change.kind, change.step) != (found[-1].kind, found[-1].step)
+        runs += not every or (change.kind, change.step) != (every[-1].kind, every[-1].step)
         if runs > MOST:
             break
-        found.append(change)
-    return _shortened(found)
+        every.append(change)
+    return _shortened(every)
 
 
 def _each(
     came: ChatRequest, sent: ChatRequest, before: Sequence[int], after: Sequence[int], doers: Doers
 ) -> Iterator[MessageChange]:
-    """The changes, message by message; `before` and `after` are their tokens."""
+    """Yield the changes, message by message; `before` and `after` are their tokens."""
     origins = of_client(sent, came)
-    kept = set(origins.values())
+    staying = set(origins.values())
     at = 0
 
     def leave(until: int) -> Iterator[MessageChange]:
         nonlocal at
         for place in range(at, until):
-            if place not in kept:
+            if place not in staying:
                 gone = came.messages[place]
                 step = doers.removed.get(place)
                 yield MessageChange(place, None, gone.role, "removed", before[place], 0, step, None)
@@ -130,16 +130,16 @@ def _each(
     yield from leave(len(came.messages))
 
 
-def _shortened(found: Sequence[MessageChange]) -> list[MessageChange]:
-    """The changes with runs of what stayed or left as one entry each; of very many, all runs."""
+def _shortened(every: Sequence[MessageChange]) -> list[MessageChange]:
+    """Return the changes with runs of unchanged or removed messages as one entry each; of very many, all runs."""
     alike = {"unchanged", "removed"}
-    runs = [list(run) for _, run in groupby(found, key=lambda each: (each.kind, each.step))]
+    runs = [list(run) for _, run in groupby(every, key=lambda each: (each.kind, each.step))]
     short = [each for run in runs for each in ([_run(run)] if run[0].kind in alike else run)]
     return short if len(short) <= MOST else [_run(run) for run in runs][:MOST]
 
 
 def _run(run: Sequence[MessageChange]) -> MessageChange:
-    """Neighbours as one entry."""
+    """Return neighbours as one entry."""
     first = run[0]
     if len(run) == 1:
         return first
@@ -153,5 +153,5 @@ def _run(run: Sequence[MessageChange]) -> MessageChange:
 
 
 def _handle(message: Message) -> str | None:
-    found = _HANDLE.search(message.text[-_TAIL:])
-    return None if found is None else found[1]
+    match = _HANDLE.search(message.text[-_TAIL:])
+    return None if match is None else match[1]

@@ -30,7 +30,7 @@ _NOISY = (
 """Loggers that write bodies, keys or URLs at lower levels, or a second line per request."""
 
 _DEEPEST = 8
-"""How many of the innermost frames of an exception are written."""
+"""Number of innermost frames of an exception that are written."""
 
 
 def configure(settings: TelemetrySettings) -> None:
@@ -54,7 +54,7 @@ class JsonFormatter(logging.Formatter):
     """One line of ASCII JSON per record: `time` (UTC), `level`, `logger`, `event`, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON; a field cannot replace `time`, `level`, `logger` or `event`."""
+        """Return the record as JSON; a field cannot replace `time`, `level`, `logger` or `event`."""
         head = {"time": _time(record), "level": _level(record), "logger": record.name, "event": record.getMessage()}
         return json.dumps({**head, **_fields(record), **head}, default=_kind, separators=(",", ":"))
 
@@ -63,13 +63,13 @@ class TextFormatter(logging.Formatter):
     """One line per record: `2026-11-21T10:00:00.000Z INFO penstock.access request status=200 ms=12.5`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text; what is not printable is escaped, so that no value can start a line of its own."""
+        """Return the record as text, with control characters escaped, so that no value can start a line of its own."""
         head = f"{_time(record)} {record.levelname} {record.name} {_printable(record.getMessage())}"
         return " ".join([head, *(f"{_printable(name)}={_shown(value)}" for name, value in _fields(record).items())])
 
 
 class _Output(logging.StreamHandler[TextIO]):
-    """The handler that `configure` set, to be told from others."""
+    """The handler that `configure` sets."""
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from proxy.chat.errors import ConfigError
 from proxy.policy import BringsTools, Count, Fact, Policy
 from proxy.step import Step
 from proxy.telemetry.series import Series
-from proxy.telemetry.service_metrics import IndexMetrics, MemoryMetrics
 
 MOST_MODELS = 200
 """Names of models that are labels. Where the configuration has globs, clients choose names."""
@@ -68,7 +67,7 @@ class Metrics:
             ProcessCollector(registry=registry)
 
     def model(self, name: str, *, named: bool) -> str:
-        """The label of a model: its name, or `other` for one that only clients named once there are many of these."""
+        """Return the label of a model: its name, or `other` for a client's name once there are many of these."""
         if name not in self._models:
             if not named and (len(self._models) >= MOST_MODELS or not _NAME.fullmatch(name)):
                 return "other"
@@ -88,7 +87,7 @@ class Metrics:
             series.tokens.of(model, kind)
 
     def degraded(self, service: str, degraded: bool) -> None:
-        """Say whether this process does without a service."""
+        """Set the gauge of a service that this process does without."""
         self.series.service_degraded.of(service).set(int(degraded))
 
     def declare(self, name: str, policy: type[Policy]) -> None:
@@ -113,9 +112,9 @@ class Metrics:
                 compressions.inc()
                 ratio.observe(step.tokens_after / step.tokens_before)
             if step.facts and not step.observed:
-                self._told(step)
+                self._count(step)
 
-    def _told(self, step: Step) -> None:
+    def _count(self, step: Step) -> None:
         """Count the facts of a step that its policy has declared."""
         counted, once = self._counted.get(step.policy, {}), dict[str, Count]()
         for fact, value in step.facts.items():
@@ -133,7 +132,7 @@ class Metrics:
             self.series.of(count, step.policy).inc()
 
     def breaker(self, upstream: str) -> Callable[[str], None]:
-        """What is told the states of an upstream's breaker."""
+        """Return the function that is called with the states of an upstream's breaker."""
         gauge = self._breakers.labels(upstream)
         gauge.set(0)
         self._upstreams.add(upstream)
@@ -228,3 +227,42 @@ class ConfigMetrics:
         """Count a reload: `applied`, `unchanged` or `refused`."""
         self._reloads.labels(outcome).inc()
         self._successful.set(0 if outcome == "refused" else 1)
+
+
+class IndexMetrics:
+    """The series of the index of vectors."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+
+    def failed(self, operation: str, cause: str) -> None:
+        """Count a failed call; both labels are words of the code, statuses or names of exceptions."""
+        self._series.index_failures.of(operation, cause).inc()
+
+    def degraded(self, degraded: bool) -> None:
+        """Set the gauge of processes without the index."""
+        self._series.index_degraded.set(int(degraded))
+
+
+class MemoryMetrics:
+    """The series of the memories of users. All labels are words of the code."""
+
+    def __init__(self, series: Series) -> None:
+        self._series = series
+
+    def changed(self, change: str, count: int) -> None:
+        """Count memories that were `added`, `merged` or `refused`."""
+        if count:
+            self._series.memories.of(change).inc(count)
+
+    def wrote(self, size: int) -> None:
+        """Count stored bytes."""
+        self._series.memory_bytes.inc(size)
+
+    def searched(self, found_by: str) -> None:
+        """Count a search: by `meaning`, by `words`, or one that `failed`."""
+        self._series.memory_searches.of(found_by).inc()
+
+    def lost(self, kind: str) -> None:
+        """Count a lost `page`, or a `user` who made room for another one."""
+        self._series.memory_losses.of(kind).inc()

@@ -30,7 +30,7 @@ OVERFLOW = "context_length_exceeded"
 """The error code of a prompt that does not fit; OpenAI's own."""
 
 Level = Literal["warn", "critical"]
-"""How full a context is: nearly full, or too full to be sent."""
+"""A context that is nearly full, or too full to be sent."""
 
 _KIND = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _access = logging.getLogger("penstock.access")
@@ -59,9 +59,9 @@ class Observation:
         self._records = records
         self._record = Record(tenant, config, {"request_id": request_id or None, "route": route}, bills)
         self.explains = explains and records is not None
-        """Whether the client is told where the record of the request is."""
+        """True if the client gets the path of the request's record."""
         self.keeps_text = records is not None and records.settings.text
-        """Whether the text of the answer is wanted."""
+        """True if the record has the text of the answer."""
         self._warn_at, self._unshortened = warn_at, unshortened
         self._metrics, self._series = metrics, metrics.series
         self._span = span
@@ -72,9 +72,9 @@ class Observation:
         self._answering = False
         self._ended = False
         self.entry = NONE
-        """The entry of the configuration that the model matched which was asked last."""
+        """The entry of the configuration that the last model matched."""
         self.answers = self._record.answers
-        """What each answer of an upstream that was no error reported; nothing, where it reported nothing."""
+        """The usage of each answer of an upstream that was no error; empty where it reported none."""
         metrics.active.inc()
 
     @property
@@ -84,16 +84,16 @@ class Observation:
 
     @property
     def model(self) -> str:
-        """The label of the model that was asked last; there are not many of them, whatever clients ask for."""
+        """The label of the last model; there are not many of them, whatever clients ask for."""
         return self._record.known.get("model") or NONE
 
     @property
     def cost(self) -> float | None:
-        """What the answers cost so far in US dollars; None where prices or usage are not known."""
+        """The cost of the answers so far in US dollars; None where prices or usage are not known."""
         return self._record.usd
 
     def called_by(self, tenant: str, name: str | None) -> None:
-        """Say whose the request is, and by which of Penstock's keys it comes: its name, never the key."""
+        """Set the tenant, and the name of the key of Penstock's."""
         self._record.tenant = tenant
         self._key = name
         if name is not None:
@@ -128,7 +128,7 @@ class Observation:
         window: int | None,
         refused: str | None = None,
     ) -> None:
-        """Say what the chain did: tokens of the prompt before and after it, and of the usable window.
+        """Set the steps of the chain, the tokens of the prompt before and after it, and of the usable window.
 
         `refused` is the code of the answer where it is too large to be sent.
         """
@@ -146,17 +146,17 @@ class Observation:
             self._warn(refused, after, window)
 
     def rewrote(self, made: Rewriting) -> None:
-        """Say what the chain made of the request."""
+        """Set the request before and after its chain."""
         self._record.rewriting = made
         if self._span is not None:
             self._belongs_to(made.ctx.identity, turn_of(made.came))
 
     def lowered(self, limit: str) -> None:
-        """Say which limit of the answer was lowered, as `max_tokens=7012`."""
+        """Set the limit of the answer that was lowered, such as `max_tokens=7012`."""
         self._record.known["lowered"] = limit
 
     def passed(self, body: Body, headers: Mapping[str, str]) -> None:
-        """Say that no chain has read the body; `headers` are the client's."""
+        """Set a body that no chain has read; `headers` are the client's."""
         # a large one would hold its memory until its record is written
         self._record.passed = body if len(body.raw) <= PARSED else None, headers
         if self._span is not None:
@@ -166,12 +166,12 @@ class Observation:
         if self._span is not None:
             self._span.belongs_to(attr.of_conversation(who, conversation_id(who), turn), named=who.is_named)
 
-    def said(self, answer: bytes, *, streamed: bool) -> None:
-        """Say what the client got."""
+    def answered(self, answer: bytes, *, streamed: bool) -> None:
+        """Set the answer that the client got."""
         self._record.answer = answer, streamed
 
     def _warn(self, refused: str | None, tokens: int, window: int) -> None:
-        """Tell of a context that is nearly full, or too full to be sent."""
+        """Count a context that is nearly full, or too full to be sent, and log it."""
         if refused not in (None, OVERFLOW):  # it may fit soon: that is load, or the state, and of every request
             self._unshortened.warn({"tokens": tokens, "window": window}, model=self.model, cause=refused)
             return
@@ -187,14 +187,14 @@ class Observation:
             _context.critical("context is too large and was refused", extra={"fields": fields})
 
     async def expect(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> None:
-        """Work out what a prompt will cost, and what the client's own would have cost."""
+        """Estimate the cost of a prompt, and of the client's own."""
         scope = "\0".join(
             (ctx.identity.tenant, ctx.identity.scope, self._record.known.get("upstream") or "", ctx.model.name)
         )
         self._record.estimate = await self._record.bills.estimate(scope, came, sent, ctx.model, ctx.tokens)
 
     def turned(self, to: str, reason: str, *, named: bool) -> None:
-        """Say that another model is asked instead, named as in `routed`; the `reason` is one of a few words."""
+        """Count a fallback to another model, named as in `routed`; the `reason` is one of a few words."""
         to = self._metrics.model(to, named=named)
         self._series.fallbacks.of(self.model, to, reason).inc()
         self._record.known["fallback"] = reason
@@ -202,11 +202,11 @@ class Observation:
             self._span.turned(self.model, to, reason)
 
     def without_state(self) -> None:
-        """Say that the request was decided without what the state has, because it did not answer."""
+        """Count a request that was decided without the state, because it did not answer."""
         self._series.without_state.inc()
 
     def read_original(self) -> None:
-        """Say that the client has read something that had left a context."""
+        """Count an archived text that the client has read."""
         self._series.originals_read.inc()
 
     def call(
@@ -218,7 +218,7 @@ class Observation:
         address: str | None = None,
         fields: Mapping[str, object] | None = None,
     ) -> "ObservedCall":
-        """Begin a call to the upstream, under its own name for the model; `end` of what is returned must be called.
+        """Begin a call to the upstream, under its own name for the model; `end` of the call must be called.
 
         `operation` is a name of the GenAI conventions, or None for a call that asks no model; `address` is the
         upstream's base URL; of the request's `fields` only numbers are recorded.
@@ -228,10 +228,10 @@ class Observation:
         return ObservedCall(self, span, counted)
 
     def end(self, status: int, *, error: "BaseException | str | None" = None, stream: bool = False) -> None:
-        """Say which status the client got and whether its answer was a stream. Further calls do nothing.
+        """End the observation with the client's status. Further calls do nothing.
 
-        `error` is what went wrong, if anything: an exception, of which only the kind is recorded, or a code. For a
-        client that left before the end the status is 499.
+        `error` is an exception, of which only the kind is recorded, or a code. For a client that left before the end
+        the status is 499.
         """
         if self._ended:
             return
@@ -287,7 +287,7 @@ class Observation:
             self._overflow = self._overflow or error == OVERFLOW
 
     def _price(self, usage: Usage, rounds: int) -> None:
-        """Count what an answer cost in US dollars, by the tokens that the upstream reports."""
+        """Count the cost of an answer in US dollars, by the tokens that the upstream reports."""
         profile = self._profile
         if profile is None or not profile.prices.known or usage.input is None:
             return
@@ -299,7 +299,7 @@ class Observation:
             self._series.key_cost.of(self._key).inc(cost)
 
     def _settle(self, usage: Usage | None, rounds: int) -> None:
-        """Count what was expected of a prompt that was answered."""
+        """Count the estimate of a prompt that was answered."""
         estimate = self._record.estimate
         if estimate is None:
             return
@@ -361,13 +361,13 @@ class ObservedCall:
         self._ended = False
 
     def carry(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """The headers for the upstream: the call's own `traceparent` where we trace, and never `baggage`."""
+        """Return the headers for the upstream: with the call's own `traceparent` under tracing, and never `baggage`."""
         if self._span is not None:
             return self._span.carry(headers)
         return headers if "baggage" not in headers else {k: v for k, v in headers.items() if k != "baggage"}
 
     def first_chunk(self) -> None:
-        """Say that the first bytes of the answer are here; only the first time counts."""
+        """Note the time of the answer's first bytes."""
         if self._first_chunk is None:
             self._first_chunk = perf_counter() - self._started
             self._request._answered()
@@ -380,7 +380,7 @@ class ObservedCall:
         usage: Usage | None = None,
         facts: Mapping[str, Fact] | None = None,
     ) -> None:
-        """Say how it went: the upstream's status, the usage it reported, what it noticed. Further calls do nothing.
+        """End the call with the upstream's status, usage and facts. Further calls do nothing.
 
         `error` is as for the request; a status from 400 on is one by itself. For a client that left, give neither.
         """
@@ -402,7 +402,7 @@ class ObservedCall:
 
 
 def kind_of(error: "BaseException | str | None") -> str | None:
-    """An error as a label: its code, else its class. Never its text, which may quote a prompt."""
+    """Return an error as a label: its code, else its class. Never its text, which may quote a prompt."""
     if isinstance(error, PenstockError):
         error = error.code or type(error).__name__
     elif isinstance(error, BaseException):

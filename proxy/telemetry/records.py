@@ -1,9 +1,8 @@
 """Records of requests: kept in the background, read by views, shared by all workers and replicas.
 
 Every process has a table in SQLite: that of the embedded store's directory, which all workers of a machine share, or
-one of its own. Over Redis rows also go into a log that all replicas share; what others wrote into it is read, and put
-into the own table, when somebody asks. Requests never wait for any of it. What cannot be written waits, as far as
-there is room.
+one of its own. Over Redis, rows also go into a log that all replicas share; a reader first puts the rows of others into
+the own table. Requests never wait for any of it. Rows that cannot be written wait, as far as there is room.
 """
 
 import asyncio
@@ -67,7 +66,7 @@ class Records:
         self._may, self._since = 2 * settings.per_second, clock()
         self._skipped = 0
         self.skipped: Callable[[float], None] = lambda count: None
-        """Told how many requests were not recorded."""
+        """A function that gets the number of requests that were not recorded."""
         room = _MOST_BYTES * (8 if settings.text else 1)
         self._rows, self._unsent = _Backlog(room), _Backlog(room)
         self._news, self._hurry = asyncio.Event(), asyncio.Event()
@@ -75,15 +74,15 @@ class Records:
         self._faults: dict[str, Cause] = {}
         self._overload = Warnings(_log, "some requests are not recorded: there are more than records.per_second")
         self.is_whole = True
-        """Whether the last answer had all that other replicas have written."""
+        """True if the last answer had all that other replicas have written."""
 
     @property
     def shared(self) -> bool:
-        """Whether requests of other replicas are found."""
+        """True where requests of other replicas are found."""
         return self._log is not None
 
     def takes_one(self, *, asked: bool) -> bool:
-        """Whether one more request is recorded now; one that asked for its record is before others."""
+        """Return whether one more request is recorded now; one that asks for its record is before others."""
         now = self._clock()
         most = 2 * self.settings.per_second
         self._may = min(most, self._may + max(0.0, now - self._since) * self.settings.per_second)
@@ -95,7 +94,7 @@ class Records:
         return False
 
     def add(self, record: Record) -> None:
-        """Have a record kept, soon. It takes no time, and never fails."""
+        """Add a record, to be written soon. It takes no time, and never fails."""
         if len(self._waiting) < _MOST_WAITING:
             self._waiting.append(record)
         self._news.set()
@@ -103,7 +102,7 @@ class Records:
             self._hurry.set()
 
     async def write(self) -> None:
-        """Write what is added, until cancelled."""
+        """Write added records, until cancelled."""
         while True:
             await self._news.wait()
             with suppress(TimeoutError):
@@ -119,7 +118,7 @@ class Records:
                 self._news.set()
 
     async def flush(self) -> None:
-        """Write what waits, as far as that can be done now."""
+        """Write waiting records, as far as that can be done now."""
         async with self._writing:
             if self._skipped:
                 self.skipped(self._skipped)
@@ -131,7 +130,7 @@ class Records:
                 await self._empty(self._unsent, "shared", self._log.append)
 
     async def _make_rows(self) -> None:
-        """Make rows of all that waits, soon where it refers to much memory and to what is known of conversations."""
+        """Make rows of all waiting records, soon where these refer to much memory."""
         self._hurry.clear()
         while self._waiting:
             for _ in range(min(_AT_ONCE, len(self._waiting))):
@@ -142,7 +141,7 @@ class Records:
     async def _make_row(self, record: Record) -> None:
         try:
             row = await row_of(record, self._prompts, self._texts)
-        except Exception as error:  # clients and policies choose what is in it: none may hold up the others
+        except Exception as error:  # clients and policies choose its content: none may hold up the others
             _log.warning("a record is not kept", extra={"fields": {"fault": type(error).__name__}})
             return
         if row is not None:
@@ -151,48 +150,48 @@ class Records:
                 self._unsent.add(record.tenant, row)
 
     async def aclose(self) -> None:
-        """Write what still waits, as far as that is quick; `write` must have ended."""
+        """Write waiting records, as far as that is quick; `write` must have ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 await self.flush()
         await self._table.aclose()
 
     async def latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
-        """Records, the newest first, with their texts if these are kept and asked for. Raises `StoreError`."""
+        """Return records, the newest first, with their texts on demand. Raise `StoreError` if that fails."""
         text &= self.settings.text
         return await self._asked(partial(table.latest, filters=filters, limit=limit, text=text))
 
     async def conversations(self, filters: Filters, limit: int, before: float | None = None) -> list[dict[str, Any]]:
-        """Conversations, those that went on last first. Raises `StoreError`."""
+        """Return conversations, the latest first. Raise `StoreError` if that fails."""
         return await self._asked(partial(table.conversations, filters=filters, limit=limit, before=before))
 
     async def conversation(self, id: str, *, text: bool = False) -> dict[str, Any] | None:
-        """A conversation with its requests, the oldest first, as `latest` has them. Raises `StoreError`."""
+        """Return a conversation with its requests, the oldest first. Raise `StoreError` if that fails."""
         text &= self.settings.text
 
         def look(database: Connection) -> dict[str, Any] | None:
-            found = table.conversations(database, Filters(conversation=id), 1)
+            conversations = table.conversations(database, Filters(conversation=id), 1)
             requests = table.latest(database, Filters(conversation=id), table.MOST_TURNS, text=text)
-            return {**found[0], "requests": requests[::-1]} if found else None
+            return {**conversations[0], "requests": requests[::-1]} if conversations else None
 
         return await self._asked(look)
 
     async def policies(self, filters: Filters) -> list[dict[str, Any]]:
-        """What each step did in the latest requests. Raises `StoreError`."""
+        """Return the sums of each step in the latest requests. Raise `StoreError` if that fails."""
         return await self._asked(partial(table.policies, filters=filters))
 
     async def forget(self, tenant: str) -> int:
-        """Remove all records of a tenant, in the log too; how many there were here. Raises `StoreError`."""
+        """Remove all records of a tenant, in the log too; return their number. Raise `StoreError` if that fails."""
         await self._catch_up()
-        self.forget_told(tenant)
+        self.forget_written(tenant)
         count = await self._table.run(partial(table.forget, tenant=tenant))
         await self._table.tidy()
         if self._log is not None:
             await self._log.forget(tenant)
         return count
 
-    def forget_told(self, tenant: str) -> None:
-        """Forget what this process has written of a tenant: what is removed must be written anew."""
+    def forget_written(self, tenant: str) -> None:
+        """Forget the texts of a tenant that this process has written: removed ones must be written anew."""
         self._prompts.forget(tenant)
         if self._texts is not None:
             self._texts.forget(tenant)
@@ -202,19 +201,19 @@ class Records:
         return await self._table.run(work, writes=False)
 
     async def _catch_up(self) -> None:
-        """Bring the own table in line with what this process knows, and with what others have written."""
+        """Bring the own table in line with the records of this process and of others."""
         await self.flush()
         if self._log is None:
             return
         self.is_whole = False
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_PATIENCE), self._reading:
-                while found := await self._log.read():
-                    for tenant, rows in found:
+                while entries := await self._log.read():
+                    for tenant, rows in entries:
                         if tenant is None:
                             await self._insert([rows])
                         else:
-                            self.forget_told(tenant)
+                            self.forget_written(tenant)
                             await self._table.run(partial(table.forget, tenant=tenant))
                 self.is_whole = True
 
@@ -223,11 +222,11 @@ class Records:
         await self._table.run(partial(table.insert, rows=rows, max_bytes=room, oldest=oldest))
 
     async def _empty(self, backlog: "_Backlog", done: str, write: Callable[[Rows], Any]) -> None:
-        """Write a backlog, or say once that it cannot be written."""
+        """Write a backlog, or log once that it cannot be written."""
         rows = list(backlog)
         if not rows:
             return
-        backlog.clear()  # whoever cancels this cancels no thread that writes
+        backlog.clear()  # to cancel this cancels no thread that writes
         try:
             await write(rows)
         except StoreError as error:
@@ -242,7 +241,7 @@ class Records:
 
 
 class _Backlog(deque[tuple[str, bytes]]):
-    """Rows that wait, within a bound of bytes; the oldest leave first."""
+    """Waiting rows, within a bound of bytes; the oldest leave first."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -256,7 +255,7 @@ class _Backlog(deque[tuple[str, bytes]]):
 
     @property
     def is_half_full(self) -> bool:
-        """Whether it is time to empty it."""
+        """True when it is time to empty it."""
         return 2 * self.size > self._most
 
     def clear(self) -> None:

@@ -151,7 +151,7 @@ class Series:
         )
         self._registry = registry
         self._counts: dict[str, tuple[str, bool, Counter | Histogram]] = {}
-        """What policies count: the label, whether it is a score, and the series."""
+        """The counts of policies: the label, True for a score, and the series."""
         for count in (NOTES_READ, NOTES_WRITTEN):
             self.declare(count)
         self.originals_read, self.originals_written = self.of(ORIGINALS_READ), self.of(ORIGINALS_WRITTEN)

@@ -1,4 +1,4 @@
-"""Spans, and where they go. The only file that knows OpenTelemetry; it is imported only where traces are wanted."""
+"""Spans and their export. The only file that imports OpenTelemetry, loaded only where traces are wanted."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ from proxy.step import Step
 from proxy.telemetry import attributes as attr
 
 _LONGEST_VALUE = 1024
-"""Characters kept of an attribute: some values are the client's or the upstream's to choose."""
+"""Characters of an attribute: clients and upstreams choose some values."""
 
 _TRACE_HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
 
@@ -55,7 +55,7 @@ class Tracing:
         return RequestSpan(self._tracer, method, route, path, headers, self._all_steps)
 
     async def aclose(self, seconds: float = 5.0) -> None:
-        """Send what is left, for at most so many seconds; an unreachable collector does not hold up the exit."""
+        """Send the last spans, for at most so many seconds; an unreachable collector does not hold up the exit."""
         flush = threading.Thread(target=self._provider.shutdown, name="penstock-last-spans", daemon=True)
         flush.start()
         await asyncio.to_thread(flush.join, seconds)
@@ -108,18 +108,18 @@ class RequestSpan:
             span.end(start + int(step.seconds * 1e9))
 
     def belongs_to(self, conversation: Mapping[str, object], *, named: bool) -> None:
-        """Note whose conversation it is. Only a name that the client gave is the conversation's id by the conventions:
-        what is made of its opening may be another one's too."""
+        """Set the attributes of its conversation. Only a name from the client is the conversation's id by the
+        conventions: a hash of its opening may be another one's too."""
         self._span.set_attributes(attr.clean(conversation))
         self._conversation = str(conversation["penstock.conversation.id"]) if named else None
 
     def warned(self, level: str, tokens: int, window: int) -> None:
-        """Note that the context is nearly full, or too full to be sent."""
+        """Add the event of a context that is nearly full, or too full to be sent."""
         about = {"penstock.context.level": level, "penstock.context.tokens": tokens, "penstock.context.window": window}
         self._span.add_event("penstock.context.warning", attr.clean(about))
 
     def turned(self, model: str, to: str, reason: str) -> None:
-        """Note that another model is asked instead, and why."""
+        """Add the event of a fallback to another model."""
         self._span.add_event(
             "penstock.fallback",
             attr.clean({"penstock.model": model, "penstock.fallback.model": to, "penstock.fallback.reason": reason}),
@@ -128,7 +128,7 @@ class RequestSpan:
     def call(
         self, operation: str | None, provider: str, model: str, address: str | None, fields: Mapping[str, object]
     ) -> "CallSpan":
-        """Open the span of a call to an upstream; one that asks no model (no operation, or none named) says so."""
+        """Open the span of a call to an upstream; without operation or model it is named after the provider."""
         if not self._span.is_recording():
             return CallSpan(self._span)
         known: dict[str, object] = {**attr.of_server(address)}
@@ -143,7 +143,7 @@ class RequestSpan:
         return CallSpan(self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(known)))
 
     def end(self, status: int, error: str | None, known: Mapping[str, object]) -> None:
-        """Close the span with the status that the client got, and with what became `known` about the request."""
+        """Close the span with the client's status and the `known` attributes of the request."""
         if self._span.is_recording():
             self._span.set_attributes(attr.clean({"http.response.status_code": status, "error.type": error, **known}))
             if status >= 500 or (error is not None and status < 400):
@@ -158,17 +158,16 @@ class CallSpan:
         self._span = span
 
     def carry(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """The headers for the upstream: with this span as `traceparent`, without `baggage`."""
+        """Return the headers for the upstream: with this span as `traceparent`, without `baggage`."""
         carried = {name: value for name, value in headers.items() if name not in _TRACE_HEADERS}
         _propagator.inject(carried, set_span_in_context(self._span, Context()))
         return carried
 
     def end(self, error: str | None, first_chunk: float | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
-        """Close the span with what the upstream said about its answer; `first_chunk` came after so many seconds."""
+        """Close the span with the upstream's usage and facts; `first_chunk` came after so many seconds."""
         if self._span.is_recording():
-            said = attr.of_usage(usage) if usage is not None else {}
             known = {
-                **said,
+                **(attr.of_usage(usage) if usage is not None else {}),
                 **attr.of_facts(facts),
                 "gen_ai.response.time_to_first_chunk": first_chunk,
                 "error.type": error,
@@ -187,12 +186,12 @@ def _resource(settings: TelemetrySettings) -> Resource:
 
 
 def _exporters(settings: TelemetrySettings) -> list[SpanExporter]:
-    found: list[SpanExporter] = []
+    exporters: list[SpanExporter] = []
     if settings.console:
-        found.append(ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n"))
+        exporters.append(ConsoleSpanExporter(out=sys.stderr, formatter=lambda span: span.to_json(indent=None) + "\n"))
     if settings.endpoint or _traces_variable("ENDPOINT"):
-        found.append(_grpc(settings.endpoint) if _protocol(settings) == "grpc" else _http(settings.endpoint))
-    return found
+        exporters.append(_grpc(settings.endpoint) if _protocol(settings) == "grpc" else _http(settings.endpoint))
+    return exporters
 
 
 def _traces_variable(name: str) -> str | None:
@@ -200,8 +199,8 @@ def _traces_variable(name: str) -> str | None:
 
 
 def _protocol(settings: TelemetrySettings) -> str:
-    said = _traces_variable("PROTOCOL")
-    return said if said and "protocol" not in settings.model_fields_set else settings.protocol
+    protocol = _traces_variable("PROTOCOL")
+    return protocol if protocol and "protocol" not in settings.model_fields_set else settings.protocol
 
 
 def _http(endpoint: str | None) -> SpanExporter:

@@ -116,7 +116,7 @@ class Forgetting:
             forget(question["tenant"])
         if self._records is not None:
             await self._records.flush()
-            self._records.forget_told(question["tenant"])
+            self._records.forget_written(question["tenant"])
         return True
 
 

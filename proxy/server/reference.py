@@ -64,15 +64,18 @@ def config_markdown() -> str:
         "",
         "Scalar values may use `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$$` is a dollar. Unknown or",
         "duplicate keys and wrong values stop the start, with file, line and what would be right: `penstock check`.",
+        "Each key is followed by its type and its default, if it has one.",
     ]
+    titles: dict[str, str] = {}
     for kind, title in _sections().items():
-        lines += ["", f"## {title}", "", inspect.cleandoc(kind.__doc__ or ""), "", *_table(kind)]
-    lines += ["", "# Policies", "", "Every policy takes these keys:", "", *_table(Policy)]
-    lines += ["", "`when` has these conditions; all that are given must hold:", "", *_table(When)]
+        lines += ["", f"## {title}", "", inspect.cleandoc(kind.__doc__ or ""), "", *_list(title, kind, titles)]
+    lines += ["", "# Policies", "", "Every policy takes these keys:", "", *_entries(Policy)]
+    lines += ["", "`when` has these conditions; all that are given must hold:", "", *_entries(When)]
     for name in policy_names():
         policy = policy_class(name)
         lines += ["", f"## {name}", "", inspect.cleandoc(policy.__doc__ or ""), ""]
-        lines += _table(policy, without=Policy.model_fields)
+        entries = _entries(policy, without=Policy.model_fields)
+        lines += entries or ["It has no settings of its own."]
     return "\n".join(lines) + "\n"
 
 
@@ -104,34 +107,44 @@ def _classes(annotation: Any) -> Iterator[type[Base]]:
         yield from _classes(inner)
 
 
-def _table(kind: type[BaseModel], without: Iterable[str] = ()) -> list[str]:
+def _list(title: str, kind: type[BaseModel], titles: dict[str, str]) -> list[str]:
+    """Return the settings of a section. An entry that an earlier section has is named only, with that section."""
+    new: list[str] = []
+    shared: dict[str, list[str]] = {}
+    for name, entry in zip(kind.model_fields, _entries(kind), strict=True):
+        if titles.setdefault(entry, title) == title:
+            new.append(entry)
+        else:
+            shared.setdefault(titles[entry], []).append(f"`{name}`")
+    return [*new, *(f"- {', '.join(names)}: as in *{other}*." for other, names in shared.items())]
+
+
+def _entries(kind: type[BaseModel], without: Iterable[str] = ()) -> list[str]:
     left_out = set(without)
-    rows = [_row(name, kind) for name in kind.model_fields if name not in left_out]
-    return ["| key | type | default | |", "|---|---|---|---|", *rows] if rows else ["It has no settings of its own."]
+    return [_entry(name, kind) for name in kind.model_fields if name not in left_out]
 
 
-def _row(name: str, kind: type[BaseModel]) -> str:
+def _entry(name: str, kind: type[BaseModel]) -> str:
     field = kind.model_fields[name]
     schema = kind.model_json_schema()["properties"][name]
-    default = "required" if field.is_required() else _default(schema.get("default"))
-    text = " ".join((field.description or "").split()).replace("|", "\\|")
-    return f"| `{name}` | {_type(schema)} | {default} | {text} |"
+    default = ", required" if field.is_required() else _default(schema.get("default"))
+    text = " ".join((field.description or "").split())
+    return f"- `{name}` ({_type(schema)}{default})" + (f": {text}" if text else ".")
 
 
 def _default(value: Any) -> str:
-    if value is None or value == []:
-        return "none"
-    return "see below" if isinstance(value, dict) else f"`{json.dumps(value)}`"
+    """Return the default of a setting, if it is a plain value."""
+    return "" if value is None or value == [] or isinstance(value, dict) else f", `{json.dumps(value)}`"
 
 
 def _type(schema: Mapping[str, Any]) -> str:
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
-        return " \\| ".join(f"`{value}`" for value in schema["enum"])
+        return " or ".join(f"`{value}`" for value in schema["enum"])
     if "anyOf" in schema or "oneOf" in schema:
         options = [_type(option) for option in schema.get("anyOf", schema.get("oneOf", ()))]
-        return " \\| ".join(dict.fromkeys(option for option in options if option != "null"))
+        return " or ".join(dict.fromkeys(option for option in options if option != "null"))
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2].removesuffix("Settings")
         return "upstream" if name.endswith("Upstream") else name.lower()

@@ -1,0 +1,163 @@
+"""The real Claude Code and Codex, each once against a strict stand-in of its vendor and once through the default chain.
+
+    npm install --prefix /tmp/agents @anthropic-ai/claude-code @openai/codex
+    python -m tests.clients.coding_agents --programs /tmp/agents/node_modules/.bin
+
+A line for each tells the requests, what the vendor refused, the reasoning that it lost, and the cost against none of
+Penstock. Nothing leaves this machine: the agents are told the stand-in's address, and need no account.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.e2e import test_messages_agent, test_responses_agent
+from tests.e2e.servers import proxy
+from tests.loopback import serving
+from tests.upstreams.anthropic import rules, stand_in
+from tests.upstreams.anthropic.stand_in import KEY, Scripted, StandIn
+from tests.wires.openai_server import OpenAIServer, call, message
+
+CHECKS = (rules._check_pairs, rules._check_marks, rules._check_signatures, rules._check_texts, rules._check_roles)
+"""What is held against Claude Code; it sends fields of betas, which the plain types of the SDK have not."""
+
+SCRIPT = """import json, sys
+number = int(sys.argv[1])
+rows = [{"id": f"ORD-{number}-{row}", "state": "shipped", "weight": row * 1.5, "note": f"left {row}"} for row in range(90)]
+print(json.dumps(rows, indent=2))
+"""
+ASKED = "Read all parts."
+
+
+class ClaudeServer(StandIn):
+    """A model that has one part after the other read."""
+
+    steps = 34
+
+    def _message(self, body: Any, scripted: Scripted) -> dict[str, Any]:
+        number = sum(each["role"] == "assistant" for each in body["messages"])
+        given = {"command": f"python3 part.py {number}", "description": "Read a part"}
+        reads = {"type": "tool_use", "id": f"toolu_{number:04d}", "name": "Bash", "input": given}
+        is_agent = any(tool.get("name") == "Bash" for tool in body.get("tools", ()))
+        said = [reads] if is_agent and number < self.steps else [{"type": "text", "text": "All is read."}]
+        thought = [{"type": "thinking", "thinking": f"Part {number}."}] if is_agent else []
+        return super()._message(body, Scripted([*thought, *said]))
+
+
+class CodexServer(OpenAIServer):
+    """The same, of OpenAI."""
+
+    steps = 34
+
+    def _response(self, body: Any) -> Any:
+        number = sum(item.get("type") == "reasoning" for item in body["input"])
+        reads = call(f"call_{number}", "exec_command", cmd=f"python3 part.py {number}", max_output_tokens=20_000)
+        self.answers = [[{"type": "reasoning"}, reads if number < self.steps else message("All is read.")]]
+        return super()._response(body)
+
+
+def check(body: Any) -> None:
+    """Raise `Refusal` for what Anthropic refuses."""
+    for each in CHECKS:
+        each(body)
+
+
+def prepare(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "part.py").write_text(SCRIPT)
+
+
+async def run(command: list[str], folder: Path, **environment: str) -> str:
+    """Run an agent in a folder of its own; what it printed."""
+    await asyncio.to_thread(prepare, folder)
+    own = {"HOME": str(folder), "CODEX_HOME": str(folder), "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE", "OPENAI_"))
+    }
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env={**kept, **own, **environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(600):
+            return (await process.communicate())[0].decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
+async def ask_claude(programs: Path, base: str, folder: Path, model: str) -> str:
+    options = ["--model", model, "--output-format", "text", "--dangerously-skip-permissions"]
+    environment = {"ANTHROPIC_BASE_URL": base, "ANTHROPIC_API_KEY": KEY, "IS_SANDBOX": "1"}
+    environment |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1"}
+    return await run([str(programs / "claude"), "-p", ASKED, *options], folder, **environment)
+
+
+async def ask_codex(programs: Path, base: str, folder: Path, model: str) -> str:
+    provider = f'model_providers.penstock={{name="Penstock",base_url="{base}/v1",env_key="OPENAI_API_KEY",wire_api="responses"}}'
+    options = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", model]
+    options += ["-c", 'model_provider="penstock"', "-c", provider]
+    return await run([str(programs / "codex"), "exec", *options, ASKED], folder, OPENAI_API_KEY="sk-any")
+
+
+async def try_claude(programs: Path, folder: Path, model: str) -> None:
+    vars(stand_in)["check"] = check
+    server = ClaudeServer()
+    async with serving(server.answer) as server.url:
+        said = await ask_claude(programs, server.url, folder / f"{model}-direct", model)
+        direct, requests = test_messages_agent.cost(server), len(server.usages)
+        server.usages.clear()
+        server.cache = type(server.cache)()
+        async with proxy(test_messages_agent.CONFIG.format(url=server.url), folder) as base:
+            said += await ask_claude(programs, base, folder / f"{model}-proxied", model)
+    tell(
+        "Claude Code",
+        model,
+        said,
+        requests,
+        len(server.usages),
+        len(server.refused),
+        0,
+        test_messages_agent.cost(server) / direct,
+    )
+
+
+async def try_codex(programs: Path, folder: Path, model: str) -> None:
+    server = CodexServer()
+    async with serving(server.answer) as server.url:
+        said = await ask_codex(programs, server.url, folder / f"{model}-direct", model)
+        direct, requests = test_responses_agent.cost(server), len(server.usages)
+        server.usages.clear()
+        server.kept.clear()
+        async with proxy(test_responses_agent.CONFIG.format(url=server.url), folder) as base:
+            said += await ask_codex(programs, base, folder / f"{model}-proxied", model)
+    share = test_responses_agent.cost(server) / direct
+    tell("Codex", model, said, requests, len(server.usages), len(server.refused), server.lost, share)
+
+
+def tell(agent: str, model: str, said: str, *figures: float) -> None:
+    names = ("requests_direct", "requests", "refused", "reasoning_lost", "cost")
+    told = {name: round(value, 3) for name, value in zip(names, figures, strict=True)}
+    print(json.dumps({"agent": agent, "model": model, "finished": said.count("All is read.") >= 2, **told}))
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--programs", type=Path, required=True, help="the folder that has claude and codex")
+    programs = parser.parse_args().programs.resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        for model in ("claude-opus-5", "claude-opus-5-5"):
+            await try_claude(programs, Path(folder), model)
+        await try_codex(programs, Path(folder), "gpt-5.6")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

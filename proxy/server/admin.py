@@ -105,7 +105,7 @@ class Admin:
             scheme, _, sent = request.headers.get("authorization", "").partition(" ")
             is_it = hmac.compare_digest(_hash(sent.strip().encode("latin-1")), _hash(key.get_secret_value().encode()))
             if not is_it or scheme.lower() != "bearer":
-                told = "this needs the admin key as a bearer token"
+                told = "the admin key is missing or wrong; send it as a bearer token"
                 raise Unauthorized(told, headers={"www-authenticate": "Bearer"})
 
     def _check_page(self, request: Request, *, local: bool = False) -> None:

@@ -43,7 +43,10 @@ class Images:
             if (url := _address(part)) and url.lower().startswith(self._schemes)
         ]
         if len(places) > _MOST:
-            raise BadRequest(f"more than {_MOST} images are named by their addresses", code="array_above_max_length")
+            raise BadRequest(
+                f"more than {_MOST} images are named by their addresses; send fewer, or data: URLs",
+                code="array_above_max_length",
+            )
         if not places:
             return request
         urls = list({url for _, _, url in places})

@@ -27,8 +27,11 @@ async def test_its_answers_arrive_and_its_cpu_is_counted(lab: Lab) -> None:
                 assert response.headers["x-penstock-ignored"] == "seed"
                 assert ('"content":"lo"' if stream else '"content":"hello"') in text
         assert text.endswith("data: [DONE]\n\n")
+        assert '"usage"' not in text, "nobody asked for it"
         async with http.get(f"{base}/metrics") as response:
             lines = (await response.text()).splitlines()
+    tokens = [line for line in lines if line.startswith("penstock_tokens_total") and 'kind="output"' in line]
+    assert [float(line.split()[-1]) for line in tokens] == [14]
 
     [cpu] = [line for line in lines if line.startswith('penstock_upstream_cpu_seconds_total{upstream="claude"}')]
     assert float(cpu.split()[-1]) > 0.1  # loading litellm alone takes more

@@ -137,7 +137,7 @@ class Api:
             named = await do_sized(len(raw), partial(_named, raw, http))
             upstream, model, raw, profile = self._upstream_of(raw, named, http, seen)
             if upstream.name in self._keyed and not self._auth.lends(method, path):
-                told = "the operator's key is not lent to this path; auth.paths of the configuration names further ones"
+                told = "the configured API key may not be used for this path; allow it under auth.paths"
                 raise Rejected(told, code="key_not_lent", status=403)
             call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query, profile=profile)
             async with Observers(call, upstream, http, seen) as observers:
@@ -240,5 +240,5 @@ def _below_v1(scope: Scope) -> str:
         raise NotFound("the path must not contain . or .. as a segment, nor be encoded several times")
     plain = re.sub(r";[^/]*", "", read).removeprefix("/v1")  # many servers drop `;a=b`
     if path not in _PASSED_ON and _OWN.match(plain):
-        raise NotFound("this is no spelling of a path of Penstock")
+        raise NotFound("unknown path")
     return path.removeprefix("/v1")

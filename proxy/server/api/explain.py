@@ -86,7 +86,7 @@ class Explaining:
     ) -> dict[str, Any]:
         before = asked.raws_of("before")
         if len(before) > MOST_BEFORE:
-            told = f"before has {len(before)} requests: at most {MOST_BEFORE}"
+            told = f"before has {len(before)} requests; send at most {MOST_BEFORE}"
             raise BadRequest(told, param="before", code="array_above_max_length")
         settings = patient(settings, _TIME)  # also where a model is still being loaded
         async with player_beside(settings, self._routes, self._services, self._store, self._index) as player:
@@ -106,7 +106,7 @@ async def _recorded(request_id: str, which: Mapping[str, str], find: Find) -> tu
     record = await find(request_id, which)
     text = None if record is None else record.get("text")
     if record is None or not isinstance(text, Mapping):
-        told = "no recent request has this id, or its text was not kept: records.text of the configuration"
+        told = "no recent request has this id, or its text was not kept; set records.text in the configuration"
         raise NotFound(told, code="unknown_request")
     tools = {"tools": text["tools_before"]} if text.get("tools_before") else {}
     raw = encode({"model": record["model"], "messages": text["before"], **tools})

@@ -72,13 +72,13 @@ class RecordsApi:
         record, handle = await self._request(request), request.path_params["handle"]
         text = record.get("text")
         if text is None:
-            told = "texts are shown only where the configuration has records: {text: true}"
+            told = "the text was not kept; set records: {text: true} in the configuration"
             raise Rejected(told, code="records_without_text", status=403)
         named = f'recall("{handle}")' in "".join(part for each in text["after"] if each for part in _strings(each))
         with _reading():
             found = await self._archives.find(record["tenant"], handle) if named else None
         if found is None:
-            raise NotFound("nothing that this request names is kept under this handle", code="unknown_handle")
+            raise NotFound("unknown handle: this request names no original under it", code="unknown_handle")
         return {"text": found}
 
     async def find(self, request_id: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:

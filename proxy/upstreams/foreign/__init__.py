@@ -22,6 +22,7 @@ from proxy.chat.errors import NotFound, Unanswered, UpstreamFailed, UpstreamTime
 from proxy.chat.sse import ByteStream
 from proxy.config.settings import ForeignUpstream, OpenAIUpstream, Settings
 from proxy.http.client import Timeouts, Transport
+from proxy.http.headers import CREDENTIALS
 from proxy.models.price_list import PriceList
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.openai import OpenAI, refusal
@@ -45,6 +46,10 @@ PROVIDERS = {
 _IGNORED = "/ignored"
 _OWN = b"x-penstock-"
 """The beginning of headers that the process sends for Penstock alone."""
+_SERVERS = frozenset({b"date", b"server"})
+"""Headers that every HTTP server adds."""
+_FORWARDED = CREDENTIALS | {"anthropic-version"}
+"""The client's headers that tell its key and the vendor of the key."""
 _FAILURES = {kind.__name__.encode(): kind for kind in (UpstreamFailed, Unanswered, UpstreamTimeout)}
 _BROKEN_OFF = {f'"code":"{kind.code}"'.encode(): kind.code for kind in (Unanswered, UpstreamTimeout)}
 """Codes in an error event; in a string of an answer, the quotes would be escaped."""
@@ -140,9 +145,10 @@ class Foreign(OpenAI):
             raise UpstreamFailed(
                 f"upstream {self.name!r}: the process of litellm could not be started", code="upstream_unavailable"
             ) from None
-        reply = await super().send(call)
+        headers = {name: value for name, value in call.headers.items() if name in _FORWARDED}
+        reply = await super().send(replace(call, headers=headers, query=""))
         own = {name.removeprefix(_OWN): value for name, value in reply.headers if name.startswith(_OWN)}
-        reply.headers = [each for each in reply.headers if not each[0].startswith(_OWN)]
+        reply.headers = [each for each in reply.headers if not each[0].startswith(_OWN) and each[0] not in _SERVERS]
         if (failure := _FAILURES.get(own.get(b"error", b""))) is not None:
             error = orjson.loads(reply.body or b"")["error"]
             raise failure(error["message"], code=error["code"], status=reply.status, headers=advice(reply.headers))
@@ -156,7 +162,7 @@ class Foreign(OpenAI):
         return reply
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
-        reply = await self.send(replace(call, path=_IGNORED, query=""))
+        reply = await self.send(replace(call, path=_IGNORED))
         if reply.status != 200:
             raise refusal(reply)
         return tuple(orjson.loads(reply.body or b"[]"))

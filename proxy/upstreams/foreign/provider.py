@@ -172,7 +172,7 @@ async def _next(source: Any, ending: Ending, deadline: float) -> dict[str, Any] 
         return None
     fields: dict[str, Any] = chunk.model_dump()
     if any(choice.get("finish_reason") for choice in fields.get("choices") or ()) and not ending.arrived(source):
-        raise Unanswered("The provider broke off its answer. It may have processed the request.")
+        raise Unanswered("the provider broke off its answer; it may have processed the request")
     return fields
 
 

@@ -20,8 +20,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from proxy.vectors.sentence_transformers import built_in_model, libraries
-from proxy.vectors.static import DATA
-from proxy.vectors.wordpiece import WordPiece
+from proxy.vectors.static import DATA, WordPiece
 
 WIDTH = 256
 RARE = 1e-4

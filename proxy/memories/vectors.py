@@ -18,7 +18,7 @@ from proxy.vectors import packing as vectors
 from proxy.vectors.base import IndexFailed, Near, Point, Scope
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.pairs import pairs
+from proxy.vectors.scale import pairs
 
 logger = logging.getLogger("penstock.memories")
 

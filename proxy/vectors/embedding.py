@@ -24,9 +24,8 @@ from proxy.vectors.backend import LONGEST, Backend
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
 from proxy.vectors.packing import Stack, dimension, listed
-from proxy.vectors.pairs import Pair, of_language
 from proxy.vectors.remembered import AT_ONCE, ENTRY, VectorMemory
-from proxy.vectors.scale import REFERENCE, Scale, measured
+from proxy.vectors.scale import REFERENCE, Pair, Scale, measured, of_language
 
 logger = logging.getLogger("penstock.embedding")
 

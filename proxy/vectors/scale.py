@@ -6,11 +6,13 @@ moved to where those of all-MiniLM-L6-v2 lie.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from statistics import fmean
 from typing import NamedTuple
 
 from proxy.text import arrays
 from proxy.text.arrays import Array
+from proxy.text.tables import sections
 from proxy.vectors.packing import similarities
 
 _LEAST_GAP = 0.02
@@ -45,3 +47,24 @@ def measured(queries: Sequence[bytes], helping: Sequence[bytes]) -> Scale | None
             (related if at == place else unrelated).append(cosine or 0.0)
     scale = Scale(fmean(unrelated), fmean(related))
     return scale if -1 < scale.unrelated < scale.related - _LEAST_GAP < 1 - _LEAST_GAP else None
+
+
+class Pair(NamedTuple):
+    """A question with two memories."""
+
+    query: str
+    helps: str
+    near: str
+    """About something like it, but of no use for the question."""
+
+
+@cache
+def pairs() -> tuple[Pair, ...]:
+    """All of `data/pairs.txt`, those of the first language first."""
+    return tuple(pair for part in sections("pairs") for pair in of_language(part))
+
+
+def of_language(name: str) -> tuple[Pair, ...]:
+    """Those of one language."""
+    lines = sections("pairs")[name]
+    return tuple(Pair(*lines[start : start + 3]) for start in range(0, len(lines), 3))

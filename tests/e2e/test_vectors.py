@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from proxy.vectors.embedded import FILE
-from proxy.vectors.pairs import of_language
+from proxy.vectors.scale import of_language
 from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, send, upstream

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.memories.calibration import WORDS, ScoreCurve, calibrated
 from proxy.vectors.packing import alike, pack, similarities
-from proxy.vectors.pairs import pairs
+from proxy.vectors.scale import pairs
 from tests.memories.made import Terms, remembering
 
 

@@ -13,8 +13,7 @@ from proxy.context import Identity
 from proxy.server.build import build_embedding
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packing import pack
-from proxy.vectors.pairs import of_language, pairs
-from proxy.vectors.scale import REFERENCE, Scale, measured
+from proxy.vectors.scale import REFERENCE, Scale, measured, of_language, pairs
 from proxy.vectors.sentence_transformers import Sentences
 from proxy.vectors.static import Static
 from tests.vectors.scripted import Scripted

@@ -16,8 +16,7 @@ from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packing import dimension, similarities
-from proxy.vectors.static import DATA, PIECES, SIZE, VERSION, Static, TokenTable
-from proxy.vectors.wordpiece import WordPiece
+from proxy.vectors.static import DATA, PIECES, SIZE, VERSION, Static, TokenTable, WordPiece
 
 ROOT = Path(__file__).parent.parent.parent
 LONG = 300.0

@@ -36,10 +36,10 @@ class RecallHistory(Policy):
 
     Small talk, thanks, "go on", commands and questions about something else get none: a message must have more in
     common with what left, in words (BM25) and meaning, than messages have that are sent in any conversation; until the
-    embedding model is loaded words do alone. Where that is not clear, or no passage has two of its words, at most 150
-    tokens come back, or the best passage. Passages are added as long as the next one is `least` as relevant as the
-    best. A question brings its answer, where there is room; what a summary says word for word does not come. They
-    stand in the order of time, as data in the user's role.
+    embedding model is loaded words do alone. A code or a number with its word, `order 50042`, brings what names it too.
+    Where it is not clear, or no passage has two of its words, at most 150 tokens come back. Passages are added as long
+    as the next one is `least` as relevant as the best. A question brings its answer, where there is room; what stands
+    in the prompt in another form does not come. They stand in the order of time, as data in the user's role.
     What was chosen for a message stays the same while the model works on it.
     With the next user message it stays if it holds at least half of what that one needs,
     and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
@@ -51,10 +51,10 @@ class RecallHistory(Policy):
     may_grow: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0
 
-    share: float = Field(default=0.3, gt=0, le=0.8)
+    share: float = Field(default=0.36, gt=0, le=0.8)
     """The share of the usable window that passages and the message that they stand in front of may take."""
 
-    max_tokens: int = Field(default=12_000, ge=100)
+    max_tokens: int = Field(default=10_000, ge=100)
     """The most tokens that passages may take, however large the window is."""
 
     beside_tools: int = Field(default=400, ge=100)
@@ -144,7 +144,8 @@ class _Recollection(Tail[Place]):
         super().__init__(request, ctx, sent)
         self._policy, self._gone = policy, gone
         made = [message.text for place, message in enumerate(request.messages) if place not in sent]
-        self._search = HistorySearch(gone, ctx, "\n".join(made))
+        forms = {came: request.messages[place].text for place, came in sent.items()}
+        self._search = HistorySearch(gone, ctx, "\n".join(made), forms)
         self._usable = ctx.model.usable(request)
         self._blocks: dict[tuple[Place, ...], Block[Place]] = {}
 

@@ -1,8 +1,10 @@
 """Find the passages of messages that bear on a question, by their words and by their meaning."""
 
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
+from types import MappingProxyType
 from typing import NamedTuple
 
 from policies.recall_history.chance import Searched, above_chance
@@ -14,7 +16,7 @@ from proxy.chat.passages import Passage, passages
 from proxy.context import Context
 from proxy.text import arrays
 from proxy.text.arrays import Array
-from proxy.text.bm25 import Fits, Index, fits, index, joined
+from proxy.text.bm25 import Fits, Index, fits, index, joined, terms
 from proxy.text.small_talk import asks_nothing
 
 _FRAME = 1
@@ -27,9 +29,13 @@ _PERHAPS, _ASKED = -1.5, -2.85
 _REFERS = -4.0
 """How far one is that may refer to what was named before it."""
 _UNCLEAR = 150
-"""The most tokens that come back where it is not clear; the best passage may be longer."""
+"""The most tokens that come back where it is not clear; beyond chance the best passage does in any case."""
 _BLOCK = 60
 """Tokens that a block takes beyond its passage, at most about."""
+_PICKS = 3
+"""Passages that a name picks out, at most: what stands in more of them points to none."""
+_SAID = 0.9
+"""The share of a passage's words that its message's form in the prompt has where it says the passage."""
 _COVERED = 0.2
 """The part of a question that a passage must have to be about it, if it has `_TERMS` of its terms; rare terms count
 more."""
@@ -41,6 +47,12 @@ _CHARACTERS = 3
 """Of a token, about."""
 _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
+
+_NUMBERED = re.compile(r"([^\W\d_]{2,})[\s#:.№º°-]{0,3}(\d{1,9})(?![\w.,]?\d)")
+_CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]*\d)(?:[\w/-]*[^\W\d_][\w/-]*|[\d-]{5,})(?![\w/-]|[.,]\d)")
+"""A word with a number, `order 50042`, and a code: they name one thing in any language."""
+_SHORTEST = 4
+_WORD = re.compile(r"\w+")
 
 Place = tuple[int, int]
 """A passage: its message, and its place in the message."""
@@ -71,16 +83,29 @@ class SearchResult(NamedTuple):
     """The most tokens that may come back, where it is not clear that any are asked for."""
 
 
+class _Asked(NamedTuple):
+    """Whether a message asks for what left."""
+
+    is_asked: bool
+    may_refer: bool = True
+    is_clear: bool = True
+    is_beyond_chance: bool = True
+    """Whether it has more in common with what left than any message that asks for nothing."""
+
+
 class HistorySearch:
     """A search in the messages that left a conversation."""
 
-    def __init__(self, gone: Sequence[int], ctx: Context, there: str = "") -> None:
-        """`gone` are places in what the client sent. `there` is what a summary says of them: what stands in it word for
-        word is not found."""
+    def __init__(
+        self, gone: Sequence[int], ctx: Context, summary: str = "", forms: Mapping[int, str] = MappingProxyType({})
+    ) -> None:
+        """`gone` are places in what the client sent. What stands in the summary word for word is not found, nor what
+        stands in another form of its message: `forms` are texts by those places."""
         messages = ctx.incoming.messages
         turns = [*accumulate(message.get("role") == "user" for message in messages)]
         self._gone, self._turns = tuple(messages[place] for place in gone), [turns[place] for place in gone]
-        self._ctx, self._there = ctx, "".join(there.split())
+        self._ctx, self._summary = ctx, "".join(summary.split())
+        self._forms = [_WORD.findall(forms.get(place, "")) for place in gone]
 
     async def find(self, question: str, *, least: float, wait: float) -> SearchResult:
         """The passages that a question asks for.
@@ -100,14 +125,16 @@ class HistorySearch:
         floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and is_known.any() else None
         nearest = None if floor is None else float(numpy.nanmax(meaning))
         covering = _covering(words)
-        is_asked, may_refer, most = await self._is_asked(question, there, words, nearest, floor)
-        if not is_asked:
-            return SearchResult((), "nothing of what left is asked for", may_refer)
+        named = there.named(question)
+        asked = await self._asked(question, there, words, nearest, floor, named)
+        if not asked.is_asked:
+            return SearchResult((), "nothing of what left is asked for", asked.may_refer)
         is_about = covering if floor is None else covering | (is_known & (meaning > floor))
         once: dict[str, Ranked] = {}
         for each in ranked(candidates, words.scores, meaning, least):
             once.setdefault(there.texts[each.place], each)
-        order = [*once.values()]
+        order = sorted(once.values(), key=lambda each: each.place not in named)
+        order = [each for each in order if not self._stands(there, each.place)]
         said = [self._is_said(there, each.place) for each in order]
         # where the summary says the best, what only stands beside it is not needed
         is_said = bool(said) and said[0]
@@ -116,39 +143,50 @@ class HistorySearch:
             for (place, share, bears), in_summary in zip(order, said, strict=True)
             if not in_summary and (is_about[place] or not is_said)
         ]
-        if most is not None and found:
+        most = None if asked.is_clear else _UNCLEAR
+        if most is not None and found and asked.is_beyond_chance:
             most = max(most, found[0].tokens + _BLOCK)
         how = _how(int(is_known.sum()), len(meaning))
         return SearchResult(found, how if found or not order else "the summary says it", most=most)
 
-    async def _is_asked(
+    async def _asked(
         self,
         question: str,
         there: "_SearchedMessages",
         words: Fits,
         nearest: float | None,
         floor: float | None,
-    ) -> tuple[bool, bool, int | None]:
-        """Whether a message asks for what left, whether it may refer to it, and the most tokens that may come back.
+        named: frozenset[int],
+    ) -> "_Asked":
+        """Return whether a message asks for what left.
 
-        One that is no nearer to a passage than to small talk does only if it is a question with rare words of it. A
-        question whose terms all stand in one passage does. Where no passage has two of its terms it is not clear:
-        in a long conversation any word and any vector is near to something.
+        One that is no nearer to a passage than to small talk does only if it is a question with rare words of it. One
+        that names a thing does, and a question whose terms all stand in one passage. Where no passage has two of its
+        terms it is not clear: in a long conversation any word and any vector is near to something.
         """
         asks = _asks(question)
-        if asks and 1 < words.wanted in words.terms:
-            return True, True, None
+        if named or (asks and 1 < words.wanted in words.terms):
+            return _Asked(is_asked=True)
         is_nearer = nearest is not None and floor is not None and nearest > floor
         if not is_nearer and not (words.telling.any() and (asks or nearest is None)):
-            return False, asks and nearest is None, None
+            return _Asked(is_asked=False, may_refer=asks and nearest is None)
         above = await above_chance(words, nearest, floor, Searched(there.texts, there.terms), self._ctx)
-        is_clear = above >= _CLEAR and words.terms.max(initial=0) >= _TERMS
-        return above >= (_ASKED if asks else _PERHAPS), above > _REFERS, None if is_clear else _UNCLEAR
+        return _Asked(
+            above >= (_ASKED if asks else _PERHAPS),
+            above > _REFERS,
+            is_clear=above >= _CLEAR and words.terms.max(initial=0) >= _TERMS,
+            is_beyond_chance=above >= 0,
+        )
 
     def _is_said(self, there: "_SearchedMessages", place: int) -> bool:
-        """Whether the digest has a passage word for word; an attachment stands nowhere but in its message."""
+        """Whether the summary has a passage word for word; an attachment stands nowhere but in its message."""
         has_more = bool(attachments(self._gone[there.places[place][0]]))
-        return not has_more and "".join(there.texts[place].split()) in self._there
+        return not has_more and "".join(there.texts[place].split()) in self._summary
+
+    def _stands(self, there: "_SearchedMessages", place: int) -> bool:
+        """Whether the form in which its message stands has the words of a passage: it may be a table of them."""
+        form, words = self._forms[there.places[place][0]], {*_WORD.findall(there.texts[place])}
+        return bool(form) and len(words.intersection(form)) >= _SAID * len(words)
 
     async def _read(self) -> "_SearchedMessages":
         """The passages of all messages, and where their terms stand; only messages that have left since are added."""
@@ -213,6 +251,8 @@ class _Indexed(NamedTuple):
     ask: tuple[bool, ...]
     terms: Index
     """Of the texts."""
+    names: tuple[frozenset[str], ...]
+    """The things that each text names."""
 
 
 class _SearchedMessages(NamedTuple):
@@ -228,6 +268,16 @@ class _SearchedMessages(NamedTuple):
     """Rows of whole numbers, a column for each passage: its message, its characters and those of its message, whether
     it is the user's, and whether something is asked in it."""
     terms: Index
+    names: tuple[frozenset[str], ...]
+    """The things that each passage names."""
+
+    def named(self, question: str) -> frozenset[int]:
+        """Return the passages that name a thing which the question names, if it picks out some."""
+        picked: set[int] = set()
+        for name in _names(question):
+            having = [place for place, names in enumerate(self.names) if name in names]
+            picked.update(having if len(having) <= _PICKS else ())
+        return frozenset(picked)
 
     def behind(self, messages: Sequence[_Indexed]) -> "_SearchedMessages":
         """These and further messages."""
@@ -246,6 +296,7 @@ class _SearchedMessages(NamedTuple):
             (*self.texts, *(text for each in messages for text in each.texts)),
             numpy.hstack((self.table, numpy.array(columns, int).reshape(-1, _ROWS).T)),
             joined(self.terms, [each.terms for each in messages]),
+            (*self.names, *(names for each in messages for names in each.names)),
         )
 
     def candidates(self, sizes: Array) -> Candidates:
@@ -255,14 +306,26 @@ class _SearchedMessages(NamedTuple):
 
 
 def _nothing() -> _SearchedMessages:
-    return _SearchedMessages(0, (), (), arrays.numpy().zeros((_ROWS, 0), int), Index((), {}))
+    return _SearchedMessages(0, (), (), arrays.numpy().zeros((_ROWS, 0), int), Index((), {}), ())
 
 
 def _indexed(message: Message) -> _Indexed:
     text = described(message)
     parts = passages(text)
     texts = tuple(part.of(text) for part in parts)
-    return _Indexed(message.get("role") == "user", len(text), parts, texts, tuple(map(_asks, texts)), index(texts))
+    names = tuple(frozenset(_names(each)) for each in texts)
+    return _Indexed(
+        message.get("role") == "user", len(text), parts, texts, tuple(map(_asks, texts)), index(texts), names
+    )
+
+
+def _names(text: str) -> Iterator[str]:
+    """The things that a text names by a number or a code."""
+    plain = text.casefold()
+    for word, number in _NUMBERED.findall(plain):
+        if terms(word):
+            yield f"{word} {int(number)}"
+    yield from (code for code in _CODE.findall(plain) if len(code) >= _SHORTEST)
 
 
 def _text_sizes(messages: Sequence[Message], sizes: Array) -> Array:

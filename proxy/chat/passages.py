@@ -9,6 +9,8 @@ WHOLE = 1200
 """Characters up to which a text is one passage."""
 _PIECE = 600
 """Characters up to which the paragraphs of a longer text are joined."""
+_HEADING = 100
+"""Characters up to which a paragraph does not stand alone: it may be the heading of the next one."""
 _LONGEST = 2400
 """Characters up to which a paragraph stays whole."""
 _READ = 400_000
@@ -65,12 +67,14 @@ def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _joined(parts: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     first: int | None = None
-    last = 0
+    body = last = 0  # behind a heading
     for start, end in parts:
-        if first is not None and end - first > _PIECE:
+        if first is not None and end - body > _PIECE and last > body:
             yield first, last
             first = None
-        first, last = (start if first is None else first), end
+        if first is None:
+            first, body = start, end if end - start <= _HEADING else start
+        last = end
     if first is not None:
         yield first, last
 

@@ -43,6 +43,8 @@ _PLAIN = 0.6
 """The share of the room that ranks from `LineRank.RICH` on may fill."""
 _STATED = 0.8
 """The share that statements may fill before what was settled."""
+_OPENING = 3
+"""Turns at the beginning whose questions stand like statements: "my second question" names nothing but its place."""
 
 
 class LineRank(IntEnum):
@@ -256,7 +258,7 @@ def _rank(talk: _Talk, place: int, turn: int) -> LineRank:
         return LineRank.TALK
     if turn == 1 or (reading.is_list and not reading.asks and size(reading.text) <= _WHOLE):
         return LineRank.PINNED
-    return LineRank.ASKED if reading.asks else LineRank.STATED
+    return LineRank.ASKED if reading.asks and turn > _OPENING else LineRank.STATED
 
 
 def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool) -> Iterator[Line]:
@@ -282,6 +284,7 @@ def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool) -> Iterator
         if short:
             is_sure = (is_list and not is_part) or any(piece.weight and piece.is_sure for piece in pieces)
             rank = _answer_rank(asks=asks, is_sure=is_sure, is_listed=bool(few) or is_list)
+            rank = min(rank, LineRank.STATED) if turn == 1 else rank
             is_common = not few and not any(piece.weight for piece in pieces)
             yield Line(turn, place, rank, f"-> {short}", is_part, talk.news[place], beside, is_common)
         rich = shortened(" ".join(filter(None, (more, _best(pieces, _RICH)[0]))), 2 * _RICH)

@@ -173,8 +173,11 @@ def _pieces(text: str) -> Iterator[AnswerPiece]:
         if fence is not None:
             names = ", ".join(dict.fromkeys(one or other for one, other in _NAMED.findall(fence[2])))[:100]
             lines = counted(fence[2].count("\n") or 1, "line")
-            named = f"[{fence[1] or 'code'}: {names + ', ' if names else ''}{lines}]"
-            yield AnswerPiece(named, weight=6, is_sure=bool(names))
+            code = fence[2].strip()
+            is_line = "\n" not in code and 0 < size(code) <= BRIEF
+            about = code if is_line else f"{names + ', ' if names else ''}{lines}"
+            named = f"[{fence[1] or 'code'}: {about}]"
+            yield AnswerPiece(named, weight=6, is_sure=bool(names) or is_line)
             start = fence.end()
 
 

@@ -238,7 +238,9 @@ TEXTS = st.lists(SENTENCES, min_size=1, max_size=12).flatmap(
 TALK = st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8)
 
 
-GAPS = re.compile(r"\[\.\.\.(?: \d+ characters \.\.\.)?\]|\[[\w+#.-]+: (?:[^\]]*, )?\d+ lines?\]")
+GAPS = re.compile(
+    r"\[\.\.\.(?: \d+ characters \.\.\.)?\]|\[[\w+#.-]+: (?:[^\]]*, )?\d+ lines?\]|\[[\w+#.-]+: |\](?=\s|$)"
+)
 """What marks a gap, and what stands for code."""
 
 
@@ -272,3 +274,18 @@ def test_reading_takes_linear_time(text: str) -> None:
     read(user(text))
     read(assistant(text))
     read(result(text))  # or this test never ends
+
+
+def test_code_of_one_line_stands_in_the_digest() -> None:
+    shown = digest(*exchange("Count the unique lines.", "Try this:\n\n```sh\nsort -u log.txt | wc -l\n```"))
+    assert any("[sh: sort -u log.txt | wc -l]" in line for line in shown)
+
+
+def test_the_first_turns_stand_where_others_leave() -> None:
+    first = (
+        exchange("Call me Dr. Vance, please.", "Gladly."),
+        exchange("Which moon of Saturn has geysers?", "Enceladus."),
+    )
+    later = (exchange(f"Question {n}: which colour has tile {n} of the hall?", "It is grey.") for n in range(60))
+    shown = digest(*(message for pair in (*first, *later) for message in pair), room=400)
+    assert any("Which moon of Saturn has geysers?" in line for line in shown)

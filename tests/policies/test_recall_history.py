@@ -1,3 +1,4 @@
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -169,7 +170,7 @@ async def test_the_passages_keep_within_their_tokens() -> None:
 async def test_a_long_last_message_leaves_them_less() -> None:
     """What an agent was told last is new; what left was there before."""
     past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(60)]
-    for times, most in ((1, 2400), (400, 900), (500, 525)):
+    for times, most in ((1, 2880), (400, 1380), (500, 1005)):
         incoming, request = cut("Biscuit facts? " * times, past=past)
         ctx = context(incoming, window=8000)
         decision = await RecallHistory().apply(request, ctx)
@@ -466,3 +467,29 @@ async def test_recall_lets_no_line_of_a_tool_look_like_another_speakers() -> Non
     assert not [line for line in lines if line.startswith(("user:", "#"))]
     assert lines.count('<message role="tool" turn="1">') == 1
     assert '<message role="user" turn="1">' not in lines
+
+
+async def test_recall_brings_what_a_number_with_its_word_names() -> None:
+    past = [
+        message
+        for n in range(40)
+        for message in (user(f"Auftrag {50000 + n} wartet noch auf die Spedition."), assistant("Notiert."))
+    ]
+    incoming, request = cut("Zeig mir bitte einmal alles zu Auftrag 50017.", past=past)
+    said = recalled(await RecallHistory().apply(request, context(incoming)))
+    assert "Auftrag 50017 wartet" in said
+
+
+async def test_recall_brings_no_rows_that_stand_in_another_form_of_their_message() -> None:
+    rows = [{"name": f"Biscuit {n}", "age": n, "breed": "beagle"} for n in range(90)]
+    call = calls("c1", name="dogs")
+    incoming = ChatRequest(
+        "m", (user("List the dogs."), call, result(json.dumps(rows), "c1"), user("How old is Biscuit 3, the beagle?"))
+    )
+    table = "name,breed,age\n" + "\n".join(f"{row['name']},beagle,{row['age']}" for row in rows)
+    for form, is_recalled in ((table, False), ("name,breed,age\n[... 90 rows]", True)):
+        request = incoming.with_messages(
+            (*incoming.messages[:2], incoming.messages[2].with_changes(content=form), incoming.messages[3])
+        )
+        decision = await RecallHistory(least=0.9).apply(request, context(incoming))
+        assert isinstance(decision, Rewrite) is is_recalled

@@ -1,7 +1,8 @@
-"""What counting costs: a synthetic agent's conversation of 200 KB, cold and in a steady turn.
+"""Cost of counting tokens: a synthetic agent's conversation of 200 KB, cold and in a steady turn.
 
-Run `python -m benchmarks.count_tokens`. Milliseconds of this thread's CPU and of the clock, the least of many runs;
-trust the ratios.
+    python -m benchmarks.count_tokens
+
+It prints milliseconds of the event loop's CPU and of the clock, the least of many runs. Compare ratios only.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from proxy.models.tokens import TokenService
 
 
 def request(messages: list[bytes], offered: list[bytes]) -> ChatRequest:
-    """A request as the server parses it: new objects and new bytes each time, so that no hash is remembered."""
+    """Return a request as the server parses it: new objects and new bytes each time, so that no hash is cached."""
     return ChatRequest(
         "gpt-4o",
         tuple(Message(json.loads(text), bytes(bytearray(text))) for text in messages),
@@ -28,19 +29,18 @@ def request(messages: list[bytes], offered: list[bytes]) -> ChatRequest:
 async def least(
     make: Callable[[], ChatRequest], count: Callable[[ChatRequest], Awaitable[object]], runs: int
 ) -> tuple[float, float]:
-    """The least milliseconds of CPU on the event loop, and of the clock."""
+    """Return the least milliseconds of CPU on the event loop, and of the clock."""
     cpu, clock = [], []
     for _ in range(runs):
-        made = make()
+        next_request = make()
         began, ticked = time.thread_time(), time.perf_counter()
-        await count(made)
+        await count(next_request)
         cpu.append(time.thread_time() - began)
         clock.append(time.perf_counter() - ticked)
     return min(cpu) * 1e3, min(clock) * 1e3
 
 
 async def main() -> None:
-    """Print the table."""
     writer = Writer(7)
     body = writer.agent(30, 6000)
     texts, offered = ([json.dumps(each).encode() for each in body[name]] for name in ("messages", "tools"))
@@ -52,9 +52,9 @@ async def main() -> None:
     await service.warm(["o200k_base"])
     print(f"load o200k_base       {1e3 * (time.perf_counter() - began):8.1f} ms, once, in a thread")
 
-    async def cold(made: ChatRequest) -> object:
+    async def cold(counted: ChatRequest) -> object:
         service.memo.clear()
-        return await service.bind(Identity("tenant"), profile).count(made)
+        return await service.bind(Identity("tenant"), profile).count(counted)
 
     cold_cpu, cold_clock = await least(lambda: request(texts, offered), cold, 20)
     await service.bind(Identity("tenant"), profile).count(request(texts[:60], offered))
@@ -63,7 +63,7 @@ async def main() -> None:
         return request([*texts[:60], *(json.dumps(each).encode() for each in writer.step(2000))], offered)
 
     steady_cpu, steady_clock = await least(
-        next_turn, lambda made: service.bind(Identity("tenant"), profile).count(made), 300
+        next_turn, lambda turn: service.bind(Identity("tenant"), profile).count(turn), 300
     )
     again = request(texts[:60], offered)
     bound = service.bind(Identity("tenant"), profile)
@@ -82,15 +82,15 @@ async def main() -> None:
         )
     encode = service.encoder("o200k_base")
 
-    async def alone(made: ChatRequest) -> object:
-        return sum(encode(message.text) for message in made.messages)
+    async def alone(counted: ChatRequest) -> object:
+        return sum(encode(message.text) for message in counted.messages)
 
     spent_of: dict[str, list[float]] = {"alone": [], "cold": []}
-    for _ in range(20):  # in turn, and of the whole process, because it counts in a thread
+    for _ in range(20):  # in turn, and CPU of the whole process, because counting runs in a thread
         for name, work in (("alone", alone), ("cold", cold)):
-            made = request(texts, [])
+            without_tools = request(texts, [])
             before = time.process_time()
-            await work(made)
+            await work(without_tools)
             spent_of[name].append(1e3 * (time.process_time() - before))
     encoded, counted = min(spent_of["alone"]), min(spent_of["cold"])
     print(f"tiktoken alone {encoded:7.3f} ms of CPU for the messages, counting them / this = {counted / encoded:.2f}")

@@ -1,9 +1,9 @@
-"""Upstreams that take a request and do not answer it: `python -m benchmarks.duplicate_calls`.
+"""Upstreams that receive a request and do not answer it: `python -m benchmarks.duplicate_calls`.
 
-Each upstream reads the whole request, waits, and then closes, resets, says nothing for longer than its time limit, or
-sends half an answer. It is asked by every kind of path and upstream, streamed or not, on a fresh and on a reused
-connection, and with fallbacks. Exit code 1 where upstreams got a request more often than the operator lets them, or
-not at all, or where a client got no answer.
+Each upstream reads the whole request, waits, and then closes or resets the connection, is silent until its timeout, or
+sends half an answer. The requests cover every kind of path and upstream, streams, fresh and reused connections, and
+fallbacks. Exit code 1 if upstreams received a request more often than the operator allows, or not at all, or if a
+client received no answer.
 """
 
 import argparse
@@ -57,9 +57,9 @@ vectors: none
 """
 BEARER = {"authorization": "Bearer sk-client"}
 ANTHROPIC = {"x-api-key": "sk-ant-client", "anthropic-version": "2023-06-01"}
-"""How Anthropic's clients send their key; it goes to Anthropic alone."""
+"""Headers of Anthropic's clients, whose key goes to Anthropic alone."""
 QUESTIONS = ("/api/ps", "/api/show", "/api/tags", "/v1/models")
-"""What Penstock asks about a server; nobody pays for it."""
+"""Paths by which Penstock asks about a server, free of charge."""
 _PATIENCE = 30.0
 
 
@@ -71,19 +71,19 @@ class Asked:
     model: str = ""
     method: str = "POST"
     most: int = 1
-    """How often upstreams may get it."""
+    """Largest number of deliveries to upstreams."""
     streams: bool = True
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the client's key, in the form that the upstream's vendor has."""
+        """Headers with the client's key, as the upstream's vendor wants them."""
         return ANTHROPIC if self.model == "claude-1" else BEARER
 
     def body(self, stream: bool) -> dict[str, Any] | None:
         if self.method in ("DELETE", "GET"):
             return None
-        said = [{"role": "user", "content": "hi"}]
-        body = {"messages": said, "input": "hi", "prompt": "hi", "max_tokens": 9, "stream": stream}
+        messages = [{"role": "user", "content": "hi"}]
+        body = {"messages": messages, "input": "hi", "prompt": "hi", "max_tokens": 9, "stream": stream}
         return body | ({"model": self.model} if self.model else {})
 
 
@@ -124,16 +124,16 @@ ENDINGS: tuple[Respond, ...] = (closes, resets, silent, half_head, breaking_off,
 
 @dataclass
 class Counted:
-    """What came of all requests."""
+    """The outcomes of all requests."""
 
     delivered: Counter[int] = field(default_factory=Counter)
-    """Requests by how often upstreams got them, without those that may be repeated."""
+    """Requests by their number of deliveries, without those that may be repeated."""
     repeated: Counter[int] = field(default_factory=Counter)
     lost: int = 0
 
     @property
     def line(self) -> str:
-        """Return everything in one line."""
+        """Summary in one line."""
         attempts = self.delivered.total() + self.repeated.total()
         deliveries = f"deliveries {dict(sorted(self.delivered.items()))}, most {max(self.delivered)}"
         allowed = f"where repeating is allowed {dict(sorted(self.repeated.items()))}"
@@ -142,7 +142,7 @@ class Counted:
 
 @asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[tuple[str, list[Upstream]]]:
-    """A running Penstock, and the upstreams behind it."""
+    """Run a Penstock and the upstreams behind it."""
     async with AsyncExitStack() as stack:
         behind = [await stack.enter_async_context(upstream()) for _ in range(2)]
         main, other = (each.url for each in behind)
@@ -152,11 +152,11 @@ async def world(folder: Path) -> AsyncIterator[tuple[str, list[Upstream]]]:
 
 
 async def answered(client: aiohttp.ClientSession, base: str, asked: Asked, stream: bool) -> bool:
-    """Send a request; return whether anything was answered."""
+    """Send a request, and return whether there was any answer."""
     try:
         url, body = f"{base}/v1{asked.path}", asked.body(stream)
         async with client.request(asked.method, url, json=body, headers=asked.headers) as response:
-            with suppress(aiohttp.ClientPayloadError):  # what has begun may only break off
+            with suppress(aiohttp.ClientPayloadError):  # an answer that has begun may break off
                 await response.read()
             return True
     except (aiohttp.ClientError, TimeoutError):
@@ -164,7 +164,7 @@ async def answered(client: aiohttp.ClientSession, base: str, asked: Asked, strea
 
 
 async def run(wait: float) -> int:
-    """Send all requests, print what came of them, and return the exit code."""
+    """Send all requests, print the outcomes, and return the exit code."""
     counted, faults = Counted(), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         async with world(Path(folder)) as (base, behind):

@@ -1,13 +1,12 @@
-"""Whether a tool is within reach: offered by `filter_tools`, or found by one search with the user's own words.
+"""Reach of tools: offered by `filter_tools`, or found by one search with the user's own words.
 
-Takes the requests of a scorer's data whose wanted tool is one (`single`), gives each the same number of tools, offers a
-few, and searches the others once for what the user said. Printed is how many requests there are, the share whose tool
-is offered, the share whose tool is offered or among the five that are found, or among those that it names besides, and
-the share in which a search among all tools finds it when it is asked for by the beginning of its description: its name
-is left out.
+It takes the requests of a scorer's data that want one tool (`single`), gives each the same number of tools, offers a
+few, and searches the others once for the user's message. It prints the number of requests, and the share in which the
+wanted tool is offered; offered or among the five tools found; offered, found or named; and found by a search among all
+tools for the beginning of its description, without its name.
 
-`--queries` is a JSON object of `source number`, as `--missed` prints it of requests whose tool is not offered, and of a
-query that somebody wrote who saw that request alone: what a model would ask. It is searched for instead.
+`--queries` is a JSON object from `source number`, as `--missed` prints it for requests whose tool is not offered, to a
+query that is searched for instead, such as a model would write it.
 """
 
 import argparse
@@ -29,10 +28,10 @@ from proxy.vectors.sentence_transformers import Sentences
 
 
 def requests_of(folder: Path, count: int) -> dict[str, list[tuple[ChatRequest, str]]]:
-    """The requests of each source, and the tool that each wants."""
+    """Return the requests of each source, each with the name of its wanted tool."""
     defs = json.loads((folder / "tools.defs.json").read_text())
     lists = json.loads((folder / "tools.lists.json").read_text())
-    found: dict[str, list[tuple[ChatRequest, str]]] = defaultdict(list)
+    by_source: dict[str, list[tuple[ChatRequest, str]]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl")):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         most = max((row["n_tools"] for row in rows), default=0)
@@ -40,16 +39,16 @@ def requests_of(folder: Path, count: int) -> dict[str, list[tuple[ChatRequest, s
             if row["kind"] == "single" and row["n_tools"] == most:
                 tools = padded([defs[key] for key in lists[row["tools_list"]]], list(defs.values()), count, row["id"])
                 messages = tuple(Message(each) for each in row["messages"])
-                found[f"{path.stem} {row['lang']}"].append(
+                by_source[f"{path.stem} {row['lang']}"].append(
                     (ChatRequest("m", messages, tuple(map(Tool, tools)), Fields()), row["gold"][0])
                 )
-    return found
+    return by_source
 
 
 async def within_reach(
     request: ChatRequest, gold: str, policy: FilterTools, embedder: Embedder | None, query: str | None
 ) -> tuple[bool, bool, bool, bool]:
-    """Whether the tool is offered, is offered or found, is offered, found or named, and is found by what it is for."""
+    """Return whether the tool is offered; offered or found; offered, found or named; found by its description."""
     ctx = context(request, model=profile(10**6), embedder=embedder)
     decision = await policy.decide(request, ctx)
     offered = (decision.request if isinstance(decision, Rewrite) else request).tools
@@ -64,13 +63,12 @@ async def within_reach(
 
 
 def need(tool: Tool) -> str:
-    """The first words of a description."""
+    """Return the first words of a description, without the tool's name."""
     words = str(tool["function"].get("description") or tool.name).split()
     return " ".join(word for word in words if tool.name.lower() not in word.lower())[:60]
 
 
 async def measure(options: argparse.Namespace) -> None:
-    """Print the shares of each source and of all."""
     folder, count, keep, model = options.data / "tools", options.count, options.keep, options.model
     queries = json.loads(options.queries.read_text()) if options.queries else {}
     service = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers", model=model)))
@@ -94,13 +92,11 @@ async def measure(options: argparse.Namespace) -> None:
 
 
 def show(source: str, got: list[tuple[bool, ...]]) -> None:
-    """One line."""
     shares = [sum(each) / len(got) for each in zip(*got, strict=True)]
     print(f"{source:28} {len(got):8}  " + "     ".join(f"{share:.3f}" for share in shares), flush=True)
 
 
 def main() -> None:
-    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the scorer's data")
     parser.add_argument("--count", type=int, default=500)

@@ -1,12 +1,12 @@
 """Malformed and hostile requests at a running proxy: `python -m benchmarks.hostile --requests 10000`.
 
-A real process with the shipped chain gets them one by one, over sockets. Behind it an upstream counts what reaches it,
-and a trap listens at the address to which the requests try to lure the proxy. Exit code 1 where anything is wrong: a
-status from 500 on, a connection that hangs, a whole request that got no answer, a request upstream that nobody made, a
-key that went astray, a traceback.
+A real process with the shipped chain receives them one by one, over sockets. Behind it an upstream counts what it
+receives, and a trap listens at the address to which the requests try to lure the proxy. Exit code 1 for any fault: a
+status from 500 on, a connection that hangs, a complete request without an answer, an unasked request upstream, a
+misdirected key, a traceback.
 
-With `--floods` it sends bodies that cost much time or memory to read, each through the shipped chain and around it,
-and asks for `/healthz` meanwhile. Exit code 1 where the 99th percentile of these answers is 100 ms or more.
+With `--floods` it sends bodies that cost much time or memory to read, each through the shipped chain and without it,
+and asks for `/healthz` meanwhile. Exit code 1 if the 99th percentile of these answers is 100 ms or more.
 """
 
 import argparse
@@ -42,7 +42,7 @@ async def run(requests: int, seed: int) -> int:
 
 
 _MOST = 0.1
-"""Seconds in which 99 of 100 requests for `/healthz` are answered."""
+"""Largest 99th percentile of `/healthz` in seconds."""
 
 
 async def flood() -> int:
@@ -65,7 +65,7 @@ async def flood() -> int:
 
 
 async def _beside(http: aiohttp.ClientSession, body: bytes, headers: dict[str, str]) -> tuple[float, int, list[float]]:
-    """Send a body. Return the seconds that it took, the status, and the sorted seconds that health took meanwhile."""
+    """Send a body. Return its seconds and status, and the sorted seconds of `/healthz` meanwhile."""
     waited: list[float] = []
 
     async def ask() -> None:
@@ -88,7 +88,7 @@ async def _beside(http: aiohttp.ClientSession, body: bytes, headers: dict[str, s
 
 
 def _used(process: int) -> tuple[float, float]:
-    """Return the CPU seconds of a process so far, and the MiB that it has; `VmHWM` begins anew."""
+    """Return the CPU seconds of a process and its peak memory in MiB, and reset the peak."""
     folder = Path(f"/proc/{process}")
     fields = (folder / "stat").read_text().rpartition(") ")[2].split()
     status = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())

@@ -1,4 +1,4 @@
-"""Give the conversations of a scorer's data more tools, to measure what filtering them does to the bill.
+"""Add tools to the conversations of a scorer's data, to measure the effect of `filter_tools` on their cost.
 
 Each trajectory gets other tools of the same data until it has `--count`, in an order drawn from its id. With
 `--apart`, each becomes a source of its own, so that the report has its cost.
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def padded(own: list[Any], others: list[Any], count: int, seed: str) -> list[Any]:
-    """A request's tools and others of other names, until there are so many, in an order of the seed."""
+    """Return a request's tools and others with different names, `count` in all, in an order drawn from the seed."""
     names = {tool["function"]["name"] for tool in own}
     new = {tool["function"]["name"]: tool for tool in others if tool["function"]["name"] not in names}
     order = random.Random(seed)
@@ -35,9 +35,9 @@ def main() -> None:
     for path in sorted((options.data / "traj").glob("*.jsonl")):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         rows = [row | {"tools": padded(row.get("tools") or [], others, options.count, row["id"])} for row in rows]
-        for number, some in enumerate([[row] for row in rows] if options.apart else [rows]):
+        for number, group in enumerate([[row] for row in rows] if options.apart else [rows]):
             name = f"{path.stem}-{number:02}" if options.apart else path.stem
-            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in some)
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in group)
             (folder / f"{name}.jsonl").write_text(lines)
 
 

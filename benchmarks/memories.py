@@ -1,4 +1,4 @@
-"""How well scores tell which memories help: `python -m benchmarks.memories`. Needs the extra `semantic`."""
+"""Recall and precision of the scores of memories: `python -m benchmarks.memories`. Needs the extra `semantic`."""
 
 import asyncio
 import tempfile
@@ -13,7 +13,7 @@ from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.sentence_transformers import Sentences
 
-# pairs that the calibration has not seen: what is asked, and what helps
+# pairs that the calibration has not seen: a request, and a memory that helps
 HELD_OUT = [
     ("Order lunch for me", "The user does not eat pork"),
     ("Which seat should I reserve on the train?", "The user prefers window seats"),
@@ -33,7 +33,7 @@ HELD_OUT = [
 
 
 async def main() -> None:
-    """Print how many held-out pairs reach the two thresholds, and how many of as many wrong ones."""
+    """Print the share of held-out pairs that reach each threshold, and that of wrong pairs."""
     with tempfile.TemporaryDirectory() as folder:
         points = IndexService(Embedded(Path(folder), IndexBounds(10**6, 10**6, 1e6)), timeout=60)
         embedding = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")), points)
@@ -44,21 +44,20 @@ async def main() -> None:
 
 
 async def quality(embedding: EmbeddingService, vectors: MemoryVectors) -> None:
-    """Print it for a model."""
     calibration = await vectors.calibration(60)
     assert calibration is not None
     memories = [memory for _, memory in HELD_OUT]
     right: list[float] = []
     wrong: list[float] = []
     for place, (question, _) in enumerate(HELD_OUT):
-        found = [each or 0.0 for each in await embedding.similarities("t", question, memories, wait=60)]
+        cosines = [each or 0.0 for each in await embedding.similarities("t", question, memories, wait=60)]
         vector = await vectors.of_question("t", question, 60)
         assert vector is not None
         shares = fits(question, [index(memories)]).shares.tolist()
-        for at, figure in enumerate(calibration.figures(vector, found, shares)):
+        for at, figure in enumerate(calibration.figures(vector, cosines, shares)):
             (right if at == place else wrong).append(calibration.score(figure))
     for bar in (0.7, 0.5):
-        share = [sum(score >= bar for score in some) / len(some) for some in (right, wrong)]
+        share = [sum(score >= bar for score in scores) / len(scores) for scores in (right, wrong)]
         print(f"held out, score at least {bar}: {share[0]:.0%} of what helps, {share[1]:.1%} of what does not")
 
 

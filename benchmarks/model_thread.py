@@ -1,9 +1,9 @@
-"""What small requests wait for while a model in the process makes vectors, all on one core.
+"""Latency of small requests while a model in the same process computes vectors, all on one core.
 
     python -m benchmarks.model_thread
 
-A client sends a new conversation of 120 KB each second, which is cut and searched, so that thousands of texts wait for
-vectors. Another one sends 1 KB through the default chain, again and again. Wall time; the core is the first one.
+One client sends a new conversation of 120 KB each second, which is cut and searched, so that thousands of texts wait
+for vectors. Another one sends 1 KB through the default chain, again and again. It prints wall time on the first core.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from benchmarks.turns import Proxy, Writer, running
 
 
 def long_chat(writer: Writer) -> dict[str, Any]:
-    """A conversation that a window of 16,000 tokens does not hold."""
+    """Return a conversation that does not fit a window of 16,000 tokens."""
     messages = [{"role": role, "content": writer.text(1500)} for _ in range(40) for role in ("user", "assistant")]
     return {"model": "small-window", "messages": [*messages, {"role": "user", "content": writer.text(200)}]}
 
@@ -32,7 +32,6 @@ async def keep_busy(proxy: Proxy) -> None:
 
 
 async def main() -> None:
-    """Measure, and print the times of small requests."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=25)
     options = parser.parse_args()
@@ -40,14 +39,14 @@ async def main() -> None:
         async with running(Path(folder), "sentence-transformers") as proxy:
             busy = asyncio.create_task(keep_busy(proxy))
             await asyncio.sleep(12)  # the model loads
-            writer, found, end = Writer(5), list[float](), perf_counter() + options.seconds
+            writer, seconds, end = Writer(5), list[float](), perf_counter() + options.seconds
             while perf_counter() < end:
-                said = (("system", 600), ("user", 210))
-                messages = [{"role": role, "content": writer.text(size)} for role, size in said]
-                found.append(await proxy.ask({"model": "gpt-4o", "messages": messages}, "default"))
+                sizes = (("system", 600), ("user", 210))
+                messages = [{"role": role, "content": writer.text(size)} for role, size in sizes]
+                seconds.append(await proxy.ask({"model": "gpt-4o", "messages": messages}, "default"))
                 await asyncio.sleep(0.02)
             busy.cancel()
-    print(f"{len(found)} requests of 1 KB: {latency(found)}")
+    print(f"{len(seconds)} requests of 1 KB: {latency(seconds)}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How long small requests take beside tenants who send large new texts.
+"""Latency of small requests beside tenants that send large new texts.
 
     python -m benchmarks.neighbours --mb 1 --seconds 15
 
 A real proxy with the shipped chain, and four clients with keys of their own: two send a new text of `--mb` megabytes
-with each request, one a new text of 20 KB, one a growing chat; a fifth asks `/healthz`. It prints latencies in ms
-and what came of the requests.
+with each request, one a new text of 20 KB, one a growing chat; a fifth asks for `/healthz`. It prints latencies in ms
+and the statuses of the answers.
 """
 
 import argparse
@@ -25,7 +25,7 @@ Messages = list[dict[str, str]]
 
 
 class Clients:
-    """All clients of one proxy, until an end."""
+    """The clients of one proxy, which send requests until a given time."""
 
     def __init__(self, http: aiohttp.ClientSession, base: str, until: float) -> None:
         self._http, self._base, self._until = http, base, until
@@ -33,7 +33,7 @@ class Clients:
         self.answers: Counter[str] = Counter()
 
     async def asks(self, kind: str, seed: int, size: int, pause: float) -> None:
-        """Ask about a new text of `size` characters again and again; of none, go on with one chat."""
+        """Ask about a new text of `size` characters again and again; with size 0 continue one chat."""
         writer, chat = Writer(seed), Messages()
         while perf_counter() < self._until:
             if size:
@@ -55,7 +55,7 @@ class Clients:
         self._note(kind, response.status, perf_counter() - begun)
 
     async def looks(self) -> None:
-        """Ask whether the proxy lives."""
+        """Ask for `/healthz` again and again."""
         while perf_counter() < self._until:
             begun = perf_counter()
             async with self._http.get(f"{self._base}/healthz") as response:

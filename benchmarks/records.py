@@ -1,13 +1,12 @@
-"""What records cost: CPU of a request of 1 KB, and throughput, with and without them.
+"""Cost of records: CPU of a request of 1 KB, and throughput, with and without them.
 
     python -m benchmarks.records
 
 Four real proxies on the first core: two without records, one with the default of at most 100 a second, one that records
-every request. On the second core a stand-in for the provider and the client, 16 connections. Each round asks the
-proxies one after the other, and begins with another one each time. They are compared within the round, with the mean of
-the two without records; what these differ by is the machine's. CPU is the process's own, with that of writing records.
-
-What a record costs bounds what records cost in all: at most 100 a second are made, however many requests there are.
+every request. On the second core a stand-in for the provider and a client with 16 connections. Each round sends to one
+proxy after the other, and begins with another one each time. Figures are ratios within a round to the mean of the two
+proxies without records, whose difference is the noise of the machine. CPU is that of the process, including the writing
+of records.
 """
 
 import argparse
@@ -28,20 +27,20 @@ OFF = ("off", "off again")
 KINDS = {**dict.fromkeys(OFF, "off"), "default": "{}", "every request": "{per_second: 1000000}"}
 CONNECTIONS = 16
 WRITTEN = 0.6
-"""Seconds after which what a round left to be written is written."""
+"""Seconds after a round in which all its records are written."""
 
 
 class Cost(NamedTuple):
-    """What a round's requests came to."""
+    """The cost of a round's requests."""
 
     cpu: float
-    """Milliseconds a request."""
+    """Milliseconds of CPU per request."""
     rate: float
-    """Requests a second."""
+    """Requests per second."""
 
 
 async def load(proxy: Proxy, writer: Writer, chain: str, seconds: float) -> tuple[int, float]:
-    """Send requests for some seconds, each with a question of its own; how many there were, and how many a second."""
+    """Send requests for some seconds, each with a new question. Return their number and rate."""
     begun, requests = perf_counter(), 0
 
     async def client() -> None:
@@ -55,7 +54,7 @@ async def load(proxy: Proxy, writer: Writer, chain: str, seconds: float) -> tupl
 
 
 async def round_of(proxies: Mapping[str, Proxy], number: int, chain: str, seconds: float) -> Mapping[str, Cost]:
-    """What each proxy costs, one after the other."""
+    """Measure each proxy, one after the other."""
     before, sent = {name: proxy.cpu() for name, proxy in proxies.items()}, {}
     first = number % len(proxies)
     for name in (*proxies, *proxies)[first : first + len(proxies)]:
@@ -70,19 +69,18 @@ def _body(writer: Writer) -> dict[str, Any]:
     return {"model": "gpt-4o", "messages": [*asked]}
 
 
-def told(name: str, found: Sequence[Cost], base: Sequence[Cost]) -> str:
-    """A line: medians, and those of the ratios within each round, with the range of their middle half."""
-    cells = [f"{name:14} {statistics.median(each.cpu for each in found):.3f} ms"]
+def line_of(name: str, costs: Sequence[Cost], base: Sequence[Cost]) -> str:
+    """Return a line with the median cost and the ratios within each round: median and interquartile range."""
+    cells = [f"{name:14} {statistics.median(each.cpu for each in costs):.3f} ms"]
     for field, text in (("cpu", "CPU"), ("rate", "throughput")):
-        ratios = [getattr(one, field) / getattr(other, field) for one, other in zip(found, base, strict=True)]
+        ratios = [getattr(one, field) / getattr(other, field) for one, other in zip(costs, base, strict=True)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         cells.append(f"{text} {middle:.3f} ({low:.3f} to {high:.3f})")
-    more = statistics.median(one.cpu - other.cpu for one, other in zip(found, base, strict=True))
+    more = statistics.median(one.cpu - other.cpu for one, other in zip(costs, base, strict=True))
     return "   ".join([*cells, f"{more:+.3f} ms a request"])
 
 
 async def measure(options: argparse.Namespace) -> None:
-    """Ask all proxies in turn, and print what each of them costs."""
     async with AsyncExitStack() as stack:
         proxies = {}
         for name, records in KINDS.items():
@@ -96,11 +94,10 @@ async def measure(options: argparse.Namespace) -> None:
             print(f"chain {chain}, {options.rounds} rounds of {options.seconds:g} s each; ratios to no records")
             base = [Cost(*map(statistics.mean, zip(*(each[name] for name in OFF), strict=True))) for each in rounds]
             for name in proxies:
-                print(f"  {told(name, [each[name] for each in rounds], base)}", flush=True)
+                print(f"  {line_of(name, [each[name] for each in rounds], base)}", flush=True)
 
 
 def main() -> None:
-    """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each proxy in each round")

@@ -1,8 +1,8 @@
-"""Compare `penstock replay` with a black-box scorer of what a running proxy forwards: cost and survival.
+"""Compare `penstock replay` with a black-box scorer of the requests that a running proxy forwards.
 
-Both play the same trajectories through the same chains, the scorer over HTTP. It prints each source at each price.
-Meaning is compared by the static model: a large one is still loading when the first conversations are served, and then
-decides later than in a replay, which waits for it.
+Both play the same trajectories through the same chains, the scorer over HTTP. It prints cost and survival of values for
+each source at each price. Use the static model: a large one still loads when the first conversations are served, while
+a replay waits for it.
 """
 
 import argparse
@@ -29,35 +29,35 @@ CONFIG = "replay.yaml"
 async def scored_by_source(
     options: argparse.Namespace, model: str, read_at: float, write_at: float
 ) -> Mapping[str, Any]:
-    """What the scorer says of each source."""
+    """Return the scorer's figures of each source."""
     out = options.out / f"{model}-{read_at}-{write_at}.json"
     arguments = ["--metrics", "traj", "--models", "eval-32k=32768", "--model-for", f"traj={model}", "--out", str(out)]
     arguments += ["--cache-price", str(read_at), "--cache-write", str(write_at)]
     assert await scored(options.out / CONFIG, options.scorer, options.data, arguments) == 0
-    found: Mapping[str, Any] = json.loads(out.read_text())["traj"]
-    return found
+    figures: Mapping[str, Any] = json.loads(out.read_text())["traj"]
+    return figures
 
 
 def replayed(options: argparse.Namespace, model: str) -> Mapping[str, Any]:
-    """What the replay says of each source."""
+    """Return the replay's figures of each source."""
     settings = load(options.out / CONFIG, {**os.environ, "UPSTREAM": "http://127.0.0.1:9/v1"}).settings
     files = sorted((options.data / "traj").glob("*.jsonl"))
     conversations = [each for path in files for each in read(path)]
-    found: Mapping[str, Any] = build_report(asyncio.run(replay(settings, conversations, model=model)))["sources"]
-    return found
+    figures: Mapping[str, Any] = build_report(asyncio.run(replay(settings, conversations, model=model)))["sources"]
+    return figures
 
 
 def compared(options: argparse.Namespace, model: str) -> Iterator[float]:
-    """By how much the two are off, each cost and survival; prints them."""
+    """Print both figures, and yield their relative difference, for each cost and survival."""
     ours = replayed(options, model)
     for name, rules in OTHERS.items():
         theirs = asyncio.run(scored_by_source(options, model, rules.read, rules.write))
         for source, each in ours.items():
             pairs = [("cost", theirs[source]["cost_vs_unchanged"], each["cost"][name])]
             pairs += [("survival", theirs[source]["needed_value_survival"], each["values"]["survival"])]
-            for what, wanted, got in pairs:
+            for figure, wanted, got in pairs:
                 if wanted is not None and got is not None:
-                    print(f"{model:18} {name:22} {source:14} {what:9} {wanted:.4f} {got:.4f} {got / wanted - 1:+.2%}")
+                    print(f"{model:18} {name:22} {source:14} {figure:9} {wanted:.4f} {got:.4f} {got / wanted - 1:+.2%}")
                     yield abs(got / wanted - 1)
 
 

@@ -1,10 +1,10 @@
-"""What a request costs several replicas on one Redis server, with each conversation on one replica and on any.
+"""Cost of a request for several replicas on one Redis server, with and without session affinity.
 
     python -m benchmarks.replicas --replicas 4 --conversations 40 --turns 15
 
 Real proxies with the default chain and a real Redis server, which must be installed. Agents' conversations grow by a
-tool result of 2 KB with each request; each request is sent on to its conversation's replica (*affinity*), then the same
-to one by chance (*none*). It prints CPU and latency of a request, and what the server did for it.
+tool result of 2 KB with each request. Requests go to the replica of their conversation (*affinity*), then, in a second
+run, to a random one (*none*). It prints CPU and latency of a request, and the work of the Redis server.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from benchmarks.turns import Proxy, Writer, running
 from tests.redis_process import RedisProcess
 
 
-class Told:
-    """What a Redis server has done until now."""
+class Counters:
+    """The counters of a Redis server at one moment."""
 
     def __init__(self, server: RedisProcess) -> None:
         with server.admin() as client:
@@ -33,7 +33,7 @@ class Told:
 
 @asynccontextmanager
 async def replicas(count: int, server: RedisProcess) -> AsyncIterator[list[Proxy]]:
-    """So many proxies that share the server."""
+    """Run some proxies that share the server."""
     async with AsyncExitStack() as stack:
         state = f'{{kind: redis, url: "{server.url}"}}'
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(count)]
@@ -41,7 +41,7 @@ async def replicas(count: int, server: RedisProcess) -> AsyncIterator[list[Proxy
 
 
 async def measure(options: argparse.Namespace, *, affinity: bool) -> None:
-    """One way of routing."""
+    """Measure with affinity or without, and print the figures."""
     chance, requests = random.Random(7), options.conversations * options.turns
     with tempfile.TemporaryDirectory() as folder:
         server = RedisProcess(Path(folder))
@@ -51,13 +51,13 @@ async def measure(options: argparse.Namespace, *, affinity: bool) -> None:
                 writers = [Writer(seed) for seed in range(options.conversations)]
                 bodies = [writer.agent(5, 2000) for writer in writers]
                 seconds: list[float] = []
-                before, spent = Told(server), sum(proxy.cpu() for proxy in proxies)
+                before, spent = Counters(server), sum(proxy.cpu() for proxy in proxies)
                 for _ in range(options.turns):
                     for place, (writer, body) in enumerate(zip(writers, bodies, strict=True)):
                         body["messages"] = [*body["messages"], *writer.step(2000)]
                         proxy = proxies[place % len(proxies)] if affinity else chance.choice(proxies)
                         seconds.append(await proxy.ask(body, "default"))
-                after, spent = Told(server), sum(proxy.cpu() for proxy in proxies) - spent
+                after, spent = Counters(server), sum(proxy.cpu() for proxy in proxies) - spent
         finally:
             server.stop()
     name = "affinity" if affinity else "none"
@@ -73,7 +73,6 @@ async def measure(options: argparse.Namespace, *, affinity: bool) -> None:
 
 
 def main() -> None:
-    """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--replicas", type=int, default=4)
     parser.add_argument("--conversations", type=int, default=40)

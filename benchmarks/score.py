@@ -1,4 +1,4 @@
-"""Start the proxy with `eval.yaml` and let a black-box scorer of forwarded requests judge it.
+"""Start the proxy with `eval.yaml`, and run a black-box scorer of forwarded requests against it.
 
 The scorer is a folder with `score.py`; it starts its own recording upstream. The report goes to `--out`.
 """
@@ -21,12 +21,12 @@ MODEL_FOR = "tools=eval-tools,traj=eval-agent,clash=eval-clash,poison=eval-poiso
 
 
 async def scored(config: Path, scorer: Path, data: Path, arguments: Sequence[str], facts: str = "") -> int:
-    """Run a proxy with `config`, and the scorer with these arguments against it. Returns the scorer's exit code."""
+    """Run a proxy with `config`, and the scorer with these arguments against it. Return the scorer's exit code."""
     upstream = free_port()
     async with served(config, UPSTREAM=f"http://127.0.0.1:{upstream}/v1", FACTS=facts) as (_, base):
         await until_ready(base)
         command = [sys.executable, str(scorer / "score.py"), "--data", str(data), "--base-url", f"{base}/v1"]
-        # what left the context, and how to get it back
+        # handles of archived content, and the endpoint that returns it
         command += ["--ref-regex", HANDLE, "--retrieve-url", f"{base}/v1/retrieve/{{id}}"]
         command += ["--upstream-port", str(upstream), *arguments]
         return (await asyncio.to_thread(subprocess.run, command, check=False)).returncode
@@ -51,8 +51,8 @@ def main() -> int:
     arguments = ["--models", MODELS, "--limits-models", "eval-limits=8192", "--model-for", options.model_for]
     arguments += ["--metrics", options.metrics] if options.metrics else []
     arguments += ["--out", str(options.out), *options.more]
-    found = str(facts.resolve()) if facts.exists() else ""
-    return asyncio.run(scored(config, options.scorer, options.data, arguments, found))
+    facts_path = str(facts.resolve()) if facts.exists() else ""
+    return asyncio.run(scored(config, options.scorer, options.data, arguments, facts_path))
 
 
 if __name__ == "__main__":

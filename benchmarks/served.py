@@ -1,4 +1,4 @@
-"""A proxy in a process of its own, as measurements start it, and what it costs."""
+"""A proxy in a process of its own, with its CPU time and latencies."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from typing import IO
 
 ROOT = Path(__file__).parent.parent
 CORES = sorted(os.sched_getaffinity(0))
-"""Those that may be used: the first for a proxy that is `pinned`, the last for all else."""
+"""Usable cores: the first for a `pinned` proxy, the last for everything else."""
 _SHIPPED = re.search(r"^chains:\n.*?(?=^#)", (ROOT / "config.yaml").read_text(), re.DOTALL | re.MULTILINE)
 assert _SHIPPED is not None
 CHAINS = _SHIPPED[0]
@@ -22,9 +22,9 @@ CHAINS = _SHIPPED[0]
 async def served(
     path: Path, *arguments: str, pinned: bool = False, stderr: IO[bytes] | None = None, **environment: str
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """Run `penstock serve` with the configuration at `path`, on a free port; the process, and the proxy's address.
+    """Run `penstock serve` with the configuration at `path` on a free port, and stop it at the end.
 
-    It is stopped at the end; then the process has its exit code.
+    Yield the process, which has its exit code afterwards, and the address of the proxy.
     """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0", *arguments),
@@ -36,9 +36,9 @@ async def served(
     try:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode()
-        found = re.search(r"http://127\.0\.0\.1:\d+", line)
-        assert found is not None, line
-        yield process, found[0]
+        address = re.search(r"http://127\.0\.0\.1:\d+", line)
+        assert address is not None, line
+        yield process, address[0]
     finally:
         if process.returncode is None:
             process.terminate()
@@ -46,7 +46,7 @@ async def served(
 
 
 def cpu(pid: int) -> float:
-    """Return the CPU time of a process until now, in seconds."""
+    """Return the CPU seconds of a process so far."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((each / "schedstat").read_text().split()[0]) for each in threads) / 1e9
 

@@ -1,14 +1,14 @@
-"""Hours of mixed load at half of what the proxy can do: does anything leak, or fail that should not?
+"""Soak test: hours of mixed load at half of the proxy's capacity, to find leaks and faults.
 
     python -m benchmarks.soak --minutes 60                      # as it is shipped: a directory, vectors in process
     python -m benchmarks.soak --minutes 15 --workers 2 --state redis://127.0.0.1:6379/0 --memory 8
 
-Small chats, agents of 200 KB with 45 tools, streams, clients that leave, `/v1/compress`, recalls, embeddings, wrong
-requests and limited ones, through the shipped default chain and with keys of Penstock. Behind it an upstream that
-fails, stalls and breaks off now and then; and the configuration changes every half minute. What can be done is measured
-first. Large requests alone and a warm-up fill what is bounded in memory. Between the phases everything rests, and what
-is open then is counted. Exit code 1 if memory grew by more than 5 % after the warm-up, if more tasks, connections or
-files are open than before, or if anything failed that should not.
+Small chats, agents of 200 KB with 45 tools, streams, clients that disconnect, `/v1/compress`, recalls, embeddings,
+invalid requests and limited ones, through the shipped default chain and with keys of Penstock. Behind it an upstream
+that fails, stalls and breaks off now and then. The configuration changes every half minute. The capacity is measured
+first. Large requests alone and a warm-up then fill the bounded caches. Between the phases the load pauses, and open
+tasks, connections and files are counted. Exit code 1 if memory grew by more than 5 % after the warm-up, if any of these
+leaked, or if a request failed unexpectedly.
 """
 
 import argparse
@@ -59,39 +59,39 @@ class Processes:
         self.parent, self._count = parent, count
 
     def serving(self) -> list[int]:
-        """The processes that serve."""
+        """Return the ids of the processes that serve."""
         if self._count == 1:
             return [self.parent]
         children = Path(f"/proc/{self.parent}/task/{self.parent}/children").read_text().split()
         return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
     def memory(self) -> float:
-        """Resident memory of all, in MB."""
+        """Return the resident memory of all processes in MB."""
         return sum(_status(pid, "VmRSS") for pid in self.serving()) / 1024
 
     def threads(self) -> int:
-        """Threads of all."""
+        """Return the number of threads of all processes."""
         return sum(_status(pid, "Threads") for pid in self.serving())
 
     def open(self) -> dict[str, int]:
-        """Open files of all: connections, and others."""
-        found: Counter[str] = Counter()
+        """Return the numbers of open sockets and of other files of all processes."""
+        opened: Counter[str] = Counter()
         for pid in self.serving():
             for entry in Path(f"/proc/{pid}/fd").iterdir():
                 try:
-                    found["sockets" if os.readlink(entry).startswith("socket:") else "files"] += 1
+                    opened["sockets" if os.readlink(entry).startswith("socket:") else "files"] += 1
                 except FileNotFoundError:
                     continue  # it was closed meanwhile
-        return dict(found)
+        return dict(opened)
 
 
 def _status(pid: int, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return int(found[1]) if found else 0
+    line = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(line[1]) if line else 0
 
 
 class Soak:
-    """One run."""
+    """One run of the soak test."""
 
     def __init__(
         self, options: argparse.Namespace, folder: Path, clients: Clients, running: Processes, url: str
@@ -103,12 +103,12 @@ class Soak:
         self.started = perf_counter()
 
     def configure(self, *, wrong: bool = False) -> None:
-        """Write another version of the configuration. Every other one has another upstream; a wrong one is refused."""
+        """Write a new version of the configuration. Each changes the upstream; Penstock refuses a `wrong` one."""
         self.version += 1
         write_config(self.folder, self.url, self.options, self.version, wrong=wrong)
 
     async def closed(self, seconds: float, connections: int, *, only_large: bool = False) -> float:
-        """So many requests a second can be done at most."""
+        """Send requests as fast as the connections allow, and return the rate per second."""
         until, done = perf_counter() + seconds, 0
 
         async def go() -> None:
@@ -121,7 +121,7 @@ class Soak:
         return done / seconds
 
     async def load(self, seconds: float, rate: float) -> None:
-        """Requests at a rate, each at its time, whatever became of those before; samples and reloads meanwhile."""
+        """Send requests at a fixed rate, independent of their answers, and sample and reload meanwhile."""
         begun, under_way, sent = perf_counter(), set[asyncio.Task[None]](), 0
         beside = asyncio.ensure_future(self._beside())
         while (elapsed := perf_counter() - begun) < seconds:
@@ -149,42 +149,42 @@ class Soak:
                 os.kill(self.running.parent, signal.SIGHUP)
 
     def sample(self) -> None:
-        """Look at the processes."""
+        """Record memory, open files and threads."""
         now, running = perf_counter() - self.started, self.running
         self.samples.append((now, running.memory(), running.open(), running.threads()))
         if len(self.samples) % 12 == 0:
             print(f"{now:7.0f} s {self.samples[-1][1]:7.1f} MB {self.samples[-1][2]}", flush=True)
 
     async def rest(self, base: str) -> dict[str, int]:
-        """What is open once nothing is under way and idle connections are closed."""
+        """Wait until idle connections are closed, and return the numbers of tasks, files and threads."""
         await asyncio.sleep(self.options.rest)
         headers = {"authorization": f"Bearer {ADMIN}", "connection": "close"}
         async with (
             aiohttp.ClientSession() as http,
             http.get(f"{base}/admin/config", headers=headers) as response,
         ):
-            told: dict[str, Any] = await response.json()
-        each = [told, *told["workers"]]
-        found = {name: sum(one[name] for one in each) for name in ("tasks", "generations")}
-        return {**found, **self.running.open(), "threads": self.running.threads(), "MB": round(self.running.memory())}
+            answer: dict[str, Any] = await response.json()
+        each = [answer, *answer["workers"]]
+        sums = {name: sum(one[name] for one in each) for name in ("tasks", "generations")}
+        return {**sums, **self.running.open(), "threads": self.running.threads(), "MB": round(self.running.memory())}
 
 
 def write_config(folder: Path, url: str, options: argparse.Namespace, n: int, *, wrong: bool = False) -> Path:
-    """Write version `n` of the configuration, all at once; its path."""
-    # room for what some minutes write: then it is full, and what was used longest ago leaves
+    """Write version `n` of the configuration atomically, and return its path."""
+    # full after some minutes, so that eviction is tested too
     own = f'{{directory: "{folder}/state", max_mib: 96}}'
     state = f'{{kind: redis, url: "{options.state}"}}' if options.state else own
     keys = {name: hash_of(key) for name, key in KEYS.items()}
     bound = "" if options.embedding == "none" else f", memory_mib: {options.memory}"
-    given = {"state": state, "embedding": f"{{kind: {options.embedding}{bound}}}", "memory": options.memory}
-    text = CONFIG.format(n=n, url=url, idle=2 + n % 2, admin=ADMIN, **given, **keys)
-    made = folder / "new"
-    made.write_text(text + CHAINS + ("wrong: 1\n" if wrong else ""))
-    return made.rename(folder / "config.yaml")
+    values = {"state": state, "embedding": f"{{kind: {options.embedding}{bound}}}", "memory": options.memory}
+    text = CONFIG.format(n=n, url=url, idle=2 + n % 2, admin=ADMIN, **values, **keys)
+    new = folder / "new"
+    new.write_text(text + CHAINS + ("wrong: 1\n" if wrong else ""))
+    return new.rename(folder / "config.yaml")
 
 
 async def measure(options: argparse.Namespace, folder: Path) -> int:
-    """Run it all. Returns the exit code."""
+    """Run all phases, and return the exit code."""
     upstream = Upstream(options.seed)
     runner = web.AppRunner(upstream.app(), access_log=None)
     await runner.setup()
@@ -192,7 +192,7 @@ async def measure(options: argparse.Namespace, folder: Path) -> int:
     await site.start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
     config, workers = write_config(folder, url, options, 0), str(options.workers)
-    # its idle connections end before those of the proxy do: none is closed while a request is on its way
+    # shorter than the proxy's keep-alive, so that the proxy closes no connection while a request is on its way
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=3)
     with (folder / "log").open("wb") as log:
         async with (
@@ -220,16 +220,16 @@ async def measure(options: argparse.Namespace, folder: Path) -> int:
 def report(
     soak: Soak, upstream: Upstream, warm: int, before: dict[str, int], after: dict[str, int], code: int | None
 ) -> int:
-    """Print what was found. Returns the exit code."""
+    """Print the figures, and return the exit code."""
     clients, measured = soak.clients, soak.samples[warm:]
     memory = [sample[1] for sample in measured]
     part = max(1, len(memory) // 5)
     first, last = statistics.median(memory[:part]), statistics.median(memory[-part:])
     grown = last / first - 1
-    # a pool may keep a connection or a thread more than it happened to have
+    # a pool may keep a few connections more than before
     leaked = [name for name in ("tasks", "generations", "sockets", "files") if after.get(name, 0) > before[name] + 4]
     log = (soak.folder / "log").read_text().splitlines()
-    said = Counter(json.loads(line).get("event", "?") if line.startswith("{") else line[:80] for line in log)
+    events = Counter(json.loads(line).get("event", "?") if line.startswith("{") else line[:80] for line in log)
     figures = {
         "requests": sum(sum(each.values()) for each in clients.outcomes.values()),
         "by_kind": {name: dict(each) for name, each in sorted(clients.outcomes.items())},
@@ -246,27 +246,26 @@ def report(
         "rested_before": before,
         "rested_after": after,
         "most_open": {name: max(sample[2].get(name, 0) for sample in measured) for name in ("sockets", "files")},
-        "log": dict(said),
+        "log": dict(events),
         "leaked": leaked,
         "unexpected": dict(clients.unexpected),
         "exit_code": code,
     }
     print(json.dumps(figures, indent=2))
-    fine = grown <= 0.05 and not leaked and not clients.unexpected and "unexpected error" not in said and code == 0
+    fine = grown <= 0.05 and not leaked and not clients.unexpected and "unexpected error" not in events and code == 0
     print("fine" if fine else "NOT FINE")
     return 0 if fine else 1
 
 
 def main() -> int:
-    """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60, help="of load after the warm-up")
     parser.add_argument(
         "--warm-up", type=float, default=20, help="minutes of load before it: caches and arenas reach their size"
     )
     parser.add_argument("--fill", type=float, default=180, help="seconds of large requests alone before that")
-    parser.add_argument("--rate", type=float, default=0, help="requests a second; by default half of what can be")
-    parser.add_argument("--calibrate", type=float, default=15, help="seconds for finding out what can be done")
+    parser.add_argument("--rate", type=float, default=0, help="requests per second; by default half of the capacity")
+    parser.add_argument("--calibrate", type=float, default=15, help="seconds for measuring the capacity")
     parser.add_argument("--rest", type=float, default=45, help="seconds without load after each phase; pools keep 30")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--state", default="", help="a Redis server's address; a directory if not given")

@@ -1,4 +1,4 @@
-"""The mixed load of `benchmarks.soak`: what clients ask, and an upstream that does not always work."""
+"""The mixed load of `benchmarks.soak`: its clients, and an upstream that fails now and then."""
 
 import asyncio
 import contextlib
@@ -19,22 +19,21 @@ KEYS = {"ann": "pk-soak-ann", "bob": "pk-soak-bob", "tight": "pk-soak-tight"}
 
 _MARKER = re.compile(r'recall\(\\"([a-z2-7]{20})\\"\)')
 _TURNS = 14
-"""Turns of an agent's conversation, each with one large tool result, until it has some 200 KB and a new one begins."""
+"""Turns of an agent's conversation, each with one large tool result, up to some 200 KB."""
 _CONVERSATIONS = 8
 _TOOLS = Writer(0).tools(45)
 
 
 class Upstream:
-    """Answers as OpenAI does. Now and then it fails, stalls or breaks off."""
+    """A stand-in for OpenAI that now and then fails, stalls or breaks off."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self.faults: Counter[str] = Counter()
         self.handles: deque[str] = deque(maxlen=200)
-        """The last handles that it was sent."""
+        """Handles in the last requests."""
 
     def app(self) -> web.Application:
-        """Its server."""
         app = web.Application(client_max_size=2**26)
         app.router.add_post("/v1/chat/completions", self._chat)
         app.router.add_post("/v1/embeddings", self._embeddings)
@@ -105,7 +104,7 @@ class Upstream:
 
 
 class Clients:
-    """Sends requests of all kinds, and counts what came of each."""
+    """Clients that send requests of all kinds, and count the outcomes."""
 
     def __init__(self, base: str, http: aiohttp.ClientSession, upstream: Upstream, seed: int, admin: str) -> None:
         self._base, self._http, self._upstream, self._admin = base, http, upstream, admin
@@ -118,7 +117,7 @@ class Clients:
         self.outcomes: dict[str, Counter[str]] = {}
         self.unexpected: Counter[str] = Counter()
         self.may_be_late = False
-        """Whether more is asked than can be done: then steps that shorten may be late, which is told as such."""
+        """True while the load exceeds the capacity, so that steps may miss their deadline."""
         kinds: list[tuple[Callable[[], Awaitable[tuple[str, bool]]], int]] = [
             (self._small, 40), (self._stream, 15), (self._leaving, 8), (self._impatient, 3), (self._agent, 8),
             (self._long, 3), (self._compress, 4), (self._retrieve, 5), (self._embed, 5), (self._models, 2),
@@ -127,7 +126,7 @@ class Clients:
         self._kinds, self._weights = [kind for kind, _ in kinds], [weight for _, weight in kinds]
 
     async def one(self, *, only_large: bool = False) -> None:
-        """One request; with `only_large` one that fills what is remembered."""
+        """Send one request; with `only_large` one that fills caches."""
         kind = self._agent if only_large else self._chance.choices(self._kinds, self._weights)[0]
         name = kind.__name__.strip("_")
         try:
@@ -140,12 +139,12 @@ class Clients:
             self.unexpected[f"{name} {outcome}"] += 1
 
     def begin(self) -> None:
-        """Count anew from here on."""
+        """Reset the counts."""
         self.outcomes.clear()
         self.unexpected.clear()
 
     def _is_fine(self, status: int, code: str) -> bool:
-        """Whether an answer may be: the upstream may fail, Penstock must not."""
+        """Return whether an answer is expected: the upstream may fail, Penstock must not."""
         late = status == 503 and code == "server_is_overloaded"
         return status == 200 or code.startswith("upstream_") or (late and self.may_be_late)
 
@@ -157,17 +156,17 @@ class Clients:
             return response.status, await response.read()
 
     async def _asked(self, body: dict[str, Any], path: str = "/v1/chat/completions") -> tuple[str, bool]:
-        """Status and code of a request that the upstream may fail; never may Penstock."""
-        return self._told(*await self._send("POST", path, data=json.dumps(body).encode()))
+        """Send a request, and return its outcome, and whether it is expected."""
+        return self._outcome(*await self._send("POST", path, data=json.dumps(body).encode()))
 
-    def _told(self, status: int, answer: bytes) -> tuple[str, bool]:
+    def _outcome(self, status: int, answer: bytes) -> tuple[str, bool]:
         code = (json.loads(answer)["error"]["code"] or "") if status >= 400 else ""
         return f"{status} {code}".strip(), self._is_fine(status, code)
 
     def _body(self, **fields: Any) -> dict[str, Any]:
         self._serial += 1
-        said = f"Question {self._serial}: {self._writer.text(420)}"
-        return {"model": "m", "messages": [{"role": "user", "content": said}], **fields}
+        question = f"Question {self._serial}: {self._writer.text(420)}"
+        return {"model": "m", "messages": [{"role": "user", "content": question}], **fields}
 
     async def _small(self) -> tuple[str, bool]:
         return await self._asked(self._body())
@@ -190,16 +189,16 @@ class Clients:
         self._agents[place] = key, talk
         body = {"model": "m", "messages": talk, "tools": _TOOLS}
         sent = json.dumps(body).encode()
-        return self._told(*await self._send("POST", "/v1/chat/completions", KEYS[key], data=sent))
+        return self._outcome(*await self._send("POST", "/v1/chat/completions", KEYS[key], data=sent))
 
     async def _long(self) -> tuple[str, bool]:
-        """A conversation that outgrows its window: its beginning is cut off, and some of it comes back."""
+        """Continue a conversation that outgrows its window, so that it is cut and searched."""
         if not 0 < len(self._talk) < 160:
-            self._talk = [self._said(n) for n in range(61)]
-        self._talk = [*self._talk, self._said(1), self._said(0)]
+            self._talk = [self._message(n) for n in range(61)]
+        self._talk = [*self._talk, self._message(1), self._message(0)]
         return await self._asked({"model": "m", "messages": self._talk})
 
-    def _said(self, n: int) -> dict[str, Any]:
+    def _message(self, n: int) -> dict[str, Any]:
         self._serial += 1
         lines = [f"{self._serial}.{k} {self._writer.text(210)}" for k in range(8)]
         return {"role": "assistant" if n % 2 else "user", "content": "\n".join(lines)}
@@ -213,13 +212,13 @@ class Clients:
         async with self._http.post(url, json=self._body(stream=True), headers=headers) as response:
             answer = await response.read()
         if response.status != 200:
-            return self._told(response.status, answer)
+            return self._outcome(response.status, answer)
         if answer.endswith(b"data: [DONE]\n\n"):
             return "200", True
         return "200, broken off with an error", b'"code":"upstream_' in answer
 
     async def _leaving(self) -> tuple[str, bool]:
-        """A client that leaves in mid-stream."""
+        """Disconnect in mid-stream."""
         url, headers = f"{self._base}/v1/chat/completions", {"authorization": f"Bearer {KEYS['bob']}"}
         async with self._http.post(url, json=self._body(stream=True), headers=headers) as response:
             for _ in range(self._chance.randrange(1, 12)):
@@ -228,7 +227,7 @@ class Clients:
         return f"left a {response.status}", response.status == 200 or response.status >= 429
 
     async def _impatient(self) -> tuple[str, bool]:
-        """A client that leaves before the answer begins."""
+        """Disconnect before the answer begins."""
         try:
             async with asyncio.timeout(self._chance.random() * 0.01):
                 return await self._small()
@@ -249,7 +248,7 @@ class Clients:
         return str(status), status == 200
 
     async def _wrong(self) -> tuple[str, bool]:
-        """Requests that must be refused."""
+        """Send a request that must be refused."""
         path = "/v1/chat/completions"
         method, path, key, data, expected = self._chance.choice(
             [

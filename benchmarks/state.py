@@ -1,6 +1,6 @@
-"""How long the stores of state take: `python -m benchmarks.state [redis://HOST:PORT/DB ...]`, beside a directory.
+"""Latency of the stores of state: `python -m benchmarks.state [redis://HOST:PORT/DB ...]`, beside a directory.
 
-What it writes on a server starts with a prefix of its own, and is removed in the end.
+Its keys on a server have a prefix of their own, and are removed at the end.
 """
 
 import asyncio
@@ -25,18 +25,18 @@ SMALL = 2048
 
 
 async def timed(call: Callable[[int], Awaitable[object]]) -> str:
-    """Median and 99th percentile of calls one after another, in microseconds."""
-    taken = []
+    """Return median and 99th percentile of sequential calls in microseconds."""
+    times = []
     for number in range(TIMES):
         start = perf_counter()
         await call(number)
-        taken.append((perf_counter() - start) * 1e6)
-    taken.sort()
-    return f"{taken[TIMES // 2]:6.0f} {taken[TIMES * 99 // 100]:6.0f}"
+        times.append((perf_counter() - start) * 1e6)
+    times.sort()
+    return f"{times[TIMES // 2]:6.0f} {times[TIMES * 99 // 100]:6.0f}"
 
 
 async def measure(name: str, store: Store) -> None:
-    """Print a line for each thing that a store does."""
+    """Print a line for each operation of a store."""
     value = os.urandom(SMALL)
     texts = [f"{number} {random.Random(number).randbytes(4000).hex()}" for number in range(TIMES)]
     first, second = (Archives(store).bind(Identity("t", "named-s")) for _ in range(2))
@@ -50,8 +50,8 @@ async def measure(name: str, store: Store) -> None:
         ("keep 8 KB, known to the store", lambda number: second.keep(texts[number])),
         ("keep 8 KB, just seen", lambda number: second.keep(texts[number])),
     ]
-    for what, call in rows:
-        print(f"{name:12} {what:32} {await timed(call)}")
+    for operation, call in rows:
+        print(f"{name:12} {operation:32} {await timed(call)}")
     while keys := await store.keys(""):
         await store.delete(keys)
     await store.aclose()

@@ -1,10 +1,10 @@
-"""What streams cost, and how long a health check takes beside them, for each kind of upstream.
+"""Cost of streams, and latency of health checks beside them, for each kind of upstream.
 
     python -m benchmarks.streams --streams 200 --rate 20 --seconds 20
 
 Each kind in turn: a proxy alone on the first core, and on the second a stand-in for the provider, clients that read all
-streams, and one that asks `/healthz` fifty times a second. It prints the share of a core that the proxy takes, CPU per
-chunk in ms (for `foreign` also that of the process in which litellm runs), and latencies of `/healthz` in ms.
+streams, and one that asks for `/healthz` fifty times a second. It prints the share of a core that the proxy uses, CPU
+per chunk in ms (for `foreign` also that of litellm's process), and latencies of `/healthz` in ms.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def _ollama(text: str, **more: Any) -> bytes:
 
 
 def answer_of(path: str) -> tuple[str, list[bytes], bytes, list[bytes]]:
-    """The media type of a streamed answer, how it begins, a chunk of it, and how it ends."""
+    """Return the media type, first events, a chunk and the last events of a streamed answer."""
     if path.endswith("/api/chat"):
         figures = {"done": True, "done_reason": "stop", "prompt_eval_count": 9, "eval_count": 9}
         return "application/x-ndjson", [], _ollama("word ", done=False), [_ollama("", **figures)]
@@ -78,7 +78,7 @@ def answer_of(path: str) -> tuple[str, list[bytes], bytes, list[bytes]]:
 
 
 class StandIn:
-    """A provider that streams at a rate."""
+    """A stand-in for a provider that streams at a fixed rate."""
 
     def __init__(self, rate: float, chunks: int) -> None:
         self._pause, self._chunks = 1 / rate, chunks
@@ -117,7 +117,7 @@ def _chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 async def _read(port: int, until: float) -> int:
-    """Read streams one after the other; return how many events they had."""
+    """Read streams one after the other, and return the number of their events."""
     body = json.dumps({"model": "claude-x", "messages": [{"role": "user", "content": "Hi"}], "stream": True}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\ncontent-type: application/json\r\n"
     head += "authorization: Bearer sk-none\r\n"
@@ -153,7 +153,7 @@ def _children(pid: int) -> list[int]:
 
 
 async def measure(kind: str, options: argparse.Namespace, folder: Path) -> None:
-    """Measure one kind, and print it."""
+    """Measure one kind of upstream, and print its figures."""
     chunks = round(options.rate * 5)
     server = await asyncio.start_server(StandIn(options.rate, chunks).serve, "127.0.0.1", 0, backlog=1000)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}" + ("/v1" if kind == "openai" else "")
@@ -178,7 +178,6 @@ async def measure(kind: str, options: argparse.Namespace, folder: Path) -> None:
 
 
 def main() -> None:
-    """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--streams", type=int, default=200, help="at once")
     parser.add_argument("--rate", type=float, default=20, help="chunks a second of each")

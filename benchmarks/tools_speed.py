@@ -1,11 +1,10 @@
-"""What `filter_tools` costs: CPU of its turns.
+"""CPU of `filter_tools` per turn.
 
     python -m benchmarks.tools_speed [--count 60 500 2000]
 
-Printed are milliseconds of CPU, of all threads of the process together, at the median and the 95th percentile: of a
-steady turn (the same user message, one more tool result), and of a new user message whose vector is made. Requests
-are parsed anew each time, as from the wire; parsing is not counted. Tools and messages are made of random words, and
-the vectors are those of the model.
+It prints milliseconds of CPU of all threads, at the median and the 95th percentile: of a steady turn (the same user
+message, one more tool result), and of a new user message whose vector is computed. Requests are parsed anew each time,
+as from the wire; parsing is not counted. Tools and messages are random words, and the vectors are those of the model.
 """
 
 import argparse
@@ -35,12 +34,12 @@ MODEL = profile(10**6, cache=CacheRules(read=0.1, write=1.25, minimum=1024, ttl=
 
 
 def parsed(messages: Sequence[dict[str, Any]], definitions: Sequence[dict[str, Any]]) -> ChatRequest:
-    """A request as it comes from the wire."""
+    """Return a request as it comes from the wire."""
     return Body(json.dumps({"model": "m", "messages": messages, "tools": definitions}).encode()).parse()
 
 
 class Turns:
-    """A conversation that goes on, behind services that last."""
+    """A growing conversation with the services of a running proxy."""
 
     def __init__(self, embedding: EmbeddingService, definitions: Sequence[dict[str, Any]]) -> None:
         self._tokens, self._once, self._embedding = TokenService(), OnceService(), embedding
@@ -51,28 +50,28 @@ class Turns:
         self.messages: list[dict[str, Any]] = [{"role": "system", "content": self._writer.text(3500)}]
 
     async def ask(self) -> float:
-        """A new user message."""
+        """Add a user message, and return the milliseconds of CPU."""
         if self.messages[-1]["role"] != "system":
             self.messages.append({"role": "assistant", "content": f"Done: {self._writer.text(70)}"})
         self.messages.append({"role": "user", "content": f"Please look into this: {self._writer.text(140)}"})
-        return await self._taken()
+        return await self._measure()
 
     async def go_on(self) -> float:
-        """A tool's result; the same tool each time."""
+        """Add a result of the same tool, and return the milliseconds of CPU."""
         called, result = self._writer.step(1000)
         called["tool_calls"][0]["function"]["name"] = "tool_0"
         self.messages += [called, result]
-        return await self._taken()
+        return await self._measure()
 
-    async def _taken(self) -> float:
+    async def _measure(self) -> float:
         request = parsed(self.messages, self._tools)
         ctx = self._context(request)
         await ctx.tokens.count(request)  # as the steps before it do
         begun = process_time()
         decision = await self._policy.decide(request, ctx)
-        taken = (process_time() - begun) * 1000
+        spent = (process_time() - begun) * 1000
         assert isinstance(decision, Rewrite), decision
-        return taken
+        return spent
 
     def _context(self, request: ChatRequest) -> Context:
         return context(
@@ -85,13 +84,13 @@ class Turns:
         )
 
     def close(self) -> None:
-        """Stop the threads."""
+        """Stop the worker threads."""
         self._tokens.close()
         self._once.close()
 
 
 async def turns(counts: Sequence[int]) -> None:
-    """Print what each kind of turn costs."""
+    """Print the cost of each kind of turn."""
     embedding = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")))
     print(f"{'ms of CPU':32}   p50    p95")
     for count in counts:
@@ -110,13 +109,12 @@ async def turns(counts: Sequence[int]) -> None:
     await embedding.aclose()
 
 
-def _show(what: str, taken: Sequence[float]) -> None:
-    points = statistics.quantiles(taken, n=20)
-    print(f"{what:32}{statistics.median(taken):6.2f} {points[18]:6.2f}", flush=True)
+def _show(kind: str, costs: Sequence[float]) -> None:
+    points = statistics.quantiles(costs, n=20)
+    print(f"{kind:32}{statistics.median(costs):6.2f} {points[18]:6.2f}", flush=True)
 
 
 def main() -> None:
-    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, nargs="*", default=[60, 500, 2000], help="tools of a request")
     asyncio.run(turns(parser.parse_args().count))

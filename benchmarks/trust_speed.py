@@ -1,11 +1,11 @@
-"""What the policies that check content cost in a further turn of a long conversation.
+"""CPU of the policies that check content, in a further turn of a long conversation.
 
     python -m benchmarks.trust_speed [--turns 200] [--rounds 200] [--only check_facts ...]
 
-Printed are milliseconds of CPU of all threads of the process together, at the median and the 95th percentile: of a
-turn that was seen before, and of a new one with 1 kB of the user's, behind some 200 kB that are known. Each request is
-parsed anew, as from the wire; parsing is not counted. Conversations, facts and tool results are made up: one
-sentence in fifty begins with a name that the facts know, and every third or so of those contradicts a fact.
+It prints milliseconds of CPU of all threads, at the median and the 95th percentile: of a known turn, and of a new one
+with a user message of 1 kB, after some 200 kB that are known. Each request is parsed anew, as from the wire; parsing is
+not counted. Conversations, facts and tool results are generated: one sentence in fifty begins with a name in the facts,
+and about every third of those contradicts a fact.
 """
 
 import argparse
@@ -53,7 +53,7 @@ _TURN = 1000
 
 
 def facts() -> list[str]:
-    """300 facts about persons in prose, and 100 about towns by relation."""
+    """Return 300 facts about persons in prose, and 100 about towns by relation."""
     chance = random.Random(1)
     people = [
         f"{first} {last} (born {chance.randint(1850, 1990)}) is a {chance.choice(_NATIONS)} {chance.choice(_CALLED)} "
@@ -68,11 +68,11 @@ def _sentence(chance: random.Random) -> str:
     if chance.random() < 0.98:
         return chance.choice(_FILLER).format(f"{chance.choice(THINGS)} {chance.randrange(10**6)}", chance.choice(TIMES))
     name = f"{chance.choice(FIRST)} {chance.choice(LAST)}"
-    said = chance.choice(
+    predicate = chance.choice(
         ["was born in {year}.", "is a {calling} by trade.", "came to the office.", "likes the {thing}."]
     )
     year, calling, thing = chance.randint(1850, 1990), chance.choice(_CALLED), chance.choice(THINGS)
-    return f"{name} {said.format(year=year, calling=calling, thing=thing)}"
+    return f"{name} {predicate.format(year=year, calling=calling, thing=thing)}"
 
 
 def _text(chance: random.Random, size: int) -> str:
@@ -83,7 +83,7 @@ def _text(chance: random.Random, size: int) -> str:
 
 
 class Conversation:
-    """A long one that is known, and a turn behind it that is new each time."""
+    """A long known conversation with a last turn that is replaced each time."""
 
     def __init__(self, turns: int) -> None:
         self._chance = random.Random(2)
@@ -105,13 +105,13 @@ class Conversation:
         self._messages.append({"role": "assistant", "content": _text(self._chance, size)})
 
     def go_on(self) -> None:
-        """Another turn in the place of the last one, with 1 kB of the user's."""
+        """Replace the last turn by a new one with a user message of 1 kB."""
         del self._messages[self._known :]
         self._answer(200)
         self._messages.append({"role": "user", "content": _text(self._chance, _TURN)})
 
     def request(self) -> ChatRequest:
-        """What the client sends."""
+        """Return the request of the client."""
         return Body(json.dumps({"model": "m", "messages": self._messages, "tools": _TOOL}).encode()).parse()
 
 
@@ -124,33 +124,32 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 
 
 async def measure(name: str, turns: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of the turns that were seen before, and of the new ones."""
+    """Return the milliseconds of CPU of known turns, and of new ones."""
     once, memos = OnceService(), Memos(MemoryStore(2**26), ttl=600)
     policy, talk = POLICIES[name](), Conversation(turns)
     fresh, seen = list[float](), list[float]()
 
-    async def taken() -> float:
+    async def cost() -> float:
         request = talk.request()
         ctx = context(request, window=10**6, once=once.bind(Identity("t")), memo=memos.bind(Identity("t", "s")))
         begun = process_time()
         await policy.decide(request, ctx)
         return (process_time() - begun) * 1000
 
-    await taken()
+    await cost()
     for _ in range(rounds):
         talk.go_on()
-        fresh.append(await taken())
-        seen.append(await taken())
+        fresh.append(await cost())
+        seen.append(await cost())
     once.close()
     return seen, fresh
 
 
-def _points(taken: Sequence[float]) -> str:
-    return f"{statistics.median(taken):8.2f} {statistics.quantiles(taken, n=20)[18]:7.2f}"
+def _points(costs: Sequence[float]) -> str:
+    return f"{statistics.median(costs):8.2f} {statistics.quantiles(costs, n=20)[18]:7.2f}"
 
 
 def main() -> None:
-    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=200, help="of the conversation that is known")
     parser.add_argument("--rounds", type=int, default=200, help="further turns")

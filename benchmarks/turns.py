@@ -1,4 +1,4 @@
-"""What a turn costs: CPU of the proxy for a request, by the size of its conversation, its chain and its turn.
+"""CPU of the proxy for a turn, by the size of its conversation, its chain and its turn.
 
     python -m benchmarks.turns
 
@@ -9,7 +9,7 @@ A real proxy on the first core; on the second a stand-in for the provider and on
 - *growth*: agents' conversations that grow by two messages with each request, around their turns 20, 200 and 2,000.
 - *cuts*: a chat of 150 turns in a window of 16,000 tokens, where the default chain cuts again and again.
 
-CPU is the process's own, from /proc, so other work on the machine disturbs it little. Ratios count, not the figures.
+CPU is that of the process, from /proc, so other work on the machine affects it little. Compare ratios only.
 """
 
 import argparse
@@ -47,13 +47,13 @@ embedding: {{kind: {embedding}}}
 telemetry: {{log_level: error}}
 server: {{warm: true, max_messages: 100000}}
 """
-_SAID = (
+_VOCABULARY = (
     "ledger tenant invoice payment gateway export report audit session webhook snapshot archive tariff region contract "
     "shipment customer inventory template renderer upload quota policy locale currency refund dispute calendar channel "
     "thread approval branch release build metric alert dashboard fails retries expires returns contains follows before "
     "after without because until slowly twice again nearly"
 )
-_WORDS = _SAID.split()
+_WORDS = _VOCABULARY.split()
 _BEHIND = 0.5
 """Seconds within which the record of a request is written."""
 _CONVERSATIONS = 3
@@ -62,21 +62,21 @@ Messages = list[dict[str, Any]]
 
 
 class Writer:
-    """Writes conversations that were never sent before."""
+    """A generator of new conversations."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
         self._calls = 0
 
     def text(self, size: int) -> str:
-        """Sentences of about so many characters."""
-        said = [
+        """Return sentences of about so many characters."""
+        sentences = [
             f"{' '.join(self._chance.choices(_WORDS, k=9))} {self._chance.randrange(9999)}." for _ in range(size // 70)
         ]
-        return " ".join(said) or "Go on."
+        return " ".join(sentences) or "Go on."
 
     def step(self, size: int) -> Messages:
-        """A call of an agent, and its result of about so many characters."""
+        """Return a tool call of an agent and its result of about so many characters."""
         self._calls += 1
         name, id = f"tool_{self._calls % 45}", f"call_{self._calls}"
         rows = [{"id": self._chance.randrange(10**6), "name": self.text(70)} for _ in range(max(1, size // 120))]
@@ -88,7 +88,7 @@ class Writer:
         ]
 
     def tools(self, count: int) -> Messages:
-        """Definitions of tools."""
+        """Return definitions of tools."""
         parameters = {"type": "object", "properties": {word: {"type": "string"} for word in _WORDS[:4]}}
         return [
             {
@@ -99,7 +99,7 @@ class Writer:
         ]
 
     def agent(self, steps: int, size: int) -> dict[str, Any]:
-        """A request of an agent that has made so many steps, each with a result of about so many characters."""
+        """Return a request of an agent after some steps, each with a result of about `size` characters."""
         messages: Messages = [
             {"role": "system", "content": self.text(2000)},
             {"role": "user", "content": self.text(300)},
@@ -110,34 +110,34 @@ class Writer:
 
 
 class Proxy:
-    """A running proxy, and the client that asks it."""
+    """A running proxy with its client."""
 
     def __init__(self, http: aiohttp.ClientSession, base: str, pid: int) -> None:
         self._http, self._base, self._pid = http, base, pid
 
     async def ask(self, body: dict[str, Any], chain: str) -> float:
-        """Send a request; the seconds that its answer took."""
+        """Send a request, and return the seconds until its answer."""
         begun = perf_counter()
         headers = {"x-penstock-chain": chain, "authorization": "Bearer sk-none", "content-type": "application/json"}
         data = json.dumps(body).encode()
         async with self._http.post(f"{self._base}/v1/chat/completions", data=data, headers=headers) as response:
-            told = await response.read()
-        assert response.status == 200, told[:500]
+            answer = await response.read()
+        assert response.status == 200, answer[:500]
         return perf_counter() - begun
 
     def cpu(self) -> float:
-        """The CPU time of the proxy until now, in seconds."""
+        """Return the CPU seconds of the proxy so far."""
         return cpu(self._pid)
 
     async def cost(self, bodies: Iterable[dict[str, Any]], chain: str) -> float:
-        """CPU of each of these requests, in ms, with what is done behind their answers."""
+        """Send requests, and return the mean CPU of one in ms, including the work after its answer."""
         before, count = self.cpu(), 0
         for body in bodies:
             await self.ask(body, chain)
             count += 1
         await asyncio.sleep(_BEHIND)
         spent = self.cpu() - before
-        await asyncio.sleep(_BEHIND)  # as long again, for what waiting costs
+        await asyncio.sleep(_BEHIND)  # the CPU of an idle proxy, which is subtracted
         waiting = self.cpu() - before - spent
         return 1000 * (spent - waiting) / count
 
@@ -146,7 +146,7 @@ class Proxy:
 async def running(
     folder: Path, embedding: str, state: str = "{kind: memory}", records: str = "{}"
 ) -> AsyncIterator[Proxy]:
-    """A proxy before a stand-in that answers at once."""
+    """Run a proxy before a stand-in that answers at once."""
 
     async def answer(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         behind.received.clear()
@@ -155,8 +155,8 @@ async def running(
     async with upstream() as behind:
         behind.respond = answer
         config = folder / "config.yaml"
-        given = {"embedding": embedding, "state": state, "records": records}
-        config.write_text(CONFIG.format(url=behind.url, chains=CHAINS.rstrip(), **given))
+        values = {"embedding": embedding, "state": state, "records": records}
+        config.write_text(CONFIG.format(url=behind.url, chains=CHAINS.rstrip(), **values))
         async with (
             served(config, pinned=True) as (process, base),
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300)) as http,
@@ -166,7 +166,7 @@ async def running(
 
 
 async def new_question(proxy: Proxy, requests: int) -> None:
-    """The same conversation with another question each time."""
+    """Measure the same conversation with another question each time."""
     writer = Writer(1)
     sizes: dict[str, tuple[dict[str, Any], int]] = {
         "1 KB": ({"model": "gpt-4o", "messages": [{"role": "system", "content": writer.text(700)}]}, 10 * requests),
@@ -183,24 +183,24 @@ async def new_question(proxy: Proxy, requests: int) -> None:
         costs: dict[str, list[float]] = {"empty": [], "short": [], "default": []}
         for chain in costs:
             await proxy.cost(asking(5), chain)
-        for _ in range(3):  # in turn, so that what the machine does meanwhile concerns all
-            for chain, found in costs.items():
-                found.append(await proxy.cost(asking(max(4, count // 3)), chain))
+        for _ in range(3):  # in turn, so that other load on the machine affects all chains
+            for chain, runs in costs.items():
+                runs.append(await proxy.cost(asking(max(4, count // 3)), chain))
         floor = statistics.median(costs["empty"])
-        told = [
-            f"{chain} {statistics.median(found):6.2f} ({statistics.median(found) / floor:.1f})"
-            for chain, found in costs.items()
+        cells = [
+            f"{chain} {statistics.median(runs):6.2f} ({statistics.median(runs) / floor:.1f})"
+            for chain, runs in costs.items()
         ]
-        print(f"  {name:7} {'   '.join(told)}", flush=True)
+        print(f"  {name:7} {'   '.join(cells)}", flush=True)
 
 
 async def growth(proxy: Proxy, turns: Sequence[int]) -> None:
-    """An agent's conversation, around some of its turns."""
+    """Measure an agent's conversation around some of its turns."""
     print("growth, CPU in ms at a turn (times the first one's); each turn brings 2 KB")
     for chain in ("empty", "default"):
-        found: dict[int, list[float]] = {turn: [] for turn in turns}
+        at_turn: dict[int, list[float]] = {turn: [] for turn in turns}
         for conversation in range(_CONVERSATIONS):
-            for turn, costs in found.items():
+            for turn, costs in at_turn.items():
                 writer = Writer(100_000 * conversation + turn)
                 body = writer.agent(turn - 10, 1500)
 
@@ -213,13 +213,13 @@ async def growth(proxy: Proxy, turns: Sequence[int]) -> None:
 
                 await proxy.cost([body, *growing(5)], chain)
                 costs.append(await proxy.cost(growing(20), chain))
-        at = {turn: statistics.median(costs) for turn, costs in found.items()}
-        told = [f"{turn}: {cost:.2f} ({cost / at[turns[0]]:.1f})" for turn, cost in at.items()]
-        print(f"  {chain:8} {'   '.join(told)}", flush=True)
+        medians = {turn: statistics.median(costs) for turn, costs in at_turn.items()}
+        cells = [f"{turn}: {cost:.2f} ({cost / medians[turns[0]]:.1f})" for turn, cost in medians.items()]
+        print(f"  {chain:8} {'   '.join(cells)}", flush=True)
 
 
 async def cuts(proxy: Proxy) -> None:
-    """A long chat in a small window."""
+    """Measure a long chat in a small window."""
     writer, body = Writer(5), dict[str, Any](model="small-window", messages=[])
     seconds: list[float] = []
     before = proxy.cpu()
@@ -232,7 +232,6 @@ async def cuts(proxy: Proxy) -> None:
 
 
 async def measure(options: argparse.Namespace) -> None:
-    """All tables."""
     with tempfile.TemporaryDirectory() as folder:
         async with running(Path(folder), options.embedding) as proxy:
             await new_question(proxy, options.requests)
@@ -241,7 +240,6 @@ async def measure(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the arguments and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--requests", type=int, default=150, help="of 200 KB, for each chain")
     parser.add_argument("--turns", default="20,200,2000")

@@ -1,4 +1,4 @@
-"""What the embedded index costs: `python -m benchmarks.vectors`. CPU milliseconds of one core, and those that pass."""
+"""Cost of the embedded index in milliseconds of CPU and of the clock: `python -m benchmarks.vectors`."""
 
 import asyncio
 import random
@@ -19,12 +19,12 @@ BOUNDS = IndexBounds(200_000, 20_000, 30 * 86400.0)
 SCOPE = Scope("tenant", "texts", "model")
 
 
-def timed(what: str, work: Callable[[], object], times: int = 1) -> None:
+def timed(operation: str, work: Callable[[], object], times: int = 1) -> None:
     cpu, wall = time.process_time(), time.perf_counter()
     for _ in range(times):
         work()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    print(f"{what:55} {cpu / times * 1000:9.2f} ms CPU {wall / times * 1000:9.2f} ms")
+    print(f"{operation:55} {cpu / times * 1000:9.2f} ms CPU {wall / times * 1000:9.2f} ms")
 
 
 def points(count: int) -> list[Point]:
@@ -33,7 +33,7 @@ def points(count: int) -> list[Point]:
 
 
 class Instant:
-    """Makes vectors in no time."""
+    """An embedding model that returns vectors at once."""
 
     name = version = "instant"
     batch, characters = 8, 2000
@@ -52,10 +52,10 @@ class Instant:
 
 
 async def unseen(folder: Path) -> None:
-    """500 tool texts that nobody has seen, and how long the loop stands still at most."""
+    """Measure 500 new tool texts, and the longest stall of the event loop."""
     index = IndexService(Embedded(folder, BOUNDS))
     texts = [f"tool {n}: " + "does something for somebody. " * 10 for n in range(500)]
-    for what in ("500 unseen texts, without the model", "the same after a restart"):
+    for name in ("500 unseen texts, without the model", "the same after a restart"):
         service = EmbeddingService(Instant(), index)
         await service.vectors("tenant", ["warm"], wait=9)
         stalls = asyncio.create_task(_stalls())
@@ -67,41 +67,41 @@ async def unseen(folder: Path) -> None:
         stalls.cancel()
         worst = max(await stalls)
         print(
-            f"{what:55} {cpu * 1000:9.2f} ms CPU {wall * 1000:9.2f} ms,"
-            f" answered after {asked * 1000:.0f}, loop stood still {worst * 1000:.1f} at most"
+            f"{name:55} {cpu * 1000:9.2f} ms CPU {wall * 1000:9.2f} ms,"
+            f" answered after {asked * 1000:.0f}, longest stall of the loop {worst * 1000:.1f}"
         )
     await index.aclose()
 
 
 async def _stalls() -> list[float]:
-    found, last = [0.0], time.perf_counter()
+    stalls, last = [0.0], time.perf_counter()
     try:
         while True:
             await asyncio.sleep(0.001)
             now = time.perf_counter()
-            found.append(now - last - 0.001)
+            stalls.append(now - last - 0.001)
             last = now
     except asyncio.CancelledError:
-        return found
+        return stalls
 
 
 def main() -> None:
-    made = points(10_000)
+    sample = points(10_000)
     with tempfile.TemporaryDirectory() as folder:
         index = Embedded(Path(folder), BOUNDS)
-        index.put(SCOPE._replace(owner="warm"), made[:1])
+        index.put(SCOPE._replace(owner="warm"), sample[:1])
         batches = iter(range(0, 10_000, 100))
-        timed("put 100 points", lambda: index.put(SCOPE, made[(at := next(batches)) : at + 100]), 100)
+        timed("put 100 points", lambda: index.put(SCOPE, sample[(at := next(batches)) : at + 100]), 100)
         chance = random.Random(2)
-        timed("get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [p.id for p in chance.sample(made, 100)]), 50)
-        timed("known: 100 of 10,000", lambda: index.known(SCOPE, [p.id for p in chance.sample(made, 100)]), 50)
+        timed("get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [p.id for p in chance.sample(sample, 100)]), 50)
+        timed("known: 100 of 10,000", lambda: index.known(SCOPE, [p.id for p in chance.sample(sample, 100)]), 50)
         timed("size", lambda: index.size(SCOPE), 50)
-        timed("first search of 10,000: read them", lambda: index.nearest(SCOPE, made[0].vector, 5))
-        timed("nearest 5 of 10,000", lambda: index.nearest(SCOPE, chance.choice(made).vector, 5), 50)
+        timed("first search of 10,000: read them", lambda: index.nearest(SCOPE, sample[0].vector, 5))
+        timed("nearest 5 of 10,000", lambda: index.nearest(SCOPE, chance.choice(sample).vector, 5), 50)
         index.put(SCOPE, points(10_001)[-1:])
-        timed("nearest 5 behind one put", lambda: index.nearest(SCOPE, made[0].vector, 5))
-        index.delete(SCOPE, [made[3].id])
-        timed("nearest 5 behind one delete", lambda: index.nearest(SCOPE, made[0].vector, 5))
+        timed("nearest 5 behind one put", lambda: index.nearest(SCOPE, sample[0].vector, 5))
+        index.delete(SCOPE, [sample[3].id])
+        timed("nearest 5 behind one delete", lambda: index.nearest(SCOPE, sample[0].vector, 5))
         index.close()
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(unseen(Path(folder)))

@@ -27,4 +27,4 @@ def test_only_what_is_the_upstreams_doing_is_expected(
 ) -> None:
     clients = Clients("", NO_SESSION, Upstream(1), 1, "admin")
     clients.may_be_late = may_be_late
-    assert clients._told(error.status, error.body()) == (f"{error.status} {error.code}", is_expected)
+    assert clients._outcome(error.status, error.body()) == (f"{error.status} {error.code}", is_expected)

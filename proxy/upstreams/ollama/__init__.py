@@ -37,6 +37,9 @@ from proxy.upstreams.ollama.window import (
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, answered_with, find_overflow, overflowed
 from proxy.upstreams.request_fields import ignored_fact
 
+FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
+"""Headers that Ollama gets of a request. The client's credentials are not among them."""
+
 LISTING = 3.0
 """Seconds that a server has to list its models; the lists of other upstreams wait for it."""
 
@@ -78,9 +81,12 @@ class Ollama(Translator):
         self._num_ctx = num_ctx
         self._keep_alive = _duration(settings.keep_alive)
         self._strict = settings.strict_params
-        self._server = OllamaServer(name, settings)
+        self._headers = {"accept-encoding": "identity"}
+        if settings.api_key is not None:
+            self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
+        self._transport = connect(name, settings)
         self._images = Images(settings, ["http", "https"])
-        self._windows = Windows(self._server.ask)
+        self._windows = Windows(self._ask)
 
     async def send(self, call: Call) -> Reply:
         """Ask the model. A stream is held back until there is something to say, so that errors keep their status.
@@ -93,7 +99,7 @@ class Ollama(Translator):
             return await self._pass(call)
         translation = self._translated(call, await self._images.inlined(call.request))
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
-        response = await self._server.request("POST", "/api/chat", call.headers, encoded(translation.body))
+        response = await self._request("POST", "/api/chat", call.headers, encoded(translation.body))
         if response.status != 200:
             raise refusal(response.status, await response.read(), call)
         counted = call.counted.total if call.counted else None
@@ -134,8 +140,8 @@ class Ollama(Translator):
         """
         try:
             async with asyncio.timeout(LISTING):
-                listed = (await self._server.ask("GET", "/api/tags") or {}).get("models")
-                running = loaded(await self._server.ask("GET", "/api/ps")) if listed else {}
+                listed = (await self._ask("GET", "/api/tags") or {}).get("models")
+                running = loaded(await self._ask("GET", "/api/ps")) if listed else {}
         except TimeoutError:
             return []
         if not isinstance(listed, list):
@@ -145,13 +151,30 @@ class Ollama(Translator):
 
     async def aclose(self) -> None:
         await self._windows.aclose()
-        await self._server.aclose()
+        await self._transport.aclose()
         await self._images.aclose()
+
+    async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
+        kept = {name: headers[name] for name in FORWARDED if name in headers}
+        if path.startswith("/api/"):
+            kept["content-type"] = "application/json"
+        url = URL(f"{self.address}{path}", encoded=True)
+        return await self._transport.request(method, url, {**kept, **self._headers}, body)
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
+        """Return the JSON answer to a question about the server; None if it has none. Never raise."""
+        try:
+            response = await self._request(method, path, {}, None if body is None else encode(body))
+            answer = await response.read()
+            return parsed(answer, "Ollama") if response.status == 200 else None
+        except PenstockError:
+            return None
 
     async def _pass(self, call: Call) -> Reply:
         """Forward a call to Ollama's own `/v1`, and relay its answer as it is."""
         path = f"/v1{call.path}{'?' if call.query else ''}{call.query}"
-        response = await self._server.request(call.method, path, call.headers, call.body or None)
+        response = await self._request(call.method, path, call.headers, call.body or None)
         return await relay(response)
 
     async def _spoken(
@@ -264,38 +287,3 @@ def _asked_by(ability: str, call: Call) -> str:
     if ability == "tools":
         return "tools"
     return "think" if call.request is not None and "think" in call.request.rest else "reasoning_effort"
-
-
-FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
-"""Headers that Ollama gets of a request. The client's credentials are not among them."""
-
-
-class OllamaServer:
-    """One server and the connections to it."""
-
-    def __init__(self, name: str, settings: OllamaUpstream) -> None:
-        self._base = settings.base_url
-        self._headers = {"accept-encoding": "identity"}
-        if settings.api_key is not None:
-            self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        self._transport = connect(name, settings)
-
-    async def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
-        kept = {name: headers[name] for name in FORWARDED if name in headers}
-        if path.startswith("/api/"):
-            kept["content-type"] = "application/json"
-        url = URL(f"{self._base}{path}", encoded=True)
-        return await self._transport.request(method, url, {**kept, **self._headers}, body)
-
-    async def ask(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
-        """Return the JSON answer to a question about the server; None if it has none. Never raise."""
-        try:
-            response = await self.request(method, path, {}, None if body is None else encode(body))
-            answer = await response.read()
-            return parsed(answer, "Ollama") if response.status == 200 else None
-        except PenstockError:
-            return None
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()

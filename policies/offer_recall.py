@@ -3,23 +3,18 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from proxy.chat import ChatRequest, Message
-from proxy.chat.markers import MARKER
+from proxy.chat import ChatRequest
 from proxy.context import Context
-from proxy.economics import may_be_cached
 from proxy.policy import BringsTools, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
-from proxy.tools.recall import DEFINITION, Recall
-
-_NAME = MARKER.rstrip('"').encode()
+from proxy.tools.recall import DEFINITION, Recall, is_wanted
 
 
 class OfferRecall(Policy, BringsTools):
     """Offer the tool `recall`, which Penstock runs by itself: the client never sees a call of it.
 
-    It is there from the first request of a conversation that the provider's prompt cache keeps, so the cache never
-    breaks for it; below the cache's minimum, and where there is no cache, only once the request has a handle to read.
-    A plain chat without tools gets none; a client's own tool of that name stays the client's. Put it behind the steps
-    that shorten: they leave the handles.
+    It is there from the first request on that has a handle to read. That breaks the provider's prompt cache once, so
+    the steps that leave handles count it among the costs of the first one. A plain chat without tools gets none; a
+    client's own tool of that name stays the client's. Put it behind the steps that shorten: they leave the handles.
     """
 
     may_grow: ClassVar[bool] = True
@@ -32,8 +27,8 @@ class OfferRecall(Policy, BringsTools):
             return Keep("there is no archive to read")
         if any(tool.name == DEFINITION.name for tool in request.tools):
             return Keep(f"a tool {DEFINITION.name!r} is there already")
-        if not await _is_cached(request, ctx) and not request.form.any("handle", _has_handle):
-            return Keep("nothing left the context, and the prompt is too short to be cached")
+        if not is_wanted(request):
+            return Keep("nothing left the context")
         return Rewrite(request.with_tools([*request.tools, DEFINITION]), f"offered {DEFINITION.name!r}")
 
     def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
@@ -41,15 +36,3 @@ class OfferRecall(Policy, BringsTools):
         if ctx.archive is None:
             return ()
         return [Recall(ctx.archive, made.threads, messages=ctx.incoming.messages, longest=made.free // 2)]
-
-
-async def _is_cached(request: ChatRequest, ctx: Context) -> bool:
-    return may_be_cached(ctx.model.cache, (await ctx.tokens.count(request)).total)
-
-
-def _has_handle(message: Message) -> bool:
-    """Whether a message holds a handle, or has asked for one before."""
-    if message.get("tool_calls") and DEFINITION.name in message.called_tools:
-        return True
-    # quotes read differently in text and in the arguments of a call: leave out what escapes them
-    return _NAME in message.raw and MARKER.encode() in message.raw.replace(b"\\", b"")

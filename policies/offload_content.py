@@ -20,6 +20,7 @@ from proxy.economics import cost_ahead
 from proxy.history.cuts import as_sent
 from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted
+from proxy.tools.recall import has_handle, tokens_to_offer
 
 
 class OffloadContent(Policy):
@@ -76,7 +77,8 @@ class OffloadContent(Policy):
             forms = await self._forms(place, message, ctx)
             counts["large"] += len(forms)
             sent = (as_sent(request, 0, ctx.incoming) or request.messages) if forms else ()
-            if not forms or not self._worth(forms, place, sent[:moment], request.tools, ctx):
+            first = 0 if any(map(has_handle, messages[:place])) else tokens_to_offer(request)
+            if not forms or not self._worth(forms, place, sent[:moment], request.tools, first, ctx):
                 continue
             messages[place] = await _offloaded(message, forms, ctx)
             counts["offloaded"] += messages[place] is not message
@@ -110,11 +112,13 @@ class OffloadContent(Policy):
         place: int,
         sent: Sequence[Message],
         tools: Sequence[Tool],
+        first: int,
         ctx: Context,
     ) -> bool:
-        """Whether the forms pay, by what the provider had `sent` to it before the first request that can have them.
+        """Return True if the forms pay, by what the provider had `sent` to it before the first request with them.
 
-        The client's sizes count: those that an earlier step makes of them may still change.
+        The client's sizes count: those that an earlier step makes of them may still change. `first` are the tokens of
+        the tool that comes with the first handle, in front of all that is cached.
         """
         short = sum(form.tokens + MARKER_TOKENS for _, form in forms)
         given = sum(form.given_tokens for _, form in forms)
@@ -131,7 +135,8 @@ class OffloadContent(Policy):
         whole = before + others + given + behind
         ahead = partial(cost_ahead, ctx.model.cache, turns=self.turns)
         # a prompt that becomes too short to be cached may cost more than a long one that is
-        return ahead(before + forms[0][1].kept_tokens, whole - given + short) < ahead(whole, whole)
+        shared = 0 if first else before + forms[0][1].kept_tokens
+        return ahead(shared, whole - given + short + first) < ahead(whole, whole)
 
 
 def _moments(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:

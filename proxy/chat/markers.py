@@ -46,16 +46,3 @@ def marked_handle(text: str) -> str | None:
 def named_handles(raw: bytes) -> list[str]:
     """The handles that a JSON text names, each once, in order."""
     return [handle.decode() for handle in dict.fromkeys(_NAMED.findall(raw))]
-
-
-_REFERENCE = re.compile(r'\[the same as an earlier result; recall\("[^"\n]{1,256}"\) has the whole\]')
-
-
-def is_reference(text: str) -> bool:
-    """Return True for a text that is nothing but a reference to an earlier one."""
-    return _REFERENCE.fullmatch(text) is not None
-
-
-def reference(handle: str) -> str:
-    """What stands for a text that stands in the conversation already, word for word or as its form."""
-    return f'[the same as an earlier result; recall("{handle}") has the whole]'

@@ -25,11 +25,6 @@ class Text:
     kept: int = 0
     """The tokens at the beginning that the form has in common with what was sent."""
 
-    @property
-    def saved(self) -> int:
-        """The tokens that the form saves."""
-        return self.sent_tokens - self.form_tokens if self.form is not None else 0
-
 
 def texts_of(place: int, message: Message, role: str = "tool") -> Iterator[Text]:
     """The texts of a message if it has this role; images and other parts are none."""

@@ -29,6 +29,8 @@ _NAMES = 0.15
 _NAME = 60
 _ROWS = 20
 """Rows of fewer are not named."""
+_FEW = 100
+"""Rows that are looked at to find what names them."""
 _SAMPLE = 3000
 """Lines of a very long text that are looked at for values."""
 _INDENT = 24
@@ -82,6 +84,8 @@ class _Choice:
         for place in places:
             if most < _NOTE:
                 break
+            if self.kept[place] or len(self._lines[place].text) >= most:
+                continue
             fresh = [at for at in (*self._above(place), place) if not self.kept[at]]
             cost = sum(self._cost(at) for at in fresh)
             if fresh and cost <= most and self._lines[place].text.strip():
@@ -211,7 +215,7 @@ def _noted(run: Sequence[TextLine], name: Callable[[str], str] | None, room: int
 
 def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
     """What names a row among its like: its place in a file, its first cell, or its last word."""
-    texts = texts[:: max(1, len(texts) // _SAMPLE)] if len(texts) >= _ROWS else ()
+    texts = texts[:: max(1, len(texts) // _FEW)] if len(texts) >= _ROWS else ()
     for name in (_hit, _first_cell, _last_word) if texts else ():
         names = [name(text) for text in texts]
         good = [one for one in names if _NAMED.fullmatch(one) and (is_identifier(one) or one.isdigit())]

@@ -9,39 +9,53 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from proxy.chat import Message
-from proxy.chat.markers import is_reference
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction.form import as_file, plain, rows
 from proxy.compaction.pieces import gap
+from proxy.text import counted
 
-FEWEST = 3
-"""A run of fewer lines is shown again."""
-_WORTH = 2
+_FEWEST = 2
+_LONG = 300
+"""A run of fewer lines and fewer characters is shown again."""
+_WORTH = 1.2
 """A run that has less than so many times the characters of its note is shown again, too."""
 BESIDE = 3
 """Lines that are shown beside what changed in a file."""
 _NEAREST = 4
 """So many places of a line are looked at, the newest ones."""
-_QUOTED = 32
+_QUOTED = 24
 _NUMBERED = re.compile(r"\s{0,8}(\d{1,7})(?:[:|→\t]|\s\|) ?")
-_SHARE = 0.7
+_STEPS, _SHARE = 2, 0.7
 """Of the numbers at the beginning of lines so many are one more than that above: then they are lines' numbers."""
 _NONE = -1
-_SAME = "lines as above"
-_REFERENCE = re.compile(rf"\[… (\d{{1,7}}) {_SAME}; ")
+_SAME = " as above; "
+_REFERENCE = re.compile(rf"\[… (\d{{1,7}}) lines?{_SAME}")
 _BRACKETS = re.compile(r"[\[\]]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The lines of a text that stands in the conversation."""
+    """The lines of a text that stands in the conversation, those that its notes stand for among them."""
 
     keys: "array[int]"
-    """Of each line a hash, without its number; 0 of a note of ours."""
+    """Of each line a hash, without its number; 0 of a line that later texts cannot refer to."""
     numbers: "array[int] | None"
     """The numbers of the lines, -1 where one has none; None for a text without."""
+    noted: bytearray
+    """1 for a line that a note stands for: rather than to these, later texts refer to lines that stand there."""
+
+
+class Referred(NamedTuple):
+    """A text with notes in the place of lines that earlier ones show."""
+
+    text: str
+    used: frozenset[int]
+    """The places of those texts."""
+    shown: Shown | None
+    """Its lines for later texts; None where it is short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,81 +66,114 @@ class _Repeat:
     """The place of the earlier text."""
     at: int
     """Its first line there."""
+    noted: int
+    """The lines that only a note stands for there."""
+
+
+_Places = dict[int, list[tuple[int, int]]]
+"""Where lines stand in earlier texts, by their keys: the text, and the line in it."""
 
 
 def shown(text: str) -> Shown | None:
-    """Return what a later text is compared with; None for a text of few lines."""
+    """Return what a later text is compared with; None for a short text."""
     lines = text.split("\n")
-    return _shown(lines) if len(lines) >= FEWEST else None
+    return _shown(lines) if len(lines) >= _FEWEST or len(text) >= _LONG else None
 
 
 def _shown(lines: Sequence[str]) -> Shown:
     found = [_NUMBERED.match(line[:24]) for line in lines]
     numbers = array("q", [_NONE if one is None else int(one[1]) for one in found])
     steps = [after - before for before, after in pairwise(numbers) if before >= 0 and after >= 0]
-    is_numbered = len(steps) >= FEWEST - 1 and steps.count(1) >= _SHARE * len(steps)
+    is_numbered = len(steps) >= _STEPS and steps.count(1) >= _SHARE * len(steps)
     keys = array("q", [0]) * len(lines)
     for place, (line, match) in enumerate(zip(lines, found, strict=True)):
         if not line.lstrip().startswith("[… "):
             keys[place] = hash(line[match.end() :] if is_numbered and match is not None else line)
-    return Shown(keys, numbers if is_numbered else None)
+    return Shown(keys, numbers if is_numbered else None, bytearray(len(lines)))
 
 
-def with_references(text: str, earlier: Sequence[Shown], beside: int = 0) -> tuple[str, frozenset[int]]:
-    """Return a text in which notes stand for runs of lines that earlier ones show, and the places of those ones.
+def with_references(text: str, earlier: Sequence[Shown], beside: int = 0) -> Referred:
+    """Return a text in which notes stand for runs of lines that earlier ones show.
 
     So many lines are shown `beside` what is new, so that an edit of it finds its surroundings.
     """
+    own = shown(text)
+    if own is None or not earlier:
+        return Referred(text, frozenset(), own)
     lines = text.split("\n")
-    if len(lines) < FEWEST or not earlier:
-        return text, frozenset()
-    own = _shown(lines)
     pieces: list[str] = []
     used: set[int] = set()
     end = 0
-    for run in _runs(own, earlier, beside):
+    for run in _runs(own, earlier, lines, beside):
         note = _note(lines, own, run, earlier[run.text])
-        if sum(map(len, lines[run.start : run.end])) < _WORTH * len(note):
+        if _size(lines, run.start, run.end) < _WORTH * len(note):
             continue
         pieces += [*lines[end : run.start], note]
         used.add(run.text)
         end = run.end
-    return ("\n".join([*pieces, *lines[end:]]), frozenset(used)) if used else (text, frozenset())
+        own.noted[run.start : run.end] = b"\1" * (run.end - run.start)
+    return Referred("\n".join([*pieces, *lines[end:]]) if used else text, frozenset(used), own)
 
 
-def _runs(own: Shown, earlier: Sequence[Shown], beside: int) -> Iterator[_Repeat]:
+def _size(lines: Sequence[str], start: int, end: int) -> int:
+    return sum(len(line) + 1 for line in lines[start:end])
+
+
+def _runs(own: Shown, earlier: Sequence[Shown], lines: Sequence[str], beside: int) -> Iterator[_Repeat]:
     """The longest runs of lines that an earlier text has, too, without those beside what changed."""
     places = _places(own, earlier)
     start = 0
-    while start < len(own.keys):
-        best = max(
-            (
-                _Repeat(start, start + _length(own, start, earlier[text], at), text, at)
-                for text, at in places.get(own.keys[start], ())
-            ),
-            key=lambda run: run.end,
-            default=None,
-        )
-        if best is None or best.end - start < FEWEST:
+    while start < len(lines):
+        runs = (_repeat(own, start, earlier[text], text, at) for text, at in places.get(own.keys[start], ()))
+        best = max(runs, key=lambda run: (run.end, -run.noted), default=None)
+        if best is None or not _is_long(lines, start, best.end):
             start += 1
             continue
         begin = best.start + (beside if best.start else 0)
-        end = best.end - (beside if best.end < len(own.keys) else 0)
-        if end - begin >= FEWEST:
-            yield _Repeat(begin, end, best.text, best.at + begin - best.start)
+        end = best.end - (beside if best.end < len(lines) else 0)
+        run = _Repeat(begin, end, best.text, best.at + begin - best.start, best.noted)
+        if begin < end and _is_long(lines, begin, end) and _is_clear(own, run, earlier, places):
+            yield run
         start = best.end
 
 
-def _places(own: Shown, earlier: Sequence[Shown]) -> dict[int, list[tuple[int, int]]]:
-    """Where the lines of a text stand in earlier ones, the newest places of each."""
+def _is_clear(own: Shown, run: _Repeat, earlier: Sequence[Shown], places: _Places) -> bool:
+    """Return False where lines that stand nearer could be taken for those of the run."""
+    count = run.end - run.start
+    number = _number(earlier[run.text], run.at)
+    for text, at in places.get(own.keys[run.start], ()):
+        other, last = earlier[text], at + count - 1
+        if (text, at) <= (run.text, run.at) or last >= len(other.keys) or _number(other, at) != number:
+            continue
+        if other.keys[last] == own.keys[run.end - 1] and _length(own, run.start, other, at) < count:
+            return False
+    return True
+
+
+def _number(text: Shown, place: int) -> int:
+    return _NONE if text.numbers is None else text.numbers[place]
+
+
+def _is_long(lines: Sequence[str], start: int, end: int) -> bool:
+    return end - start >= _FEWEST or _size(lines, start, end) >= _LONG
+
+
+def _repeat(own: Shown, start: int, other: Shown, text: int, at: int) -> _Repeat:
+    length = _length(own, start, other, at)
+    return _Repeat(start, start + length, text, at, other.noted.count(1, at, at + length))
+
+
+def _places(own: Shown, earlier: Sequence[Shown]) -> _Places:
+    """Where the lines of a text stand in earlier ones: the newest places of each, with and without a note on it."""
     wanted = set(own.keys) - {0}
-    places: dict[int, list[tuple[int, int]]] = {}
+    places: _Places = {}
+    count: dict[tuple[int, int], int] = {}
     for text in range(len(earlier) - 1, -1, -1):
+        noted = earlier[text].noted
         for at, key in enumerate(earlier[text].keys):
-            if key in wanted:
-                known = places.setdefault(key, [])
-                if len(known) < _NEAREST:
-                    known.append((text, at))
+            if key in wanted and (known := count.get((key, noted[at]), 0)) < _NEAREST:
+                count[key, noted[at]] = known + 1
+                places.setdefault(key, []).append((text, at))
     return places
 
 
@@ -147,20 +194,22 @@ def _length(own: Shown, start: int, other: Shown, at: int) -> int:
 
 def _shift(own: Shown, place: int, other: Shown, at: int) -> int | None:
     """By how much two numbers differ; None where neither line has one."""
-    mine = _NONE if own.numbers is None else own.numbers[place]
-    theirs = _NONE if other.numbers is None else other.numbers[at]
+    mine, theirs = _number(own, place), _number(other, at)
     return None if mine == theirs == _NONE else mine - theirs if _NONE not in (mine, theirs) else 1 << 40
 
 
 def _note(lines: Sequence[str], own: Shown, run: _Repeat, other: Shown) -> str:
     count = run.end - run.start
     numbers = ""
-    if own.numbers is not None and other.numbers is not None and own.numbers[run.start] >= 0:
-        first, there = own.numbers[run.start], other.numbers[run.at]
-        numbers = f"{first}-{first + count - 1}" + (f", there {there}-{there + count - 1}" if first != there else "")
+    if (first := _number(own, run.start)) >= 0 and (there := _number(other, run.at)) >= 0:
+        shifted = f", there {there}-{there + count - 1}" if first != there else ""
+        numbers = f"{first}-{first + count - 1}{shifted}, "
     full = [line for line in lines[run.start : run.end] if line.strip()] or [""]
-    ends = f"from {_quoted(full[0])} to {_quoted(full[-1])}"
-    return gap(f"{count} {_SAME}", f"{numbers}, {ends}" if numbers else ends)
+    first_line, last_line = (
+        _quoted(_NUMBERED.sub("", line, count=1) if numbers else line) for line in (full[0], full[-1])
+    )
+    ends = f"from {first_line} to {last_line}" if len(full) > 1 else f"from {first_line}"
+    return gap(f"{counted(count, 'line')} as above", numbers + ends)
 
 
 def _quoted(line: str) -> str:
@@ -170,8 +219,8 @@ def _quoted(line: str) -> str:
 
 
 def is_referring(text: str) -> bool:
-    """Return True for a text that refers to earlier ones, whole or with some of its lines."""
-    return is_reference(text) or any(map(_REFERENCE.match, text.split("\n") if _SAME in text else ()))
+    """Return True for a text with a note on lines of earlier ones."""
+    return _SAME in text and any(map(_REFERENCE.match, text.split("\n")))
 
 
 def with_standing(messages: Sequence[Message]) -> Sequence[Message]:
@@ -182,10 +231,12 @@ def with_standing(messages: Sequence[Message]) -> Sequence[Message]:
     for place, message in enumerate(messages):
         changed: list[Text] = []
         for text in texts_of(place, message):
+            lines = shown(text.given)
             if _SAME in text.given and (whole := _whole(text, message)) is not None:
-                text.sent, _ = with_references(whole, earlier)
+                made = [with_references(whole, earlier, beside) for beside in (BESIDE, 0)]
+                best = next((each for each in made if each.text == text.given), made[0])
+                text.sent, lines = best.text, best.shown
                 changed.append(text)
-            lines = shown(text.sent)
             earlier += [lines] if lines is not None else []
         message = with_text(message, *changed)
         if changed and message == (origin := _origin(message)):

@@ -7,8 +7,10 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
-from proxy.chat import Message, Tool
-from proxy.context import Archive, Unavailable
+from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat.markers import MARKER
+from proxy.compaction import weight
+from proxy.context import Archive, Context, Unavailable
 from proxy.policy import ORIGINALS_READ, InternalTool
 from proxy.text import counted
 from proxy.tools.originals import best_passages, origins
@@ -29,12 +31,38 @@ DEFINITION = Tool.function(
     },
 )  # fmt: skip
 
+_HANDLE = MARKER.rstrip('"').encode()
+
 _NEITHER = 'Give a handle as it stands in the conversation, {"handle": "..."}, or words to search: {"query": "..."}.'
 _GONE = "Nothing is kept under this handle, or no longer. Do not ask for it again; a query searches what there is."
 
 _NOT_NOW = (
     "What left this conversation cannot be read right now. It is not lost: go on without it, and ask again later."
 )
+
+
+def is_wanted(request: ChatRequest) -> bool:
+    """Return True for a request that has a handle, or has asked for one before."""
+    return request.form.any("handle", has_handle)
+
+
+def has_handle(message: Message) -> bool:
+    """Return True for a message that has a handle, or asks for one."""
+    if message.get("tool_calls") and DEFINITION.name in message.called_tools:
+        return True
+    # quotes read differently in text and in the arguments of a call: leave out what escapes them
+    return _HANDLE in message.raw and MARKER.encode() in message.raw.replace(b"\\", b"")
+
+
+def tokens_to_offer(request: ChatRequest) -> int:
+    """Return the tokens that the tool adds to a request; 0 where it is there, and to a chat without tools."""
+    is_there = not request.tools or any(tool.name == DEFINITION.name for tool in request.tools)
+    return 0 if is_there else weight(DEFINITION.raw.decode())
+
+
+def is_readable(request: ChatRequest, ctx: Context) -> bool:
+    """Return True where a new handle can be read: tools that signed reasoning is bound to stay as they are."""
+    return not ctx.frozen or not tokens_to_offer(request)
 
 
 class Recall(InternalTool):

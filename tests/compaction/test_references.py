@@ -12,7 +12,7 @@ from proxy.compaction.references import Shown, is_referring, shown, with_referen
 from tests.talk import calls, result
 
 LINES = [f"def step_{n}(total): return total + {n}" for n in range(60)]
-NOTE = re.compile(r"\[… (\d+) lines as above; (?:(\d+)-(\d+)(?:, there (\d+)-(\d+))?, )?from (.*) to (.*)\]")
+NOTE = re.compile(r"\[… (\d+) lines? as above; (?:(\d+)-(\d+)(?:, there (\d+)-(\d+))?, )?from (.*?)(?: to (.*))?\]")
 
 
 def known(*texts: str) -> list[Shown]:
@@ -28,19 +28,19 @@ def test_lines_are_found_again_though_their_numbers_have_changed(sign: str) -> N
     earlier = numbered(LINES, 1, sign)
     later = numbered([LINES[0], "a new line", *LINES[1:50]], 1, sign)
 
-    text, used = with_references(later, known(earlier))
-    note = NOTE.fullmatch(text.split("\n")[-1])
+    made = with_references(later, known(earlier))
+    note = NOTE.fullmatch(made.text.split("\n")[-1])
 
-    assert used == {0}
+    assert made.used == {0}
     assert note is not None
     assert [*map(int, note.groups()[:5])] == [49, 3, 51, 2, 50]
 
 
 def test_what_is_beside_a_change_is_shown() -> None:
     later = "\n".join([*LINES[:30], "changed", *LINES[31:]])
-    text, _ = with_references(later, known("\n".join(LINES)), beside=3)
+    made = with_references(later, known("\n".join(LINES)), beside=3)
 
-    assert text.split("\n")[1:-1] == [*LINES[27:30], "changed", *LINES[31:34]]
+    assert made.text.split("\n")[1:-1] == [*LINES[27:30], "changed", *LINES[31:34]]
 
 
 @pytest.mark.parametrize(
@@ -48,30 +48,62 @@ def test_what_is_beside_a_change_is_shown() -> None:
     [
         pytest.param(["10:00:01 up", "10:00:02 up", "10:00:03 up"] * 9, ["11:00:01 up", "11:00:02 up", "11:00:03 up"] * 9, id="times"),
         pytest.param([f"{n * 7}: hit" for n in range(40)], [f"{n * 9}: hit" for n in range(40)], id="numbers of hits"),
-        pytest.param(LINES[:2], LINES[:2], id="two lines"),
+        pytest.param(LINES[:1], LINES[:1], id="one line"),
         pytest.param(["}", ")", "", "}"] * 5, ["}", ")", "", "}"] * 5, id="shorter than the note"),
         pytest.param(["[… 12 lines]"] * 40, ["[… 12 lines]"] * 40, id="notes"),
     ],
 )  # fmt: skip
 def test_other_lines_are_shown_again(earlier: list[str], later: list[str]) -> None:
-    assert with_references("\n".join(later), known("\n".join(earlier)))[0] == "\n".join(later)
+    assert with_references("\n".join(later), known("\n".join(earlier))).text == "\n".join(later)
+
+
+def test_a_long_line_is_not_shown_twice() -> None:
+    line = " ".join(LINES)
+
+    assert with_references(line, known(line)).text == "[… 1 line as above; from def step_0(total): retur…]"
+
+
+def test_a_repeat_of_lines_that_notes_stand_for_is_one_note() -> None:
+    first, second = "\n".join(LINES[:20]), "\n".join([*LINES[:20], *LINES[30:40]])
+    made = with_references(second, known(first))
+    assert made.shown is not None
+
+    third = with_references(second, [*known(first), made.shown])
+
+    assert NOTE.fullmatch(third.text)
+    assert third.used == {1}
+
+
+def test_lines_that_stand_are_referred_to_rather_than_notes_on_them() -> None:
+    whole = "\n".join(LINES)
+    earlier = known(whole)
+    for _ in range(6):
+        made = with_references(whole, earlier)
+        assert made.used == {0}
+        assert made.shown is not None
+        earlier.append(made.shown)
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=40), min_size=2, max_size=4))
 def test_a_note_can_be_followed_without_a_tool(texts: list[list[int]]) -> None:
-    said = ["\n".join(LINES[n] for n in text) for text in texts]
-    sent: list[str] = []
-    for text in said:
-        sent.append(with_references(text, known(*sent))[0])
+    earlier: list[Shown] = []
+    read: list[str] = []
+    for text in texts:
+        made = with_references("\n".join(LINES[n] for n in text), earlier)
+        read.append("\n".join(line for each in made.text.split("\n") for line in _followed(each, read)))
+        assert read[-1] == "\n".join(LINES[n] for n in text)
+        earlier += [made.shown] if made.shown is not None else []
 
-    shown_so_far = ""
-    for text, short in zip(said, sent, strict=True):
-        for note in filter(None, map(NOTE.fullmatch, short.split("\n"))):
-            count, first, last = int(note[1]), note[6].rstrip("…"), note[7].rstrip("…")
-            runs = [run for run in _runs(shown_so_far, count) if run[0].startswith(first) and run[-1].startswith(last)]
-            assert any("\n".join(run) in text for run in runs)
-        shown_so_far += f"{short}\n"
+
+def _followed(line: str, read: list[str]) -> list[str]:
+    """The lines that a reader of what stands above takes a note for."""
+    note = NOTE.fullmatch(line)
+    if note is None:
+        return [line]
+    count, first, last = int(note[1]), note[6].rstrip("…"), (note[7] or note[6]).rstrip("…")
+    runs = (run for text in reversed(read) for run in _runs(text, count))
+    return next(run for run in runs if run[0].startswith(first) and run[-1].startswith(last))
 
 
 def _runs(text: str, count: int) -> list[list[str]]:
@@ -81,7 +113,7 @@ def _runs(text: str, count: int) -> list[list[str]]:
 
 def test_what_leaves_at_a_cut_is_said_again() -> None:
     whole = "\n".join(LINES)
-    short, _ = with_references(f"new\n{whole}", known(whole))
+    short = with_references(f"new\n{whole}", known(whole)).text
     later = result(f"new\n{whole}", "2").with_changes(content=short)
     kept = [calls("2"), later]
 
@@ -103,7 +135,7 @@ def test_the_earlier_texts_alone_decide() -> None:
     for end in range(1, len(texts) + 1):
         made: list[str] = []
         for text in texts[:end]:
-            made.append(with_references(text, known(*made))[0])
+            made.append(with_references(text, known(*made)).text)
         sent.append(made)
 
     assert all(earlier == later[: len(earlier)] for earlier, later in pairwise(sent))

@@ -22,7 +22,7 @@ chains:
   default:
     - isolate_tasks: {{}}
     - consolidate_system: {{}}
-    - compact_tool_results: {{over: 600, from_share: 0, read_again: 0}}
+    - compact_tool_results: {{over: 600, read_again: 0}}
     - offload_content: {{}}
     - compress_history: {{}}
     - pin_context: {{}}

@@ -39,7 +39,7 @@ def shipped(url: str, entry: str) -> str:
 def config(url: str, state: Path, more: str = "embedding: {kind: none}") -> str:
     """`config.yaml` with its default upstream at `url`, a small window, and its state in a directory."""
     made = shipped(url, f"window: {WINDOW}, reserve: 0, tokenizer: chars")
-    made = made.replace("compact_tool_results: {}", "compact_tool_results: {over: 600, from_share: 0, read_again: 0}")
+    made = made.replace("compact_tool_results: {}", "compact_tool_results: {over: 600, read_again: 0}")
     return f'{made}\nstate: {{directory: "{state}", max_mib: 8}}\ntelemetry: {{log_level: warning}}\n{more}\n'
 
 

@@ -83,7 +83,7 @@ CUT = "window_history: {keep_turns: 4, stride: 1, summary: false}"
         pytest.param(chat, CUT, False, 0.1, 1.25, id="a cut in each turn"),
         pytest.param(
             agent,
-            "compact_tool_results: {over: 600, from_share: 0, read_again: 0}",
+            "compact_tool_results: {over: 600, read_again: 0, turns: 30}",
             True,
             0.1,
             1.25,
@@ -91,15 +91,13 @@ CUT = "window_history: {keep_turns: 4, stride: 1, summary: false}"
         ),
         pytest.param(
             agent,
-            "compact_tool_results: {over: 600, from_share: 0, read_again: 0}",
+            "compact_tool_results: {over: 600, read_again: 0}",
             None,
             0.05,
             2.0,
             id="with other prices",
         ),
-        pytest.param(
-            chat, "compact_tool_results: {over: 600, from_share: 0, read_again: 0}", None, 0.1, 1.25, id="nothing to do"
-        ),
+        pytest.param(chat, "compact_tool_results: {over: 600, read_again: 0}", None, 0.1, 1.25, id="nothing to do"),
     ],
 )
 async def test_what_is_saved_is_net(
@@ -144,7 +142,7 @@ def support(turns: int) -> Iterator[dict[str, Any]]:
 
 async def test_what_a_step_saves_is_what_a_chain_costs_more_that_ends_in_front_of_it(lab: Lab) -> None:
     steps = (
-        "{compact_tool_results: {over: 600, from_share: 0, read_again: 0}}",
+        "{compact_tool_results: {over: 600, read_again: 0, turns: 30}}",
         "{" + CUT.replace("4", "3") + "}",
         "{offer_recall: {}}",
     )
@@ -172,7 +170,7 @@ async def test_a_cache_that_is_never_read_is_not_counted_on(lab: Lab, reported: 
     base = await lab.start(
         CONFIG.format(
             url=lab.behind.url,
-            chain="{compact_tool_results: {over: 600, from_share: 0, read_again: 0}}",
+            chain="{compact_tool_results: {over: 600, read_again: 0}}",
             read=0.1,
             write=1.0,
         )

@@ -137,7 +137,7 @@ async def test_memories_are_counted_by_what_became_of_them(lab: Lab) -> None:
 
 async def test_what_leaves_is_written_once_and_each_look_at_it_is_a_read(lab: Lab) -> None:
     names = ('scratchpad_writes_total{kind="original"}', 'scratchpad_reads_total{kind="original"}')
-    run = await running(lab, "{compact_tool_results: {over: 600, from_share: 0, read_again: 0}}, {offer_recall: {}}")
+    run = await running(lab, "{compact_tool_results: {over: 600, read_again: 0}}, {offer_recall: {}}")
     run.lab.behind.respond = recalling
     for times in (1, 2):
         await run.chat(CONVERSATION, tools=TOOLS)

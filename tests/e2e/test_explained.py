@@ -40,7 +40,7 @@ chains:
     - consolidate_system: {{}}
     - resolve_clashes: {{}}
     - check_facts: {{}}
-    - compact_tool_results: {{over: 600, from_share: 0, read_again: 0}}
+    - compact_tool_results: {{over: 600, read_again: 0}}
     - offload_content: {{}}
     - compress_history: {{summary: written}}
     - pin_context: {{}}

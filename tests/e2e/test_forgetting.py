@@ -20,7 +20,7 @@ CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
 models: [{{match: "*", upstream: main, window: 100000}}]
 server: {{admin_key: s3cret}}
-chains: {{default: [{{compact_tool_results: {{over: 600, from_share: 0, read_again: 0}}}}, {{offer_recall: {{}}}}, {{include_shared: {{}}}}]}}
+chains: {{default: [{{compact_tool_results: {{over: 600, read_again: 0}}}}, {{offer_recall: {{}}}}, {{include_shared: {{}}}}]}}
 auth:
   kind: keys
   keys: [{{name: one, hash: {one}}}, {{name: two, hash: {two}}}]

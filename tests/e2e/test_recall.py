@@ -17,7 +17,7 @@ upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: "*", upstream: main, window: 100000}}]
 chains:
   default:
-    - compact_tool_results: {{over: 600, from_share: 0, read_again: 0}}
+    - compact_tool_results: {{over: 600, read_again: 0}}
     - offer_recall: {{}}
 """
 WORDS = [str(n).translate(str.maketrans("0123456789", "abcdefghij")) for n in range(120)]

@@ -26,7 +26,7 @@ models:
   - {{match: free, upstream: main, window: 8192}}
   - {{match: plain, upstream: main, chain: none}}
 chains:
-  default: [compact_tool_results: {{over: 600, from_share: 0, read_again: 0}}, window_history: {{keep_turns: 3, stride: 2, summary: false}}, offer_recall: {{}}]
+  default: [compact_tool_results: {{over: 600, read_again: 0}}, window_history: {{keep_turns: 3, stride: 2, summary: false}}, offer_recall: {{}}]
   none: []
 server: {{admin_key: s3cret}}
 records: {records}

@@ -18,7 +18,7 @@ models: [{{match: "*", upstream: main, window: 100000, chain: default}}]
 server: {{max_body_mib: 0.1}}
 chains:
   default:
-    - compact_tool_results: {{over: 600, from_share: 0, read_again: 0}}
+    - compact_tool_results: {{over: 600, read_again: 0}}
     - offer_recall: {{}}
   strict:
     - reject_oversize: {{share: 0.001}}

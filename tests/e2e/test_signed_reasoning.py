@@ -18,7 +18,7 @@ from tests.e2e.servers import Received, Upstream, send
 Message = dict[str, Any]
 
 FULL = (
-    "[consolidate_system: {}, compact_tool_results: {over: 600, from_share: 0, read_again: 0, turns: 30}, offload_content: {}, "
+    "[consolidate_system: {}, compact_tool_results: {over: 600, read_again: 0, turns: 30}, offload_content: {}, "
     "compress_history: {}, pin_context: {}, "
     "recall_history: {}, filter_tools: {}, offer_recall: {}, reject_oversize: {share: 0.95}]"
 )

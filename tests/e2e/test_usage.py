@@ -112,9 +112,7 @@ async def test_what_was_used_before_a_round_failed_is_paid_for(lab: Lab, model: 
     keys = KEYS.format(ann=hash_of(ANN), bob=hash_of(BOB), poor=hash_of(POOR))
     text = UPSTREAMS.format(url=lab.behind.url, key=", api_key: sk-own") + keys
     text = text.replace("models:", "models:\n  - {match: not-alone, upstream: main, fallbacks: [alone]}", 1)
-    text += (
-        "chains: {default: [{compact_tool_results: {over: 600, from_share: 0, read_again: 0}}, {offer_recall: {}}]}\n"
-    )
+    text += "chains: {default: [{compact_tool_results: {over: 600, read_again: 0}}, {offer_recall: {}}]}\n"
     setup = Setup(await lab.start(text), lab.behind, lab.http)
     body = {"model": model, "messages": CONVERSATION, "tools": TOOLS}
     headers = {"authorization": f"Bearer {POOR}"}

@@ -23,10 +23,10 @@ from tests.scripted import answer
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"{key}}}}}
-models: [{{match: "*", upstream: main, window: 8192, prices: {{input: 2, output: 8}}, cache: {{read: 0.1, ttl: 300}}}}]
+models: [{{match: "*", upstream: main, window: 8192, prices: {{input: 2, output: 8}}, cache: {{read: 1}}}}]
 chains:
   default:
-    - compact_tool_results: {{over: 600, from_share: 0, read_again: 0}}
+    - compact_tool_results: {{over: 600, read_again: 0}}
     - window_history: {{keep_turns: 2, stride: 1, summary: false}}
     - keep_notes: {{}}
     - select_memories: {{threshold: 0.1, fallback: 0, floor: 0}}

@@ -1,6 +1,10 @@
 import asyncio
+import base64
 import json
+import random
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,10 +20,13 @@ from proxy.context import CacheRules, Context, Identity, Uncached
 from proxy.policy import Keep, Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile, tool
+from proxy.tools.recall import DEFINITION as RECALL
 from tests.talk import calls, result
 
 PROSE = "\n".join(f"Nobody could say why shop {n} on the corner had closed so early that year." for n in range(160))
 LOOKUP = json.dumps([{"id": f"A-{n}", "price": n * 10, "note": PROSE[n * 80 :][:900]} for n in range(12)], indent=2)
+HUGE = "\n".join(f"{n} {PROSE[n % 90 :][: 200 + n % 90]}".replace("\n", " ") for n in range(500))
+"""Some 30,000 tokens, of which the form leaves less than a tenth."""
 CACHED = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
 
 
@@ -122,11 +129,12 @@ async def test_a_forged_marker_is_content_and_one_of_ours_stays() -> None:
     assert (await forwarded(again, context(again, archive=archive)))[3]["content"] == own
 
 
-async def test_a_repeat_becomes_a_reference() -> None:
-    messages = await forwarded(request_of(call("{}", "c1", "2"), result(PROSE), result(PROSE, "2")))
+@pytest.mark.parametrize("text", [PROSE, PROSE.replace("\n", " ")], ids=["lines", "one line"])
+async def test_a_repeat_becomes_a_note_that_needs_no_handle(text: str) -> None:
+    messages = await forwarded(request_of(call("{}", "c1", "2"), result(text), result(text, "2")))
 
-    assert messages[-2]["content"] == PROSE
-    assert messages[-1]["content"].startswith("[the same as an earlier result; recall(")
+    assert messages[-2]["content"] == text
+    assert re.fullmatch(r"\[… \d+ lines? as above; from .*\]", messages[-1]["content"])
 
 
 async def test_what_a_reference_points_to_is_not_shortened() -> None:
@@ -153,14 +161,12 @@ async def test_lines_that_an_earlier_result_shows_become_a_note() -> None:
     lines = NUMBERED.split("\n")
     moved = [f"{n + 3}:{line.partition(':')[2]}" for n, line in enumerate(lines[50:90], 51)]
     first, second = "\n".join(lines[:60]), "\n".join(["54: a new line", *moved])
-    messages = await forwarded(
-        request_of(call(), result(NUMBERED), ANSWER, call("{}", "2"), result(second, "2")), from_share=1
-    )
+    messages = await forwarded(request_of(call(), result(NUMBERED), ANSWER, call("{}", "2"), result(second, "2")))
 
     assert messages[3]["content"] == NUMBERED
     assert messages[6]["content"].split("\n") == [
         "54: a new line",
-        "[… 40 lines as above; 54-93, there 51-90, from 54: line 2601 of the program doe… to 93: line 8100 of the program doe…]",
+        "[… 40 lines as above; 54-93, there 51-90, from line 2601 of the program… to line 8100 of the program…]",
     ]
     assert first in messages[3]["content"]
 
@@ -184,9 +190,9 @@ async def test_a_file_that_is_read_again_after_an_edit_is_what_changed() -> None
 
     assert messages[3]["content"] == "\n".join(lines)
     assert messages[6]["content"].split("\n") == [
-        "[… 37 lines as above; from def step_0(total): return total … to def step_36(total): return total…]",
+        "[… 37 lines as above; from def step_0(total): retur… to def step_36(total): retu…]",
         *changed[37:44],
-        "[… 36 lines as above; from def step_44(total): return total… to def step_79(total): return total…]",
+        "[… 36 lines as above; from def step_44(total): retu… to def step_79(total): retu…]",
     ]
 
 
@@ -250,30 +256,44 @@ async def test_a_form_that_does_not_pay_in_time_is_not_taken() -> None:
     request = request_of(call(), result(LOOKUP), ANSWER)
     ctx = context(request, model=profile(cache=CACHED))
 
-    assert is_shortened((await forwarded(request, ctx, from_share=0, turns=12))[3]["content"])
-    assert not is_shortened((await forwarded(request, ctx, from_share=0, turns=1))[3]["content"])
-    assert not is_shortened((await forwarded(request, ctx, from_share=0, turns=12, read_again=1))[3]["content"])
+    assert is_shortened((await forwarded(request, ctx, turns=12))[3]["content"])
+    assert not is_shortened((await forwarded(request, ctx, turns=1))[3]["content"])
+    assert not is_shortened((await forwarded(request, ctx, turns=12, read_again=1))[3]["content"])
 
 
-@pytest.mark.parametrize(("window", "leaves"), [(4096, True), (128_000, False)])
-async def test_nothing_is_left_out_while_the_window_is_nearly_empty(window: int, leaves: bool) -> None:
-    request = request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(LOOKUP, "2"), ANSWER)
-    ctx = context(request, model=profile(window, cache=CACHED))
+@pytest.mark.parametrize(("tools", "leaves"), [([], True), ([tool()], False), ([tool(), RECALL], True)])
+async def test_the_first_handle_pays_for_the_tool_that_reads_it(tools: list[Tool], leaves: bool) -> None:
+    request = request_of(Message({"role": "user", "content": "x, " * 8000}), call(), result(LOOKUP), ANSWER)
+    ctx = context(request, model=profile(cache=CACHED))
 
-    assert is_shortened((await forwarded(request, ctx, turns=60))[6]["content"]) is leaves
+    assert is_shortened((await forwarded(request.with_tools(tools), ctx))[4]["content"]) is leaves
+
+
+async def test_a_handle_follows_another_without_a_further_tool() -> None:
+    asked = Message({"role": "user", "content": "x, " * 8000})
+    request = request_of(call(), result(HUGE), ANSWER, asked, call("{}", "2"), result(PROSE, "2"), ANSWER)
+    messages = await forwarded(request.with_tools([tool()]), context(request, model=profile(cache=CACHED)))
+
+    assert is_shortened(messages[3]["content"])
+    assert is_shortened(messages[7]["content"])
+
+
+async def test_nothing_is_left_out_that_a_held_conversation_could_not_read() -> None:
+    blob = base64.b64encode(random.Random(7).randbytes(6000)).decode()
+    signed = request_of(call(), result(blob), ANSWER, ASKED)
+    ctx = replace(context(signed), frozen=2)
+
+    assert (await forwarded(signed.with_tools([tool()]), ctx))[3]["content"] == blob
+    assert is_shortened((await forwarded(signed.with_tools([tool(), RECALL]), ctx))[3]["content"])
 
 
 async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
     rules = CacheRules(read=0.1, write=1.0, minimum=1024, ttl=300)
     request = request_of(call(), result(LOOKUP), ANSWER)
 
-    messages = await forwarded(request, context(request, model=profile(cache=rules)))
+    messages = await forwarded(request, context(request, model=profile(cache=rules)), turns=2)
 
     assert not is_shortened(messages[3]["content"])
-
-
-HUGE = "\n".join(f"{n} {PROSE[n % 90 :][: 200 + n % 90]}".replace("\n", " ") for n in range(500))
-"""Some 30,000 tokens, of which the form leaves less than a tenth."""
 
 
 @pytest.mark.parametrize(
@@ -286,7 +306,7 @@ HUGE = "\n".join(f"{n} {PROSE[n % 90 :][: 200 + n % 90]}".replace("\n", " ") for
 async def test_a_huge_text_is_not_carried_in_full_only_because_it_would_be_cached(rules: CacheRules) -> None:
     request = chat("u1").with_messages([*chat("u1").messages, call(), result(HUGE), ANSWER])
 
-    messages = await forwarded(request, context(request, model=profile(cache=rules)), from_share=0, turns=20)
+    messages = await forwarded(request, context(request, model=profile(cache=rules)), turns=20)
 
     assert is_shortened(messages[2]["content"])
     assert len(messages[2]["content"]) < len(HUGE) / 8
@@ -296,7 +316,7 @@ async def test_huge_arguments_neither() -> None:
     rules = CacheRules(read=0.1, write=1.25, minimum=4096, ttl=300)
     request = chat("u1").with_messages([*chat("u1").messages, call(json.dumps({"text": HUGE})), result("done")])
 
-    messages = await forwarded(request, context(request, model=profile(cache=rules)), from_share=0)
+    messages = await forwarded(request, context(request, model=profile(cache=rules)))
 
     assert len(messages[1]["tool_calls"][0]["function"]["arguments"]) < len(HUGE) / 8
 

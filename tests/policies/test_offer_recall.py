@@ -4,22 +4,20 @@ import pytest
 
 from policies.offer_recall import OfferRecall
 from proxy.chat import ChatRequest, Message
-from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
-from proxy.testing import Example, chat, context, profile, tool
+from proxy.testing import Example, chat, context, tool
 
 
-def cached(request: ChatRequest, minimum: int = 0) -> Context:
-    """A provider that caches prompts from so many tokens on."""
-    return context(request, model=replace(profile(), cache=CacheRules(read=0.1, minimum=minimum, ttl=300)))
+def with_handle(request: ChatRequest) -> ChatRequest:
+    return request.with_messages([*request.messages, Message({"role": "user", "content": 'the rest: recall("abc")'})])
 
 
-EXAMPLES = [Example(cached(chat("s u1 a1! t1 a1 u2")))]
+EXAMPLES = [Example(context(with_handle(chat("s u1 a1! t1 a1"))))]
 
 
 async def test_the_tool_stands_behind_the_clients_own() -> None:
-    request = chat("s u1", tools=[tool("one"), tool("two")])
-    decision = await OfferRecall().apply(request, cached(request))
+    request = with_handle(chat("s u1", tools=[tool("one"), tool("two")]))
+    decision = await OfferRecall().apply(request, context(request))
     assert isinstance(decision, Rewrite)
     assert [each.name for each in decision.request.tools] == ["one", "two", "recall"]
     assert decision.request.tools[:2] == request.tools
@@ -42,13 +40,6 @@ async def test_without_an_archive_there_is_nothing_to_offer() -> None:
     assert decision == Keep("there is no archive to read")
 
 
-async def test_a_prompt_that_is_too_short_to_be_cached_passes_as_it_is() -> None:
-    request = chat("s u1", tools=[tool()])
-    assert isinstance(await OfferRecall().apply(request, cached(request, minimum=1024)), Keep)
-    longer = chat(f"s u{'x' * 4200}", tools=[tool()])
-    assert isinstance(await OfferRecall().apply(longer, cached(longer, minimum=1024)), Rewrite)
-
-
 HANDLE = 'the rest: recall("abc")'
 CALL = {"id": "c", "type": "function", "function": {"name": "write", "arguments": '{"text":"recall(\\"abc\\")"}'}}
 
@@ -62,7 +53,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "write", "arguments"
     ],
     ids=["text", "parts", "arguments"],
 )
-async def test_without_a_cache_it_comes_with_the_first_handle(changed: Message) -> None:
+async def test_it_comes_with_the_first_handle(changed: Message) -> None:
     incoming = chat("u1 a1 u2", tools=[tool()])
     shortened = incoming.with_messages([changed, *incoming.messages[1:]])
     assert isinstance(await OfferRecall().apply(shortened, context(incoming)), Rewrite)

@@ -1,0 +1,170 @@
+"""Say tool results in less, and leave out of a large one only what need not be carried."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import ClassVar, Literal, NamedTuple
+
+from pydantic import Field
+
+from policies.compact_tool_results.exchange import Before, Exchange, SentExchange, Terms
+from proxy.chat import ChatRequest, Message
+from proxy.compaction import weight
+from proxy.compaction.edited_files import edits_files
+from proxy.compaction.form import plain, rows
+from proxy.context import Context
+from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
+from proxy.text import counted
+from proxy.tools.recall import is_readable, tokens_to_offer
+
+_IN_TIME = 0.8
+"""The part of the step's time after which new results are sent as they came."""
+_SPARE = 0.1
+"""Seconds before the chain's deadline at which they are, too."""
+
+
+class CompactToolResults(Policy):
+    """Send tool results in a layout that takes fewer tokens, and leave out of a large one what need not be carried.
+
+    A new result loses nothing: the envelope that MCP clients put around a text goes, and a terminal's colours; like
+    records of JSON become rows below their keys; lines that repeat are counted; lines that an earlier result still
+    shows become a note that says where. A file that was read stays byte for byte where a tool can edit it, but for
+    what an earlier reading shows.
+
+    Once the model has read it, a result of more than `over` characters may keep only those whole lines that tell most,
+    with marked gaps and the handle of the whole: never a file, and only where that pays within `turns` further
+    requests. The first handle of a conversation must also pay for the tool that reads it, which breaks the provider's
+    prompt cache. All this is decided once, by what stands before, so the cache keeps hitting. Without an archive
+    nothing is left out.
+    """
+
+    stage: ClassVar = Stage.SHORTENS
+    edits_at_birth: ClassVar[bool] = True
+    prefix_breaks_per_turn: ClassVar[float] = (
+        1.0  # a large result that was just read: only the answer to it stands behind
+    )
+
+    over: int = Field(default=8000, ge=200)
+    """Results of at most this many characters lose nothing."""
+
+    arguments_over: int = Field(default=4000, ge=200)
+    """Strings of at most this many characters in the model's own calls stay whole. What a call writes to a file stays
+    in any case where a tool can edit it."""
+
+    turns: int = Field(default=8, ge=1)
+    """How many further requests a conversation is expected to have, for what is left out to pay for itself in."""
+
+    read_again: float = Field(default=0.2, ge=0, le=1)
+    """How likely the model asks for what was left out: that costs a request, and the whole text at full price."""
+
+    tables: Literal["rows", "json"] = "rows"
+    """`rows`: like records of JSON are sent as rows below their keys. `json`: JSON stays JSON, without white space."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
+        if not request.form.any("tools used", _uses_tools):
+            return Keep("no tool results")
+        terms = self._terms(request, ctx)
+        size = sum(weight(tool.raw.decode()) for tool in request.tools)
+        start = _Walked(hash((terms, ctx.model.cache, size, bool(ctx.frozen))), before=Before(size, size))
+        form, name = request.form, ("compact_tool_results", start.hash)
+        _, walked = form.resume(name, start)
+        if not await _are_there(walked.before.handles, ctx):
+            walked = start
+        messages, counts, before = list(walked.messages), Counter(walked.counts), walked.before
+        groups = list(_groups(request.messages[len(messages) :]))
+        keys = list(_keys(groups, walked))
+        known = await _known(keys, ctx)
+        with suppress(TimeoutError):  # what was settled is sent so, whatever the clock says
+            async with asyncio.timeout_at(ctx.deadline - _SPARE), asyncio.timeout(_IN_TIME * self.timeout):
+                lasts = True
+                for group, key, sent in zip(groups, keys, known, strict=True):
+                    if sent is None:
+                        exchange = Exchange(group, before, terms, ctx, key, is_read=key.is_read and not ctx.frozen)
+                        sent = await exchange.sent()
+                        lasts = lasts and exchange.lasts and not ctx.outage.begun
+                        if lasts:
+                            ctx.once.remember(key, sent)
+                    messages += sent.of(group)
+                    before = before.behind(sent)
+                    counts.update(dict(sent.counts))
+                    if len(messages) == form.settled and lasts and not ctx.outage.begun:
+                        form.settle(name, _Walked(key.hash, key.size, before, dict(counts), tuple(messages)))
+        messages += request.messages[len(messages) :]  # work that has begun goes on, for the next request
+        done = {what: count for what, count in counts.items() if count}
+        if not done:
+            results = sum(message.get("role") == "tool" for message in messages)
+            return Keep(f"nothing to shorten in {counted(results, 'tool result')}" if results else "no tool results")
+        return Rewrite(request.with_messages(messages), ", ".join(f"{n} {what}" for what, n in done.items()), done)
+
+    def _terms(self, request: ChatRequest, ctx: Context) -> Terms:
+        return Terms(
+            over=self.over,
+            arguments_over=self.arguments_over,
+            turns=self.turns,
+            read_again=self.read_again,
+            layout=rows if self.tables == "rows" else plain,
+            edits_files=any(map(edits_files, request.tools)),
+            leaves_out=ctx.archive is not None and is_readable(request, ctx),
+            tool_tokens=tokens_to_offer(request),
+        )
+
+
+def _uses_tools(message: Message) -> bool:
+    return message.get("role") == "tool" or bool(message.get("tool_calls"))
+
+
+def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """The messages cut before each of the assistant's: each group came with a request of its own."""
+    group: list[Message] = []
+    for message in messages:
+        if message.get("role") == "assistant" and group:
+            yield group
+            group = []
+        group.append(message)
+    yield group
+
+
+class _Key(NamedTuple):
+    """All that a group's form depends on, by hashes of this process."""
+
+    step: str
+    hash: int
+    size: int
+    """The bytes up to its end."""
+    is_read: bool
+
+
+class _Walked(NamedTuple):
+    """The groups that the next request begins with."""
+
+    hash: int
+    bytes: int = 0
+    before: Before = Before()
+    counts: Mapping[str, int] = MappingProxyType({})
+    messages: tuple[Message, ...] = ()
+    """As they are sent."""
+
+
+def _keys(groups: Sequence[Sequence[Message]], walked: _Walked) -> Iterator[_Key]:
+    """A key for each group behind those of an earlier request."""
+    before, size, last = walked.hash, walked.bytes, len(groups) - 1
+    for place, group in enumerate(groups):
+        raws = [message.raw for message in group]
+        size += sum(map(len, raws))
+        before = hash((before, *map(hash, raws)))
+        yield _Key("compact_tool_results", before, size, place < last)
+
+
+async def _known(keys: Sequence[_Key], ctx: Context) -> list[SentExchange | None]:
+    """Return what earlier requests made of the groups; nothing where an original is no longer in the archive."""
+    known: list[SentExchange | None] = ctx.once.known(keys) if ctx.archive is not None else [None] * len(keys)
+    handles = frozenset(handle for sent in known if sent is not None for handle in sent.handles)
+    return known if await _are_there(handles, ctx) else [None] * len(keys)
+
+
+async def _are_there(handles: frozenset[str], ctx: Context) -> bool:
+    """Return True if all these originals are in the archive; then they count as used."""
+    return not handles or (ctx.archive is not None and handles <= await ctx.archive.touch(handles))

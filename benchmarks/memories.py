@@ -1,19 +1,14 @@
-"""Recall and precision of the scores of memories: `python -m benchmarks.memories`. Needs the extra `semantic`."""
+"""How well scores tell which memories help: `python -m benchmarks.memories`. Needs the extra `semantic`."""
 
 import asyncio
-import tempfile
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
-from proxy.memories.vectors import MemoryVectors
-from proxy.text.bm25 import fits, index
-from proxy.vectors.base import IndexBounds
-from proxy.vectors.embedded import Embedded
+from proxy.memories.relevance import MemoryRelevance
 from proxy.vectors.embedding import EmbeddingService
-from proxy.vectors.index import IndexService
 from proxy.vectors.sentence_transformers import Sentences
 
-# pairs that the calibration has not seen: a request, and a memory that helps
+# pairs that the calibration has not seen: what is asked, and what helps
 HELD_OUT = [
     ("Order lunch for me", "The user does not eat pork"),
     ("Which seat should I reserve on the train?", "The user prefers window seats"),
@@ -33,31 +28,29 @@ HELD_OUT = [
 
 
 async def main() -> None:
-    """Print the share of held-out pairs that reach each threshold, and that of wrong pairs."""
-    with tempfile.TemporaryDirectory() as folder:
-        points = IndexService(Embedded(Path(folder), IndexBounds(10**6, 10**6, 1e6)), timeout=60)
-        embedding = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")), points)
-        await embedding.ready()
-        await quality(embedding, MemoryVectors(embedding, points))
-        await embedding.aclose()
-        await points.aclose()
+    """Print how many held-out pairs reach the two thresholds, and how many of as many wrong ones."""
+    embedding = EmbeddingService(Sentences(SentenceTransformersEmbedding(kind="sentence-transformers")))
+    await embedding.ready()
+    await quality(embedding)
+    await embedding.aclose()
 
 
-async def quality(embedding: EmbeddingService, vectors: MemoryVectors) -> None:
-    calibration = await vectors.calibration(60)
-    assert calibration is not None
+async def quality(embedding: EmbeddingService) -> None:
+    """Print it for a model."""
     memories = [memory for _, memory in HELD_OUT]
     right: list[float] = []
     wrong: list[float] = []
-    for place, (question, _) in enumerate(HELD_OUT):
-        cosines = [each or 0.0 for each in await embedding.similarities("t", question, memories, wait=60)]
-        vector = await vectors.of_question("t", question, 60)
-        assert vector is not None
-        shares = fits(question, [index(memories)]).shares.tolist()
-        for at, figure in enumerate(calibration.figures(vector, cosines, shares)):
-            (right if at == place else wrong).append(calibration.score(figure))
+    with ThreadPoolExecutor(1) as threads:
+        relevance = MemoryRelevance(embedding, threads)
+        await relevance.warm()
+        for place, (question, _) in enumerate(HELD_OUT):
+            scores = await relevance.scores("t", question, memories, 60)
+            assert scores.by_meaning
+            for at, score in enumerate(scores.values):
+                (right if at == place else wrong).append(score)
+        await relevance.aclose()
     for bar in (0.7, 0.5):
-        share = [sum(score >= bar for score in scores) / len(scores) for scores in (right, wrong)]
+        share = [sum(score >= bar for score in group) / len(group) for group in (right, wrong)]
         print(f"held out, score at least {bar}: {share[0]:.0%} of what helps, {share[1]:.1%} of what does not")
 
 

@@ -27,6 +27,8 @@ _QUERY = 500
 _SHORT = 12
 """Characters below which a question gets the user's message before it in front."""
 _SEARCHED = 50
+_LATE = "-late"
+"""The end of the key of a choice that was made while vectors were late."""
 
 
 class SelectMemories(Policy):
@@ -147,6 +149,7 @@ class _Selection(Tail[str]):
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """The request with the memories for the last user message, and those of earlier ones that stay."""
         self.keys = await self._keyed([*before, asked])
+        await self._take_late_choices(asked)
         sizes = await self.ctx.tokens.sizes(self.request.messages)
         usable = self.ctx.model.usable(self.request)
         total = (await self.ctx.tokens.count(self.request)).total
@@ -178,7 +181,9 @@ class _Selection(Tail[str]):
         """What bears on a message, from memory where it was worked out before; and how it was found."""
         if (known := await self.known(asked)) is not None:
             return known, "as before", {}
-        ranking, how = await self._ranked(asked)
+        ranking, how, is_late = await self._ranked(asked)
+        if is_late:
+            self.keys[asked] += _LATE
         block = await self.block(tuple(item.id for item in ranking.chosen), budget)
         choice = self._chosen(() if block is None else block.items, budget, earlier, behind)
         return await self.settled(asked, choice), how, ranking.facts
@@ -191,11 +196,28 @@ class _Selection(Tail[str]):
             return Choice(missing, alone=False)
         return Choice(ids, alone=True)
 
-    async def _ranked(self, asked: int) -> tuple[Ranking, str]:
-        """What bears on a message; on one that says too little by itself, with the user's message before it."""
+    async def _take_late_choices(self, asked: int) -> None:
+        """Keep what was chosen while vectors were late, but for a message that nothing was answered to yet.
+
+        That one gets another choice: nothing behind it is cached.
+        """
+        is_open = self.sent[asked] == len(self.ctx.incoming.messages) - 1
+        places = [place for place in self.keys if place != asked or not is_open]
+        if self.ctx.memo is not None and places:
+            both = [f"{self.keys[place]}{end}" for end in ("", _LATE) for place in places]
+            known = await self.ctx.memo.known(both)
+            for place, final, late in zip(places, known, known[len(places) :], strict=False):
+                if final is None and late is not None:
+                    self.keys[place] += _LATE
+
+    async def _ranked(self, asked: int) -> tuple[Ranking, str, bool]:
+        """Return what bears on a message, how it was found, and whether vectors were late.
+
+        A message that says too little by itself is read with the user's message before it.
+        """
         question, memories = self.question(asked, _QUERY), self.ctx.memories
         if memories is None or is_small_talk(question):
-            return Ranking((), {}), "nothing is asked"
+            return Ranking((), {}), "nothing is asked", False
         if len(question.strip()) < _SHORT:
             question = self.question(asked, _QUERY, longer=True).strip()
         found = await memories.nearest(question, limit=_SEARCHED, wait=self._policy.wait)
@@ -203,11 +225,10 @@ class _Selection(Tail[str]):
         ranking = ranked(items, self._policy.bars)
         chosen = await self._unsaid(ranking.chosen, asked, subject([item.text for item in found.items]))
         facts = {**ranking.facts, "left_superseded": gone, "left_said": len(ranking.chosen) - len(chosen)}
-        told = f", {gone} superseded by newer ones" if gone else ""
-        told += f", {facts['left_said']} stand in the request already" if facts["left_said"] else ""
-        return Ranking(
-            chosen, {name: each for name, each in facts.items() if each}
-        ), f"by {found.how}{ranking.told}{told}"
+        why = f", {gone} superseded by newer ones" if gone else ""
+        why += f", {facts['left_said']} stand in the request already" if facts["left_said"] else ""
+        facts = {name: each for name, each in facts.items() if each}
+        return Ranking(chosen, facts), f"by {found.how}{ranking.why}{why}", found.is_late
 
     async def _current(self, items: Sequence[RememberedItem], asked: int) -> tuple[tuple[RememberedItem, ...], int]:
         """The memories that nothing newer contradicts, neither a memory nor what the user says here; and of how many

@@ -37,10 +37,10 @@ class Ranking(NamedTuple):
     facts: dict[str, str | int | float | bool]
 
     @property
-    def told(self) -> str:
-        """Why others stay out, as the end of a clause; empty where none does."""
-        told = [f"{self.facts[name]} {text}" for name, text in _WHY.items() if self.facts.get(name)]
-        return "".join(f", {each}" for each in told) + (", by the fallback" if self.facts.get("fallback") else "")
+    def why(self) -> str:
+        """The reasons for which others stay out, as the end of a clause; empty where none does."""
+        reasons = [f"{self.facts[name]} {text}" for name, text in _WHY.items() if self.facts.get(name)]
+        return "".join(f", {each}" for each in reasons) + (", by the fallback" if self.facts.get("fallback") else "")
 
 
 def ranked(items: Sequence[RememberedItem], bars: Bars) -> Ranking:

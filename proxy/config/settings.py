@@ -86,7 +86,8 @@ class MemoriesSettings(Base):
     """The most memories of one request."""
 
     merge_at: float = Field(default=0.92, gt=0, le=1)
-    """The cosine from which two texts of one kind count as the same; 1 means never."""
+    """The share of the longer text's words that two texts of one kind have in common, in one order, if they are one
+    memory."""
 
     ttl: Seconds = 365 * 86400.0
     """Seconds for which a user's memories stay after their last use."""

@@ -1,99 +1,158 @@
-"""What becomes of a shelf when memories are added, merged and removed. Pure but for itself."""
+"""Change the memories of an owner: add, merge, remove, and keep to the bound. Pure but for itself."""
 
 from collections.abc import Sequence
-from heapq import heapify, heapreplace
+from math import ceil
 from typing import Literal, NamedTuple
 
-from proxy.memories import Memory, is_over
-from proxy.memories.merging import may_join, merged, repeated
-from proxy.memories.shelves import Shelf
+import msgspec
+
+from proxy.memories import HISTORY, SOURCES, Draft, Memory, ReplacedText, id_of, is_over
+from proxy.memories.table import Shelf
+from proxy.text.same import denies, is_repetition, telling
 
 Status = Literal["added", "repeated", "merged"]
-_Worth = tuple[bool, float, float, str]
-"""What is kept rather: whether it is new, how sure it is, when it was last said; with its id."""
 
 
 class Added(NamedTuple):
-    """What became of a memory that was added."""
+    """A memory that was added, and the way in which it was."""
 
     memory: Memory
     status: Status
 
 
-class ShelfChange:
-    """What becomes of a shelf; memories that are over leave at once."""
+class Change:
+    """The memories of an owner while they change; those that are over leave at once."""
 
-    def __init__(self, shelf: Shelf, now: float) -> None:
-        """`now` is in seconds since 1970."""
-        self.records = dict(shelf.records)
+    def __init__(self, shelf: Shelf, now: float, least: float) -> None:
+        """`now` is in seconds since 1970; `least` is the share of words that makes two texts one memory."""
+        self.records = {id: each for id, each in shelf.records.items() if not is_over(each, now)}
         """The memories as they are to be."""
-        self.touched: set[str] = set()
-        """The ids of those that were added, changed or removed."""
+        self.expired = len(shelf.records) - len(self.records)
+        self._now, self._least = now, least
         self._earlier = dict(shelf.earlier)
-        over = [each.id for each in shelf.records.values() if is_over(each, now)]
-        for id in over:
-            self.drop(id)
-        self.expired = len(over)
-        """How many were over."""
+        self._terms: dict[str, tuple[str, ...]] = {}
+        self._having: dict[tuple[str, str, str], set[str]] = {}
+        """The ids of the memories of a scope and kind that have a term."""
+        for each in self.records.values():
+            self._read(each)
 
-    def add(self, new: Memory, likely: Sequence[str]) -> Added:
-        """Add a memory, or merge it into the first of those that are `likely` to say the same."""
-        known = self.records.get(new.id) or self.records.get(self._earlier.get(new.id, ""))
-        if known is not None:
-            again = repeated(known, new)
-            if again != known:
-                self._set(again)
-            return Added(again, "repeated")
-        for id in likely:
-            other = self.records.get(id)
-            if other is not None and may_join(other, new):
-                return Added(self._merge(other, new), "merged")
-        self._set(new)
-        return Added(new, "added")
+    def add(self, drafts: Sequence[Draft], scope: str) -> list[Added]:
+        """Add memories of a scope, each to a text that says the same if there is one."""
+        return [self._add(_memory(draft, scope, self._now)) for draft in drafts]
 
-    def join(self, one: str, other: str) -> None:
-        """Merge two memories, if both are still there and may be merged."""
-        first, second = self.records.get(one), self.records.get(other)
-        if first and second and may_join(first, second):
-            self._merge(first, second)
+    def aggregate(self, scope: str) -> None:
+        """Merge the memories of a scope that say the same."""
+        for id in sorted(self.records, key=lambda id: (self.records[id].updated, id)):
+            each = self.records.get(id)
+            if each is not None and each.scope == scope and (other := self._same(each)) is not None:
+                self._merge(other, each)
 
     def drop(self, id: str) -> None:
-        del self.records[id]
-        self.touched.add(id)
+        """Remove a memory."""
+        each = self.records.pop(id)
+        for term in self._terms[id]:
+            self._having[each.scope, each.kind, term].discard(id)
 
     def bound(self, most: int, new: set[str]) -> int:
         """Let the least sure leave, of these the oldest; what was just added only if there is nothing else.
 
-        The scope that has the most gives way, so that what one agent adds takes no room from those who have less. How
-        many left.
+        The scope that has the most gives way, so that what one agent adds takes no room from those who have less.
+        Return how many left.
         """
         excess = max(0, len(self.records) - most)
-        if excess > 0:
-            best_first = sorted(
-                ((m.id in new, m.confidence, m.updated, m.id) for m in self.records.values()), reverse=True
-            )
-            scopes: dict[str, list[_Worth]] = {}
-            for worth in best_first:
-                scopes.setdefault(self.records[worth[-1]].scope, []).append(worth)
-            # the fullest first; of these the one whose last memory is worth least
-            heap = [(-len(some), some[-1], some) for some in scopes.values()]
-            heapify(heap)
-            for _ in range(excess):
-                _, worst, some = heap[0]
-                self.drop(worst[-1])
-                some.pop()
-                heapreplace(heap, (-len(some), some[-1] if some else worst, some))
+        scopes: dict[str, list[tuple[bool, float, float, str]]] = {}
+        for each in self.records.values() if excess else ():
+            scopes.setdefault(each.scope, []).append((each.id in new, each.confidence, each.updated, each.id))
+        for ranked in scopes.values():
+            ranked.sort(reverse=True)
+        for _ in range(excess):
+            fullest = max(map(len, scopes.values()))
+            ranked = min((each for each in scopes.values() if len(each) == fullest), key=lambda each: each[-1])
+            self.drop(ranked.pop()[-1])
         return excess
 
+    def _add(self, new: Memory) -> Added:
+        known = self.records.get(new.id) or self.records.get(self._earlier.get(new.id, ""))
+        if known is not None:
+            self._set(again := _repeated(known, new))
+            return Added(again, "repeated")
+        if (other := self._same(new)) is not None:
+            return Added(self._merge(other, new), "merged")
+        self._set(new)
+        return Added(new, "added")
+
+    def _same(self, memory: Memory) -> Memory | None:
+        """Return the memory that says the same; of several the one with most words in common."""
+        mine, negative = telling(memory.text), denies(memory.text)
+        rarest = sorted((self._having.get((memory.scope, memory.kind, term), set()) for term in {*mine}), key=len)
+        # a text with so many words in common has at least one of these
+        likely = set[str]().union(*rarest[: len(mine) - ceil(self._least * len(mine)) + 1]) - {memory.id}
+        same = [
+            self.records[id]
+            for id in likely
+            if is_repetition(mine, self._terms[id], self._least) and denies(self.records[id].text) == negative
+        ]
+        return min(
+            same, key=lambda each: (abs(len(self._terms[each.id]) - len(mine)), -each.updated, each.id), default=None
+        )
+
     def _merge(self, one: Memory, other: Memory) -> Memory:
-        both = merged(one, other)
+        both = _merged(one, other)
         for each in (one, other):
-            if each.id != both.id and each.id in self.records:
+            if each.id in self.records:
                 self.drop(each.id)
         self._set(both)
         self._earlier.update({old.id: both.id for old in both.earlier})
         return both
 
     def _set(self, memory: Memory) -> None:
+        if memory.id in self.records:
+            self.drop(memory.id)
         self.records[memory.id] = memory
-        self.touched.add(memory.id)
+        self._read(memory)
+
+    def _read(self, memory: Memory) -> None:
+        self._terms[memory.id] = telling(memory.text)
+        for term in self._terms[memory.id]:
+            self._having.setdefault((memory.scope, memory.kind, term), set()).add(memory.id)
+
+
+def _memory(draft: Draft, scope: str, now: float) -> Memory:
+    created = now if draft.created is None else min(draft.created, now)
+    sources = draft.sources[-SOURCES:]
+    id = id_of(draft.text, scope)
+    return Memory(id, draft.text, draft.kind, sources, created, created, draft.confidence, draft.expires, scope=scope)
+
+
+def _repeated(known: Memory, again: Memory) -> Memory:
+    """Return a memory whose text, or an earlier one, was said again: with both sources, as sure as the surer one.
+
+    The text stays. The latest kind and end count.
+    """
+    latest = max(known, again, key=lambda each: each.updated)  # of equals the known one
+    return msgspec.structs.replace(
+        known,
+        kind=latest.kind,
+        sources=_sources(known, again),
+        created=min(known.created, again.created),
+        updated=latest.updated,
+        confidence=max(known.confidence, again.confidence),
+        expires=latest.expires,
+    )
+
+
+def _merged(one: Memory, other: Memory) -> Memory:
+    """Return the memory that two become: the newer text, both sources, and the older text's history."""
+    old, new = sorted((one, other), key=lambda each: each.updated)
+    earlier = (*new.earlier, ReplacedText(old.id, old.text, old.created), *old.earlier)
+    return msgspec.structs.replace(
+        new,
+        sources=_sources(old, new),
+        created=min(old.created, new.created),
+        confidence=max(old.confidence, new.confidence),
+        earlier=tuple({each.id: each for each in reversed(earlier)}.values())[::-1][:HISTORY],
+    )
+
+
+def _sources(*memories: Memory) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(source for each in memories for source in each.sources))[-SOURCES:]

@@ -1,22 +1,23 @@
-"""From a client's JSON to memories: strictly, with an error that names the place. Large bodies need a thread."""
+"""Read memories from a client's JSON: strictly, with an error that names the place. Large bodies need a thread."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from math import isfinite
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from proxy.chat.errors import BadRequest
 from proxy.memories import KIND, SOURCES, Draft
 
-_NAMES = ("user", "session", "agent", "task")
-_FIELDS = frozenset({"text", "kind", "source", "sources", "confidence", "created", "expires", *_NAMES})
-_LONGEST_SOURCE = 200
-_LONGEST_NAME = 512
+_CODES = {"model_type": "invalid_type"}
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=512)] | None
+Source = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Number = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 
 
 class RequestBounds(NamedTuple):
-    """How much one request may bring."""
+    """The most that one request may bring."""
 
     memories: int
     characters: int
@@ -24,7 +25,7 @@ class RequestBounds(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Whose memories a request names, and of which scope; empty for what it does not name."""
+    """The owner and scope that a request names; empty for what it does not name."""
 
     user: str = ""
     session: str = ""
@@ -33,128 +34,120 @@ class Names(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A memory to be added, and whose it is."""
+    """A memory to be added, and its owner."""
 
     names: Names
     draft: Draft
 
 
-def names_of(given: Mapping[str, Any], where: str = "") -> Names:
-    """What an object with fields names. Raises `BadRequest`."""
-    return Names(*(_name(given, field, where) for field in _NAMES))
+class NamedFields(BaseModel):
+    """The fields that name an owner and a scope."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    user: Name = None
+    session: Name = None
+    agent: Name = None
+    task: Name = None
+
+    @property
+    def names(self) -> Names:
+        """The names, empty where there is none."""
+        return Names(self.user or "", self.session or "", self.agent or "", self.task or "")
+
+
+def _listed(value: Any) -> Any:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+Sources = Annotated[list[Source], BeforeValidator(_listed), Field(max_length=SOURCES)]
+
+
+class _ListBody(NamedFields):
+    model_config = ConfigDict(extra="forbid")
+
+    memories: list[Any]
+
+
+class _MemoryBody(NamedFields):
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    kind: Annotated[str, StringConstraints(pattern=f"^{KIND.pattern}$")] = "fact"
+    source: Sources = []
+    sources: Sources = []
+    confidence: Annotated[Number, Field(ge=0, le=1)] | None = None
+    created: Number | None = None
+    expires: Number | None = None
+
+    @property
+    def draft(self) -> Draft:
+        sources = tuple(dict.fromkeys(self.sources or self.source))
+        sure = 1.0 if self.confidence is None else self.confidence
+        return Draft(self.text, self.kind, sources, sure, self.created, self.expires)
+
+
+Fields = TypeVar("Fields", bound=NamedFields)
+
+
+def names_of(fields: Mapping[str, Any]) -> Names:
+    """Return the names in an object. Raise `BadRequest`."""
+    return _read(NamedFields, fields, "").names
 
 
 def entries(raw: bytes, bounds: RequestBounds) -> tuple[list[Entry], bool]:
-    """The memories of a body, and whether it has a list of them. Raises `BadRequest`."""
-    body = _object(_parsed(raw, "the body"), "")
-    if "memories" not in body:
+    """Return the memories of a body, and whether it has a list of them. Raise `BadRequest`."""
+    body = parsed(raw)
+    if not isinstance(body, dict) or "memories" not in body:
         return [_entry(body, "", bounds)], False
-    some = body["memories"]
-    if not isinstance(some, list):
-        raise _wrong("memories", "must be an array")
-    for name in body:
-        if name not in ("memories", *_NAMES):
-            raise _wrong(name, f"is unknown beside memories; known: {', '.join(_NAMES)}")
-    names = names_of(body)
-    _check_count(len(some), bounds, "memories")
-    named = [(f"memories[{place}]", each) for place, each in enumerate(some)]
-    found = [_entry(_object(each, where), f"{where}.", bounds) for where, each in named]
-    return [Entry(_or(each.names, names), each.draft) for each in found], True
+    body_fields = _read(_ListBody, body, "")
+    _check_count(len(body_fields.memories), bounds, "memories")
+    read = [_entry(each, f"memories[{number}]", bounds) for number, each in enumerate(body_fields.memories)]
+    shared = body_fields.names
+    return [
+        Entry(Names(*(own or other for own, other in zip(names, shared, strict=True))), d) for names, d in read
+    ], True
 
 
 def lines(raw: bytes, bounds: RequestBounds) -> list[Entry]:
-    """The memories of JSON lines; empty lines are passed over. Raises `BadRequest`, which names the line."""
-    found = list(_lines(raw, bounds))
-    _check_count(len(found), bounds, None)
-    return found
-
-
-def _lines(raw: bytes, bounds: RequestBounds) -> Iterator[Entry]:
-    taken = 0
+    """Return the memories of JSON lines; empty lines are passed over. Raise `BadRequest`, which names the line."""
+    read: list[Entry] = []
     for number, line in enumerate(raw.splitlines(), 1):
         if line.strip():
-            taken += 1
-            _check_count(min(taken, bounds.memories + 1), bounds, None)
-            where = f"line {number}"
-            yield _entry(_object(_parsed(line, where), where), f"{where}: ", bounds)
+            _check_count(len(read) + 1, bounds, None)
+            place = f"line {number}"
+            read.append(_entry(parsed(line, place), place, bounds))
+    return read
+
+
+def parsed(raw: bytes, place: str = "the body") -> Any:
+    """Return the JSON of a body. Raise `BadRequest`."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise BadRequest(f"{place} is not valid JSON", code="invalid_json") from None
+
+
+def _entry(value: Any, place: str, bounds: RequestBounds) -> Entry:
+    body_fields = _read(_MemoryBody, value, place)
+    if len(body_fields.text) > bounds.characters:
+        param = f"{place}.text" if place else "text"
+        message = f"{param}: must have at most {bounds.characters} characters"
+        raise BadRequest(message, param=param, code="string_above_max_length")
+    return Entry(body_fields.names, body_fields.draft)
+
+
+def _read(kind: type[Fields], value: Any, place: str) -> Fields:
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = next((str(part) for part in first["loc"]), "")
+        param = ".".join(filter(None, (place, field[:50])))
+        message, code = f"{param or 'the body'}: {first['msg']}", _CODES.get(first["type"], "invalid_value")
+        raise BadRequest(message, param=param or None, code=code) from None
 
 
 def _check_count(count: int, bounds: RequestBounds, param: str | None) -> None:
     if count > bounds.memories:
         raise BadRequest(f"at most {bounds.memories} memories in one request", param=param, code="too_many_memories")
-
-
-def _parsed(raw: bytes, where: str) -> Any:
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise BadRequest(f"{where} is not valid JSON", code="invalid_json") from None
-
-
-def _object(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise BadRequest(f"{where or 'the body'} must be a JSON object", param=where or None, code="invalid_type")
-    return value
-
-
-def _entry(given: Mapping[str, Any], where: str, bounds: RequestBounds) -> Entry:
-    for name in given:
-        if name not in _FIELDS:
-            raise _wrong(where + name[:50], f"is unknown; known: {', '.join(sorted(_FIELDS))}")
-    text = given.get("text")
-    if not isinstance(text, str) or not text.strip():
-        raise _wrong(f"{where}text", "must be a string that says something")
-    if len(text) > bounds.characters:
-        raise _wrong(f"{where}text", f"must have at most {bounds.characters} characters", "string_above_max_length")
-    kind = given.get("kind", "fact")
-    if not isinstance(kind, str) or not KIND.fullmatch(kind):
-        raise _wrong(f"{where}kind", "must be a lower-case word, such as fact, preference, note or episode")
-    confidence = _number(given, "confidence", where)
-    if confidence is not None and not 0 <= confidence <= 1:
-        raise _wrong(f"{where}confidence", "must be from 0 to 1")
-    return Entry(
-        names_of(given, where),
-        Draft(
-            text.strip(),
-            kind,
-            _sources(given, where),
-            1.0 if confidence is None else confidence,
-            _number(given, "created", where),
-            _number(given, "expires", where),
-        ),
-    )
-
-
-def _or(names: Names, others: Names) -> Names:
-    return Names(*(name or other for name, other in zip(names, others, strict=True)))
-
-
-def _name(given: Mapping[str, Any], field: str, where: str) -> str:
-    name = given.get(field)
-    if name is None:
-        return ""
-    if not isinstance(name, str) or not name or len(name) > _LONGEST_NAME:
-        raise _wrong(f"{where}{field}", f"must be a string of 1 to {_LONGEST_NAME} characters")
-    return name
-
-
-def _sources(given: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    name = "sources" if "sources" in given else "source"
-    value = given.get(name)
-    some: Sequence[Any] = [] if value is None else value if isinstance(value, list) else [value]
-    if len(some) > SOURCES or not all(isinstance(each, str) and 0 < len(each) <= _LONGEST_SOURCE for each in some):
-        raise _wrong(where + name, f"must be at most {SOURCES} strings of up to {_LONGEST_SOURCE} characters")
-    return tuple(dict.fromkeys(some))
-
-
-def _number(given: Mapping[str, Any], name: str, where: str) -> float | None:
-    value = given.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or abs(value) > 1e12:
-        raise _wrong(where + name, "must be a number" + (" of seconds since 1970" if name != "confidence" else ""))
-    return float(value)
-
-
-def _wrong(param: str, told: str, code: str = "invalid_value") -> BadRequest:
-    return BadRequest(f"{param} {told}", param=param, code=code)

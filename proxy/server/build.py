@@ -34,10 +34,10 @@ from proxy.gateway.signed import Prefixes
 from proxy.llm.drafts import DEADLINES, DraftService, Write
 from proxy.llm.judge import UpstreamJudge
 from proxy.llm.writer import Writer
-from proxy.memories import MemoryObserver
+from proxy.memories import Count, uncounted
+from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.service import MemoryService
-from proxy.memories.shelves import Shelves
-from proxy.memories.vectors import MemoryVectors
+from proxy.memories.table import MemoryTable
 from proxy.models import Models
 from proxy.models.tokens import TokenService
 from proxy.state.archive import Archives
@@ -103,7 +103,7 @@ def build_services(
         shares=Shares(store, ttl=ttl),
         prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
         corrections=CorrectionService(store),
-        memories=build_memories(settings.memories, store, embedding, index, threads, telemetry.metrics.memories),
+        memories=build_memories(settings.memories, store, embedding, threads, telemetry.metrics.memories.count),
         parsed=ParsedRequests(settings.server.remember_mib * 2**20),
         recalls=threads,
         cache_use=telemetry.cache_use,
@@ -122,7 +122,7 @@ def services_over(services: Services, store: Store, settings: Settings, index: I
         shares=Shares(store, ttl=ttl),
         prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
         corrections=CorrectionService(store),
-        memories=build_memories(settings.memories, store, services.embedding, index, services.recalls),
+        memories=build_memories(settings.memories, store, services.embedding, services.recalls),
     )
 
 
@@ -240,16 +240,13 @@ def build_memories(
     settings: MemoriesSettings,
     store: Store,
     embedding: EmbeddingService | None,
-    index: IndexService | None,
     threads: Executor,
-    observer: MemoryObserver | None = None,
+    count: Count = uncounted,
 ) -> MemoryService:
-    """Return the memories of users. Nothing is opened or loaded yet."""
-    shelves = Shelves(store, ttl=settings.ttl, max_users=settings.max_users, told=observer)
-    vectors = MemoryVectors(embedding, index)
-    return MemoryService(
-        shelves, vectors, threads, most=settings.max_per_user, merge_at=settings.merge_at, told=observer
-    )
+    """Return what remembers for users. Nothing is opened or loaded before it is needed."""
+    table = MemoryTable(store, ttl=settings.ttl, max_users=settings.max_users, count=count)
+    relevance, most = MemoryRelevance(embedding, threads), settings.max_per_user
+    return MemoryService(table, relevance, threads, most=most, merge_at=settings.merge_at, count=count)
 
 
 def build_backend(

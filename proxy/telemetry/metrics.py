@@ -248,21 +248,16 @@ class MemoryMetrics:
     """The series of the memories of users. All labels are words of the code."""
 
     def __init__(self, series: Series) -> None:
-        self._series = series
+        self._bytes = series.memory_bytes
+        self._counters = {
+            "memories": series.memories,
+            "memory_searches": series.memory_searches,
+            "memory_losses": series.memory_losses,
+        }
 
-    def changed(self, change: str, count: int) -> None:
-        """Count memories that were `added`, `merged` or `refused`."""
-        if count:
-            self._series.memories.of(change).inc(count)
-
-    def wrote(self, size: int) -> None:
-        """Count stored bytes."""
-        self._series.memory_bytes.inc(size)
-
-    def searched(self, found_by: str) -> None:
-        """Count a search: by `meaning`, by `words`, or one that `failed`."""
-        self._series.memory_searches.of(found_by).inc()
-
-    def lost(self, kind: str) -> None:
-        """Count a lost `page`, or a `user` who made room for another one."""
-        self._series.memory_losses.of(kind).inc()
+    def count(self, metric: str, label: str, number: int) -> None:
+        """Add to one of the series, by its name."""
+        if metric == "memory_bytes":
+            self._bytes.inc(number)
+        elif number:
+            self._counters[metric].of(label).inc(number)

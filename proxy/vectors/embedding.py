@@ -25,7 +25,7 @@ from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
 from proxy.vectors.packing import Stack, dimension, listed
 from proxy.vectors.remembered import AT_ONCE, ENTRY, VectorMemory
-from proxy.vectors.scale import REFERENCE, Pair, Scale, measured, of_language
+from proxy.vectors.scale import REFERENCE, Scale, measured, of_language
 
 logger = logging.getLogger("penstock.embedding")
 
@@ -198,14 +198,15 @@ class EmbeddingService:
         (made,) = await self._made_of(tenant, [text], [], wait)
         return made
 
-    async def of_pairs(self, some: Sequence[Pair], *, wait: float) -> tuple[list[bytes], list[bytes]] | None:
-        """The vectors of the questions of pairs, and of their texts, two for each; None while some are not there."""
-        texts = [text for pair in some for text in (pair.helps, pair.near)]
-        made = await self._made_of(_SHARED, [pair.query for pair in some], texts, wait)
+    async def of_shared(
+        self, queries: Sequence[str], texts: Sequence[str], *, wait: float
+    ) -> tuple[list[bytes], list[bytes]] | None:
+        """Return the vectors of questions and of texts that are no tenant's; None while some are not there."""
+        made = await self._made_of(_SHARED, queries, texts, wait)
         if None in made:
             return None
         known = [each or b"" for each in made]
-        return known[: len(some)], known[len(some) :]
+        return known[: len(queries)], known[len(queries) :]
 
     @property
     def is_behind(self) -> bool:

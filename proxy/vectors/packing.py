@@ -15,7 +15,6 @@ from proxy.text.arrays import Array
 
 MOST = 255
 """Vectors that one text may have."""
-_BLOCK = 512
 
 
 def dimension(packed: bytes) -> int:
@@ -123,31 +122,3 @@ class Stack:
 def listed(cosines: Array) -> list[float | None]:
     """Cosines as a list; None for what is not a number."""
     return [None if isnan(each) else each for each in cosines.tolist()]
-
-
-def alike(texts: Sequence[bytes | None], least: float, *, first: int | None = None) -> list[tuple[int, int]]:
-    """The pairs of texts, by their places, whose cosine is at least so much, the nearest first.
-
-    With `first`, only pairs that have one of the first so many texts. By each text's first vector; some 2 s of
-    computing for 10,000 texts without it. Texts without vectors are in no pair.
-    """
-    known = [place for place, text in enumerate(texts) if dimension(text or b"")]
-    width = max((dimension(texts[place] or b"") for place in known), default=0)
-    known = [place for place in known if dimension(texts[place] or b"") == width]
-    if len(known) < 2:
-        return []
-    numpy = arrays.numpy()
-    packed = b"".join((texts[place] or b"")[1 : 1 + 2 * width] for place in known)
-    rows = numpy.frombuffer(packed, "<f2").astype("f4").reshape(-1, width)
-    found: list[tuple[float, int, int]] = []
-    end = len(rows) if first is None else sum(place < first for place in known)
-    for start in range(0, end, _BLOCK):
-        near = rows[start : min(end, start + _BLOCK)] @ rows[start:].T
-        ones, others = numpy.nonzero(near >= least)
-        values = near[ones, others].tolist()
-        found += [
-            (value, start + one, start + other)
-            for value, one, other in zip(values, ones.tolist(), others.tolist(), strict=True)
-            if one < other
-        ]
-    return [(known[one], known[other]) for _, one, other in sorted(found, key=lambda each: (-each[0], each[1:]))]

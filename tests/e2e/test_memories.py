@@ -325,7 +325,7 @@ async def test_with_the_built_in_model(lab: Lab) -> None:
         while (found := (await client.ask("GET", query))[1])["found_by"] != "meaning":
             await asyncio.sleep(0.5)
         assert found["data"][0]["text"] == facts[1]
-        same = {"text": "The user collects old vinyl records", "user": "ann"}
+        same = {"text": "The user is collecting vinyl records", "user": "ann"}
         assert (await client.ask("POST", "/v1/memories", json=same))[1]["status"] == "merged"
         for version in itertools.count(1):
             got = await client.chat(f"How do I get version {version} of this project onto our cluster?", user="ann")
@@ -398,3 +398,4 @@ async def test_a_fact_from_five_sources_stands_once(lab: Lab, window: int) -> No
     assert blocks.count(shared) == 1, "a text that says more stands whole"
     rest = blocks.replace(own, "").replace(shared, "").replace("[note(The user is a vegetarian)]", "")
     assert "vegetarian" not in rest
+    assert "- The user is allergic to peanuts" in blocks, "a dinner brings the allergy, which has no word of it"

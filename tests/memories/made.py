@@ -1,23 +1,20 @@
-"""Memory services for tests, over any store and index."""
+"""Memory services for tests, over any store."""
 
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from pathlib import Path
 from zlib import crc32
 
-from proxy.memories import Draft, MemoryObserver, Owner
-from proxy.memories.calibration import ScoreCurve
+import numpy as np
+
+from proxy.memories import Count, Draft, Owner, uncounted
+from proxy.memories.relevance import Curve, MeasuredModel, MemoryRelevance
 from proxy.memories.service import MemoryService
-from proxy.memories.shelves import Shelves
-from proxy.memories.vectors import MemoryVectors
+from proxy.memories.table import MemoryTable
 from proxy.state.store import MemoryStore, Store
 from proxy.text.bm25 import terms
 from proxy.vectors.backend import Backend
-from proxy.vectors.base import IndexBounds
-from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
-from proxy.vectors.index import IndexService
 from tests.clock import Clock
 from tests.vectors.scripted import Scripted
 
@@ -37,8 +34,10 @@ class Terms(Scripted):
         return row
 
 
-def index(folder: Path | None = None) -> IndexService:
-    return IndexService(Embedded(folder, IndexBounds(100_000, 100_000, 3600.0)), timeout=30)
+def exact(dimensions: int = 256) -> MeasuredModel:
+    """Return a model in whose vectors texts are as near as they share words."""
+    none, nobody = np.zeros(dimensions, "f4"), np.zeros((2, dimensions), "f4")
+    return MeasuredModel(none, none, nobody, nobody, nobody, Curve(0.3, 9.0), Curve(1.0, 30.0))
 
 
 @asynccontextmanager
@@ -46,29 +45,26 @@ async def remembering(
     store: Store | None = None,
     *,
     backend: Backend | None = None,
-    folder: Path | None = None,
     clock: Clock | None = None,
     most: int = 10_000,
     max_users: int = 10_000,
     merge_at: float = 0.92,
-    told: MemoryObserver | None = None,
+    count: Count = uncounted,
 ) -> AsyncGenerator[MemoryService, None]:
-    """A service with a real index; without a backend everything goes by words. A store of the caller's stays open."""
+    """Give a service; without a backend everything goes by words. A store of the caller's stays open."""
     clock = clock or Clock()
     own = store or MemoryStore(2**26)
-    made = None if backend is None else index(folder)
-    embedding = None if backend is None else EmbeddingService(backend, made)
-    vectors = MemoryVectors(embedding, made, known=ScoreCurve(0.3, 9.0) if isinstance(backend, Terms) else None)
+    embedding = None if backend is None else EmbeddingService(backend)
     with ThreadPoolExecutor(1) as threads:
-        shelves = Shelves(own, ttl=86400.0, max_users=max_users, clock=clock, told=told)
-        service = MemoryService(shelves, vectors, threads, most=most, merge_at=merge_at, clock=clock, told=told)
+        relevance = MemoryRelevance(embedding, threads, exact() if isinstance(backend, Terms) else None)
+        table = MemoryTable(own, ttl=86400.0, max_users=max_users, clock=clock, count=count)
+        service = MemoryService(table, relevance, threads, most=most, merge_at=merge_at, clock=clock, count=count)
         try:
             yield service
         finally:
             await service.aclose()
-            if embedding is not None and made is not None:
+            if embedding is not None:
                 await embedding.aclose()
-                await made.aclose()
             if store is None:
                 await own.aclose()
 
@@ -82,8 +78,8 @@ async def texts(service: MemoryService, owner: Owner) -> list[str]:
 
 
 async def found(service: MemoryService, owner: Owner, query: str) -> list[str]:
-    hits, _ = await service.search([owner], query, limit=10, wait=10)
+    hits = (await service.search([owner], query, limit=10, wait=10)).hits
     return [hit.memory.text for hit in hits]
 
 
-__all__ = ["ALL", "ANN", "BOB", "ELSE", "Terms", "draft", "found", "index", "remembering", "texts"]
+__all__ = ["ALL", "ANN", "BOB", "ELSE", "Terms", "draft", "exact", "found", "remembering", "texts"]

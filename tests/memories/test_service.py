@@ -2,25 +2,20 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from proxy.context import Identity
-from proxy.memories import Owner, id_of
-from proxy.memories.merging import made
-from proxy.memories.service import MemoryService
-from proxy.memories.vectors import KIND, MemoryVectors
+from proxy.memories import Memory, Owner, id_of
 from proxy.state.sqlite import DiskStore
 from proxy.state.store import MemoryStore, Store, StoreError
-from proxy.vectors.base import IndexFailed, Scope
-from proxy.vectors.embedding import EmbeddingService
-from proxy.vectors.index import IndexService
+from proxy.vectors.backend import EmbeddingFailed
 from tests.clock import Clock
-from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, draft, found, index, remembering, texts
+from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, draft, found, remembering, texts
 from tests.redis_process import redis_process
-from tests.vectors.scripted import Scripted
 
 
 @pytest.fixture(params=["memory", "disk", "redis"])
@@ -67,11 +62,11 @@ async def test_a_text_that_is_said_again_gains_its_source(store: Store) -> None:
         assert only.updated - only.created == 100
 
 
-async def test_many_are_kept_in_pages_and_found_after_a_restart(store: Store) -> None:
+async def test_many_are_rows_that_are_found_after_a_restart(store: Store) -> None:
     async with remembering(store, merge_at=1) as service:
         await service.add(ANN, [draft(f"fact {n}: " + "x" * 300) for n in range(400)])
         await service.delete(ANN, id_of("fact 7: " + "x" * 300))
-    assert 3 <= len(await store.keys("memory-pages/")) <= 8
+    assert len(await store.keys("memory/")) == 399
     async with remembering(store) as service:
         assert len(await texts(service, ANN)) == 399
         assert await service.forget(ANN) == 399
@@ -161,12 +156,12 @@ async def test_a_large_bulk_is_compared_with_what_is_there() -> None:
 
 async def test_aggregate_merges_what_was_kept_apart() -> None:
     async with remembering(backend=Terms(), merge_at=1) as service:
-        said = ["green tea is liked", "green tea is liked much", "green tea is liked very much", "Rome is a city"]
+        said = ["green tea is liked", "green tea is liked much", "green tea is liked much daily", "Rome is a city"]
         await service.add(ANN, [draft(text, created=float(n)) for n, text in enumerate(said)])
         assert await service.aggregate(ANN, 0.6) == 2
-        assert sorted(await texts(service, ANN)) == ["Rome is a city", "green tea is liked very much"]
+        assert sorted(await texts(service, ANN)) == ["Rome is a city", "green tea is liked much daily"]
         assert await service.aggregate(ANN, 0.6) == 0
-        assert set(await found(service, ANN, "green tea")) >= {"green tea is liked very much"}
+        assert set(await found(service, ANN, "green tea")) >= {"green tea is liked much daily"}
         assert "green tea is liked" not in await found(service, ANN, "green tea")
 
 
@@ -206,59 +201,31 @@ async def test_users_beyond_the_bound_leave_the_least_used_first(store: Store) -
         await service.add(Owner("other", "user-z"), [draft("of z")])
         there = [name for name in "abcdz" if await texts(service, Owner("t", f"user-{name}"))]
         assert there == ["b", "c", "d"]
-        assert len(await store.keys("memory-pages/t/")) == 3
-
-
-async def kept(service: MemoryService, owner: Owner, text: str) -> bool:
-    """Whether the index has a memory's vector."""
-    return (await service._vectors.kept(owner, [id_of(text)]))[0] is not None
-
-
-async def test_who_leaves_takes_the_vectors_along() -> None:
-    async with remembering(backend=Terms(), max_users=2) as service:
-        for name in ("a", "b", "c"):
-            await service.add(Owner("t", f"user-{name}"), [draft("likes green tea")])
-            await asyncio.sleep(0.01)
-        there = [await kept(service, Owner("t", f"user-{name}"), "likes green tea") for name in "abc"]
-        assert there == [False, True, True]
+        assert len(await store.keys("memory/t/")) == 3
 
 
 async def test_a_tenant_is_forgotten_with_all_its_users_and_no_other(store: Store) -> None:
     async with remembering(store, backend=Terms()) as service:
         for owner in (ANN, BOB, ALL, ELSE):
             await service.add(owner, [draft("likes green tea"), draft("lives in Bremen")])
-        await store.put("memory-pages/t/user-bob/orphan", b"[]", ttl=60)
+        await store.put("memory/t/user-bob/orphan", b"[]", ttl=60)
         assert await service.forget_tenant("t") == 6
         assert await service.forget_tenant("t") == 0
         for owner in (ANN, BOB, ALL):
-            assert (await texts(service, owner), await kept(service, owner, "likes green tea")) == ([], False)
+            assert await texts(service, owner) == []
         assert len(await texts(service, ELSE)) == 2
-        assert await kept(service, ELSE, "likes green tea")
-    assert await store.keys("memory-pages/t/") == ()
-
-
-class Counting:
-    """Counts what becomes of memories."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-
-    def changed(self, change: str, count: int) -> None:
-        self.counts[change] += count
-
-    def wrote(self, size: int) -> None:
-        self.counts["bytes"] += size
-
-    def searched(self, found_by: str) -> None:
-        self.counts[f"by {found_by}"] += 1
-
-    def lost(self, what: str) -> None:
-        self.counts[f"lost {what}"] += 1
+    assert await store.keys("memory/t/") == ()
 
 
 async def test_what_becomes_of_memories_is_told() -> None:
-    told, time, store = Counting(), Clock(), Failing(2**26)
-    async with remembering(store, backend=Terms(), told=told, clock=time, most=4, max_users=1, merge_at=0.8) as service:
+    counts, time, store = Counter[str](), Clock(), Failing(2**26)
+
+    def count(metric: str, label: str, number: int) -> None:
+        counts[f"{metric} {label}".strip()] += number
+
+    async with remembering(
+        store, backend=Terms(), count=count, clock=time, most=4, max_users=1, merge_at=0.7
+    ) as service:
         await service.add(ANN, [draft("the user likes green tea"), draft("rides a bicycle", expires=time.now + 5)])
         await service.add(ANN, [draft("The user likes green tea."), draft("the user likes black green tea")])
         time.now += 10
@@ -267,38 +234,76 @@ async def test_what_becomes_of_memories_is_told() -> None:
         await service.delete(ANN, id_of("a planet is called Mars"))
         await service.add(BOB, [draft("lives in Bremen")])
         await service.forget(BOB)
-        assert told.counts.pop("bytes") > 0
+        assert counts.pop("memory_bytes") > 0
         store.fails = True
         with pytest.raises(StoreError):
             await service.add(ANN, [draft("one"), draft("two")])
         with pytest.raises(StoreError):
             await service.search([ANN], "which planet?", limit=5, wait=10)
-    assert +told.counts == {
-        "added": 7,
-        "repeated": 1,
-        "merged": 1,
-        "expired": 1,
-        "evicted": 1,
-        "deleted": 2,
-        "refused": 2,
-        "lost user": 1,
-        "by meaning": 1,
-        "by failed": 1,
+    assert +counts == {
+        "memories added": 7,
+        "memories repeated": 1,
+        "memories merged": 1,
+        "memories expired": 1,
+        "memories evicted": 1,
+        "memories deleted": 2,
+        "memories refused": 2,
+        "memory_losses user": 1,
+        "memory_searches meaning": 1,
+        "memory_searches failed": 1,
     }
 
 
-async def test_a_lost_page_costs_what_it_held_and_no_more() -> None:
+async def test_a_lost_row_costs_one_memory_and_no_more() -> None:
     store = MemoryStore(2**26)
     async with remembering(store, merge_at=1) as service:
-        await service.add(ANN, [draft(f"fact {n}: " + "x" * 300) for n in range(300)])
-    pages = await store.keys("memory-pages/")
-    await store.put(pages[0], b"{broken", ttl=60)
-    await store.delete(pages[1:2])
+        await service.add(ANN, [draft(f"fact {n}: " + "x" * 300) for n in range(30)])
+    rows = await store.keys("memory/")
+    await store.put(rows[0], b"{broken", ttl=60)
+    await store.delete(rows[1:2])
     async with remembering(store) as service:
-        left = len(await texts(service, ANN))
-        assert 0 < left < 300
+        assert len(await texts(service, ANN)) == 28
         await service.add(ANN, [draft("a new one")])
-        assert len(await texts(service, ANN)) == left + 1
+        assert len(await texts(service, ANN)) == 29
+
+
+async def test_a_crash_between_writing_and_removing_leaves_no_second_memory() -> None:
+    class Crashing(MemoryStore):
+        crashes = True
+
+        async def delete(self, keys: Collection[str]) -> None:
+            if self.crashes and any(key.startswith("memory/") for key in keys):
+                raise StoreError("unreachable")
+            await super().delete(keys)
+
+    store, time = Crashing(2**26), Clock()
+    async with remembering(store, clock=time, merge_at=0.7) as service:
+        await service.add(ANN, [draft("likes green tea", sources=("one",)), draft("lives in Rome", sources=("one",))])
+        for text in ("likes nice green tea", "lives in Rome"):
+            time.now += 5
+            with pytest.raises(StoreError):
+                await service.add(ANN, [draft(text, sources=("two",))])
+    assert len(await store.keys("memory/")) == 4
+    async with remembering(store, clock=time, merge_at=0.7) as again:
+        assert sorted(await texts(again, ANN)) == ["likes nice green tea", "lives in Rome"]
+        store.crashes = False
+        await again.add(ANN, [draft("is tall")])
+        assert len(await texts(again, ANN)) == len(await store.keys("memory/")) == 3
+
+
+async def test_pages_of_earlier_versions_are_read_and_become_rows(store: Store) -> None:
+    old = [Memory(id_of(text), text, "fact", (), 1.0, 1.0, 1.0) for text in ("likes tea", "lives in Rome")]
+    await store.put("memory-pages/t/user-ann/a1", msgspec.json.encode(old[:1]), ttl=600)
+    await store.put("memory-pages/t/user-ann/b2", msgspec.json.encode(old[1:]), ttl=600)
+    await store.put("memories/t/user-ann", b'{"a1":"x","b2":"y"}', ttl=600)
+    async with remembering(store) as service:
+        assert sorted(await texts(service, ANN)) == ["likes tea", "lives in Rome"]
+        await service.add(ANN, [draft("is tall")])
+        assert await store.keys("memory-pages/") == ()
+    async with remembering(store) as again:
+        assert sorted(await texts(again, ANN)) == ["is tall", "likes tea", "lives in Rome"]
+        assert await again.forget(ANN) == 3
+    assert await store.keys("memor") == ()
 
 
 class Failing(MemoryStore):
@@ -342,72 +347,35 @@ async def test_a_request_sees_its_users_memories_and_the_tenants_own() -> None:
         assert [item.text for item in nobody] == ["tea for all"]
 
 
-async def test_what_the_index_does_not_have_yet_is_found_by_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a restart it may be asked before it was compared with the memories."""
-
-    async def nearest(*_: object) -> list[object]:
-        return []
-
-    async with remembering(backend=Terms()) as service:
-        await service.add(ANN, [draft("Ann likes tea"), draft("Ann has a cat")])
-        monkeypatch.setattr(MemoryVectors, "nearest", nearest)
-        hits, _ = await service.search([ANN], "who likes tea?", limit=5, wait=10)
-    assert [hit.memory.text for hit in hits] == ["Ann likes tea"]
-
-
-async def test_the_index_is_rebuilt_from_the_records(tmp_path: Path) -> None:
-    store, backend = MemoryStore(2**26), Terms()
-    async with remembering(store) as without:
-        await without.add(ANN, [draft(f"tea number {n}") for n in range(300)])
-    async with remembering(store, backend=backend, folder=tmp_path / "index") as service:
-        hits, how = await service.search([ANN], "number 7", limit=5, wait=10)
-        assert len(hits) == 5
-        await service.settled()
-        hits, how = await service.search([ANN], "number 7", limit=5, wait=10)
-        assert how == "meaning"
-        assert "tea number 7" in [hit.memory.text for hit in hits]
-        made = len(backend.texts)
-    async with remembering(store) as without:
-        await without.forget(ANN)
-        await without.add(ANN, [draft(f"tea number {n}") for n in range(250, 310)])
-    async with remembering(store, backend=backend, folder=tmp_path / "index") as service:
-        assert "tea number 7" not in await found(service, ANN, "number 7"), "what has no record is not shown"
-        await service.settled()
-        assert "tea number 305" in await found(service, ANN, "number 305")
-        assert len(backend.texts) <= made + 10 + 4, "what the index had was not made again"
-
-
-async def test_an_index_that_fails_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def failing(*args: object, **named: object) -> None:
-        raise IndexFailed("unreachable")
-
-    async with remembering(backend=Terms()) as service:
-        await service.add(ANN, [draft("green tea")])
-        for name in ("nearest", "put", "delete", "size", "forget"):
-            monkeypatch.setattr(IndexService, name, failing)
-        await service.add(ANN, [draft("black coffee")])
-        hits, how = await service.search([ANN], "coffee", limit=5, wait=10)
-        assert ([hit.memory.text for hit in hits], how) == (["black coffee"], "words")
-        monkeypatch.undo()
-        await service.search([ANN], "coffee", limit=5, wait=10)
-        await service.settled()
-        hits, how = await service.search([ANN], "coffee", limit=5, wait=10)
-        assert (hits[0].memory.text, how) == ("black coffee", "meaning")
-
-
-async def test_vectors_of_what_was_forgotten_are_not_made_later() -> None:
-    backend, there = Scripted(batch=64), index()
-    embedding = EmbeddingService(backend, there)
-    vectors = MemoryVectors(embedding, there)
-    records = [made(draft(f"a{number}"), "", 0.0) for number in range(300)]
+async def test_memories_whose_vectors_are_late_are_found_by_words_then_by_meaning() -> None:
+    backend = Terms()
     backend.free.clear()
-    vectors.check(ANN, {each.id: each for each in records})
-    await backend.begun.wait()
-    vectors.forget_read(ANN.tenant)
-    embedding.forget(ANN.tenant)
-    backend.free.set()
-    await vectors.settled()
-    assert await there.size(Scope(ANN.tenant, KIND, embedding.version, ANN.part)) == 0
-    await vectors.aclose()
-    await embedding.aclose()
-    await there.aclose()
+    async with remembering(backend=backend) as service:
+        await service.add(ANN, [draft("Ann likes tea"), draft("Ann has a cat")])
+        bound = service.bind(Identity("t", user="user-ann"))
+        early = await bound.nearest("who likes tea?", limit=5, wait=0)
+        assert ([item.text for item in early.items], early.how, early.is_late) == (["Ann likes tea"], "words", True)
+        backend.free.set()
+        late = await bound.nearest("who likes tea?", limit=5, wait=10)
+        assert (late.items[0].text, late.how, late.is_late) == ("Ann likes tea", "meaning", False)
+
+
+async def test_vectors_are_made_once_for_a_text() -> None:
+    backend = Terms()
+    async with remembering(backend=backend) as service:
+        await service.add(ANN, [draft(f"tea number {n}") for n in range(50)])
+        for _ in range(3):
+            assert "tea number 7" in await found(service, ANN, "number 7")
+        assert len(backend.texts) == 51
+        await service.add(ANN, [draft("tea number 50")])
+        assert "tea number 50" in await found(service, ANN, "number 50")
+        assert len(backend.texts) == 53
+
+
+async def test_a_model_that_fails_is_done_without() -> None:
+    backend = Terms()
+    backend.fault = lambda: EmbeddingFailed("broken")
+    async with remembering(backend=backend) as service:
+        await service.add(ANN, [draft("black coffee"), draft("green tea")])
+        found_by = await service.search([ANN], "coffee", limit=5, wait=0.2)
+        assert ([hit.memory.text for hit in found_by.hits], found_by.found_by) == (["black coffee"], "words")

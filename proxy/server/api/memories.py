@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-import orjson
-
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.names import key_of
@@ -13,9 +11,8 @@ from proxy.config.settings import Settings
 from proxy.identity import session_key
 from proxy.memories import ID, KIND, Memory, Owner, kinds_of, scope_of
 from proxy.memories.change import Added
-from proxy.memories.reading import Entry, Names, RequestBounds, entries, lines, names_of
-from proxy.memories.search import Hit
-from proxy.memories.service import MemoryService
+from proxy.memories.reading import Entry, Names, RequestBounds, entries, lines, names_of, parsed
+from proxy.memories.service import Hit, MemoryService
 from proxy.server.api.endpoint import check_method, parameters
 from proxy.state.store import StoreError
 from proxy.telemetry.observation import Observation
@@ -101,9 +98,9 @@ class MemoriesApi:
             return {"object": "list", "data": data, "has_more": len(memories) > limit}
         # of one kind there may be few among the nearest
         most = limit if kind is None else _MOST_LISTED
-        hits, how = await self._service.search([owner], query, limit=most, wait=_WAIT)
+        hits, found_by, _ = await self._service.search([owner], query, limit=most, wait=_WAIT)
         fitting = [hit for hit in hits if kind in (None, hit.memory.kind)]
-        return {"object": "list", "data": [_scored(hit) for hit in fitting[:limit]], "found_by": how}
+        return {"object": "list", "data": [_scored(hit) for hit in fitting[:limit]], "found_by": found_by}
 
     async def _get(self, http: Exchange) -> Any:
         owner, id = self._named(http)
@@ -131,8 +128,9 @@ class MemoriesApi:
 
     async def _aggregate(self, http: Exchange) -> Any:
         raw = await http.read()
-        asked = _object(raw)
-        names, least = names_of(asked), asked.get("similarity")
+        asked = parsed(raw) if raw.strip() else {}
+        names = names_of(asked)
+        least = asked.get("similarity")
         is_number = isinstance(least, int | float) and not isinstance(least, bool)
         if least is not None and not (is_number and 0.5 <= least <= 1):
             raise BadRequest("similarity must be from 0.5 to 1", param="similarity", code="invalid_value")
@@ -178,16 +176,6 @@ class MemoriesApi:
 
 async def _read(read: Callable[[bytes, RequestBounds], T], raw: bytes, bounds: RequestBounds) -> T:
     return read(raw, bounds) if len(raw) <= _INLINE else await asyncio.to_thread(read, raw, bounds)
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    try:
-        given = orjson.loads(raw) if raw.strip() else {}
-    except orjson.JSONDecodeError:
-        raise BadRequest("the body is not valid JSON", code="invalid_json") from None
-    if not isinstance(given, dict):
-        raise BadRequest("the body must be a JSON object", code="invalid_type")
-    return given
 
 
 def _names(asked: Mapping[str, str]) -> Names:

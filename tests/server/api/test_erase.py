@@ -12,9 +12,9 @@ from proxy.config.settings import RecordsSettings
 from proxy.context import Identity, Material
 from proxy.identity import tenant_named
 from proxy.llm.drafts import DraftService
+from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.service import MemoryService
-from proxy.memories.shelves import Shelves
-from proxy.memories.vectors import MemoryVectors
+from proxy.memories.table import MemoryTable
 from proxy.server.api.erase import Forgetting
 from proxy.state.archive import Archives
 from proxy.state.cache import OnceService
@@ -23,8 +23,9 @@ from proxy.state.workers import Peers, Question
 from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
 from proxy.testing import chat
-from proxy.vectors.base import IndexFailed, Point, Scope
-from tests.memories.made import index
+from proxy.vectors.base import IndexBounds, IndexFailed, Point, Scope
+from proxy.vectors.embedded import Embedded
+from proxy.vectors.index import IndexService
 from tests.telemetry.test_records import made as record
 from tests.vectors.scripted import Scripted
 
@@ -44,7 +45,7 @@ class Store(MemoryStore):
 
 def forgetting(store: MemoryStore, records: Records | None = None, **fields: object) -> Forgetting:
     threads = ThreadPoolExecutor(1)
-    memories = MemoryService(Shelves(store, ttl=60), MemoryVectors(None, None), threads)
+    memories = MemoryService(MemoryTable(store, ttl=60), MemoryRelevance(None, threads), threads)
     given = {"index": None, "peers": Peers(None), "here": (), **fields}
     return Forgetting(store, Archives(store), memories, records=records, **given)  # type: ignore[arg-type]
 
@@ -110,7 +111,8 @@ async def test_a_tenant_is_known_by_its_name_and_by_its_hash(named: str, records
 
 
 async def test_vectors_go_and_an_index_that_does_not_work_is_named() -> None:
-    made, scope = index(), Scope(TENANT, "texts", "m")
+    made = IndexService(Embedded(None, IndexBounds(1000, 1000, 3600.0)), timeout=30)
+    scope = Scope(TENANT, "texts", "m")
     await made.put(scope, [Point("a", (await Scripted().embed(["a"]))[0])])
     told = await forgetting(MemoryStore(2**20), index=made).tenant("acme")
     assert (told["forgotten"]["vectors"], await made.size(scope)) == (True, 0)

@@ -1,0 +1,266 @@
+"""The table of memories in the store: a row for each memory, and a version for each owner.
+
+A row is never changed: its key ends with a hash of its content. So a process reads new rows only, and the version tells
+in one look whether there are any. Changes of one owner's memories follow each other in all processes: a lease in the
+store sees to that.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from random import random
+from secrets import token_hex
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from proxy.memories import Count, Memory, Owner, uncounted
+from proxy.state.cache import Cache
+from proxy.state.store import Store, StoreError
+
+logger = logging.getLogger("penstock.memories")
+
+T = TypeVar("T")
+
+LEASE = 30.0
+"""Seconds after which the lease of a worker that died ends."""
+_PATIENCE = 10.0
+_AT_ONCE = 64
+_ROWS = 10**6
+_KNOWN = 50_000
+"""Memories that this process remembers."""
+_TOUCHED = 3600.0
+
+_encode = msgspec.json.Encoder().encode
+_row = msgspec.json.Decoder(Memory)
+_pages, _page = msgspec.json.Decoder(dict[str, str]), msgspec.json.Decoder(tuple[Memory, ...])
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The memories of one owner as the store had them last. Nothing of it is changed."""
+
+    version: bytes | None = None
+    rows: Mapping[str, Memory] = field(default_factory=dict)
+    """The memories by the keys of their rows; of two rows with one id the older is a leftover of a crash."""
+    read: float = 0.0
+
+    @cached_property
+    def records(self) -> Mapping[str, Memory]:
+        """The memories by id."""
+        latest = {each.id: each for each in sorted(self.rows.values(), key=lambda each: each.updated)}
+        merged = self._merged(latest)
+        return {id: each for id, each in latest.items() if id not in merged}
+
+    @cached_property
+    def earlier(self) -> Mapping[str, str]:
+        """The memories that earlier texts became, by the ids of these."""
+        return self._merged(self.records)
+
+    @cached_property
+    def scopes(self) -> Mapping[str, Mapping[str, Memory]]:
+        """The memories of each scope that has any."""
+        scopes: dict[str, dict[str, Memory]] = {}
+        for id, each in self.records.items():
+            scopes.setdefault(each.scope, {})[id] = each
+        return scopes
+
+    def of(self, scope: str | None) -> Mapping[str, Memory]:
+        """Return the memories of one scope, or of all."""
+        return self.records if scope is None else self.scopes.get(scope, {})
+
+    def find(self, id: str, scope: str | None) -> Memory | None:
+        """Return the memory of a scope that has this id, or the one that it was merged into."""
+        within = self.of(scope)
+        return within.get(id) or within.get(self.earlier.get(id, ""))
+
+    @staticmethod
+    def _merged(records: Mapping[str, Memory]) -> Mapping[str, str]:
+        return {old.id: each.id for each in records.values() for old in each.earlier}
+
+
+class MemoryTable:
+    """Reads and changes the memories of owners, of all their scopes together. For use on one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        ttl: float,
+        max_users: int = 10_000,
+        clock: Callable[[], float] = time.time,
+        count: Count = uncounted,
+    ) -> None:
+        """`ttl` is in seconds from the last use, `clock` in seconds."""
+        self._count = count
+        self._store, self._ttl, self._max_users, self._clock = store, ttl, max_users, clock
+        self._known: Cache[Owner, Shelf] = Cache(_KNOWN)
+        self._locks: WeakValueDictionary[tuple[str, Owner], asyncio.Lock] = WeakValueDictionary()
+
+    async def current(self, owner: Owner) -> Shelf:
+        """Return the memories of an owner. Raise `StoreError`."""
+        owner = owner.whole
+        version = await self._store.get(_version(owner), ttl=self._ttl)
+        if version is None:
+            self._known.pop(owner)
+            return Shelf()
+        async with self._lock("read", owner):
+            shelf = self._known.get(owner) or Shelf()
+            if shelf.version != version or self._clock() - shelf.read >= min(_TOUCHED, self._ttl / 10):
+                shelf = await self._read(owner, version, shelf)
+                self._known.put(owner, shelf, len(shelf.rows))
+        return shelf
+
+    @asynccontextmanager
+    async def changing(self, owner: Owner) -> AsyncGenerator[Shelf]:
+        """Give the memories of an owner, which nobody else changes meanwhile. Raise `StoreError`."""
+        async with self._lock("change", owner.whole), self._leased(owner):
+            yield await self.current(owner)
+
+    async def save(self, owner: Owner, shelf: Shelf, records: Mapping[str, Memory]) -> None:
+        """Write what became of a shelf; only the holder of the lease may. Raise `StoreError`."""
+        owner = owner.whole
+        if not records:
+            await self.clear(owner)
+            return
+        rows = {_key(owner, each): each for each in records.values()}
+        new = {key: _encode(each) for key, each in rows.items() if key not in shelf.rows}
+        version = token_hex(8).encode()
+        gone = [
+            *(key for key in shelf.rows if key not in rows),
+            *await self._store.keys(_old_pages(owner), limit=_ROWS),
+        ]
+        if gone:  # a crash in between leaves both; the version comes last, so that nobody keeps what is deleted
+            await self._store.put_all(new, ttl=self._ttl)
+            await self._store.delete(gone)
+            new = {}
+        await self._store.put_all({**new, _version(owner): version}, ttl=self._ttl)
+        self._count("memory_bytes", "", sum(map(len, new.values())))
+        self._known.put(owner, Shelf(version, rows, self._clock()), len(rows))
+
+    async def clear(self, owner: Owner) -> None:
+        """Remove all memories of an owner. Raise `StoreError`."""
+        self._known.pop(owner.whole)
+        await self._store.delete((_version(owner),))
+        await self._delete_all(_rows(owner), _old_pages(owner))
+
+    async def make_room(self, owner: Owner, shelf: Shelf) -> None:
+        """Let the users leave who were asked about longest ago, for an owner who has no memories yet.
+
+        Raise `StoreError`.
+        """
+        if shelf.version is not None or not owner.user:
+            return
+        prefix = _version(Owner(owner.tenant, "")).removesuffix("all")
+        names = await self._store.keys(prefix, limit=_ROWS)
+        if len(names) >= self._max_users:
+            latest = {*await self._store.latest(prefix, limit=max(0, self._max_users - 1))}
+            for leaving in map(_owner, sorted({*names} - latest)):
+                if leaving.user:
+                    await self.clear(leaving)
+                    self._count("memory_losses", "user", 1)
+
+    def forget(self, tenant: str) -> int:
+        """Forget what was read of a tenant's; return how many owners that were."""
+        return self._known.forget(tenant)
+
+    async def owners(self, tenant: str) -> list[Owner]:
+        """Return some of a tenant's owners of memories; none where nobody has any. Raise `StoreError`."""
+        prefix = _version(Owner(tenant, "")).removesuffix("all")
+        return [_owner(name) for name in await self._store.keys(prefix)]
+
+    async def clear_tenant(self, tenant: str) -> None:
+        """Remove rows of a tenant's that no version names. Raise `StoreError`."""
+        whole = Owner(tenant, "")
+        await self._delete_all(_rows(whole).removesuffix("all/"), _old_pages(whole).removesuffix("all/"))
+
+    async def _delete_all(self, *prefixes: str) -> None:
+        for prefix in prefixes:
+            while keys := await self._store.keys(prefix):
+                await self._store.delete(keys)
+
+    async def _read(self, owner: Owner, version: bytes, shelf: Shelf) -> Shelf:
+        """Read the rows that are not known, and use those that are."""
+        if version.startswith(b"{"):
+            return Shelf(version, await self._old_rows(owner, version), self._clock())
+        keys = await self._store.keys(_rows(owner), limit=_ROWS)
+        there = await self._store.touch([key for key in keys if key in shelf.rows], ttl=self._ttl)
+        rows = {key: shelf.rows[key] for key in keys if key in there}
+        missing = [key for key in keys if key not in rows]
+        for key, raw in zip(missing, await self._values(missing), strict=True):
+            if (memory := self._decoded(_row, raw)) is not None:
+                rows[key] = memory
+        return Shelf(version, rows, self._clock())
+
+    async def _old_rows(self, owner: Owner, listed: bytes) -> dict[str, Memory]:
+        """Return memories of earlier versions, which kept them in pages; the next change makes rows of them."""
+        names = self._decoded(_pages, listed) or {}
+        raws = await self._values([f"{_old_pages(owner)}{name}" for name in names])
+        pages = [self._decoded(_page, raw) or () for raw in raws]
+        return {f"old/{each.id}": each for page in pages for each in page}
+
+    async def _values(self, keys: Sequence[str]) -> list[bytes | None]:
+        values: list[bytes | None] = []
+        for start in range(0, len(keys), _AT_ONCE):
+            values += await asyncio.gather(
+                *(self._store.get(key, ttl=self._ttl) for key in keys[start : start + _AT_ONCE])
+            )
+        return values
+
+    def _decoded(self, decoder: msgspec.json.Decoder[T], raw: bytes | None) -> T | None:
+        """Return what was kept; None for what is gone or damaged, which the log tells."""
+        try:
+            if raw is not None:
+                return decoder.decode(raw)
+        except msgspec.MsgspecError:
+            pass
+        self._count("memory_losses", "memory", 1)
+        fields = {"cause": "missing" if raw is None else "corrupted"}
+        logger.warning("a memory is lost", extra={"fields": fields})
+        return None
+
+    def _lock(self, action: str, owner: Owner) -> asyncio.Lock:
+        return self._locks.setdefault((action, owner), asyncio.Lock())
+
+    @asynccontextmanager
+    async def _leased(self, owner: Owner) -> AsyncGenerator[None]:
+        """Hold the lease of an owner among all who share the store. Raise `StoreError` (`locked`)."""
+        key, mine = f"memory-lease/{owner.key}", token_hex(8).encode()
+        until = time.monotonic() + _PATIENCE
+        # looking is no use of it: the lease of a worker that died ends
+        while await self._store.get(key) is not None or await self._store.add(key, mine, ttl=LEASE) != mine:
+            if time.monotonic() > until:
+                raise StoreError("locked")
+            await asyncio.sleep(0.005 + 0.03 * random())
+        try:
+            yield
+        finally:
+            with suppress(StoreError):
+                if await self._store.get(key) == mine:
+                    await self._store.delete((key,))
+
+
+def _version(owner: Owner) -> str:
+    return f"memories/{owner.key}"
+
+
+def _owner(version: str) -> Owner:
+    return Owner.of(version.removeprefix("memories/"))
+
+
+def _rows(owner: Owner) -> str:
+    return f"memory/{owner.key}/"
+
+
+def _key(owner: Owner, memory: Memory) -> str:
+    return f"{_rows(owner)}{memory.id}-{blake2b(_encode(memory), digest_size=6).hexdigest()}"
+
+
+def _old_pages(owner: Owner) -> str:
+    return f"memory-pages/{owner.key}/"

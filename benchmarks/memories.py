@@ -1,4 +1,4 @@
-"""How well scores tell which memories help: `python -m benchmarks.memories`. Needs the extra `semantic`."""
+"""Measure how well scores tell which memories help: `python -m benchmarks.memories`. Needs the extra `semantic`."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

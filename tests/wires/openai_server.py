@@ -53,7 +53,7 @@ class OpenAIServer:
             return web.json_response(
                 {"id": "resp_c", "object": "response.compaction", "created_at": 1, "output": [sealed]}
             )
-        if flaw := next(_flaws(body), None):
+        if flaw := next(flaws(body), None):
             self.refused.append(flaw)
             return web.json_response(
                 {"error": {"message": flaw, "type": "invalid_request_error", "param": "input", "code": None}},
@@ -165,7 +165,7 @@ def _unsealed(body: Json) -> int:
     return sum(listed[place]["encrypted_content"] != _seal(body, listed[:place]) for place in sealed)
 
 
-def _flaws(body: Json) -> Iterator[str]:
+def flaws(body: Json) -> Iterator[str]:
     """What OpenAI refuses."""
     if body.get("previous_response_id"):
         return

@@ -1,0 +1,135 @@
+"""All policies on all wires: what acts on one acts on each, and what it leaves is what the vendor takes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.chat import ChatRequest
+from proxy.chat.parse import Body
+from proxy.config.load import policy_class, policy_names
+from proxy.gateway.chain import Outcome, run
+from proxy.testing import MemoryMemo, context
+from proxy.wires.messages import MessagesBody
+from proxy.wires.responses import ResponsesBody
+from tests.wires.bodies import Json, refusals
+from tests.wires.openai_server import flaws
+
+TURNS = 20
+
+
+def rows(turn: int) -> str:
+    found = [{"id": 1000 * turn + row, "mail": f"u{row}@example.com", "price": row * 1.25} for row in range(60)]
+    return json.dumps(found, indent=1)
+
+
+def tools(shape: Any) -> list[Json]:
+    return [shape(f"tool_{n}", f"Does job {n} for printers.") for n in range(12)]
+
+
+SCHEMA = {"type": "object", "properties": {"key": {"type": "string"}}}
+
+
+def chat() -> Json:
+    said: list[Json] = [{"role": "system", "content": "You are an agent."}]
+    for turn in range(TURNS):
+        calls = [
+            {"id": f"c{turn}{n}", "type": "function", "function": {"name": "tool_1", "arguments": '{"key":"k"}'}}
+            for n in "ab"
+        ]
+        said += [
+            {"role": "user", "content": f"Look up printer {turn}. Never use cartridges over 4{turn}.50 EUR."},
+            {"role": "assistant", "content": "I look.", "tool_calls": calls},
+            {"role": "tool", "tool_call_id": f"c{turn}a", "content": rows(turn)},
+            {"role": "tool", "tool_call_id": f"c{turn}b", "content": "error 503: printer busy"},
+            {"role": "assistant", "content": f"Job {turn} is done."},
+        ]
+    offered = tools(
+        lambda name, about: {
+            "type": "function",
+            "function": {"name": name, "description": about, "parameters": SCHEMA},
+        }
+    )
+    return {
+        "model": "m",
+        "messages": [*said, {"role": "user", "content": "What did printer 2 cost?"}],
+        "tools": offered,
+    }
+
+
+def messages() -> Json:
+    said: list[Json] = []
+    for turn in range(TURNS):
+        calls = [{"type": "tool_use", "id": f"c{turn}{n}", "name": "tool_1", "input": {"key": "k"}} for n in "ab"]
+        results = [
+            {"type": "tool_result", "tool_use_id": f"c{turn}a", "content": rows(turn)},
+            {
+                "type": "tool_result",
+                "tool_use_id": f"c{turn}b",
+                "content": [{"type": "text", "text": "error 503: busy"}],
+            },
+        ]
+        thought = {"type": "thinking", "thinking": f"Look {turn}.", "signature": f"c2ln{turn}"}
+        said += [
+            {"role": "user", "content": f"Look up printer {turn}. Never use cartridges over 4{turn}.50 EUR."},
+            {"role": "assistant", "content": [thought, {"type": "text", "text": "I look."}, *calls]},
+            {"role": "user", "content": results},
+            {"role": "assistant", "content": f"Job {turn} is done."},
+        ]
+    offered = tools(lambda name, about: {"name": name, "description": about, "input_schema": SCHEMA})
+    said.append({"role": "user", "content": "What did printer 2 cost?"})
+    return {"model": "m", "max_tokens": 100, "system": "You are an agent.", "messages": said, "tools": offered}
+
+
+def responses() -> Json:
+    said: list[Json] = []
+    for turn in range(TURNS):
+        said += [
+            {"role": "user", "content": f"Look up printer {turn}. Never use cartridges over 4{turn}.50 EUR."},
+            {"type": "reasoning", "id": f"rs_{turn}", "summary": [], "encrypted_content": f"sealed {turn}"},
+            {"type": "function_call", "call_id": f"c{turn}a", "name": "tool_1", "arguments": '{"key":"k"}'},
+            {"role": "assistant", "type": "message", "content": [{"type": "output_text", "text": "I look."}]},
+            {"type": "function_call", "call_id": f"c{turn}b", "name": "tool_1", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": f"c{turn}a", "output": rows(turn)},
+            {"type": "function_call_output", "call_id": f"c{turn}b", "output": "error 503: printer busy"},
+            {
+                "role": "assistant",
+                "type": "message",
+                "content": [{"type": "output_text", "text": f"Job {turn} is done."}],
+            },
+        ]
+    offered = tools(lambda name, about: {"type": "function", "name": name, "description": about, "parameters": SCHEMA})
+    said.append({"role": "user", "content": "What did printer 2 cost?"})
+    return {"model": "m", "instructions": "You are an agent.", "input": said, "tools": offered}
+
+
+def read(kind: type[Body], body: Json) -> ChatRequest:
+    return kind(json.dumps(body).encode()).parse()
+
+
+async def outcome(name: str, request: ChatRequest) -> Outcome:
+    policy = policy_class(name).model_validate({})
+    return await run([(name, policy)], context(request, window=6000, memo=MemoryMemo()))
+
+
+@pytest.mark.parametrize("name", policy_names())
+async def test_a_policy_acts_alike_on_each_wire(name: str) -> None:
+    acted = {}
+    for kind, body in ((Body, chat()), (MessagesBody, messages()), (ResponsesBody, responses())):
+        made = await outcome(name, read(kind, body))
+        (step,) = made.steps
+        acted[kind.wire] = step.verdict
+        written = json.loads(made.request.encode())
+        assert step.verdict != "fail", (kind.wire, step.why)
+        if kind is MessagesBody:
+            assert refusals(written) == []
+            thoughts = {json.dumps(block) for block in thinking(written)}
+            assert thoughts <= {json.dumps(block) for block in thinking(body)}
+        if kind is ResponsesBody:
+            assert [*flaws(written)] == []
+    assert len({*acted.values()}) == 1, acted
+
+
+def thinking(body: Json) -> list[Json]:
+    contents = [message["content"] for message in body["messages"] if isinstance(message["content"], list)]
+    return [block for content in contents for block in content if block["type"] == "thinking"]

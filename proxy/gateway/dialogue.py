@@ -53,9 +53,11 @@ class Round:
     def spoken(self) -> Message:
         """The message without the internal calls."""
         message = self.message.without("tool_calls")
-        if isinstance(content := message.get("content"), list):  # in the vendor's own blocks
-            hidden = {call.id for call in self.internal}
-            message = message.with_changes(content=[part for part in content if part.get("id") not in hidden] or None)
+        hidden = {call.id for call in self.internal}
+        for name in ("content", "items"):  # in the vendor's own blocks or items
+            if isinstance(own := message.get(name), list):
+                kept = [part for part in own if hidden.isdisjoint((part.get("id"), part.get("call_id")))]
+                message = message.with_changes(**{name: kept or None})
         return message.with_changes(tool_calls=list(self.client)) if self.client else message
 
 

@@ -16,7 +16,8 @@ from proxy.gateway.hidden import Record
 from proxy.policy import InternalTool
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
-from proxy.wires.messages_stream import MessagesRound, whole
+from proxy.wires.messages_stream import MessagesRound
+from proxy.wires.responses_stream import ResponsesRound
 
 
 class Loop:
@@ -69,8 +70,8 @@ def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, I
 
 async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
     """The answer to a call that is not streamed."""
-    if dialogue.wire == "messages":
-        return await _whole_messages(dialogue, reply)
+    if dialogue.wire in _ROUNDS:
+        return await _whole_native(dialogue, reply)
     rounds: list[Round] = []
     while True:
         results: tuple[Message, ...] = ()
@@ -100,41 +101,47 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
     return Reply(reply.status, reply.headers, body=body, facts=dialogue.facts)
 
 
-async def _whole_messages(dialogue: Dialogue, reply: Reply) -> Reply:
-    """Return the answer to a call of Messages that is not streamed."""
-    rounds: list[_MessagesRound] = []
+_ROUNDS: Mapping[str, type[MessagesRound] | type[ResponsesRound]] = {
+    "messages": MessagesRound,
+    "responses": ResponsesRound,
+}
+"""By wire, what reads a round of an answer that is not in chat form."""
+
+_NativeRound = MessagesRound | ResponsesRound
+
+
+async def _whole_native(dialogue: Dialogue, reply: Reply) -> Reply:
+    """Return the answer to a call of another wire than chat that is not streamed."""
+    kind, rounds = _ROUNDS[dialogue.wire], list[Any]()
     while True:
         dialogue.note(reply.facts)
         answer = _object(reply)
-        if not isinstance(answer.get("content"), list):
+        read = kind(dialogue.names, rounds[-1] if rounds else None)
+        if not read.take(answer):
             break
-        rounds.append(deltas := _MessagesRound(dialogue.names, rounds[-1] if rounds else None))
-        deltas.blocks.take(answer)
-        await deltas.hand_on(dialogue.hand(deltas.heard()[0]))
-        round_, usage = deltas.heard()
+        rounds.append(read)
+        await read.hand_on(dialogue.hand(_heard(read)[0]))
+        round_, usage = _heard(read)
         results = await dialogue.run(round_) if dialogue.runs(round_) else ()
         if not results or round_.client:
             dialogue.check(round_)
             await dialogue.keep(round_, results)
             break
         reply = await dialogue.next(round_, results, usage)
-    is_changed = len(rounds) > 1 or any(each.hides or each.calls for each in rounds)
-    body = whole(answer, rounds) if is_changed and rounds and reply.status == 200 else reply.body
+    is_changed = len(rounds) > 1 or any(each.is_changed for each in rounds)
+    body = kind.whole(answer, rounds) if is_changed and reply.status == 200 else reply.body
     return Reply(reply.status, reply.headers, body=body, facts=dialogue.facts)
 
 
-class _MessagesRound(MessagesRound):
-    """A round of Messages."""
-
-    def heard(self) -> tuple[Round, dict[str, Any]]:
-        """Return what the model said, and what it used."""
-        return heard(self.said, self.finish, self.names), self.blocks.usage
+def _heard(read: Deltas | _NativeRound) -> tuple[Round, dict[str, Any]]:
+    """Return what the model said in a round, and what it used."""
+    return read.heard() if isinstance(read, Deltas) else (heard(read.said, read.finish, read.names), read.usage)
 
 
-def _deltas(dialogue: Dialogue, before: "Deltas | _MessagesRound | None") -> "Deltas | _MessagesRound":
+def _deltas(dialogue: Dialogue, before: Any) -> Deltas | _NativeRound:
     """Return what reads the next round of a stream."""
-    if dialogue.wire == "messages":
-        return _MessagesRound(dialogue.names, before if isinstance(before, _MessagesRound) else None)
+    if dialogue.wire in _ROUNDS:
+        return _ROUNDS[dialogue.wire](dialogue.names, before)
     thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
     head = before.head if isinstance(before, Deltas) else None
     return Deltas(dialogue.names, head=head, text=dialogue.text, thoughts=thoughts)
@@ -193,7 +200,7 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
 
     Closing it drops the round that is under way.
     """
-    before: Deltas | _MessagesRound | None = None
+    before: Deltas | _NativeRound | None = None
     while True:
         deltas = _deltas(dialogue, before)
         try:
@@ -209,7 +216,7 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
             yield shown
         if before is None and not deltas.hidden:
             return
-        round_, usage = deltas.heard()
+        round_, usage = _heard(deltas)
         results = await dialogue.run(round_) if dialogue.runs(round_) else ()
         if not results or round_.client:
             break
@@ -220,11 +227,11 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
     yield deltas.tail()
 
 
-async def _end(deltas: Deltas | _MessagesRound, dialogue: Dialogue) -> bytes:
+async def _end(deltas: Deltas | _NativeRound, dialogue: Dialogue) -> bytes:
     """What the client gets once all of a round is known, but for its last events."""
     shown = deltas.end()
     if deltas.hidden:
-        round_, _ = deltas.heard()
+        round_, _ = _heard(deltas)
         shown += await deltas.hand_on(dialogue.hand(round_))
     return shown
 

@@ -52,6 +52,9 @@ from proxy.vectors.embedding import EmbeddingService
 
 CHAT_WIRE = "chat"
 
+_STORED = ("previous_response_id", "conversation", "background")
+"""Fields of Responses of which the answer is a part of something that the vendor stores."""
+
 _PARSING = 4
 """To parse the messages of a body takes so many times as long as to find its fields, or more."""
 
@@ -315,7 +318,8 @@ class Preparation:
         who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(isinstance(policy, BringsTools) for _, policy in steps)
-        runs_tools = sends and body.wire != "responses"
+        # what the vendor has stored is not seen here, and rounds in it would be stored too
+        runs_tools = sends and not (body.wire == "responses" and any(sent.rest.get(name) for name in _STORED))
         if sends and not runs_tools:  # nothing may leave that the model could not read again
             steps = tuple(step for step in steps if not isinstance(step[1], BringsTools))
         signs = body.wire == CHAT_WIRE and (route.upstream.abilities.signs or bool(signed_places(sent.messages)))

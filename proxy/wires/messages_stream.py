@@ -25,13 +25,14 @@ class MessagesRound:
         self.names, self._later = names, before is not None
         self._next: int = 0 if before is None else before._next
         """The number of the next block that the client gets."""
-        self.calls: bool = before is not None and before.calls
+        self._calls: bool = before is not None and before._calls
         """Whether the client has got a call."""
         self._events, self._size = EventSplitter(), 0
         self._shown: dict[Any, int | None] = {}
         """By the number of a block, that which it has for the client; None for one that it does not get."""
         self._tail: list[tuple[bytes, dict[str, Any], bytes]] = []
         self.blocks = Blocks()
+        self._is_handed = False
 
     @property
     def hidden(self) -> bool:
@@ -39,9 +40,18 @@ class MessagesRound:
         return None in self._shown.values()
 
     @property
-    def hides(self) -> bool:
-        """Whether there is a call that the client does not get."""
-        return any(map(self.is_internal, self.blocks.content))
+    def is_changed(self) -> bool:
+        """Whether the client gets something else than was said."""
+        return self._is_handed or any(map(self._is_internal, self.blocks.content))
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        return self.blocks.usage
+
+    def take(self, answer: Mapping[str, Any]) -> bool:
+        """Take in a whole answer; return whether it is one."""
+        self.blocks.take(answer)
+        return isinstance(answer.get("content"), list)
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what the client gets of the next bytes. Raises `UpstreamFailed` where there is no end of them."""
@@ -62,14 +72,15 @@ class MessagesRound:
         """Return internal calls that are handed on to the client, each as a block of its own."""
         made = b""
         for block in self.blocks.content:
-            given = await hand(call_of(block)) if self.is_internal(block) else None
+            given = await hand(call_of(block)) if self._is_internal(block) else None
             if given is not None:
+                self._is_handed = True
                 block |= {"name": given["function"]["name"], "input": orjson.loads(given["function"]["arguments"])}
                 made += b"".join(map(_written, self._block(block)))
         return made
 
     def _block(self, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        index, self._next, self.calls = self._next, self._next + 1, True
+        index, self._next, self._calls = self._next, self._next + 1, True
         yield {"type": "content_block_start", "index": index, "content_block": {**block, "input": {}}}
         delta = {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
         yield {"type": "content_block_delta", "index": index, "delta": delta}
@@ -88,7 +99,16 @@ class MessagesRound:
         stop = self.blocks.stop
         return "length" if stop is None or self.blocks.error else FINISH.get(stop, "stop")
 
-    def is_internal(self, block: Mapping[str, Any]) -> bool:
+    @staticmethod
+    def whole(answer: Mapping[str, Any], rounds: Sequence["MessagesRound"]) -> bytes:
+        """Return a whole answer with what all rounds said, the last one's own among them."""
+        content = [block for each in rounds for block in each.blocks.content if not each._is_internal(block)]
+        stop = answer.get("stop_reason")
+        if stop == "tool_use" and not any(block.get("type") == "tool_use" for block in content):
+            stop = "end_turn"
+        return orjson.dumps({**answer, "content": content, "stop_reason": stop})
+
+    def _is_internal(self, block: Mapping[str, Any]) -> bool:
         return block.get("type") == "tool_use" and block.get("name") in self.names
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
@@ -112,29 +132,20 @@ class MessagesRound:
     def _number(self, found: Mapping[str, Any]) -> None:
         block = found.get("content_block")
         is_call = isinstance(block, dict) and block.get("type") == "tool_use"
-        if isinstance(block, dict) and self.is_internal(block):
+        if isinstance(block, dict) and self._is_internal(block):
             self._shown[found.get("index")] = None
             return
         self._shown[found.get("index")] = self._next
-        self._next, self.calls = self._next + 1, self.calls or is_call
+        self._next, self._calls = self._next + 1, self._calls or is_call
 
     def _ended(self, event: bytes, found: dict[str, Any], boundary: bytes) -> bytes:
         """Return an event of the end, with all that the round used. It names no calls that the client has not got."""
         if found.get("type") != "message_delta":
             return event + boundary
         delta = dict(found.get("delta") or {})
-        if delta.get("stop_reason") == "tool_use" and not self.calls:
+        if delta.get("stop_reason") == "tool_use" and not self._calls:
             delta["stop_reason"] = "end_turn"
         return _written({**found, "delta": delta, "usage": self.blocks.usage})
-
-
-def whole(answer: Mapping[str, Any], rounds: Sequence[MessagesRound]) -> bytes:
-    """Return a whole answer with what all rounds said, the last one's own among them."""
-    content = [block for each in rounds for block in each.blocks.content if not each.is_internal(block)]
-    stop = answer.get("stop_reason")
-    if stop == "tool_use" and not any(block.get("type") == "tool_use" for block in content):
-        stop = "end_turn"
-    return orjson.dumps({**answer, "content": content, "stop_reason": stop})
 
 
 def _written(event: Mapping[str, Any]) -> bytes:

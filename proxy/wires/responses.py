@@ -37,6 +37,8 @@ _ALONE = frozenset(
 """Items that are no part of an answer."""
 _TEXTS = frozenset({"input_text", "output_text"})
 _REASONING = "reasoning_items"
+ITEMS = "items"
+"""The key of a message that the client did not see: what the model said, in its own items."""
 _TOOL = ("type", "name", "description", "parameters")
 
 
@@ -172,10 +174,11 @@ def _view(item: JsonObject) -> View:
 
 def _answer(run: Sequence[JsonObject]) -> View:
     """Return what a model said in one go."""
-    return run[0].derive(("run", *map(id, run)), lambda: View.over(_said(run), JsonObject({"run": tuple(run)})))
+    return run[0].derive(("run", *map(id, run)), lambda: View.over(said_in(run), JsonObject({"run": tuple(run)})))
 
 
-def _said(run: Sequence[JsonObject]) -> dict[str, Any]:
+def said_in(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return items that a model said as one message in chat form."""
     parts = list[dict[str, Any]]()
     for item in run:
         kind = _kind(item)
@@ -260,11 +263,13 @@ def _made(message: Message) -> Iterator[bytes]:
         output = {"call_id": message["tool_call_id"], "output": message.text}
         yield encode({"type": "function_call_output", **output})
         return
-    kind = "output_text" if message.role == "assistant" else "input_text"
-    own = [part for part in message.parts if part.get("type") != "text"]
-    if message.role == "assistant" and own:  # as the model said it
-        yield from map(encode, own)
+    if ITEMS in message:
+        bare = _REASONING not in message
+        for item in message[ITEMS] or ():
+            if not (bare and item["type"] == "reasoning"):
+                yield encode({key: value for key, value in item.items() if not (bare and key == "id")})
         return
+    kind = "output_text" if message.role == "assistant" else "input_text"
     if message.text.strip():
         parts = [{**part, "type": kind} for part in message.parts]
         yield encode({"type": "message", "role": message.role, "content": parts})
@@ -277,7 +282,9 @@ def _items(message: Message, root: View) -> Iterator[bytes]:
     item = root.item
     if item is None:
         return
-    if message.role == "assistant":
+    if message.role == "assistant" and ITEMS in message:
+        yield from _made(message)  # as the model said it, with what its client did not see
+    elif message.role == "assistant":
         yield from (each.raw for each in item["run"]) if message is root else _edited(message, item["run"])
     elif message is root:
         yield item.raw

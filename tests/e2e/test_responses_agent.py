@@ -3,6 +3,7 @@ refuses, and seals reasoning over the exact prefix."""
 
 import json
 from collections.abc import AsyncGenerator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ TOOLS: Any = [
     }
     for name in ("orders", "invoices", "parcels")
 ] + [{"type": "web_search"}]
+INSTRUCTIONS = "You keep a shop's books. " * 300
 MODEL = "gpt-5.6"
 REASONING = {"type": "reasoning"}
 
@@ -60,7 +62,7 @@ class Agent:
         self.items += items
         asked: Any = {
             "model": MODEL,
-            "instructions": "You keep a shop's books. " * 60,
+            "instructions": INSTRUCTIONS,
             "input": self.items,
             "tools": TOOLS,
         }
@@ -112,8 +114,8 @@ async def test_an_agent_finishes_and_pays_less(stream: bool, server: OpenAIServe
     assert server.refused == []
     assert server.lost == 0
     assert len(server.bodies) == asked
-    assert server.bodies[-1]["tools"] == TOOLS
-    assert server.bodies[-1]["instructions"] == "You keep a shop's books. " * 60
+    assert server.bodies[-1]["tools"][: len(TOOLS)] == TOOLS
+    assert server.bodies[-1]["instructions"] == INSTRUCTIONS
     assert cost(server) < direct * 0.95
     assert len(conversations) == 1
     assert {each["turn"] for each in requests} == {*range(1, asked + 1)}
@@ -185,3 +187,31 @@ async def test_errors_are_openais(server: OpenAIServer, tmp_path: Path) -> None:
 
     assert wrong.value.param == "input[0].name"
     assert server.bodies == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_internal_tools_stay_inside(stream: bool, server: OpenAIServer, tmp_path: Path) -> None:
+    server.say(REASONING, message("I look back."), call("call_in", "recall", query="parcels"))
+    server.say(
+        REASONING, message("And there."), call("call_in2", "recall", query="all"), call("call_out", "orders", page=1)
+    )
+    server.say(REASONING, message("Page 1 says it."))
+    server.say(REASONING, message("Yes."))
+    async with proxy(CONFIG.format(url=server.url), tmp_path) as base:
+        agent = Agent(base, server, stream=stream)
+        async with agent.client:
+            first = await agent.ask({"role": "user", "content": "Where are the parcels?"})
+            second = await agent.ask({"type": "function_call_output", "call_id": "call_out", "output": "ORD-1"})
+            third = await agent.ask({"role": "user", "content": "Sure?"})
+
+    kinds = [[item.type for item in response.output] for response in (first, second, third)]
+    said = ["reasoning", "message"]
+    assert kinds == [[*said, *said, "function_call"], said, said]
+    assert first.output[-1].name == "orders"
+    assert first.output_text == "I look back.And there."
+    assert (server.refused, server.lost, len(server.bodies)) == ([], 0, 4)
+    calls = [item["call_id"] for item in server.bodies[-1]["input"] if item.get("type") == "function_call"]
+    assert calls == ["call_in", "call_in2", "call_out"]
+    for before, after in pairwise(server.bodies):
+        assert after["input"][: len(before["input"])] == before["input"]
+        assert after["tools"] == before["tools"]

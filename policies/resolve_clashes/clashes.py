@@ -16,8 +16,6 @@ from policies.resolve_clashes.values import AMOUNTS, BOOKED, TYPED, Value, unit_
 from proxy.chat import Message
 from proxy.context import Once
 
-_AT_ONCE = 3
-"""Messages of which a new one is current to overtake something."""
 _WINDOW = 2000
 """Earlier statements that are looked through."""
 _LATEST = 40
@@ -74,9 +72,9 @@ async def find_clashes(messages: Sequence[Message], once: Once) -> tuple[Clash, 
     read = await once.of_each(_read, [message for _, message in talk])
     turns, keys = list[Turn](), list[tuple[str, bytes]]()
     running = blake2b(digest_size=16)
-    for at, (current, digest) in enumerate(read):
+    for at, (statements_of, digest) in enumerate(read):
         running.update(digest)
-        turns.append(Turn(at, current))
+        turns.append(Turn(at, statements_of))
         keys.append(("clashes of", running.digest()))
     known = once.known(keys)
     missing = [at for at, result in enumerate(known) if result is None]
@@ -110,10 +108,8 @@ def overtaken(turns: Sequence[Turn], known: Sequence[Overtaken | None]) -> list[
 
 
 def _first_only(clashes: Sequence[Clash], gone: Collection[tuple[int, int]]) -> Overtaken:
-    fresh = [each for each in clashes if each.of not in gone]
-    latest = sorted({each.older for each in fresh})[-_AT_ONCE:]
-    chosen = tuple(each for each in fresh if each.older in latest)
-    return Overtaken(chosen, frozenset(each.of for each in fresh if each.solvable))
+    fresh = tuple(each for each in clashes if each.of not in gone)
+    return Overtaken(fresh, frozenset(each.of for each in fresh if each.solvable))
 
 
 def _of_turn(turns: Sequence[Turn], last: int, before: Iterable[tuple[Turn, Statement]]) -> list[Clash]:
@@ -164,8 +160,6 @@ def _value(old: Statement, new: Statement) -> bool:
     """Return whether both give a value of the same subject, and not the same value."""
     if "another" in new.signs or old.negative != new.negative or old.slots.isdisjoint(new.slots):
         return False
-    if not _is_changed(new) and old.years and new.years and old.years.isdisjoint(new.years):
-        return False
     if _about_others(old, new) or _is_narrower(old, new) or _is_parallel(old, new):
         return False
     return any(_same_subject(old, new, value) for value in new.values if _takes_place(old, new, value))
@@ -194,12 +188,8 @@ def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
         is_own = value.kind not in TYPED and "first" in old.signs & new.signs  # `I'm vegan`, `I eat meat`
         return is_own or not unit.isdisjoint(old.about | new.about)
     if not shared:
-        return is_changed and bool(value.unit) and not (mine and theirs)
+        return False
     alike = len(shared) / min(len(mine), len(theirs))
-    if value.kind not in AMOUNTS and len(shared) * 3 < max(len(mine), len(theirs)):
-        return False
-    if not is_changed and (alike < 1 and "first" not in old.signs | new.signs):
-        return False
     if len(shared) == 1 and old.head != new.head and not is_changed:
         return False  # `I weigh 82 kilos`, `my suitcase weighs 20 kilos`
     return _says_enough(value, alike, len(shared), is_changed=is_changed)
@@ -249,12 +239,10 @@ def _never(old: Statement, new: Statement) -> bool:
     denied, stated = (old, new) if old.never else (new, old)
     if stated.negative or "hedged" in stated.signs or (stated is new and "done" not in stated.signs):
         return False
-    if denied.people.isdisjoint(stated.people) and (denied.people or stated.people):
-        return False
     shared = denied.never & stated.terms
     if len(shared) >= _PAIR:
         return len(shared) >= _RARE * len(denied.never)
-    return shared == denied.never and (denied.verb in stated.terms or not shared.isdisjoint(denied.names))
+    return shared == denied.never and denied.verb in stated.terms
 
 
 def _negation(old: Statement, new: Statement) -> bool:
@@ -271,12 +259,10 @@ _NAMING = 4
 
 
 def _told_apart(old: Statement, new: Statement) -> bool:
-    """Return whether both name somebody or something, and not the same."""
+    """Return whether both speak of others, or of one of several, and not of the same."""
     if (old.people or new.people) and old.people.isdisjoint(new.people):
         return True
-    if old.ordinals != new.ordinals:
-        return True
-    return bool(old.names and new.names) and old.names.isdisjoint(new.terms) and new.names.isdisjoint(old.terms)
+    return old.ordinals != new.ordinals
 
 
 def _about_others(old: Statement, new: Statement) -> bool:
@@ -338,9 +324,9 @@ class _SlotValue(NamedTuple):
 
 def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[_SlotValue, Statement]]:
     """Yield the values of a task that a message gives anew, with the statements that do."""
-    current = turns[last].statements
-    opening = current[0].signs if current else frozenset[str]()
-    for new in current:
+    every = turns[last].statements
+    opening = every[0].signs if every else frozenset[str]()
+    for new in every:
         if "another" in new.signs or not _may_give(new):
             continue
         signs = new.signs | (opening & {"correcting", "following"})
@@ -395,9 +381,6 @@ def _is_given_anew(older: _SlotValue, new: Statement, value: Value, signs: froze
     if value.kind in TYPED:
         is_bare = not new.about or (older.distance == 1 and not older.statement.about and "wanting" in new.signs)
         return is_near and (is_bare or (bool(value.unit) and value.unit == older.value.unit))
-    is_short = new.end - new.start <= _SHORT
-    if not ("first" in new.signs or is_short or new.kind == "request" or is_wanted):
-        return False  # a statement about the world
     return older.distance <= (_NEAR if is_wanted else _NEXT) and "likes" not in older.statement.signs | new.signs
 
 

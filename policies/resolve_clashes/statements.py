@@ -35,9 +35,7 @@ _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LINES = re.compile(r"`[^`\n]*`|^(?:>|\|).*$", re.MULTILINE)
 _QUOTED = re.compile(r"\"[^\"\n]{12,400}\"|“[^”\n]{12,400}”|«[^»\n]{12,400}»|(?<!\w)'[^'\n]{20,400}'(?!\w)")
 _SENTENCE = re.compile(r"(?:[^.!?;\n]|[.](?=[\w]))+[.!?;]*")
-_NAME = re.compile(r"(?<![.!?\n] )(?<!^)(?<![.!?¿¡\"(])\b[A-ZÁÉÍÓÚÑ][\w'’-]+")
 _WORD = re.compile(r"[a-z0-9]+")
-_YEAR = re.compile(r"(?:1\d|20)\d\d")
 _SPACED = re.compile(r"\s+(?='(?:m|s|ve|re|ll|d)\b)|(?<=\s)\s+")
 _CONTRACTIONS = (
     (re.compile(r"\bcan[' ]?t\b|\bcannot\b"), "can not"),
@@ -66,8 +64,6 @@ class Statement(NamedTuple):
     """The stems of its words outside values, in their order."""
     about: frozenset[str]
     """The subject: terms without values, numbers and words that any request has."""
-    names: frozenset[str]
-    """Capitalised words that do not begin a sentence."""
     people: frozenset[str]
     """Others that are spoken of: a wife, a boss, `he`."""
     ordinals: frozenset[str]
@@ -84,7 +80,6 @@ class Statement(NamedTuple):
     """The cues of `_SIGNS` in it."""
     head: str
     """The first term of the subject."""
-    years: frozenset[str]
     slots: frozenset[tuple[str, str]]
     """Kinds and units of its values."""
 
@@ -151,7 +146,6 @@ def _statement(text: str, clause: Clause) -> Statement:
     order = _terms(folded)
     rest = _outside(folded, values)
     about = telling(_terms(rest))
-    names = frozenset(term for match in _NAME.finditer(raw) for term in _terms(fold(match[0])))
     verb, never = _never(folded)
     units = {f"{value.kind} {value.unit}" for value in values if value.unit and about <= unit_terms(value)}
     return Statement(
@@ -163,7 +157,6 @@ def _statement(text: str, clause: Clause) -> Statement:
         order=order,
         frame=tuple(stem(word) for word in _WORD.findall(rest) if word not in _STOP),
         about=about,
-        names=names & about,
         people=frozenset(match[match.lastgroup or 0].removesuffix("s") for match in CUES["people"].finditer(folded)),
         ordinals=frozenset(match[0] for match in CUES["ordinal"].finditer(folded)),
         keys=telling(order) | units,
@@ -173,7 +166,6 @@ def _statement(text: str, clause: Clause) -> Statement:
         verb=verb,
         signs=frozenset(name for name in _SIGNS if CUES[name].search(folded)),
         head=next((term for term in order if term in about), ""),
-        years=frozenset(filter(_YEAR.fullmatch, order)),
         slots=frozenset(value.slot for value in values),
     )
 

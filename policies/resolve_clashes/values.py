@@ -153,8 +153,6 @@ def _minutes(match: re.Match[str]) -> str | None:
 
 
 def _dates(text: str) -> Iterator[Value]:
-    if _PATTERNS["birth"].search(text):
-        return
     for match in _PATTERNS["date"].finditer(text):
         yield Value("date", _part(text, match.start()), "", _day(match), *match.span())
 
@@ -209,7 +207,6 @@ def _part(text: str, start: int) -> str:
 _WORD = re.compile(r"[a-z0-9]+")
 _ANSWER = 6
 """Words of a clause that may be an answer and no more."""
-_NON = re.compile(r"\b(?:no|not|non|sin|without|nada de|except|menos)[ -]+(?:\w+ )?$")
 
 
 class _Group(NamedTuple):
@@ -241,7 +238,7 @@ for _at, _each in enumerate(_GROUPS):
 
 
 def _members(clause: str) -> Iterator[Value]:
-    """Yield the members of groups that a clause names and does not deny."""
+    """Yield the members of groups that a clause names."""
     words = _WORD.findall(clause)
     is_short = len(words) <= _ANSWER
     for group in [_GROUPS[at] for at in sorted({at for word in words for at in _BY_WORD.get(word, ())})]:
@@ -251,11 +248,10 @@ def _members(clause: str) -> Iterator[Value]:
             is_weak = group.beside is not None and within is None and group.beside.search(rest) is None
             if is_weak and not is_short:
                 break
-            if not _NON.search(clause[max(0, match.start() - 32) : match.start()]):
-                # of `budget hotels` the hotels are the subject
-                end = match.start() + within.start() if within else match.end()
-                member = group.members[match[0].replace("-", " ")]
-                yield Value(group.kind, "weak" if is_weak else "", "", member, match.start(), end)
+            # of `budget hotels` the hotels are the subject
+            end = match.start() + within.start() if within else match.end()
+            member = group.members[match[0].replace("-", " ")]
+            yield Value(group.kind, "weak" if is_weak else "", "", member, match.start(), end)
 
 
 # --- places ---
@@ -265,7 +261,6 @@ _PLACE = re.compile(
     r"(?:\s+(?:[A-ZÁÉÍÓÚÑ][\w'’-]*|de|del|la)(?=\s|[,.;!?]|$))*)"
 )
 _NO_PLACE = re.compile("".join(WORDS["no places"]))
-_ALIASES = dict(line.split(": ") for line in WORDS["aliases"])
 _DIRECTIONS = {"from": "from", "desde": "from", "to": "to", "hacia": "to", "a": "to"}
 
 
@@ -274,4 +269,4 @@ def _places(text: str) -> Iterator[Value]:
     for match in _PLACE.finditer(text):
         name = fold(match["x"]).strip(" .,'-")
         if name and not _NO_PLACE.search(name) and not any(group.pattern.fullmatch(name) for group in _GROUPS):
-            yield Value("place", _DIRECTIONS.get(match["p"], "in"), "", _ALIASES.get(name, name), *match.span("x"))
+            yield Value("place", _DIRECTIONS.get(match["p"], "in"), "", name, *match.span("x"))

@@ -89,7 +89,6 @@ def test_number_returns_digits(word: str, digits: str | None) -> None:
         ("We fly from Porto.", "from", "porto"),
         ("Take me to New Delhi", "to", "new delhi"),
         ("a flat in Ciudad Real", "in", "ciudad real"),
-        ("Flights from NYC", "from", "new york"),
     ],
 )
 def test_read_values_returns_the_place(text: str, part: str, name: str) -> None:

@@ -9,14 +9,14 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha1
 from importlib.resources import files
 from typing import Any
 
-from redis.asyncio import Connection, ConnectionPool
+from redis.asyncio import BlockingConnectionPool, Connection, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as Unconnected
@@ -94,11 +94,9 @@ class RedisServer:
         self._options = {"password": password, "ssl_ca_certs": ca_file if url.startswith("rediss:") else None}
         self._prefix = prefix
         self._timeout = timeout
-        self._free = asyncio.Semaphore(connections)
+        self._connections = connections
         self._waiting = 0
-        self._pool: ConnectionPool | None = None
-        self._open: set[Connection] = set()
-        self._idle: list[Connection] = []
+        self._client: Redis | None = None
         self._seed = secrets.token_hex(8)
         self._epoch: bytes | None = None
         self._run_id: str | None = None
@@ -166,66 +164,39 @@ class RedisServer:
         if self._mending is not None:
             self._mending.cancel()
             await asyncio.gather(self._mending, return_exceptions=True)
-        await self._disconnect(self._open)
+        if self._client is not None:
+            await self._client.connection_pool.disconnect()
 
     async def _run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | float]) -> list[Any]:
+        client = self._client = self._client or self._connecting()
         rest = (1 + len(keys), self.key("epoch"), *keys, self._seed, *arguments)
-        async with asyncio.timeout(self._timeout), self._free:
+        async with asyncio.timeout(self._timeout):
             try:
-                answer = await self._evaluated(script, rest)
+                answer = await _evaluated(client, script, rest)
             except Unconnected:
                 if self._closed or not script.repeats:
                     raise
                 # most likely a connection that has ended since its last use, and so have all others
-                await self._disconnect(self._idle)
-                answer = await self._evaluated(script, rest)
+                await client.connection_pool.disconnect(inuse_connections=False)
+                answer = await _evaluated(client, script, rest)
         self._answered(answer[0], script.writes)
         return answer[1:]
 
-    async def _evaluated(self, script: Script, rest: Sequence[object]) -> list[Any]:
-        connection = self._idle.pop() if self._idle else self._new()
-        is_whole = False
-        try:
-            await _ready(connection, checks=not script.repeats)
-            try:
-                answer = await _asked(connection, "EVALSHA", script.digest, *rest)
-            except NoScriptError:  # the server has not seen it yet, or has started again
-                answer = await _asked(connection, "EVAL", script.text, *rest)
-            is_whole = True
-        except ResponseError:
-            is_whole = True
-            raise
-        finally:
-            # without waiting for anything: whoever asked may be gone
-            if is_whole and not self._closed:
-                self._idle.append(connection)
-            else:
-                await self._disconnect([connection])
-        return answer
-
-    def _new(self) -> Connection:
-        if self._pool is None:  # it only makes connections: to give them back it may wait, and then lose them
-            self._pool = ConnectionPool.from_url(
-                self._url,
-                protocol=2,
-                retry=Retry(NoBackoff(), 0),
-                # `_run` has a time limit of its own: one more is a task for each command, and may lose a cancellation
-                socket_timeout=None,
-                socket_connect_timeout=self._timeout,
-                redis_connect_func=self._connected,
-                **{name: value for name, value in self._options.items() if value is not None},
-            )
-        pool: Any = self._pool
-        connection: Connection = pool.make_connection()
-        self._open.add(connection)
-        return connection
-
-    async def _disconnect(self, connections: Collection[Connection]) -> None:
-        for connection in list(connections):
-            self._open.discard(connection)
-            if connection in self._idle:
-                self._idle.remove(connection)
-            await connection.disconnect(nowait=True)
+    def _connecting(self) -> Redis:
+        """Return a client that connects with its first call."""
+        pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
+            self._url,
+            max_connections=self._connections,
+            # `_run` has a time limit of its own: one more is a task for each command, and may lose a cancellation
+            timeout=None,
+            socket_timeout=None,
+            socket_connect_timeout=self._timeout,
+            protocol=2,
+            retry=Retry(NoBackoff(), 0),
+            redis_connect_func=self._connected,
+            **{name: value for name, value in self._options.items() if value is not None},
+        )
+        return Redis(connection_pool=pool)
 
     async def _connected(self, connection: Connection) -> None:
         """A server that started again, or another one, may lack what the last one had confirmed."""
@@ -274,20 +245,9 @@ def _cause_of(error: Exception) -> Cause:
     return "unreachable" if found is None else _ERRORS[found[1]]
 
 
-async def _ready(connection: Any, *, checks: bool) -> None:
-    """Connect, where that has not been done; with `checks` also where the server has ended it since."""
-    if checks and connection.is_connected:
-        try:
-            has_ended = await connection.can_read()
-        except Unconnected:
-            has_ended = True
-        if has_ended:
-            await connection.disconnect(nowait=True)
-    if not connection.is_connected:
-        await connection.connect()
-
-
-async def _asked(connection: Connection, *command: Any) -> list[Any]:
-    await connection.send_command(*command)
-    answer: list[Any] = await connection.read_response()
-    return answer
+async def _evaluated(client: Any, script: Script, rest: Sequence[Any]) -> list[Any]:
+    try:
+        answer = await client.execute_command("EVALSHA", script.digest, *rest)
+    except NoScriptError:  # the server has not seen it yet, or has started again
+        answer = await client.execute_command("EVAL", script.text, *rest)
+    return list(answer)

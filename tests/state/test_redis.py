@@ -497,6 +497,12 @@ async def test_the_rights_that_are_documented_are_enough(running: RedisProcess) 
     await store.aclose()
 
 
+def pool_of(store: RedisStore) -> Any:
+    """Return the connections of a store."""
+    assert store.server._client is not None
+    return store.server._client.connection_pool
+
+
 async def test_connections_that_the_server_ends_are_replaced(running: RedisProcess) -> None:
     store = running.store(timeout=LONG, connections=4)
     counters = RedisCounters(store.server)
@@ -508,7 +514,9 @@ async def test_connections_that_the_server_ends_are_replaced(running: RedisProce
             assert await store.get("1") == b"1"
         else:
             async with asyncio.timeout(60):  # that they have ended is known a moment later
-                while not all([await each.can_read() for each in store.server._idle]):
+                while not all(
+                    [await each.can_read() for each in pool_of(store)._available_connections if each.is_connected]
+                ):
                     await asyncio.sleep(0.001)
         assert await counters.add({"n": 1}, ttl=100) == {"n": float(round_)}
     assert (store.losses, store.degraded) == (0, None)
@@ -526,7 +534,8 @@ async def test_callers_who_leave_take_no_connection_with_them(running: RedisProc
             call.cancel()
         await asyncio.wait(calls)
     assert await store.get("a") == bytes(200_000)
-    assert len(store.server._open) == len(store.server._idle) <= 3
+    assert not pool_of(store)._in_use_connections
+    assert len(pool_of(store)._available_connections) <= 3
     with running.admin() as admin:
         async with asyncio.timeout(60):
             while len(admin.client_list()) > 4:

@@ -260,7 +260,8 @@ async def test_models_read_as_anthropics(server: StandIn, tmp_path: Path) -> Non
     assert found.has_more is False
 
 
-RECALL = {"type": "tool_use", "id": "toolu_in", "name": "recall", "input": {"query": "parcels"}}
+NOTING = CONFIG.replace("offer_recall", "keep_notes")
+NOTE = {"type": "tool_use", "id": "toolu_in", "name": "note", "input": {"text": "ORD-1 has left."}}
 ORDERS = {"type": "tool_use", "id": "toolu_out", "name": "orders", "input": {"page": 1}}
 
 
@@ -275,11 +276,11 @@ def text(said: str) -> Any:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("model", [UNBOUND, BOUND])
 async def test_internal_tools_stay_inside(model: str, stream: bool, server: StandIn, tmp_path: Path) -> None:
-    server.say(thought("Look back."), text("I look back."), RECALL)
-    server.say(thought("And there."), text("And there."), {**RECALL, "id": "toolu_in2"}, ORDERS)
+    server.say(thought("Look back."), text("I look back."), NOTE)
+    server.say(thought("And there."), text("And there."), {**NOTE, "id": "toolu_in2"}, ORDERS)
     server.say(thought("All."), text("Page 1 says it."))
     server.say(thought("So."), text("Yes."))
-    async with proxy(CONFIG.format(url=server.url), tmp_path) as base:
+    async with proxy(NOTING.format(url=server.url), tmp_path) as base:
         agent = Agent(base, model, server, stream=stream)
         async with agent.client:
             first = await agent.ask([text("Where are the parcels?")])
@@ -302,9 +303,9 @@ async def test_internal_tools_stay_inside(model: str, stream: bool, server: Stan
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_of_internal_calls_alone_ends_its_turn(stream: bool, server: StandIn, tmp_path: Path) -> None:
-    server.say(text("I look."), RECALL)
+    server.say(text("I look."), NOTE)
     server.say(text("Found."))
-    async with proxy(CONFIG.format(url=server.url), tmp_path) as base:
+    async with proxy(NOTING.format(url=server.url), tmp_path) as base:
         agent = Agent(base, UNBOUND, server, stream=stream)
         async with agent.client:
             answer = await agent.ask([text("Where are the parcels?")])

@@ -191,13 +191,16 @@ async def test_errors_are_openais(server: OpenAIServer, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 async def test_internal_tools_stay_inside(stream: bool, server: OpenAIServer, tmp_path: Path) -> None:
-    server.say(REASONING, message("I look back."), call("call_in", "recall", query="parcels"))
+    server.say(REASONING, message("I look back."), call("call_in", "note", text="ORD-1 has left."))
     server.say(
-        REASONING, message("And there."), call("call_in2", "recall", query="all"), call("call_out", "orders", page=1)
+        REASONING,
+        message("And there."),
+        call("call_in2", "note", text="So has ORD-2."),
+        call("call_out", "orders", page=1),
     )
     server.say(REASONING, message("Page 1 says it."))
     server.say(REASONING, message("Yes."))
-    async with proxy(CONFIG.format(url=server.url), tmp_path) as base:
+    async with proxy(CONFIG.replace("offer_recall", "keep_notes").format(url=server.url), tmp_path) as base:
         agent = Agent(base, server, stream=stream)
         async with agent.client:
             first = await agent.ask({"role": "user", "content": "Where are the parcels?"})

@@ -18,7 +18,7 @@ from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context, Judge, Memo, find_in_each
 from proxy.policy import Count, Decision, Keep, Need, Policy, ReadsFiles, RefusesContent, Reject, Rewrite
 from proxy.text import counted
-from proxy.text.json_strings import is_json
+from proxy.text.json_values import is_json
 
 Result = TypeVar("Result")
 

@@ -19,7 +19,7 @@ from policies.check_facts.sentences import Plain, compare, plain
 from policies.check_facts.values import differ, value
 from proxy.chat.annotations import Contradiction
 from proxy.text.fold import folded
-from proxy.text.json_strings import is_json, strings
+from proxy.text.json_values import is_json, strings
 from proxy.text.sentences import Sentence, behind_openers, in_full, is_stated, sentences
 from proxy.text.vocabulary import ENGLISH, IS, NEGATIONS, SPANISH, word_set
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from proxy.chat import Message
 from proxy.chat.blocks import TRUSTED, build, is_block
 from proxy.chat.markers import MARKER
-from proxy.text.json_strings import is_json
+from proxy.text.json_values import is_json
 
 _LONGEST = 300
 _INCORRECT = "[incorrect: contradicts the trusted fact"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import orjson
 
 from proxy.chat import Message, Tool, encode
-from proxy.text.json_strings import is_json
+from proxy.text.json_values import is_json
 from proxy.text.tables import lines
 
 Change = Callable[[str], str]

@@ -2,8 +2,14 @@
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
+import orjson
+
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"(?P<key>\s*+:)?|\Z)', re.DOTALL)
+_SHORTEST = 12
+"""Characters of the shortest string that may be a sentence."""
 _STRING_OR_SPACE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\n\r]+')
 
 
@@ -46,6 +52,24 @@ def looks_like_json(text: str) -> bool:
     """Return whether a text begins and ends like a JSON object or array."""
     bare = text.strip()
     return bare[:1] + bare[-1:] in ("{}", "[]")
+
+
+def is_json(text: str) -> bool:
+    """Return whether a text is an object or an array in JSON."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return False
+    try:
+        orjson.loads(text)
+    except (orjson.JSONDecodeError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def strings(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the strings that are values, not keys: start and end of the content in the text, and the decoded value."""
+    for match in _STRING.finditer(text):
+        if len(match[1]) >= _SHORTEST and match["key"] is None:
+            yield match.start(1), match.end(1), orjson.loads(f'"{match[1]}"')
 
 
 def minified(text: str) -> str:

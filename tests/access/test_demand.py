@@ -20,7 +20,7 @@ def call(fields: dict[str, Any], *, parsed: bool = False, **more: Any) -> Call:
     return Call("/chat/completions", "m", body, {}, request=request, **{"profile": PROFILE, **more})
 
 
-def test_a_prompt_is_a_quarter_of_its_bytes_unless_it_was_counted() -> None:
+def test_an_uncounted_prompt_counts_a_token_for_four_bytes() -> None:
     made = call({})
     assert demand_of(made) == Demand(len(made.body) // 4, 100)
     assert demand_of(call({}, parsed=True, counted=TokenCount(1, 2, 4, exact=True))).prompt == 7
@@ -39,13 +39,13 @@ def test_a_prompt_is_a_quarter_of_its_bytes_unless_it_was_counted() -> None:
         ({"max_tokens": -1}, 100),
     ],
 )
-def test_an_answer_is_as_long_as_it_may_be(fields: dict[str, Any], answer: int, parsed: bool) -> None:
+def test_demand_takes_the_longest_answer_allowed(fields: dict[str, Any], answer: int, parsed: bool) -> None:
     assert demand_of(call(fields, parsed=parsed)).answer == answer
     assert demand_of(call({"max_tokens": 5}, profile=None)).answer == 5
     assert demand_of(call({}, profile=None)).answer == 0
 
 
-def test_files_do_not_count_by_their_bytes() -> None:
+def test_a_file_counts_a_fixed_number_of_tokens() -> None:
     url = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
     sound = {"type": "input_audio", "input_audio": {"data": "B" * 400_000, "format": "wav"}}
     for parts in ([url], [sound], [url, sound, url]):
@@ -73,7 +73,7 @@ def test_files_do_not_count_by_their_bytes() -> None:
         {"options": {"num_predict": -1}},
     ],
 )
-def test_what_asks_for_more_than_it_may_is_refused(fields: dict[str, Any], parsed: bool) -> None:
+def test_a_request_is_refused_above_the_caps_of_its_key(fields: dict[str, Any], parsed: bool) -> None:
     with pytest.raises(BadRequest) as caught:
         check_caps(call(fields, parsed=parsed), 10, 2)
     assert caught.value.status == 400
@@ -82,5 +82,5 @@ def test_what_asks_for_more_than_it_may_is_refused(fields: dict[str, Any], parse
 
 
 @pytest.mark.parametrize("fields", [{}, {"max_tokens": 10, "n": 2}, {"max_tokens": None, "n": None}, {"options": 5}])
-def test_what_asks_for_no_more_passes(fields: dict[str, Any]) -> None:
+def test_a_request_passes_within_the_caps_of_its_key(fields: dict[str, Any]) -> None:
     check_caps(call(fields), 10, 2)

@@ -55,13 +55,13 @@ def begun() -> None:
 # --- request ----------------------------------------------------------------------------------------------------------
 
 
-async def test_header_names_are_in_lower_case_and_a_repeated_one_has_all_its_values() -> None:
+async def test_headers_have_lower_case_names_and_joined_values() -> None:
     server = Server(headers=[(b"x-team", b"a"), (b"x-team", b"b"), (b"x-name", b"caf\xe9")])
 
     assert server.http.headers == {"x-team": "a, b", "x-name": "caf\xe9"}
 
 
-async def test_the_answer_has_the_clients_request_id_where_it_is_harmless() -> None:
+async def test_an_answer_echoes_the_request_id_if_it_is_safe() -> None:
     for sent, kept in ((b"req-1", True), (b"a b", False)):
         http = Server(headers=[(b"x-request-id", sent)]).http
         assert (http.request_id == sent.decode()) is kept
@@ -69,7 +69,7 @@ async def test_the_answer_has_the_clients_request_id_where_it_is_harmless() -> N
 
 
 @pytest.mark.parametrize("length", [b"11", b"99999999999999999999", b"9" * 5000], ids=["one more", "huge", "absurd"])
-async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read(length: bytes) -> None:
+async def test_a_body_is_refused_unread_if_its_declared_length_is_too_large(length: bytes) -> None:
     server = Server(part(b"x"), headers=[(b"content-length", length)])
 
     with pytest.raises(BadRequest) as caught:
@@ -84,7 +84,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_read(len
     "headers", [[], [(b"content-length", b"3")], [(b"content-length", b"x")], [(b"content-length", b"\xb2")]],
     ids=["no length", "a length that lies", "a length that is none", "a digit that is none"],
 )  # fmt: skip
-async def test_a_body_that_grows_too_large_is_refused_while_it_is_read(headers: list[tuple[bytes, bytes]]) -> None:
+async def test_a_body_is_refused_while_it_is_read_once_it_is_too_large(headers: list[tuple[bytes, bytes]]) -> None:
     server = Server(*(part(b"x" * 6, more=True) for _ in range(5)), headers=headers)
 
     with pytest.raises(BadRequest) as caught:
@@ -95,7 +95,7 @@ async def test_a_body_that_grows_too_large_is_refused_while_it_is_read(headers: 
 
 
 @pytest.mark.parametrize("encoding", [b"compress", b"deflate, gzip", b"aws-chunked"])
-async def test_a_body_in_an_unknown_coding_is_refused_before_it_is_read(encoding: bytes) -> None:
+async def test_a_body_is_refused_unread_in_an_unknown_coding(encoding: bytes) -> None:
     server = Server(part(b"x"), headers=[(b"content-encoding", encoding)])
 
     with pytest.raises(BadRequest) as caught:
@@ -142,13 +142,13 @@ async def test_bodies_are_counted_until_their_requests_are_over() -> None:
     assert (intake.complete, refused) == (1000, ["bodies"])
 
 
-async def test_identity_is_no_compression() -> None:
+async def test_identity_leaves_a_body_unchanged() -> None:
     for encoding in (b"identity", b" Identity "):
         assert await Server(part(b"x"), headers=[(b"content-encoding", encoding)]).http.read() == b"x"
 
 
 @pytest.mark.parametrize("parts", [[], [part(b"ab", more=True)]], ids=["before the body", "in the middle of it"])
-async def test_a_client_that_leaves_while_its_body_is_read_is_gone(parts: list[Message]) -> None:
+async def test_read_raises_client_gone_if_the_client_disconnects(parts: list[Message]) -> None:
     with pytest.raises(ClientGone):
         await Server(*parts, GONE).http.read()
 
@@ -164,7 +164,7 @@ async def receiving(intake: Intake, address: str, size: int, declared: int = 0) 
     return task
 
 
-async def test_incomplete_bodies_are_bounded_in_all_and_by_address_and_counted_until_they_end() -> None:
+async def test_incomplete_bodies_are_bounded_together_and_by_address() -> None:
     refused: list[str] = []
     intake = Intake(40 * LEAST, 10 * LEAST, refused.append)
     open_ = [await receiving(intake, "a", LEAST) for _ in range(40)]
@@ -182,7 +182,7 @@ async def test_incomplete_bodies_are_bounded_in_all_and_by_address_and_counted_u
     assert intake.incomplete == 0
 
 
-async def test_a_body_is_refused_by_the_length_that_it_declares_and_one_of_few_bytes_counts_as_more() -> None:
+async def test_an_incomplete_body_counts_its_declared_length_or_the_least_size() -> None:
     intake = Intake(10 * LEAST, 10 * LEAST)
     small = await receiving(intake, "a", 1)
     assert intake.incomplete == LEAST
@@ -198,7 +198,7 @@ async def test_a_body_is_refused_by_the_length_that_it_declares_and_one_of_few_b
 # --- answer -----------------------------------------------------------------------------------------------------------
 
 
-async def test_headers_that_become_known_before_the_first_chunk_still_come() -> None:
+async def test_headers_are_sent_if_added_before_the_first_chunk() -> None:
     server = Server()
 
     async def late() -> AsyncGenerator[bytes, None]:
@@ -222,7 +222,7 @@ async def test_a_stream_without_a_chunk_is_an_empty_answer() -> None:
 # --- a client that leaves ---------------------------------------------------------------------------------------------
 
 
-async def test_the_task_goes_on_undisturbed_after_a_client_has_gone() -> None:
+async def test_a_task_continues_after_its_client_has_gone() -> None:
     with pytest.raises(ClientGone):
         async with Server(GONE).http.watch():
             await asyncio.Event().wait()
@@ -233,7 +233,7 @@ async def test_the_task_goes_on_undisturbed_after_a_client_has_gone() -> None:
 
 
 @pytest.mark.parametrize("cut", [3, 20, 100])
-async def test_a_client_that_leaves_behind_the_end_mark_has_got_all(cut: int) -> None:
+async def test_a_client_may_disconnect_after_done(cut: int) -> None:
     server = Server()
     data = b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
 
@@ -254,7 +254,7 @@ async def test_a_client_that_leaves_behind_the_end_mark_has_got_all(cut: int) ->
     assert server.sent[-1] == {"type": "http.response.body", "body": b""}
 
 
-async def test_what_else_the_server_reports_does_not_end_the_work() -> None:
+async def test_watch_ignores_other_messages() -> None:
     server = Server(part(b""))
 
     async with server.http.watch():
@@ -263,7 +263,7 @@ async def test_what_else_the_server_reports_does_not_end_the_work() -> None:
         await asyncio.sleep(0)
 
 
-async def test_work_that_is_done_is_not_watched_any_longer() -> None:
+async def test_watch_stops_listening_at_the_end() -> None:
     server = Server()
 
     async with server.http.watch():
@@ -275,7 +275,7 @@ async def test_work_that_is_done_is_not_watched_any_longer() -> None:
     assert server.inbox.qsize() == 1
 
 
-async def test_a_cancellation_from_elsewhere_stays_one() -> None:
+async def test_watch_passes_on_other_cancellations() -> None:
     waiting = asyncio.Event()
 
     async def work() -> None:
@@ -292,7 +292,7 @@ async def test_a_cancellation_from_elsewhere_stays_one() -> None:
     assert task.cancelled()
 
 
-async def test_a_deadline_inside_the_work_stays_a_deadline() -> None:
+async def test_watch_passes_on_timeouts() -> None:
     with pytest.raises(TimeoutError):
         async with Server().http.watch():
             async with asyncio.timeout(0):

@@ -83,7 +83,7 @@ def key(name: str, **fields: Any) -> Caller:
     return Caller("t", KeySettings.model_validate({"name": name, "hash": "0" * 64, **fields}))
 
 
-async def test_requests_are_refused_over_the_limit_and_let_in_when_they_were_told_to_come() -> None:
+async def test_a_refused_request_passes_after_its_retry_after() -> None:
     world = World(requests_per_minute=3)
     headers = [(await world.ask())[1] for _ in range(3)]
     assert [each["x-ratelimit-remaining-requests"] for each in headers] == ["2", "1", "0"]
@@ -102,7 +102,7 @@ async def test_requests_are_refused_over_the_limit_and_let_in_when_they_were_tol
     assert 'limited_requests_total{reason="requests"} 7.0' in world.shown()
 
 
-async def test_what_was_refused_takes_nothing() -> None:
+async def test_a_refused_request_uses_nothing_of_the_limit() -> None:
     world = World(tokens_per_minute=100)
     await world.ask(60, 20)
     error = await world.refused(30)
@@ -131,7 +131,7 @@ async def test_reported_usage_corrects_the_estimate(usage: Usage | None, left: i
     await world.refused(1)
 
 
-async def test_a_correction_falls_into_the_minute_of_its_reservation() -> None:
+async def test_settle_corrects_the_minute_of_the_reservation() -> None:
     world = World(tokens_per_minute=100)
     admission, _ = await world.ask(100)
     world.now += 90  # half of the minute before counts
@@ -141,7 +141,7 @@ async def test_a_correction_falls_into_the_minute_of_its_reservation() -> None:
     assert headers["x-ratelimit-remaining-tokens"] == "0"
 
 
-async def test_a_request_that_never_fits_is_told_so() -> None:
+async def test_a_request_is_refused_without_retry_if_it_can_never_fit() -> None:
     world = World(tokens_per_minute=100)
     error = await world.refused(90, 20)
     assert error.headers == {"x-should-retry": "false"}
@@ -158,7 +158,9 @@ async def test_a_request_that_never_fits_is_told_so() -> None:
         ({"budget_per_day": 10}, Usage(), None),
     ],
 )
-async def test_a_day_is_over_once_it_is_used_up(limit: dict[str, float], usage: Usage, cost: float | None) -> None:
+async def test_requests_are_refused_once_the_day_is_used_up(
+    limit: dict[str, float], usage: Usage, cost: float | None
+) -> None:
     world = World(**limit)
     first, _ = await world.ask(6, 2)  # an estimate of 10 dollars
     error = await world.refused(6, 2)
@@ -186,7 +188,7 @@ async def test_a_day_is_over_once_it_is_used_up(limit: dict[str, float], usage: 
         pytest.param({"tokens_per_day": 130, "tokens_per_minute": 65}, (9, 4), 5, id="the minute first"),
     ],
 )
-async def test_requests_at_once_reserve_no_more_than_the_day_has(
+async def test_concurrent_requests_reserve_no_more_than_the_rest_of_the_day(
     limit: dict[str, float], estimate: tuple[int, int], admitted: int
 ) -> None:
     world = World(**limit)
@@ -201,7 +203,7 @@ async def test_requests_at_once_reserve_no_more_than_the_day_has(
     assert len(again) == 1, "all was given back"
 
 
-async def test_a_day_can_be_used_to_its_end_by_one_request_after_the_other() -> None:
+async def test_sequential_requests_can_use_the_whole_day() -> None:
     world = World(tokens_per_day=130)
     for _ in range(10):
         admission, _ = await world.ask(9, 4000)
@@ -220,7 +222,7 @@ async def test_reservations_of_a_killed_process_end_within_two_hours() -> None:
     await world.ask(9, 4)
 
 
-async def test_a_refusal_of_the_day_takes_nothing_of_the_minute() -> None:
+async def test_a_refusal_for_the_day_uses_nothing_of_the_minute() -> None:
     world = World(tokens_per_day=130, tokens_per_minute=200)
     first, _ = await world.ask(100, 20)
     await world.refused(9, 4)
@@ -238,7 +240,7 @@ async def test_failed_requests_cost_nothing() -> None:
     await world.ask(60)
 
 
-async def test_every_key_has_its_own_limits_and_those_of_all_where_it_has_none() -> None:
+async def test_a_key_has_the_common_limits_where_it_has_none_of_its_own() -> None:
     world = World(requests_per_minute=1, max_n=4, max_concurrent_per_key=9, max_concurrent=100)
     large, small, other = key("large", requests_per_minute=2), key("small"), Caller("someone else")
     assert world.limits.terms(large) == Terms(requests_per_minute=2, max_n=4, max_concurrent=9)
@@ -252,7 +254,7 @@ async def test_every_key_has_its_own_limits_and_those_of_all_where_it_has_none()
 
 
 @pytest.mark.parametrize("failure", ["refuses", "hang"])
-async def test_where_nobody_can_count_requests_pass_loudly(
+async def test_requests_pass_with_a_log_line_if_the_counters_fail(
     failure: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("proxy.access.limits._PAUSE", 600)
@@ -269,7 +271,7 @@ async def test_where_nobody_can_count_requests_pass_loudly(
     assert "limits_unchecked_total 30.0" in world.shown()
 
 
-async def test_counting_goes_on_once_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_counting_resumes_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.access.limits._PAUSE", 0)
     world = World(requests_per_minute=1)
     world.counters.failure = "refuses"
@@ -279,7 +281,7 @@ async def test_counting_goes_on_once_it_can(monkeypatch: pytest.MonkeyPatch) -> 
     await world.refused()
 
 
-async def test_of_many_at_once_only_as_many_get_in_as_may() -> None:
+async def test_concurrent_requests_pass_up_to_the_limit() -> None:
     world = World(requests_per_minute=10)
     done = await asyncio.gather(*(world.ask() for _ in range(50)), return_exceptions=True)
     assert sum(not isinstance(each, BaseException) for each in done) == 10

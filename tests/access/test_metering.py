@@ -66,14 +66,14 @@ async def test_use_is_summed_up_by_model_for_each_account() -> None:
     assert await world.one.today("t/nobody", ["gpt-*"]) == {ALL: figures()}
 
 
-async def test_what_an_upstream_did_not_report_is_told_as_such() -> None:
+async def test_requests_without_reported_usage_are_counted_apart() -> None:
     world = World()
     world.one.note("t/ann", "m", [Usage()], None)
     world.one.note("t/ann", "m", [Usage(input=1, output=1)], None)
     assert (await world.one.today("t/ann", ["m"]))["m"] == figures(requests=2, without=1, tokens=(1, 0, 1))
 
 
-async def test_a_day_begins_with_nothing() -> None:
+async def test_a_new_day_begins_at_zero() -> None:
     world = World()
     world.one.note("t/ann", "m", [Usage(input=1)], None)
     world.now += DAY - 1
@@ -82,7 +82,7 @@ async def test_a_day_begins_with_nothing() -> None:
     assert await world.one.today("t/ann", ["m"]) == {ALL: figures()}
 
 
-async def test_others_see_it_once_it_was_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_processes_see_use_once_it_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metering, "_GATHER", 0.0)
     world = World()
     sharing = asyncio.ensure_future(world.one.share())
@@ -97,7 +97,7 @@ async def test_others_see_it_once_it_was_shared(monkeypatch: pytest.MonkeyPatch)
     assert (await world.other.today("t/ann", []))[ALL] == figures(requests=3, tokens=(3, 0, 0))
 
 
-async def test_many_figures_are_added_in_parts() -> None:
+async def test_many_figures_are_added_in_batches() -> None:
     world = World()
     models = [f"m{n}" for n in range(400)]
     for model in models:
@@ -107,7 +107,7 @@ async def test_many_figures_are_added_in_parts() -> None:
     assert used == dict.fromkeys(models, figures(requests=1, tokens=(1, 0, 0)))
 
 
-async def test_what_cannot_be_added_is_told_once_and_lost(caplog: pytest.LogCaptureFixture) -> None:
+async def test_use_is_lost_and_logged_once_if_the_counters_fail(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.counters.fails = True
     caplog.set_level(logging.ERROR, "penstock.limits")

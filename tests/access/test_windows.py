@@ -12,7 +12,7 @@ from proxy.http.headers import retry_after
     ("before", "current", "elapsed", "used"),
     [(0, 0, 0, 0), (60, 0, 0, 60), (60, 0, 30, 30), (60, 5, 45, 20), (60, 5, 60, 5)],
 )
-def test_the_minute_before_counts_as_far_as_it_lies_within_sixty_seconds(
+def test_the_previous_minute_counts_by_its_share_of_sixty_seconds(
     before: float, current: float, elapsed: float, used: float
 ) -> None:
     assert Window(before, current, elapsed).used == used
@@ -25,7 +25,7 @@ def test_the_minute_before_counts_as_far_as_it_lies_within_sixty_seconds(
     elapsed=st.floats(0, 59.99),
     need=st.integers(1, 10**6),
 )
-def test_who_waits_as_long_as_told_fits(limit: int, before: int, current: int, elapsed: float, need: int) -> None:
+def test_a_need_fits_after_the_wait(limit: int, before: int, current: int, elapsed: float, need: int) -> None:
     need = min(need, limit)
     wait = Window(before, current, elapsed).wait(need, limit)
     later = elapsed + wait
@@ -41,23 +41,23 @@ def test_who_waits_as_long_as_told_fits(limit: int, before: int, current: int, e
         assert early.used + need > limit - 1e-6
 
 
-def test_what_is_left_is_never_negative() -> None:
+def test_remaining_is_never_negative() -> None:
     assert Window(0, 7, 1).remaining(5) == 0
     assert Window(10, 1, 30).remaining(10) == 4
 
 
 @pytest.mark.parametrize(("window", "seconds"), [(Window(0, 0, 9), 0), (Window(3, 0, 10), 50), (Window(0, 3, 10), 110)])
-def test_it_is_reset_when_nothing_counts_any_more(window: Window, seconds: float) -> None:
+def test_reset_ends_when_the_count_is_zero(window: Window, seconds: float) -> None:
     assert window.reset == seconds
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0ms"), (0.1201, "121ms"), (1, "1s"), (6.54, "6.6s"), (60, "1m0s"), (90.01, "1m30.1s")]
 )
-def test_times_are_written_as_openai_does(seconds: float, text: str) -> None:
+def test_durations_have_the_format_of_openai(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
 @pytest.mark.parametrize(("seconds", "whole", "exact"), [(0, "1", "1"), (0.2, "1", "200"), (1.0004, "2", "1001")])
-def test_a_client_is_told_to_wait_long_enough(seconds: float, whole: str, exact: str) -> None:
+def test_retry_after_rounds_up(seconds: float, whole: str, exact: str) -> None:
     assert retry_after(seconds) == {"retry-after": whole, "retry-after-ms": exact}

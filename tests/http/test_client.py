@@ -11,7 +11,7 @@ from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_body_goes_out_as_it_is_with_the_given_headers_and_no_others() -> None:
+async def test_a_request_is_sent_with_its_own_bytes_and_headers_only() -> None:
     handle, got = answering(OK)
     async with listening(handle) as url, transport() as http:
         sent = {
@@ -43,7 +43,7 @@ async def test_a_request_without_a_body_has_none(method: str) -> None:
     assert b"content-type" not in got[0].lower()
 
 
-async def test_a_large_body_goes_out_whole_and_without_a_warning() -> None:
+async def test_a_large_body_is_sent_without_a_warning() -> None:
     handle, got = answering(OK)
     body = bytes(range(256)) * 4 * 1024 * 3
     async with listening(handle) as url, transport() as http:
@@ -52,7 +52,7 @@ async def test_a_large_body_goes_out_whole_and_without_a_warning() -> None:
     assert got[0].partition(b"\r\n\r\n")[2] == body
 
 
-async def test_status_and_headers_come_back_without_what_concerns_one_connection() -> None:
+async def test_a_response_has_no_headers_of_the_connection() -> None:
     answer = (
         b"HTTP/1.1 429 Slow Down\r\nContent-Type: application/json\r\nX-RateLimit: 1\r\nLink: a\r\nX-Name: caf\xe9\r\n"
         b"Link: b\r\nSet-Cookie: a=b\r\nSet-Cookie2: c\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n"
@@ -82,7 +82,7 @@ async def test_a_cookie_is_not_kept() -> None:
     assert all(b"cookie" not in request.lower() for request in got)
 
 
-async def test_proxy_settings_of_the_environment_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_settings_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     handle, _ = answering(OK)
@@ -109,7 +109,7 @@ async def test_a_connection_is_used_again() -> None:
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-async def test_the_head_of_a_stream_is_there_before_its_first_chunk() -> None:
+async def test_a_stream_has_its_head_before_its_first_chunk() -> None:
     have_head = asyncio.Event()
 
     async def handle(connection: Connection) -> None:

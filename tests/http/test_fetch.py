@@ -46,7 +46,7 @@ async def fetched(url: str, hosts: Collection[str]) -> bytes:
         await fetcher.aclose()
 
 
-async def test_a_host_that_is_named_may_be_an_internal_one() -> None:
+async def test_a_listed_host_may_have_a_private_address() -> None:
     async with server() as host:
         port = host.partition(":")[2]
         assert await fetched(f"http://{host}/there", [host]) == f"a picture of {host}".encode()
@@ -65,7 +65,7 @@ async def test_redirects_are_followed_as_far_as_their_hosts_are_allowed() -> Non
             await fetched(f"http://{host}/round", [host])
 
 
-async def test_what_is_not_there_or_too_large_is_said() -> None:
+async def test_a_failed_fetch_says_why() -> None:
     async with server() as host:
         with pytest.raises(NotFetched, match="answered with 404"):
             await fetched(f"http://{host}/nothing", [host])
@@ -81,7 +81,7 @@ async def test_what_is_not_there_or_too_large_is_said() -> None:
     "http://192.168.1.1/x", "http://0.0.0.0/x", "http://[fe80::1]/x", "http://8.8.8.8:22/x",
     "http://user@8.8.8.8/x", "ftp://8.8.8.8/x", "file:///etc/passwd", "http:///x", "http://[x/", "gopher:x",
 ])  # fmt: skip
-async def test_public_means_no_address_of_the_operators_network_and_no_other_port(url: str) -> None:
+async def test_public_excludes_private_addresses_and_other_ports(url: str) -> None:
     with pytest.raises(NotFetched, match="its address is not|its host is not"):
         await fetched(url, ["public"])
 
@@ -91,5 +91,5 @@ async def test_public_means_no_address_of_the_operators_network_and_no_other_por
     ("127.0.0.1", False), ("100.64.0.1", False), ("224.0.0.1", False), ("2002:7f00:1::", False), ("fc00::1", False),
     ("fe80::1%eth0", False), ("no address", False),
 ])  # fmt: skip
-def test_whether_an_address_is_public(address: str, expected: bool) -> None:
+def test_an_address_is_public(address: str, expected: bool) -> None:
     assert is_public(address) is expected

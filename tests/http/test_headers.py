@@ -15,7 +15,7 @@ from proxy.http.headers import forwarded, relayed, request_id, without_credentia
         "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-anything",
     ],
 )  # fmt: skip
-def test_what_never_reaches_an_upstream(name: str) -> None:
+def test_some_headers_are_not_forwarded(name: str) -> None:
     assert forwarded({name: "value", "x-other": "1"}) == {"x-other": "1", "accept-encoding": "identity"}
 
 
@@ -27,7 +27,7 @@ def test_what_never_reaches_an_upstream(name: str) -> None:
         "x-stainless-retry-count", "x-team", "x-penstocking", "cookies", "some-header-of-tomorrow",
     ],
 )  # fmt: skip
-def test_what_travels_on(name: str) -> None:
+def test_other_headers_are_forwarded(name: str) -> None:
     assert forwarded({name: "a, B; c=1"}) == {name: "a, B; c=1", "accept-encoding": "identity"}
 
 
@@ -41,7 +41,7 @@ def test_what_travels_on(name: str) -> None:
         pytest.param("", {"x-a": "1", "x-b": "2"}, id="nothing named"),
     ],
 )
-def test_headers_that_connection_names_concern_one_connection(connection: str, kept: dict[str, str]) -> None:
+def test_headers_named_by_connection_are_not_forwarded(connection: str, kept: dict[str, str]) -> None:
     sent = {"connection": connection, "x-a": "1", "x-b": "2"}
 
     assert forwarded(sent) == {**kept, "accept-encoding": "identity"}
@@ -52,7 +52,7 @@ def test_headers_that_connection_names_concern_one_connection(connection: str, k
     "sent",
     [{"accept-encoding": "gzip, deflate, br"}, {"accept-encoding": "*"}, {"connection": "accept-encoding"}],
 )
-def test_the_answer_is_asked_for_uncompressed(sent: dict[str, str]) -> None:
+def test_an_answer_is_requested_uncompressed(sent: dict[str, str]) -> None:
     assert forwarded(sent) == {"accept-encoding": "identity"}
 
 
@@ -65,7 +65,7 @@ def test_policies_do_not_see_credentials() -> None:
     assert without_credentials(sent) == {"x-team": "search", "content-type": "application/json"}
 
 
-def test_an_answer_keeps_its_headers_and_their_order_and_its_request_id_gets_a_name_of_its_own() -> None:
+def test_an_answer_keeps_its_headers_in_order_and_renames_its_request_id() -> None:
     headers = [(b"content-type", b"application/json"), (b"x-ratelimit", b"1"), (b"link", b"a"), (b"link", b"b")]
 
     assert relayed(headers, stream=False) == headers
@@ -97,14 +97,14 @@ def test_a_stream_says_once_that_it_must_not_be_buffered() -> None:
         pytest.param("a/../b", id="slashes"),
     ],
 )
-def test_any_other_is_replaced_by_a_new_one(sent: str | None) -> None:
+def test_an_unsafe_request_id_is_replaced(sent: str | None) -> None:
     made = request_id(sent)
 
     assert made.startswith("req_")
     assert request_id(made) == made
 
 
-def test_a_harmless_request_id_is_kept_and_new_ones_are_all_different() -> None:
+def test_a_safe_request_id_is_kept_and_new_ones_differ() -> None:
     for sent in ("a", "req_0123", "A-b.c:d_9", "x" * 128):
         assert request_id(sent) == sent
     assert len({request_id(None) for _ in range(1000)}) == 1000

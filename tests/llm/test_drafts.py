@@ -49,7 +49,7 @@ async def test_a_draft_that_is_ready_settles_the_cut() -> None:
     assert await drafts(made, "other").settled("c1", "d1") == "", "another tenant's is not there"
 
 
-async def test_one_that_comes_late_changes_nothing() -> None:
+async def test_a_late_draft_changes_nothing() -> None:
     pen, store = Pen(), Away(2**20)
     made, replica = service(pen, store), service(pen, store)
     pen.go.clear()
@@ -62,7 +62,7 @@ async def test_one_that_comes_late_changes_nothing() -> None:
     assert await drafts(replica).settled("c2", "d1") == "of d1"
 
 
-async def test_it_is_written_once_whoever_asks() -> None:
+async def test_a_draft_is_written_once_in_a_process() -> None:
     pen, store = Pen(), Away(2**20)
     made, replica = service(pen, store), service(pen, store)
     for each in (made, replica, made, replica):
@@ -73,7 +73,7 @@ async def test_it_is_written_once_whoever_asks() -> None:
     assert len(pen.asked) == 1
 
 
-async def test_it_is_written_once_where_replicas_begin_together() -> None:
+async def test_a_draft_is_written_once_by_concurrent_replicas() -> None:
     pen, store = Pen(), Away(2**20)
     both = service(pen, store), service(pen, store)
     pen.go.clear()
@@ -87,7 +87,7 @@ async def test_it_is_written_once_where_replicas_begin_together() -> None:
     assert len(pen.asked) == 1
 
 
-async def test_what_failed_is_tried_again_later_and_not_at_once() -> None:
+async def test_a_failed_draft_is_retried_after_a_pause() -> None:
     now, pen = [0.0], Pen(lambda material: None)
     store = Away(2**20, clock=lambda: now[0])
     made = service(pen, store, lambda: now[0])
@@ -99,7 +99,7 @@ async def test_what_failed_is_tried_again_later_and_not_at_once() -> None:
     assert await drafts(made).settled("c1", "d1") == ""
 
 
-async def test_there_is_an_end_to_what_may_wait() -> None:
+async def test_drafts_that_wait_are_bounded() -> None:
     pen = Pen()
     pen.go.clear()
     made = service(pen)
@@ -112,7 +112,7 @@ async def test_there_is_an_end_to_what_may_wait() -> None:
     assert len(pen.asked) <= 2
 
 
-async def test_without_the_store_there_is_an_extract_and_what_was_used_is_used_again() -> None:
+async def test_an_outage_of_the_store_changes_no_settled_summary() -> None:
     now, store = [0.0], Away(2**20)
     made = service(Pen(), store, lambda: now[0])
     drafts(made).prepare(MATERIAL)
@@ -126,7 +126,7 @@ async def test_without_the_store_there_is_an_extract_and_what_was_used_is_used_a
         assert await drafts(each).settled("c2", "d1") == "of d1", "a failed read settles nothing"
 
 
-async def test_what_was_used_is_used_again_where_the_store_has_lost_it() -> None:
+async def test_a_summary_lost_by_the_store_is_settled_again() -> None:
     now, store = [0.0], Away(2**20)
     made, replica = service(Pen(), store, lambda: now[0]), service(Pen(), store, lambda: now[0])
     drafts(made).prepare(MATERIAL)

@@ -63,7 +63,7 @@ async def test_each_pair_is_asked_about_once_and_by_itself() -> None:
     assert [[PAIRS.index(pair) for pair in PAIRS if pair[0] in text] for text in shown] == [[0], [1], [2]]
 
 
-async def test_a_verdict_of_one_tenant_or_question_is_not_there_for_another() -> None:
+async def test_verdicts_are_apart_by_tenant_and_question() -> None:
     behind = Asked(replaces)
     made = judge(behind)
     await asked(made, PAIRS[:1])
@@ -87,7 +87,7 @@ async def test_the_verdicts_of_a_tenant_that_is_forgotten_leave_the_memory() -> 
     assert len(behind.calls) == 6
 
 
-async def test_what_nobody_waits_for_any_more_is_not_asked_about() -> None:
+async def test_a_pair_is_dropped_after_its_wait() -> None:
     behind = Asked(replaces)
     behind.go.clear()
     made = judge(behind)
@@ -97,7 +97,7 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_about() -> None:
     assert len(behind.calls) == 4
 
 
-async def test_few_are_asked_about_at_once() -> None:
+async def test_concurrent_calls_of_the_judge_are_bounded() -> None:
     behind = Asked(replaces)
     behind.go.clear()
     asking = asyncio.ensure_future(asked(judge(behind), PAIRS[:10]))
@@ -111,7 +111,7 @@ async def test_few_are_asked_about_at_once() -> None:
     assert await asking == [1.0] * 10
 
 
-async def test_one_tenant_cannot_take_all_the_room() -> None:
+async def test_pairs_that_wait_are_bounded_per_tenant() -> None:
     behind = Asked(replaces)
     behind.go.clear()
     made = judge(behind)
@@ -124,7 +124,7 @@ async def test_one_tenant_cannot_take_all_the_room() -> None:
 
 
 @pytest.mark.parametrize("status", [500, 401, 429])
-async def test_a_model_that_fails_is_left_alone_for_this_tenant_for_a_while(status: int) -> None:
+async def test_a_failed_judge_pauses_for_the_tenant(status: int) -> None:
     now = 0.0
     behind = Asked(lambda: Reply(status, body=b"{}"))
     made = judge(behind, lambda: now)
@@ -138,7 +138,7 @@ async def test_a_model_that_fails_is_left_alone_for_this_tenant_for_a_while(stat
 
 
 @pytest.mark.parametrize("reply", [lambda: whole("Well, ..."), lambda: Reply(400, body=b"{}")])
-async def test_an_answer_that_may_be_the_texts_doing_costs_their_own_pair_only(reply: Callable[[], Reply]) -> None:
+async def test_an_unusable_answer_affects_its_own_pair_only(reply: Callable[[], Reply]) -> None:
     behind = Asked(reply)
     made = judge(behind)
     assert await asked(made, PAIRS[:1]) == [None]
@@ -146,7 +146,7 @@ async def test_an_answer_that_may_be_the_texts_doing_costs_their_own_pair_only(r
     assert await asked(made, PAIRS[1:2]) == [1.0]
 
 
-async def test_whatever_an_upstream_raises_there_is_no_verdict(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_of_an_upstream_gives_no_verdict(caplog: pytest.LogCaptureFixture) -> None:
     def broken() -> Reply:
         raise UpstreamFailed("My budget is secret.")
 
@@ -163,5 +163,5 @@ async def test_whatever_an_upstream_raises_there_is_no_verdict(caplog: pytest.Lo
     assert "budget" not in caplog.text
 
 
-async def test_half_a_surrogate_breaks_nothing() -> None:
+async def test_a_lone_surrogate_is_replaced() -> None:
     assert await asked(judge(Asked(replaces)), [("My budget is \ud800.", "\udfff")]) == [1.0]

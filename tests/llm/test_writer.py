@@ -25,7 +25,7 @@ def writer(behind: Scripted) -> Writer:
     return Writer(WriterSettings(model="tiny"), routes, Metrics("1").series)
 
 
-async def test_half_a_surrogate_costs_no_text(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_lone_surrogate_loses_no_text(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "penstock.writer")
     behind = Scripted(whole(SUMMARY))
     torn = Message({"role": "user", "content": f"{SAID} \ud83d"})
@@ -42,7 +42,7 @@ def refused(param: str, code: str) -> Reply:
     return reply({"error": {"message": "no", "type": "invalid_request_error", "param": param, "code": code}}, 400)
 
 
-async def test_a_model_that_takes_no_such_fields_is_asked_without_them() -> None:
+async def test_refused_fields_are_left_out() -> None:
     no_limit, no_heat = refused("max_tokens", "unsupported_parameter"), refused("temperature", "unsupported_value")
     behind = Scripted(no_limit, no_heat, whole(SUMMARY), whole(SUMMARY), no_limit)
     asking = writer(behind)

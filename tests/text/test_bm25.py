@@ -52,7 +52,7 @@ def test_forms_of_a_word_are_one_term(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["string str", "status statu", "analysis analysi", "thing th", "news new", "gas ga"])
-def test_what_only_looks_like_a_form_stays_apart(words: str) -> None:
+def test_different_words_are_different_terms(words: str) -> None:
     first, *_ = terms(words)
     assert words.startswith(first) or first == "new"
     assert len(terms(words)) == 2
@@ -80,12 +80,12 @@ def test_the_text_that_fits_best_comes_first() -> None:
         pytest.param(["max_retries = 5", "maximum"], "maxRetries", (0, 1), id="spellings of an identifier"),
     ],
 )
-def test_what_ranks_higher(texts: list[str], query: str, better: tuple[int, int]) -> None:
+def test_a_better_text_ranks_higher(texts: list[str], query: str, better: tuple[int, int]) -> None:
     scores = Lexical(texts).scores(query)
     assert scores[better[0]] > scores[better[1]]
 
 
-def test_the_formula() -> None:
+def test_scores_follow_the_formula_of_bm25() -> None:
     # one of two texts, both of mean length: idf = ln(1 + 1.5 / 1.5), tf = 2.2 / 2.2
     assert Lexical(["apple", "pear"]).scores("apple apple") == [pytest.approx(0.6931471805599453), 0.0]
 
@@ -96,7 +96,7 @@ def test_a_term_of_every_text_counts_for_little_but_never_against() -> None:
 
 
 @pytest.mark.parametrize(("texts", "scores"), [([], []), ([""], [0.0]), (["", "the"], [0.0, 0.0])])
-def test_nothing_to_rank(texts: list[str], scores: list[float]) -> None:
+def test_scores_are_zero_without_common_terms(texts: list[str], scores: list[float]) -> None:
     assert Lexical(texts).scores("query") == scores
 
 
@@ -119,25 +119,25 @@ def test_any_text_has_a_score_and_only_shared_terms_give_one(texts: list[str], q
         pytest.param("Und was ist das?", [], id="nothing is named"),
     ],
 )
-def test_what_a_query_asks_with_says_nothing(query: str, found: list[str]) -> None:
+def test_query_terms_have_no_stop_words_of_the_language(query: str, found: list[str]) -> None:
     assert query_terms(query) == found
 
 
-def test_of_a_very_long_query_the_longest_terms_count() -> None:
+def test_a_very_long_query_has_its_longest_terms() -> None:
     query = " ".join([f"w{number}" for number in range(200)] + ["extraordinary"])
     scores = Lexical(["w0 w1 w2", "extraordinary", "w150"]).scores(query)
     assert max(scores) == scores[1] > 0
     assert sum(score > 0 for score in scores) < 3
 
 
-def test_a_term_that_most_texts_have_picks_none_out() -> None:
+def test_a_common_term_is_not_telling() -> None:
     texts = index([*(f"the last bus goes at night, stop {n}" for n in range(19)), "Platform nine, at night"])
     assert not fits("Say good night in Japanese", [texts]).telling.any()
     assert fits("Which platform at night?", [texts]).telling.tolist() == [0] * 19 + [1]
 
 
 @given(st.lists(st.lists(st.text(max_size=40), max_size=4), max_size=4), st.text(max_size=40))
-def test_texts_fit_the_same_however_they_are_parted_into_indexes(groups: list[list[str]], query: str) -> None:
+def test_fits_do_not_depend_on_the_partition_into_indexes(groups: list[list[str]], query: str) -> None:
     whole = fits(query, [index(text for each in groups for text in each)])
     parted = fits(query, [index(each) for each in groups])
     assert parted.scores == pytest.approx(whole.scores)
@@ -146,7 +146,7 @@ def test_texts_fit_the_same_however_they_are_parted_into_indexes(groups: list[li
 
 
 @given(st.lists(st.lists(st.text("ab c"), max_size=4), max_size=6), st.integers(0, 6))
-def test_indexes_that_are_joined_are_that_of_all_texts(groups: list[list[str]], first: int) -> None:
+def test_joined_indexes_equal_the_index_of_all_texts(groups: list[list[str]], first: int) -> None:
     each = [index(texts) for texts in groups]
     whole = joined(joined(Index((), {}), each[:first]), each[first:])
     assert whole == index([text for texts in groups for text in texts])

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from policies.compact_tool_results.exchange import Before, Exchange, SentExchange, Terms
+from policies.compact_tool_results.exchange import Before, SentExchange, ShortenedExchange, ShorteningRules
 from proxy.chat import ChatRequest, Message
 from proxy.compaction import weight
 from proxy.compaction.edited_files import edits_files
@@ -82,7 +82,9 @@ class CompactToolResults(Policy):
                 lasts = True
                 for group, key, sent in zip(groups, keys, known, strict=True):
                     if sent is None:
-                        exchange = Exchange(group, before, terms, ctx, key, is_read=key.is_read and not ctx.frozen)
+                        exchange = ShortenedExchange(
+                            group, before, terms, ctx, key, is_read=key.is_read and not ctx.frozen
+                        )
                         sent = await exchange.sent()
                         lasts = lasts and exchange.lasts and not ctx.outage.begun
                         if lasts:
@@ -99,8 +101,8 @@ class CompactToolResults(Policy):
             return Keep(f"nothing to shorten in {counted(results, 'tool result')}" if results else "no tool results")
         return Rewrite(request.with_messages(messages), ", ".join(f"{n} {what}" for what, n in done.items()), done)
 
-    def _terms(self, request: ChatRequest, ctx: Context) -> Terms:
-        return Terms(
+    def _terms(self, request: ChatRequest, ctx: Context) -> ShorteningRules:
+        return ShorteningRules(
             over=self.over,
             arguments_over=self.arguments_over,
             turns=self.turns,

@@ -24,7 +24,7 @@ _ANSWER = 500
 """Input tokens that the call costs by which a model asks for what it was not shown."""
 
 
-class Terms(NamedTuple):
+class ShorteningRules(NamedTuple):
     """The rules that hold for all exchanges of a conversation."""
 
     over: int
@@ -77,11 +77,18 @@ class Before(NamedTuple):
         return Before(self.size + sent.tokens, self.fixed, self.groups + 1, self.shown + sent.shown, handles)
 
 
-class Exchange:
+class ShortenedExchange:
     """The work on one exchange."""
 
     def __init__(
-        self, group: Sequence[Message], before: Before, terms: Terms, ctx: Context, key: Hashable, *, is_read: bool
+        self,
+        group: Sequence[Message],
+        before: Before,
+        terms: ShorteningRules,
+        ctx: Context,
+        key: Hashable,
+        *,
+        is_read: bool,
     ) -> None:
         """`key` names the exchange; `is_read` says that an answer follows it, so that something may be left out."""
         self._messages, self._before, self._terms, self._ctx, self._key = list(group), before, terms, ctx, key

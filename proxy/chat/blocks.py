@@ -18,24 +18,24 @@ from proxy.text.same import StatedSentence, own_statements, statements
 RECALLED = "recalled_context"
 """Passages of what left the conversation."""
 MEMORIES = "relevant_context"
-"""What is remembered of the user from other conversations."""
+"""Memories of the user from other conversations."""
 FACTS = "known_user_facts"
-"""What the user said about themselves."""
+"""The user's own words about themselves."""
 NOTES = "notes_context"
 """The model's own notes."""
 SHARED = "shared_context"
-"""What other agents gave."""
+"""Texts of other agents."""
 PINNED = "pinned_context"
-"""What must survive word for word."""
+"""Text that must survive word for word."""
 SUMMARY = "conversation_summary"
-"""What stands for messages that left."""
+"""The summary in place of messages that left."""
 TRUSTED = "trusted_facts"
-"""What a user's statement contradicts."""
+"""Facts that a user's statement contradicts."""
 CORRECTIONS = "answer_notes"
-"""What was wrong with earlier answers."""
+"""Faults of earlier answers."""
 
 TAGS = (RECALLED, MEMORIES, FACTS, NOTES, SHARED, PINNED)
-"""Those that share one budget."""
+"""The tags that share one budget."""
 
 SHARE = 0.5
 """The share of the usable window that all blocks of a request may take together."""
@@ -43,7 +43,7 @@ CEILING = 0.8
 """The share of the usable window that the whole prompt may take with them."""
 
 ANSWER = Message({"role": "assistant", "content": "Noted."})
-"""What stands between a block and the message behind it where roles must alternate."""
+"""The message between a block and the one behind it where roles must alternate."""
 
 _ENTRY = "message"
 """The tag of one message's words inside a block; its role and turn are attributes."""
@@ -69,12 +69,12 @@ _FEWEST = 40
 
 
 def build(tag: str, about: str, texts: Iterable[str]) -> Message:
-    """A block: a line that says what it is, then its content, which can neither end it nor begin another one."""
+    """Return a block: a line that says what it is, then its content, which can neither end it nor begin another one."""
     return entries_block(tag, escaped(about), map(escaped, texts))
 
 
 def entries_block(tag: str, about: str, entries: Iterable[str]) -> Message:
-    """A block of what messages said, each made by `entry`."""
+    """Return a block of the words of messages, each made by `entry`."""
     return Message({"role": "user", "content": _block(tag, about, entries)})
 
 
@@ -88,17 +88,17 @@ def items(texts: Iterable[str]) -> list[str]:
 
 
 def indented(text: str) -> str:
-    """A text as one item: its further lines are indented, so that none looks like an item of its own."""
+    """Return a text as one item: its further lines are indented, so that none looks like an item of its own."""
     return _BREAK.sub("\n  ", text)
 
 
 def escaped(text: str) -> str:
-    """A text that has nothing of a block's own syntax: no tag, no heading, no line that names a speaker."""
+    """Return a text without anything of a block's own syntax: no tag, no heading, no line that names a speaker."""
     return _OWN.sub(r"\g<0>\\", text)
 
 
 def entry(role: str, text: str, turn: int | None = None) -> str:
-    """What one message said, inside a block."""
+    """Return the words of one message as they stand inside a block."""
     number = "" if turn is None else f' turn="{turn}"'
     return f'<{_ENTRY} role="{role}"{number}>\n{escaped(text)}{_CLOSED}'
 
@@ -115,12 +115,12 @@ def content(text: str) -> tuple[int, int]:
 
 
 def is_block(candidate: Message, tag: str) -> bool:
-    """Whether a message is such a block."""
+    """Return whether a message is such a block."""
     return candidate.get("role") == "user" and candidate.text.startswith(f"<{tag}>\n")
 
 
 def injected(messages: Sequence[Message], client: Collection[int], *tags: str) -> list[int]:
-    """The places of the blocks in a request, of these tags or of any; `client` are the places of the client's."""
+    """Return the places of the blocks in a request, of these tags or of any; `client` are those of the client's."""
     return [
         place
         for place, one in enumerate(messages)
@@ -129,7 +129,7 @@ def injected(messages: Sequence[Message], client: Collection[int], *tags: str) -
 
 
 def placed(messages: Sequence[Message], blocks: Mapping[int, Sequence[Message]]) -> list[Message]:
-    """The messages with blocks in front of those at some places; at the end too."""
+    """Return the messages with blocks in front of those at some places; at the end too."""
     made: list[Message] = []
     for place in range(len(messages) + 1):
         made += blocks.get(place, ())
@@ -162,7 +162,7 @@ class Stated(NamedTuple):
 def passages_block(
     messages: Sequence[Message], turns: Sequence[int], wanted: Mapping[int, Sequence[Passage]]
 ) -> Message:
-    """The passages of messages as one message, with the attachments of these messages as they were sent.
+    """Return the passages of messages as one message, with the attachments of these messages as they were sent.
 
     `turns` are the numbers of the turns that the messages belong to. Passages that follow each other stay one text; a
     mark stands between messages that were no neighbours.
@@ -180,15 +180,15 @@ def passages_block(
 
 def _joined(text: str, parts: Sequence[Passage]) -> str:
     """Slices of a text in order, with dots where something between them was left out."""
-    said = ""
+    joined = ""
     end = 0
     for part in parts:
         between = text[end : part.start]
-        said += ("" if not said and not between.strip() else between if not between.strip() else f"{_GAP} ") + part.of(
-            text
-        )
+        joined += (
+            "" if not joined and not between.strip() else between if not between.strip() else f"{_GAP} "
+        ) + part.of(text)
         end = part.end
-    return (said + (_GAP if text[end:].strip() else "")).strip()
+    return (joined + (_GAP if text[end:].strip() else "")).strip()
 
 
 def passage_spans(text: str, origin: str) -> list[tuple[int, int]]:

@@ -1,1 +1,1 @@
-"""What stays between requests: stores, the archive, counters, decisions, and work that is done once."""
+"""State between requests: stores, the archive, counters, decisions, and work that is done once."""

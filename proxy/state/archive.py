@@ -29,10 +29,10 @@ from proxy.state.warnings import Warnings
 logger = logging.getLogger("penstock.archive")
 
 HANDLE = pattern(r"[a-z2-7]{20}")
-"""What a handle looks like."""
+"""A handle."""
 
 _PART = pattern(r"[0-9a-f]{32}")
-"""What stands for a session in keys."""
+"""A session in keys."""
 
 INLINE = 32 * 1024
 """Content that is hashed on the event loop, in characters: at most 0.1 ms."""
@@ -42,7 +42,7 @@ _PLAIN, _DEFLATED = b"\0", b"\1"
 
 
 def handle_of(content: str) -> str:
-    """The handle of content, a pure function of it: 100 bits of its BLAKE2b hash, in 20 letters and digits.
+    """Return the handle of content, a pure function of it: 100 bits of its BLAKE2b hash, in 20 letters and digits.
 
     By chance, two of a million contents of one session share a handle once in 10^18 sessions. Finding content for a
     given handle takes 2^100 attempts. Making a pair that shares one takes 2^50; whoever does harms only the session
@@ -80,7 +80,7 @@ class Archives:
         self._warnings = Warnings(logger, "archive failed", clock)
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundArchive":
-        """The archive of a conversation. It costs microseconds; a client may have chosen any text as its name.
+        """Return the archive of a conversation. It costs microseconds; a client may have chosen any text as its name.
 
         Of one without a name, which may be another one's as well, only what is kept or used by way of this very object
         is listed.
@@ -88,7 +88,7 @@ class Archives:
         return BoundArchive(self, _owner(who.tenant), _part(who.scope), None if who.is_named else {}, outage)
 
     async def find(self, tenant: str, handle: str) -> str | None:
-        """The content of a handle from any session of a tenant; None for one that has no pointer, or no content.
+        """Return the content of a handle from any session of a tenant; None for one that has no pointer, or no content.
 
         Raises `StoreError` where that cannot be told.
         """
@@ -135,11 +135,11 @@ class Archives:
             self._seen.put(key, None)
 
     def is_fresh(self, key: tuple[str, str, str]) -> bool:
-        """Whether content was in the store so recently that it need not be looked up."""
+        """Return whether content was in the store so recently that it need not be looked up."""
         return bool(self.fresh_of(key[:2], key[2:]))
 
     def fresh_of(self, owned: tuple[str, str], handles: Iterable[str]) -> frozenset[str]:
-        """Those of an owner's handles whose content was in the store so recently that it need not be looked up."""
+        """Return those of an owner's handles whose content was in the store so recently that it is not looked up."""
         if self._losses != self.store.losses:
             self._losses = self.store.losses
             self._seen.clear()
@@ -179,7 +179,7 @@ class BoundArchive:
         self._own = own
         self._is_checked = False
         self.failed = False
-        """Whether something could not be kept, and may be at another time."""
+        """Something could not be kept, and may be at another time."""
         self._owner, self._part = owner, part
         self._prefix = f"archive/{owner}{part}/"
         self._pointers = f"handle/{owner}"
@@ -213,7 +213,7 @@ class BoundArchive:
         return handle
 
     async def fetch(self, handle: str) -> str | None:
-        """The content of a handle, which so counts as used; None for one that is not, or no longer, this session's.
+        """Return the content of a handle, which counts as a use; None for one that is not, or no more, this session's.
 
         Models copy handles by hand: case and spaces around do not matter. Content that does not fit its handle is
         never returned. Raises `StoreError` where the store cannot be read: it may be there.
@@ -255,18 +255,18 @@ class BoundArchive:
         keys = {self._prefix + handle: handle for handle in known if handle not in fresh}
         try:
             pointers = {key: self._pointers + handle for key, handle in keys.items()}
-            held = await archives.store.touch([*keys, *pointers.values()], ttl=archives.ttl)
-            found = held & keys.keys()
-            lost = [pointers[key] for key in found if pointers[key] not in held]
+            touched = await archives.store.touch([*keys, *pointers.values()], ttl=archives.ttl)
+            there = touched & keys.keys()
+            lost = [pointers[key] for key in there if pointers[key] not in touched]
             if lost:
                 with suppress(StoreError):
                     await archives.store.put_all(dict.fromkeys(lost, self._part.encode()), ttl=archives.ttl)
         except StoreError as error:
             archives.warn("touch", error.cause)
-            self.failed, self._outage.begun, found = True, True, frozenset()
-        for key in found:
+            self.failed, self._outage.begun, there = True, True, frozenset()
+        for key in there:
             archives.seen((*owned, keys[key]), losses)
-        return frozenset((*(keys[key] for key in found), *archives.fresh_of(owned, fresh)))
+        return frozenset((*(keys[key] for key in there), *archives.fresh_of(owned, fresh)))
 
     async def _is_fresh(self, handle: str) -> bool:
         archives, key = self._archives, (self._owner, self._part, handle)

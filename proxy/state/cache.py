@@ -118,7 +118,7 @@ class OnceService:
         self.lanes = Lanes("once")
 
     def bind(self, who: Identity) -> "BoundOnce":
-        """The service for a request; no tenant can time what another one's texts cost."""
+        """Return the service for a request; no tenant can time what another one's texts cost."""
         return BoundOnce(self, who.tenant)
 
     def forget(self, tenant: str) -> int:
@@ -130,13 +130,13 @@ class OnceService:
         self.lanes.close()
 
     def get_each(self, keys: Sequence[tuple[Hashable, ...]]) -> list[tuple[Any] | None]:
-        """What is remembered under each key, the tenant first."""
+        """Return the values of keys, each with the tenant first."""
         return self._known.get_each(keys)
 
     async def run(
         self, tenant: str, size: int, work: Callable[[], Result], remember: Callable[[Result], object]
     ) -> Result:
-        """What work gives, and have it remembered; in a thread where it reads more than `INLINE` characters."""
+        """Do work and remember its result; in a thread where it reads more than `INLINE` characters."""
         if size <= INLINE:
             result = work()
             remember(result)
@@ -180,28 +180,28 @@ class BoundOnce:
         return await self.of_key((_name(function), digest), len(text), partial(function, text))
 
     async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
-        """The results of a pure function of a message. Many known ones cost little: a look-up each, no hashing anew.
+        """Return the results of a pure function of a message. Known ones cost a look-up each, and no hashing anew.
 
         Once it is given up, the work ends behind the message that it is at; what was made until then is remembered.
         """
         name, given_up = _name(function), self._given_up
         keys = [(self._tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
-        found = self._service.get_each(keys)
-        new = [place for place, known in enumerate(found) if known is None]
+        results = self._service.get_each(keys)
+        new = [place for place, known in enumerate(results) if known is None]
         if new:
             fresh = [messages[place] for place in new]
 
             def work() -> list[tuple[Result, int]]:
-                made = map(function, takewhile(lambda _: not given_up.is_set(), fresh))
-                return [(result, _size(result)) for result in made]
+                pairs = map(function, takewhile(lambda _: not given_up.is_set(), fresh))
+                return [(result, _size(result)) for result in pairs]
 
-            def remember(made: list[tuple[Result, int]]) -> None:
-                for place, (result, size) in zip(new, made, strict=False):
-                    found[place] = (result,)
+            def remember(pairs: list[tuple[Result, int]]) -> None:
+                for place, (result, size) in zip(new, pairs, strict=False):
+                    results[place] = (result,)
                     self._service.put(keys[place], result, size)
 
             await self._service.run(self._tenant, sum(keys[place][3] for place in new), work, remember)
-        return [cast(Result, known[0]) for known in found if known is not None]
+        return [cast(Result, known[0]) for known in results if known is not None]
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
         await self._turns.give()

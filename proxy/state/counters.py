@@ -32,11 +32,13 @@ class Counters(Protocol):
     """Counts that all who share the state share: for rates and budgets."""
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
-        """Add to several counts at once and return what they then are; a count is forgotten `ttl` seconds after it was
-        last added to. Raises `StoreError`."""
+        """Add to several counts at once and return their new values. Raise `StoreError`.
+
+        A count is forgotten `ttl` seconds after it was last added to.
+        """
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
-        """What several counts are, 0 where there is none; nothing is added or used. Raises `StoreError`."""
+        """Return several counts, 0 where there is none; nothing is added or used. Raise `StoreError`."""
 
     async def aclose(self) -> None:
         """Give back threads and connections. Later calls raise `closed`."""

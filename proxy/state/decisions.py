@@ -1,4 +1,4 @@
-"""What must stay the same from one request of a conversation to the next, kept in a store."""
+"""Decisions that stay the same from one request of a conversation to the next, kept in a store."""
 
 from collections.abc import Callable, Sequence
 from time import monotonic
@@ -50,12 +50,12 @@ class Memos:
         self._losses = store.losses
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemo":
-        """The memo of a conversation, for one request."""
+        """Return the memo of a conversation, for one request."""
         return BoundMemo(self, who.tenant, who.scope, outage or Outage())
 
     @property
     def fresh(self) -> Cache[Key, str]:
-        """What was in the store so recently that it need not be looked up; empty once the store has lost values."""
+        """Decisions that were in the store so recently that they are not looked up; none once it has lost values."""
         if self._losses != self.store.losses:
             self._losses = self.store.losses
             self._fresh.clear()
@@ -79,7 +79,7 @@ class BoundMemo:
         return [await self._read(key) if value is None else value for key, value in zip(keys, fresh, strict=True)]
 
     async def settle(self, key: str, value: str) -> str:
-        """What is remembered under a key: `value`, unless there was something already.
+        """Remember a value under a key and return it, or the one that was there already.
 
         After a failed read of this request nothing new is remembered: it was decided without what is there.
         """
@@ -105,10 +105,10 @@ class BoundMemo:
             return None
         return None if kept is None else self._seen(key, kept, losses)
 
-    def _seen(self, key: str, kept: bytes, losses: int) -> str:
-        value = kept.decode(errors="surrogatepass")
+    def _seen(self, key: str, stored: bytes, losses: int) -> str:
+        value = stored.decode(errors="surrogatepass")
         if losses == self._memos.store.losses:
-            self._memos.fresh.put(self._key(key), value, _ENTRY + len(kept))
+            self._memos.fresh.put(self._key(key), value, _ENTRY + len(stored))
         return value
 
     def _key(self, key: str) -> Key:

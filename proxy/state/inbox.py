@@ -1,4 +1,4 @@
-"""What one agent gives to another: kept for who gets it, under the tenant and the receiver's conversation.
+"""Texts that one agent gives to another, kept for the receiver under the tenant and the receiver's conversation.
 
 Only who gives names the receiver; nobody can ask for what was not given to it. What is given to a conversation as a
 whole is for all its agents and tasks, what is given to an agent for all its tasks. A conversation that was given
@@ -18,7 +18,7 @@ from proxy.context import Identity, Outage, Share
 from proxy.state.store import Store, StoreError
 
 MOST = 100
-"""What may lie in one conversation at the same time, for all its agents and tasks together."""
+"""The most texts in one conversation at the same time, for all its agents and tasks together."""
 
 _LONGER = 2
 """Times as long as what was given its mark stays, because looking at one text is a use of that text alone."""
@@ -33,7 +33,7 @@ class TooMany(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was given, with what says who may see it."""
+    """A text that was given, with the names of the giver."""
 
     id: str
     giver: str
@@ -48,7 +48,7 @@ class Given:
 
     @property
     def share(self) -> Share:
-        """What a chain sees of it."""
+        """The text as a chain sees it."""
         named = [f'{kind} "{name}"' for kind, name in (("agent", self.agent), ("task", self.task)) if name]
         return Share(self.id, ", ".join(named) or "another conversation", self.note, self.content)
 
@@ -61,7 +61,7 @@ class Shares:
         self._store, self._ttl, self._clock = store, ttl, clock
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundInbox | None":
-        """What is for a request; None where its conversation has no name, by which alone it could be given anything."""
+        """Return the inbox of a request; None where its conversation has no name: nobody could give it a text."""
         return BoundInbox(self, who, outage or Outage()) if who.is_named else None
 
     async def give(
@@ -69,16 +69,18 @@ class Shares:
     ) -> Given:
         """Give a text to a receiver of the same tenant; the same twice is one. Raises `TooMany`."""
         parts = (giver.scope, receiver.scope, note, content)
-        told = b"".join(b"%d:%b" % (len(part), part) for part in (_bytes(part) for part in parts))
-        made = Given(blake2b(told, digest_size=16).hexdigest(), giver.scope, agent, task, note, content, self._clock())
-        key = f"{_all_of(receiver)}{receiver.agent or _ANY}/{receiver.task or _ANY}/{made.id}"
+        digested = b"".join(b"%d:%b" % (len(part), part) for part in (_bytes(part) for part in parts))
+        gift = Given(
+            blake2b(digested, digest_size=16).hexdigest(), giver.scope, agent, task, note, content, self._clock()
+        )
+        key = f"{_all_of(receiver)}{receiver.agent or _ANY}/{receiver.task or _ANY}/{gift.id}"
         there = await self._store.keys(_all_of(receiver), limit=MOST)
         if len(there) >= MOST and key not in there:
             raise TooMany
-        kept = await self._store.add(key, orjson.dumps(asdict(made)), ttl=self._ttl)
+        kept = await self._store.add(key, orjson.dumps(asdict(gift)), ttl=self._ttl)
         # behind it, so that both are durable; whoever gives again, because this failed, makes the mark
         await self._store.put(_mark_of(receiver), b"1", ttl=self._ttl * _LONGER)
-        return _read(kept) or made
+        return _read(kept) or gift
 
     async def received(self, identity: Identity) -> Sequence[Given]:
         if await self._store.get(_mark_of(identity), ttl=self._ttl * _LONGER) is None:
@@ -129,12 +131,12 @@ class BoundInbox:
 
 
 def _all_of(identity: Identity) -> str:
-    """What begins the keys of all that was given to a conversation."""
+    """Return the beginning of the keys of all texts for a conversation."""
     return f"share/{quote(identity.tenant, safe='')}/{identity.session}/"
 
 
 def _mark_of(identity: Identity) -> str:
-    """The key that is there where a conversation was given anything; not among the keys of what it was given."""
+    """Return the key that marks a conversation with texts; it is not among the keys of these."""
     return _all_of(identity).removesuffix("/")
 
 

@@ -1,4 +1,4 @@
-"""What the latest request of each conversation was parsed to, so that the next one parses only what is new."""
+"""The latest request of each conversation as it was parsed, so that the next one parses new parts only."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class ParsedRequests:
         self._known: Cache[tuple[str, bytes], ParsedList[Any]] = Cache(max_bytes)
 
     def bound(self, tenant: str) -> "BoundParsed":
-        """Those of one tenant."""
+        """Return the requests of one tenant."""
         return BoundParsed(self._known, tenant)
 
     def forget(self, tenant: str) -> int:
@@ -30,7 +30,7 @@ class BoundParsed:
         self._known, self._tenant = known, tenant
 
     def get(self, opening: bytes) -> ParsedList[Any] | None:
-        """The latest one with this opening."""
+        """Return the latest list with this opening."""
         return self._known.get((self._tenant, opening))
 
     def put(self, opening: bytes, parsed: ParsedList[Any]) -> None:

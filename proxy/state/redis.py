@@ -90,7 +90,7 @@ class RedisStore:
         return tuple(key for _, key in await self._used(prefix, limit))
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        """The keys that start with `prefix` and were used last. It looks at all of them, a thousand at once."""
+        """Return the keys that start with `prefix` and were used last. It looks at all of them, a thousand at once."""
         used = await self._used(prefix, None)
         used.sort(key=lambda each: each[0], reverse=True)
         return tuple(key for _, key in used[:limit])
@@ -99,7 +99,7 @@ class RedisStore:
         await self.server.aclose()
 
     async def _used(self, prefix: str, limit: int | None) -> list[tuple[bytes, str]]:
-        """The keys that start with a prefix, in order, and when each was last used."""
+        """Return the keys that start with a prefix, in order, each behind the time of its last use."""
         start = self._key(prefix)
         low, high = b"[" + start, b"[" + start + b"\xff"  # which is in no text
         used: list[tuple[bytes, str]] = []
@@ -175,19 +175,19 @@ class RedisLog:
         await self._append(batch)
 
     async def read(self) -> Sequence[tuple[str | None, bytes]]:
-        """The next rows of others, behind None; a tenant and nothing, where one was forgotten. Empty at the end."""
-        found: list[tuple[str | None, bytes]] = []
-        while not found:
+        """Return the next rows of others, behind None; a tenant and nothing, if it was forgotten. Empty at the end."""
+        rows: list[tuple[str | None, bytes]] = []
+        while not rows:
             entries = await self._run(_TAIL, b"(" + self._seen, _AT_ONCE)
             if not entries:
                 break
             for id, (_, by, _, tenant, _, packed) in entries:
                 self._seen = id
                 if not packed:
-                    found.append((tenant.decode(), b""))
+                    rows.append((tenant.decode(), b""))
                 elif by != self._own:
-                    found.append((None, await asyncio.to_thread(zlib.decompress, packed)))
-        return found
+                    rows.append((None, await asyncio.to_thread(zlib.decompress, packed)))
+        return rows
 
     async def forget(self, tenant: str) -> None:
         """Remove the rows of a tenant, here and from what others have read."""

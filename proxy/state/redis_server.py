@@ -67,7 +67,7 @@ class Script:
 
     @classmethod
     def of(cls, *parts: str, writes: bool, repeats: bool = True) -> "Script":
-        """The script of these parts of `data/redis`. It fails where it cannot write; it may be run twice, not once."""
+        """Return the script of parts of `data/redis`; it `writes`, or fails, and may be run twice if it `repeats`."""
         text = "".join((_SCRIPTS / f"{part}.lua").read_text(encoding="utf-8") for part in ("head", *parts))
         return cls(text, sha1(text.encode(), usedforsecurity=False).hexdigest(), writes, repeats)
 
@@ -105,23 +105,25 @@ class RedisServer:
         self._warnings = Warnings(logger, "state degraded")
         self._closed = False
         self.losses = 0
-        """How often the server was found to have been emptied, restarted or replaced."""
+        """The number of times that the server was emptied, restarted or replaced."""
         self._cause: Cause | None = None
         self._corrupted_until = 0.0
 
     def key(self, kind: str, name: str = "") -> bytes:
-        """The server's key for something of ours."""
+        """Return the server's key of a kind and name."""
         return f"{self._prefix}:{kind}{':' if name else ''}{name}".encode(errors="surrogatepass")
 
     @property
     def degraded(self) -> Cause | None:
-        """What is wrong with the server, as far as the last answers tell; for a minute, that there was something else
-        in the place of what is kept."""
+        """The cause for which the server does not work, as far as the last answers tell.
+
+        It is `corrupted` for a minute after foreign values were found in the place of ours.
+        """
         is_corrupted = self._cause is None and self._corrupted_until > time.monotonic()
         return "corrupted" if is_corrupted else self._cause
 
     async def run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | float]) -> list[Any]:
-        """What a script returns besides the epoch. Raises `StoreError`, at the latest after the timeout."""
+        """Run a script and return its answer without the epoch. Raise `StoreError`, at the latest after the timeout."""
         if self._closed:
             raise StoreError("closed")
         if self._failures >= FAILURES:
@@ -144,8 +146,10 @@ class RedisServer:
             self._waiting -= 1
 
     async def _repair(self, keys: Sequence[bytes]) -> None:
-        """Remove what stands in the place of these keys and is not ours. No script writes before it meets such a key,
-        so it may be run again."""
+        """Remove foreign values of these keys.
+
+        No script writes before it meets such a key, so it may be run again.
+        """
         self._warnings.warn(cause="corrupted")
         self._corrupted_until = time.monotonic() + _TOLD
         begin = len(self.key(""))
@@ -199,7 +203,7 @@ class RedisServer:
         return Redis(connection_pool=pool)
 
     async def _connected(self, connection: Connection) -> None:
-        """A server that started again, or another one, may lack what the last one had confirmed."""
+        """Count a loss where the server started again or is another one, which may lack confirmed values."""
         await connection.on_connect()
         await connection.send_command("INFO", "server")
         try:

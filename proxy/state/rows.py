@@ -79,7 +79,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
 
     @contextmanager
     def writing(self, *, synced: bool = True) -> Iterator[sqlite3.Connection]:
-        """A transaction that no other writer interrupts; undone if anything is raised.
+        """Give a transaction that no other writer interrupts; undone if anything is raised.
 
         Unless it is `synced`, a loss of power may undo it, and nothing else; what is synced later takes it along.
         """
@@ -96,7 +96,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
                 raise
 
     def read(self, key: str, now: float, ttl: float | None) -> bytes | None:
-        """A value, used if `ttl` says so and its last use is not of this very moment."""
+        """Return a value, used if `ttl` says so and its last use is not of this very moment."""
         row = self._sql(
             "SELECT mode, filename, value, access_time FROM Cache WHERE key = ? AND raw = 1 AND expire_time > ?",
             (key, now),
@@ -176,7 +176,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
             connection.execute("DELETE FROM Cache WHERE rowid = ?", oldest)
 
     def is_short(self, limit: int, since: float) -> bool:
-        """Whether the database is nearly full, of what was used since then."""
+        """Return whether the database is nearly full of values that were used since then."""
         (oldest,) = self._sql("SELECT min(access_time) FROM Cache").fetchone()
         return oldest is not None and oldest > since and self.used_bytes() >= FULL * limit
 
@@ -201,7 +201,7 @@ class Rows(diskcache.Cache):  # type: ignore[misc]
             connection.executemany("DELETE FROM Cache WHERE key = ?", [(key,) for key in keys])
 
     def names(self, prefix: str, now: float, limit: int, *, latest: bool = False) -> tuple[str, ...]:
-        """The keys that start with a prefix: in their order, or those used last, the latest first."""
+        """Return the keys that start with a prefix: in their order, or those used last, the latest first."""
         # the sign keeps the planner on the keys: by time it would read the whole table
         order = "+access_time DESC" if latest else "key"
         rows = self._sql(

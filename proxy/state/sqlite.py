@@ -84,7 +84,7 @@ class DiskStore:
         self._closed = False
         self._warnings = Warnings(logger, "state degraded")
         self.losses = 0
-        """How often the file was found to have been removed or replaced."""
+        """The number of times that the file was removed or replaced."""
         self.degraded: Cause | None = None
         """Why it cannot be read or written; `full` also where it is about to be, as of the last look."""
 

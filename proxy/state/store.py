@@ -54,13 +54,13 @@ class Store(Protocol):
 
     @property
     def losses(self) -> int:
-        """How often values may have been lost without having expired, as far as the calls until now could tell.
+        """The number of times that values may have been lost without having expired, as far as calls could tell.
 
-        Whoever relies on having seen a value relies on this number as well.
+        Code that relies on having seen a value relies on this number as well.
         """
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        """The value of a key; None if there is none, or no longer.
+        """Return the value of a key; None if there is none, or no longer.
 
         With `ttl` this is a use: the value lives that many seconds from now, less at most a tenth of them or a minute.
         A store that can be read but not written still answers.
@@ -86,10 +86,10 @@ class Store(Protocol):
         """Remove values; keys without one are ignored."""
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        """The first `limit` keys that start with `prefix`, in the order of their code points."""
+        """Return the first `limit` keys that start with `prefix`, in the order of their code points."""
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        """The `limit` keys that start with `prefix` and were used last, the latest first."""
+        """Return the `limit` keys that start with `prefix` and were used last, the latest first."""
 
     async def aclose(self) -> None:
         """Give back threads and connections. Later calls raise `closed`; closing twice is fine."""
@@ -201,7 +201,7 @@ class MemoryStore:
         self._bytes -= _size(key, self._entries.pop(key).value)
 
     def _victims(self, keys: Collection[str], excess: int) -> list[str]:
-        """The entries that must leave to free so many bytes for keys. Raises `full` if they are not enough."""
+        """Return the entries that must leave to free so many bytes for keys. Raise `full` if they are not enough."""
         victims: list[str] = []
         if excess <= 0:
             return victims

@@ -109,17 +109,17 @@ class FairThreads(Threads):
         with self._lock:
             tenant = next(iter(self._waiting))
             jobs = self._waiting.pop(tenant)
-            made, job = jobs.popleft()
+            future, job = jobs.popleft()
             if jobs:
                 self._waiting[tenant] = jobs  # behind all others
-        if not made.set_running_or_notify_cancel():
+        if not future.set_running_or_notify_cancel():
             return
         try:
             result = job()
         except BaseException as error:  # whoever waits for the job hears of it
-            made.set_exception(error)
+            future.set_exception(error)
         else:
-            made.set_result(result)
+            future.set_result(result)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Stop the threads, and with `cancel_futures` drop the jobs that wait."""

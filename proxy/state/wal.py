@@ -1,5 +1,8 @@
-"""SQLite files that several processes write: opened in write-ahead mode, so that readers and one writer do not wait for
-each other, and begun anew by one of them where they are broken."""
+"""SQLite files that several processes write.
+
+They are opened in write-ahead mode, so that readers and one writer do not wait for each other, and begun anew by one
+process where they are broken.
+"""
 
 import asyncio
 import fcntl
@@ -44,8 +47,10 @@ class SharedFile:
         busy: float = 1.0,
         keeps_broken: bool = False,
     ) -> None:
-        """Without a file the database ends with the process, and is on disk only as far as it is large. `busy` is in
-        seconds. With `keeps_broken` what was set aside stays beside the file."""
+        """Without a file the database ends with the process, and is on disk only as far as it is large.
+
+        `busy` is in seconds. With `keeps_broken` a broken file stays beside the new one.
+        """
         self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
         self._keeps_broken = keeps_broken
         self._lock = Lock()
@@ -53,10 +58,10 @@ class SharedFile:
         self._identity: tuple[int, int] | None = None
         self._closed = False
         self.repaired = 0
-        """How often this process has set a broken file aside."""
+        """The number of broken files that this process has set aside."""
 
     def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True) -> T:
-        """What work in one transaction gives; where it `writes`, no other writer interrupts it. Raises `StoreError`."""
+        """Do work in one transaction; where it `writes`, no other writer interrupts it. Raise `StoreError`."""
         with self._lock:
             for attempt in (0, 1):
                 try:
@@ -125,7 +130,7 @@ class Database:
         self._closed = False
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True) -> T:
-        """What work in one transaction gives; where it `writes`, no other writer interrupts it. Raises `StoreError`."""
+        """Do work in one transaction; where it `writes`, no other writer interrupts it. Raise `StoreError`."""
         if self._closed:
             raise StoreError("closed")
         if self._waiting >= _MOST_WAITING:
@@ -165,8 +170,9 @@ def connect(file: Path, *, busy: float, synchronous: Literal["OFF", "NORMAL"], s
 
 
 def set_aside(file: Path, *, busy: float) -> bool:
-    """Rename a broken file, so that the next connection begins it anew. Of several processes that find it broken, one
-    does: whether it was this one. Raises `sqlite3.Error` and `OSError`.
+    """Rename a broken file, so that the next connection begins it anew; return whether this process did.
+
+    Of several processes that find it broken, one does. Raise `sqlite3.Error` and `OSError`.
     """
     # who opened a file while its parts go one by one would write where nobody looks
     with _held(file, fcntl.LOCK_EX):

@@ -36,7 +36,7 @@ class Peers:
 
     @classmethod
     def of_environment(cls) -> "Peers":
-        """Those that the environment names."""
+        """Return the workers that the environment names."""
         folder = os.environ.get(WORKERS_VARIABLE)
         return cls(Path(folder) if folder else None)
 
@@ -70,7 +70,7 @@ class Peers:
         return str((self._folder or Path()) / name)
 
     async def ask(self, question: Question) -> list[Any]:
-        """What the others answer; of those that do so in time."""
+        """Return the answers of the others that come in time."""
         if self._folder is None:
             return []
         found = [path.name for path in sorted(self._folder.glob("*.sock")) if path.name != _name()]

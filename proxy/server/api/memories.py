@@ -61,8 +61,8 @@ class MemoriesApi:
 
     async def _post(self, http: Exchange) -> Any:
         raw = await http.read()
-        found, is_list = await _read(entries, raw, self._bounds)
-        added = await self._added(http, found)
+        entered, is_list = await _read(entries, raw, self._bounds)
+        added = await self._added(http, entered)
         if not is_list:
             return {**_shown(added[0].memory), "status": added[0].status}
         return _summed(added) | {"data": [{**_shown(each.memory), "status": each.status} for each in added]}
@@ -71,16 +71,16 @@ class MemoriesApi:
         raw = await http.read()
         return _summed(await self._added(http, await _read(lines, raw, self._bounds)))
 
-    async def _added(self, http: Exchange, found: list[Entry]) -> list[Added]:
-        """What became of each. All names are checked before anything is written."""
-        known = {names: self._owner(http, names) for names in dict.fromkeys(entry.names for entry in found)}
-        owners = [known[entry.names] for entry in found]
+    async def _added(self, http: Exchange, entered: list[Entry]) -> list[Added]:
+        """Add entries and return them as they were added. All names are checked before anything is written."""
+        known = {names: self._owner(http, names) for names in dict.fromkeys(entry.names for entry in entered)}
+        owners = [known[entry.names] for entry in entered]
         added: dict[int, Added] = {}
         for owner in dict.fromkeys(owners):
             places = [place for place, each in enumerate(owners) if each == owner]
-            results = await self._service.add(owner, [found[place].draft for place in places])
+            results = await self._service.add(owner, [entered[place].draft for place in places])
             added |= dict(zip(places, results, strict=True))
-        return [added[place] for place in range(len(found))]
+        return [added[place] for place in range(len(entered))]
 
     async def _list(self, http: Exchange) -> Any:
         asked = parameters(http, *Names._fields, "scope", "kind", "query", "limit")
@@ -179,7 +179,7 @@ async def _read(read: Callable[[bytes, RequestBounds], T], raw: bytes, bounds: R
 
 
 def _names(asked: Mapping[str, str]) -> Names:
-    """What a query string names. An empty user is none; an empty scope is a mistake, which might delete too much."""
+    """Return the names in a query string. An empty user is none; an empty scope is refused: it may delete too much."""
     return names_of({name: value for name, value in asked.items() if value or name != "user"})
 
 

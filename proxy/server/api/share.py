@@ -64,17 +64,17 @@ class Sharing:
         async with http.watch():
             content = await self._content(body, giver)
             try:
-                given = await self._shares.give(
+                share = await self._shares.give(
                     giver, receiver, agent=own["agent"], task=own["task"], note=note, content=content
                 )
             except TooMany:
                 told = "too much was shared with this conversation and not taken back"
                 raise BadRequest(told, param="to", code="too_many_shares", status=409) from None
-        return {"id": given.id, "object": "context.share", "bytes": len(content.encode())}
+        return {"id": share.id, "object": "context.share", "bytes": len(content.encode())}
 
     async def _shown(self, http: Exchange, id_: str) -> Mapping[str, Any]:
         async with http.watch():
-            found = [_entry(given) for given in await self._shares.received(_identity(http, _names(http.headers)))]
+            found = [_entry(share) for share in await self._shares.received(_identity(http, _names(http.headers)))]
         if not id_:
             return {"object": "list", "data": found}
         entry = next((entry for entry in found if entry["id"] == id_), None)
@@ -89,7 +89,7 @@ class Sharing:
         return {"id": id_, "object": "context.share", "deleted": True}
 
     async def _content(self, body: Body, giver: Identity) -> str:
-        """The text to give: the content itself, messages as text, or what the giver's own handle names."""
+        """Return the text to give: the content itself, messages as text, or the content of the giver's own handle."""
         fields = {name: body.get(name) for name in ("content", "messages", "handle")}
         given = {name: value for name, value in fields.items() if value is not None}
         if len(given) != 1:
@@ -118,7 +118,7 @@ def _names(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _object(value: Any, place: str) -> dict[str, str]:
-    """The names in an object of the body."""
+    """Return the names in an object of the body."""
     if not isinstance(value, dict):
         raise BadRequest(f"{place} must be an object with session, agent or task", param=place, code="invalid_type")
     for name, given in value.items():
@@ -165,14 +165,14 @@ def _said(value: Any) -> str:
     return readable("\n".join(encode({"content": None, **message}).decode() for message in messages))
 
 
-def _entry(given: Given) -> dict[str, Any]:
+def _entry(share: Given) -> dict[str, Any]:
     return {
-        "id": given.id,
+        "id": share.id,
         "object": "context.share",
-        "from": {name: value for name, value in (("agent", given.agent), ("task", given.task)) if value},
-        "note": given.note,
-        "content": given.content,
-        "created": int(given.created),
+        "from": {name: value for name, value in (("agent", share.agent), ("task", share.task)) if value},
+        "note": share.note,
+        "content": share.content,
+        "created": int(share.created),
     }
 
 

@@ -52,7 +52,7 @@ class MessageChange(NamedTuple):
 class Doers:
     """The steps that made, changed or removed messages."""
 
-    made: Mapping[int, str]
+    makers: Mapping[int, str]
     """The last step that made or changed a message, by its identity (`id`)."""
     removed: Mapping[int, str]
     """The step that removed a message, by its place in the client's request."""
@@ -114,7 +114,7 @@ def _each(
 
     for place, message in enumerate(sent.messages):
         origin = origins.get(place)
-        step = doers.made.get(id(message))
+        step = doers.makers.get(id(message))
         if origin is None:
             yield MessageChange(None, place, message.role, "added", 0, after[place], step, None)
             continue

@@ -145,11 +145,11 @@ class Observation:
         if after is not None and window and (refused or after >= self._warn_at * window):
             self._warn(refused, after, window)
 
-    def rewrote(self, made: Rewriting) -> None:
+    def rewrote(self, rewriting: Rewriting) -> None:
         """Set the request before and after its chain."""
-        self._record.rewriting = made
+        self._record.rewriting = rewriting
         if self._span is not None:
-            self._belongs_to(made.ctx.identity, turn_of(made.came))
+            self._belongs_to(rewriting.ctx.identity, turn_of(rewriting.came))
 
     def lowered(self, limit: str) -> None:
         """Set the limit of the answer that was lowered, such as `max_tokens=7012`."""
@@ -314,8 +314,8 @@ class Observation:
             scale = (usage.input or estimate.sent.tokens) / max(1, estimate.sent.tokens)
             self._series.cached_tokens.of(self.model, "expected").inc(round(estimate.sent.cached * scale))
             self._series.cached_tokens.of(self.model, "reported").inc(usage.cached)
-            if self._profile is not None and (made := self._record.rewriting) is not None:
-                who, upstream = made.ctx.identity, self._record.known["upstream"] or ""
+            if self._profile is not None and (rewriting := self._record.rewriting) is not None:
+                who, upstream = rewriting.ctx.identity, self._record.known["upstream"] or ""
                 self._record.bills.use.note(who, upstream, self._profile.name, estimate.sent.cached, usage.cached)
 
     def _attributes(self) -> dict[str, object]:

@@ -49,7 +49,7 @@ class Rewriting(NamedTuple):
     ctx: Context
     sections: tuple[tuple[int, int, int], tuple[int, int, int]] | None
     """Tokens of system, tools and messages, before and after."""
-    given: ChatRequest | None = None
+    first: ChatRequest | None = None
     """The request in front of the first step, where each step got the result of the one before it."""
 
 
@@ -202,7 +202,7 @@ async def _steps(record: Record) -> list[dict[str, Any]]:
     rewriting = record.rewriting
     if rewriting is not None and record.estimate is not None and record.answers:
         tokens = rewriting.ctx.tokens
-        effects = await record.bills.effects(record.estimate, rewriting.given, rewriting.stages, record.steps, tokens)
+        effects = await record.bills.effects(record.estimate, rewriting.first, rewriting.stages, record.steps, tokens)
     return [{**step.shown(), **effect._asdict()} for step, effect in zip(record.steps, effects, strict=True)]
 
 
@@ -287,7 +287,7 @@ class _Prompt(NamedTuple):
     def of(cls, record: Record, came: Prefixes, sent: Prefixes, doers: Doers) -> "_Prompt":
         rewriting = record.rewriting
         messages = () if rewriting is None else rewriting.sent.messages
-        by = {place: step for place, each in enumerate(messages) if (step := doers.made.get(id(each))) is not None}
+        by = {place: step for place, each in enumerate(messages) if (step := doers.makers.get(id(each))) is not None}
         ours, theirs = (array("q", [key for key, _ in each]) for each in (sent, came))
         tools = len(sent) - len(messages)
         return cls(record.when, theirs, ours, sent[-1][1] if sent else 0, tools, by, doers.tools)

@@ -164,14 +164,14 @@ class Series:
             return
         try:
             if count.kind == "score":
-                made: Counter | Histogram = Histogram(
+                series: Counter | Histogram = Histogram(
                     name, count.text, [label], buckets=RATIOS, registry=self._registry
                 )
             else:
-                made = Counter(name, count.text, [label], registry=self._registry)
+                series = Counter(name, count.text, [label], registry=self._registry)
         except ValueError as error:
             raise ConfigError(f"{name}, which a policy counts, cannot be made: {error}") from None
-        self._counts[count.series] = label, count.kind == "score", made
+        self._counts[count.series] = label, count.kind == "score", series
 
     def of(self, count: Count, policy: str = "") -> Any:
         """Return the series of a count that was declared."""

@@ -126,10 +126,11 @@ def _entries(kind: type[BaseModel], without: Iterable[str] = ()) -> list[str]:
 
 def _entry(name: str, kind: type[BaseModel]) -> str:
     field = kind.model_fields[name]
-    schema = kind.model_json_schema()["properties"][name]
+    whole = kind.model_json_schema()
+    schema = whole["properties"][name]
     default = ", required" if field.is_required() else _default(schema.get("default"))
     text = " ".join((field.description or "").split())
-    return f"- `{name}` ({_type(schema)}{default})" + (f": {text}" if text else ".")
+    return f"- `{name}` ({_type(schema, whole.get('$defs', {}))}{default})" + (f": {text}" if text else ".")
 
 
 def _default(value: Any) -> str:
@@ -137,20 +138,25 @@ def _default(value: Any) -> str:
     return "" if value is None or value == [] or isinstance(value, dict) else f", `{json.dumps(value)}`"
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _type(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
+    """Return the type of a setting in words. A class of settings is its title, or the kind that selects it."""
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
         return " or ".join(f"`{value}`" for value in schema["enum"])
     if "anyOf" in schema or "oneOf" in schema:
-        options = [_type(option) for option in schema.get("anyOf", schema.get("oneOf", ()))]
+        options = [_type(option, classes) for option in schema.get("anyOf", schema.get("oneOf", ()))]
         return " or ".join(dict.fromkeys(option for option in options if option != "null"))
     if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2].removesuffix("Settings")
-        return "upstream" if name.endswith("Upstream") else name.lower()
+        return _class(schema["$ref"].rpartition("/")[2], classes)
     kind = schema.get("type", "any")
     if kind == "array":
-        return f"list of {_type(schema.get('items', {}))}"
+        return f"list of {_type(schema.get('items', {}), classes)}"
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
-        return f"mapping to {_type(schema['additionalProperties'])}"
+        return f"mapping to {_type(schema['additionalProperties'], classes)}"
     return str(kind)
+
+
+def _class(name: str, classes: Mapping[str, Any]) -> str:
+    kind = classes[name].get("properties", {}).get("kind", {}).get("const")
+    return f"`kind: {kind}`" if kind else name.removesuffix("Settings").lower()

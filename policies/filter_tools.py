@@ -16,7 +16,7 @@ from proxy.tools.deferral import OURS, deferred
 from proxy.tools.groups import matches
 from proxy.tools.offer import OfferFinder, Wishes, clients_tools, in_first_order
 from proxy.tools.search_tools import SearchTools, by_relevance
-from proxy.tools.texts import told
+from proxy.tools.texts import text_of
 
 _BEHIND = 2
 """Internal tools that later steps may add."""
@@ -33,7 +33,7 @@ class ToolGroup(BaseModel):
     """Globs of their names: `github_*`, `mcp__calendar__*`. None for sections of a chat without tools."""
 
     examples: tuple[str, ...] = ()
-    """What people say who need them, in their own language: `apaga la luz`."""
+    """Phrases of people who need them, in their own language: `apaga la luz`."""
 
     sections: tuple[str, ...] = ()
     """Sections of the system prompt that are only about them, by heading (`Flight rules`) or XML tag. They are left out
@@ -59,7 +59,7 @@ class FilterTools(Policy, BringsTools):
     counted: ClassVar = {"tools_offered": _FEWER_TOOLS, "tools_allowed": _FEWER_TOOLS}
 
     strategy: Literal["auto", "select", "defer", "narrow"] = "auto"
-    """How tools are filtered: `select`, `defer`, `narrow`, or what costs less without a search first (`auto`). Where
+    """The way to filter tools: `select`, `defer`, `narrow`, or what costs less without a search first (`auto`). Where
     Penstock cannot run searches, as for `/v1/compress`, `auto` and `defer` leave out no tool; `select` does."""
 
     keep: int = Field(default=30, ge=1, le=512)
@@ -88,11 +88,11 @@ class FilterTools(Policy, BringsTools):
     descriptions share."""
 
     examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """What people say who need a tool, by globs of its name."""
+    """Phrases of people who need a tool, by globs of its name."""
 
     small_talk: Literal["none", "select", "all"] = "none"
-    """What `select` offers while a conversation is only small talk: no tools but `always`, those that fit best, or
-    all. Where `tool_choice` is `required`, `none` is `select`: one of them has to be called."""
+    """The tools that `select` offers while a conversation is only small talk: no tools but `always`, those that fit
+    best, or all. Where `tool_choice` is `required`, `none` is `select`: one of them has to be called."""
 
     allowed_tools_models: tuple[str, ...] = ("gpt-5*", "openai/gpt-5*")
     """Globs of the models whose provider takes `tool_choice: allowed_tools`."""
@@ -131,18 +131,18 @@ class FilterTools(Policy, BringsTools):
     async def _leaving(
         self, names: Sequence[str], tools: Sequence[Tool], offered: Sequence[Tool], ctx: Context
     ) -> Sequence[str]:
-        """The sections of these groups that nobody asks for."""
+        """Return the sections of these groups that nobody asks for."""
         prompt = "\n".join([each.text for each in ctx.incoming.messages if each.is_system])
-        about, said, others = [], {}, tools
+        about, phrases, others = [], {}, tools
         for name in names:
             group = self.groups[name]
             inner = {"name": name, "description": sections_of(prompt, group.sections)}
             about.append(Tool({"type": "function", "function": inner}))
             its = [tool for tool in others if matches(tool.name, group.tools)]
-            said[name] = (*group.examples, *[told(tool).meaning for tool in its])
+            phrases[name] = (*group.examples, *[text_of(tool).meaning for tool in its])
             others = [tool for tool in others if not any(tool is one for one in its)]
         # what wants one of the other tools is not about a section that only comes near it
-        wishes = replace(self._wishes, always=(), small_talk="none", examples=said, groups={})
+        wishes = replace(self._wishes, always=(), small_talk="none", examples=phrases, groups={})
         finding = OfferFinder(wishes, ctx.incoming, ctx, (*about, *others))
         standing = await finding.standing(len(about), sum(await ctx.tokens.tool_sizes(offered)))
         if standing is None:
@@ -172,14 +172,14 @@ class FilterTools(Policy, BringsTools):
                 keep = max(1, keep - _BEHIND)
                 wishes = replace(wishes, least=keep)
             finding = OfferFinder(wishes, request, ctx, tools, hidden)
-            kept = await finding.selected(keep, sizes, search, is_forced=is_forced)
-            if kept is not None:
-                return self._left_out(request, tools, kept, hidden, finding.how)
+            chosen = await finding.selected(keep, sizes, search, is_forced=is_forced)
+            if chosen is not None:
+                return self._left_out(request, tools, chosen, hidden, finding.how)
         if not self._can_narrow(request, ctx):
             return Keep(f"{counted(len(tools), 'tool')}, and nothing to gain by fewer")
         finding = OfferFinder(self._wishes, request, ctx, tools)
-        kept = await finding.narrowed(self.keep, sizes)
-        return _narrowed(request, tools, kept, finding.how) if kept is not None else Keep("nothing is asked for")
+        chosen = await finding.narrowed(self.keep, sizes)
+        return _narrowed(request, tools, chosen, finding.how) if chosen is not None else Keep("nothing is asked for")
 
     def _nothing_to_gain(self, request: ChatRequest, tools: Sequence[Tool], tokens: int) -> str | None:
         if len(tools) <= self.keep and tokens <= self.max_tokens:
@@ -198,22 +198,23 @@ class FilterTools(Policy, BringsTools):
         return tool.name not in hidden or matches(tool.name, self.always)
 
     def _left_out(
-        self, request: ChatRequest, tools: Sequence[Tool], kept: Collection[int], hidden: frozenset[str], how: str
+        self, request: ChatRequest, tools: Sequence[Tool], chosen: Collection[int], hidden: frozenset[str], how: str
     ) -> Decision:
-        """The request with the tools of these places; the others can be called through ours if they are `hidden`."""
-        if len(kept) == len(tools):
+        """Return the request with the tools of these places; the others can be called through ours if they are
+        `hidden`."""
+        if len(chosen) == len(tools):
             return Keep(f"all {len(tools)} tools are wanted")
-        staying = [tools[place] for place in sorted(kept)]
+        staying = [tools[place] for place in sorted(chosen)]
         offered, names = staying, hidden.difference([tool.name for tool in staying])
         if request.tools is not tools:  # there are others among them
-            gone = {id(tool): tool.name for place, tool in enumerate(tools) if place not in kept}
+            gone = {id(tool): tool.name for place, tool in enumerate(tools) if place not in chosen}
             offered, names = [tool for tool in request.tools if id(tool) not in gone], frozenset(gone.values())
         if hidden:
             made, others = deferred(request, names, offered), "the others by search_tools"
         else:
             made, others = request.with_tools(offered), "the others out of reach"
-        why = f"offered {len(kept)} of {len(tools)} tools, {how}, {others}"
-        return Rewrite(made, why, {"tools": len(tools), "tools_offered": len(kept)})
+        why = f"offered {len(chosen)} of {len(tools)} tools, {how}, {others}"
+        return Rewrite(made, why, {"tools": len(tools), "tools_offered": len(chosen)})
 
     def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
         sent = made.ctx.incoming
@@ -226,11 +227,11 @@ class FilterTools(Policy, BringsTools):
 
     @property
     def _examples(self) -> Mapping[str, Sequence[str]]:
-        found: dict[str, tuple[str, ...]] = dict(self.examples)
+        phrases: dict[str, tuple[str, ...]] = dict(self.examples)
         for group in self.groups.values():
             for glob in group.tools:
-                found[glob] = (*found.get(glob, ()), *group.examples)
-        return found
+                phrases[glob] = (*phrases.get(glob, ()), *group.examples)
+        return phrases
 
     @property
     def _wishes(self) -> Wishes:
@@ -240,18 +241,18 @@ class FilterTools(Policy, BringsTools):
 
 
 def _is_open(request: ChatRequest) -> bool:
-    """Whether the client leaves the choice among the tools to the model, or wants none called."""
+    """Return whether the client leaves the choice among the tools to the model, or wants none called."""
     return request.rest.get("tool_choice") in (None, "auto", "required", "none")
 
 
-def _narrowed(request: ChatRequest, tools: Sequence[Tool], kept: Collection[int], how: str) -> Decision:
-    if len(kept) == len(tools):
+def _narrowed(request: ChatRequest, tools: Sequence[Tool], chosen: Collection[int], how: str) -> Decision:
+    if len(chosen) == len(tools):
         return Keep(f"all {len(tools)} tools are wanted")
     others = [tool for tool in request.tools if not any(tool is one for one in tools)]
-    allowed = [_choice(tool) for tool in (*(tools[place] for place in sorted(kept)), *others)]
+    allowed = [_choice(tool) for tool in (*(tools[place] for place in sorted(chosen)), *others)]
     choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": allowed}}
-    why = f"allowed {len(kept)} of {len(tools)} tools, {how}"
-    return Rewrite(request.with_field("tool_choice", choice), why, {"tools": len(tools), "tools_allowed": len(kept)})
+    why = f"allowed {len(chosen)} of {len(tools)} tools, {how}"
+    return Rewrite(request.with_field("tool_choice", choice), why, {"tools": len(tools), "tools_allowed": len(chosen)})
 
 
 def _choice(tool: Tool) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ _QUERY = 1500
 _CORE = 0.5
 """The relevance, as a share of the best one's, of a passage that a question cannot do without, if it is about it."""
 _TOGETHER = 1.5
-"""How much of what one message may have, it and the earlier ones may have together."""
+"""The share of the budget of one message that it and the earlier ones may have together."""
 _SPENT = 0.15
 """The part of what a cut saves in each request that passages may cost, where the provider has a prompt cache."""
 _LEVELS = 3
@@ -121,15 +121,15 @@ class RecallHistory(Policy):
 
 
 class _Budget(NamedTuple):
-    """How many tokens passages may take."""
+    """The tokens that passages may take."""
 
     each: int
     """For one message."""
     free: int
-    """What the window leaves at the time of the message."""
+    """The tokens that the window leaves at the time of the message."""
 
     def beside(self, blocks: Mapping[int, Block[Place]]) -> int:
-        """What there is for a message beside the passages of earlier ones."""
+        """Return what there is for a message beside the passages of earlier ones."""
         carried = tokens_of(blocks)
         together = int(self.each * _TOGETHER) if blocks else self.each
         return max(0, min(together - carried, self.each, self.free - carried))
@@ -150,7 +150,7 @@ class _Recollection(Tail[Place]):
         self._blocks: dict[tuple[Place, ...], Block[Place]] = {}
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
-        """The request with the passages of the last user message, and those of earlier ones that stay."""
+        """Return the request with the passages of the last user message, and those of earlier ones that stay."""
         self.keys = await self._keyed([*before, asked])
         sizes = await self.ctx.tokens.sizes(self.request.messages)
         total = (await self.ctx.tokens.count(self.request)).total
@@ -174,7 +174,7 @@ class _Recollection(Tail[Place]):
         return self._placed(blocks, how) if blocks else Keep("no room for passages" if choice.items else how)
 
     def _worth(self, gone: int) -> int:
-        """How many new tokens cost a part of what it would cost to carry on, in the cache, what left."""
+        """Return how many new tokens cost a part of what it would cost to carry on, in the cache, what left."""
         rules = self.ctx.model.cache
         paid = int(gone * rules.read / max(rules.write, rules.read) * _SPENT) if rules.ttl else gone
         return max(paid, self._policy.beside_tools)
@@ -188,7 +188,7 @@ class _Recollection(Tail[Place]):
         )
 
     async def _keyed(self, asked: Sequence[int]) -> dict[int, str]:
-        """The memo's key of each of these messages: by what had left before it."""
+        """Return the memo's key of each of these messages: by what had left before it."""
         policy, gone, incoming = self._policy, set(self._gone), self.ctx.incoming.messages
         wanted = {self.sent[place]: place for place in asked}
         read = sorted(gone | wanted.keys())
@@ -211,25 +211,25 @@ class _Recollection(Tail[Place]):
     async def _choice(
         self, asked: int, budget: _Budget, earlier: Mapping[int, Block[Place]], sizes: Sequence[int]
     ) -> tuple[Choice[Place], str]:
-        """What bears on a message, from memory where it was worked out before; and how it was found."""
+        """Return what bears on a message, from memory where it was worked out before; and how it was found."""
         if (known := await self.known(asked)) is not None:
             return known, "as before"
-        found, how, _, most = await self._found(asked)
+        passages, how, _, most = await self._found(asked)
         if most is not None:
             budget = budget._replace(each=min(budget.each, most))
         # the answer before the message was never sent: it is new whatever stands in front of it
         end = asked - (self.request.messages[asked - 1].get("role") == "assistant")
-        choice = self._chosen(found, budget, earlier, sum(sizes[min(earlier, default=end) : end]))
+        choice = self._chosen(passages, budget, earlier, sum(sizes[min(earlier, default=end) : end]))
         block = await self.block(choice.items, budget.beside({} if choice.alone else earlier))
         choice = choice._replace(items=block.items if block is not None else ())
-        how = "no room for passages" if found and not choice.items else how
+        how = "no room for passages" if passages and not choice.items else how
         return await self.settled(asked, choice), how
 
     def _chosen(
-        self, found: Sequence[Found], budget: _Budget, earlier: Mapping[int, Block[Place]], behind: int
+        self, passages: Sequence[Found], budget: _Budget, earlier: Mapping[int, Block[Place]], behind: int
     ) -> Choice[Place]:
-        """The passages to add to those that stand, or to have instead; `behind` are the tokens behind the first."""
-        fresh = _fitting(found, budget.beside({}))
+        """Return the passages to add to those that stand, or instead; `behind` are the tokens behind the first."""
+        fresh = _fitting(passages, budget.beside({}))
         core = [each for each in fresh if each.share >= _CORE and each.is_about]
         if self.request.tools:
             core = _fitting(core, self._policy.beside_tools) or core[:1]
@@ -244,7 +244,7 @@ class _Recollection(Tail[Place]):
         return Choice(tuple(each.place for each in fresh), alone=True)
 
     async def _found(self, asked: int) -> SearchResult:
-        """What a message asks for; one that says too little by itself is read with the user's message before it."""
+        """Return the result for a message, read with the user's one before it if it says too little by itself."""
         question, policy = self.question(asked, _QUERY), self._policy
         answer = await self._search.find(question, least=policy.least, wait=policy.wait)
         if answer.may_refer and len(query_terms(question)) < _ASKED:
@@ -268,11 +268,11 @@ class _Recollection(Tail[Place]):
         return None
 
 
-def _fitting(found: Sequence[Found], tokens: int) -> list[Found]:
-    """Those that fit into so many tokens, taken in their order; one that is too long is passed over."""
-    taken: list[Found] = []
-    for each in found:
+def _fitting(passages: Sequence[Found], tokens: int) -> list[Found]:
+    """Return those that fit into so many tokens, taken in their order; one that is too long is passed over."""
+    fitting: list[Found] = []
+    for each in passages:
         if each.tokens <= tokens:
-            taken.append(each)
+            fitting.append(each)
             tokens -= each.tokens
-    return taken
+    return fitting

@@ -1,4 +1,5 @@
-"""How far a message is above chance: what it has in common with what left, beside what any message has.
+"""The distance of a message from chance: the words and meaning that it shares with what left, beside what any message
+does.
 
 Rare words and near vectors turn up by accident, and more of them the longer a conversation is. So the best score of a
 message is compared with the best scores that messages have which ask for nothing (`data/anybody.txt`), over the same
@@ -18,7 +19,7 @@ _WORDS, _MEANING = 1.0, 0.03
 """The least spread of the best scores."""
 _HIGHEST = 4
 _NEARER = 4.0
-"""How much it counts that a message is nearer to a passage than to small talk."""
+"""The weight of being nearer to a passage than to small talk."""
 _WAIT = 0.5
 
 

@@ -13,7 +13,7 @@ from proxy.text import arrays
 from proxy.text.arrays import Array
 
 _NEAR = 0.5
-"""What a message gains of the better of its two neighbours."""
+"""The share of the better of its two neighbours' scores that a message gains."""
 _USER = 1.2
 _LENGTH = 0.25
 """The power of its length that a passage's score is divided by."""
@@ -31,9 +31,9 @@ class Candidates(NamedTuple):
     """The place of its message in the conversation."""
     are_user: Array
     tokens: Array
-    """What it takes, its framing included."""
+    """Its size, the framing included."""
     ask: Array
-    """Whether the user asks something in it."""
+    """True if the user asks something in it."""
 
 
 class Ranked(NamedTuple):
@@ -46,8 +46,8 @@ class Ranked(NamedTuple):
 
 
 def ranked(candidates: Candidates, words: Array, meaning: Array, least: float) -> list[Ranked]:
-    """The candidates that bear on the question, the best first; those below `least` of the best's score are left out.
-    Behind them the answers to such as are questions.
+    """Return the candidates that bear on the question, the best first; those below `least` of the best's score are left
+    out. Behind them the answers to such as are questions.
 
     `words` are BM25 scores, `meaning` cosines, not a number where they are not known: then words alone decide. Empty
     where no passage shares a word with the question or is near it at all.
@@ -71,7 +71,7 @@ def ranked(candidates: Candidates, words: Array, meaning: Array, least: float) -
 
 
 def _answer(candidates: Candidates, weighed: Array, message: int) -> int | None:
-    """The place of a message's best passage, if it is not the user's."""
+    """Return the place of a message's best passage, if it is not the user's."""
     first, end = arrays.numpy().searchsorted(candidates.messages, (message, message + 1)).tolist()
     if first == end or candidates.are_user[first]:
         return None
@@ -91,7 +91,7 @@ def _scores(words: Array, meaning: Array) -> Array:
 
 
 def _spread(messages: Array, scores: Array) -> Array:
-    """Scores with what the neighbouring messages add."""
+    """Return scores with what the neighbouring messages add."""
     numpy = arrays.numpy()
     best = numpy.zeros(int(messages[-1]) + 3)  # by message, with an empty one at each end
     numpy.maximum.at(best, messages + 1, scores)

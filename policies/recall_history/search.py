@@ -23,11 +23,11 @@ _FRAME = 1
 """Tokens that the line around a passage takes beyond what a message's own frame does."""
 
 _CLEAR = -2.1
-"""How far above chance (`above_chance`) a message is that is clearly about what left."""
+"""The least distance from chance (`above_chance`) of a message that is clearly about what left."""
 _PERHAPS, _ASKED = -1.5, -2.85
-"""How far one must be, and one that asks, to be perhaps about it."""
+"""The least distance of a message, and of a question, that may be about it."""
 _REFERS = -4.0
-"""How far one is that may refer to what was named before it."""
+"""The least distance of one that may refer to what was named before it."""
 _UNCLEAR = 150
 """The most tokens that come back where it is not clear; beyond chance the best passage does in any case."""
 _BLOCK = 60
@@ -48,9 +48,10 @@ _CHARACTERS = 3
 _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
 
-_NUMBERED = re.compile(r"([^\W\d_]{2,})[\s#:.№º°-]{0,3}(\d{1,9})(?![\w.,]?\d)")
-_CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]*\d)(?:[\w/-]*[^\W\d_][\w/-]*|[\d-]{5,})(?![\w/-]|[.,]\d)")
+_NUMBERED = re.compile(r"(?<![^\W\d_])([^\W\d_]{2,40})[\s#:.№º°-]{0,3}(\d{1,9})(?![\w.,]?\d)")
+_CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-]{0,20}|[\d-]{5,40})(?![\w/-]|[.,]\d)")
 """A word with a number, `order 50042`, and a code: they name one thing in any language."""
+_DIGIT = re.compile(r"\d")
 _SHORTEST = 4
 _WORD = re.compile(r"\w+")
 
@@ -65,32 +66,32 @@ class Found(NamedTuple):
     share: float
     """Its relevance, as a share of the best one's."""
     tokens: int
-    """What it takes, its framing included, about."""
+    """Its size, the framing included, about."""
     is_about: bool
-    """Whether it is about the question, and not only the best there is."""
+    """True if it is about the question, and not only the best there is."""
 
 
 class SearchResult(NamedTuple):
-    """What a search gave."""
+    """The result of a search."""
 
-    found: Sequence[Found]
+    passages: Sequence[Found]
     """The passages, the best first; none where the question does not ask for what left."""
     how: str
-    """How they were found, or why there are none."""
+    """The reason for them, or for none."""
     may_refer: bool = False
-    """Whether the question may mean something that was named before it."""
+    """True if the question may mean something that was named before it."""
     most: int | None = None
     """The most tokens that may come back, where it is not clear that any are asked for."""
 
 
 class _Asked(NamedTuple):
-    """Whether a message asks for what left."""
+    """The verdict on a message: does it ask for what left?"""
 
     is_asked: bool
     may_refer: bool = True
     is_clear: bool = True
     is_beyond_chance: bool = True
-    """Whether it has more in common with what left than any message that asks for nothing."""
+    """True if it has more in common with what left than any message that asks for nothing."""
 
 
 class HistorySearch:
@@ -99,8 +100,8 @@ class HistorySearch:
     def __init__(
         self, gone: Sequence[int], ctx: Context, summary: str = "", forms: Mapping[int, str] = MappingProxyType({})
     ) -> None:
-        """`gone` are places in what the client sent. What stands in the summary word for word is not found, nor what
-        stands in another form of its message: `forms` are texts by those places."""
+        """Search what the client sent at the places `gone`. A passage is not found if it stands in the summary word for
+        word, or in another form of its message: `forms` are texts by those places."""
         messages = ctx.incoming.messages
         turns = [*accumulate(message.get("role") == "user" for message in messages)]
         self._gone, self._turns = tuple(messages[place] for place in gone), [turns[place] for place in gone]
@@ -108,7 +109,7 @@ class HistorySearch:
         self._forms = [_WORD.findall(forms.get(place, "")) for place in gone]
 
     async def find(self, question: str, *, least: float, wait: float) -> SearchResult:
-        """The passages that a question asks for.
+        """Return the passages that a question asks for.
 
         `least` is the relevance, as a share of the best one's, that a passage must have; `wait` the seconds for which
         missing vectors are waited for.
@@ -138,16 +139,16 @@ class HistorySearch:
         said = [self._is_said(there, each.place) for each in order]
         # where the summary says the best, what only stands beside it is not needed
         is_said = bool(said) and said[0]
-        found = [
+        matches = [
             Found(there.places[place], share, int(candidates.tokens[place]), bool(is_about[bears]))
             for (place, share, bears), in_summary in zip(order, said, strict=True)
             if not in_summary and (is_about[place] or not is_said)
         ]
         most = None if asked.is_clear else _UNCLEAR
-        if most is not None and found and asked.is_beyond_chance:
-            most = max(most, found[0].tokens + _BLOCK)
+        if most is not None and matches and asked.is_beyond_chance:
+            most = max(most, matches[0].tokens + _BLOCK)
         how = _how(int(is_known.sum()), len(meaning))
-        return SearchResult(found, how if found or not order else "the summary says it", most=most)
+        return SearchResult(matches, how if matches or not order else "the summary says it", most=most)
 
     async def _asked(
         self,
@@ -179,17 +180,18 @@ class HistorySearch:
         )
 
     def _is_said(self, there: "_SearchedMessages", place: int) -> bool:
-        """Whether the summary has a passage word for word; an attachment stands nowhere but in its message."""
+        """Return whether the summary has a passage word for word; an attachment stands nowhere but in its message."""
         has_more = bool(attachments(self._gone[there.places[place][0]]))
         return not has_more and "".join(there.texts[place].split()) in self._summary
 
     def _stands(self, there: "_SearchedMessages", place: int) -> bool:
-        """Whether the form in which its message stands has the words of a passage: it may be a table of them."""
+        """Return whether the form in which its message stands has the words of a passage: it may be a table of them."""
         form, words = self._forms[there.places[place][0]], {*_WORD.findall(there.texts[place])}
         return bool(form) and len(words.intersection(form)) >= _SAID * len(words)
 
     async def _read(self) -> "_SearchedMessages":
-        """The passages of all messages, and where their terms stand; only messages that have left since are added."""
+        """Return the passages of all messages, and where their terms stand; only messages that have left since are
+        added."""
         form, name = self._ctx.incoming.folds.of(self._gone), "passages"
         known: _SearchedMessages | None = form.known(name)
         if known is None:
@@ -212,7 +214,7 @@ class HistorySearch:
     async def _meaning(
         self, question: str, there: "_SearchedMessages", are_user: Array, words: Array, wait: float
     ) -> Array:
-        """The cosine of each passage; not a number where there is no vector."""
+        """Return the cosine of each passage; not a number where there is no vector."""
         numpy = arrays.numpy()
         if self._ctx.embedder is None or not there.texts:
             return numpy.full(len(there.texts), numpy.nan)
@@ -247,7 +249,7 @@ class _Indexed(NamedTuple):
     """Characters of its text."""
     passages: tuple[Passage, ...]
     texts: tuple[str, ...]
-    """What the passages say."""
+    """The texts of the passages."""
     ask: tuple[bool, ...]
     terms: Index
     """Of the texts."""
@@ -259,11 +261,11 @@ class _SearchedMessages(NamedTuple):
     """Messages, ready to be searched."""
 
     read: int
-    """How many."""
+    """Their number."""
     places: tuple[Place, ...]
     """Of each passage."""
     texts: tuple[str, ...]
-    """What it says."""
+    """Its text."""
     table: Array
     """Rows of whole numbers, a column for each passage: its message, its characters and those of its message, whether
     it is the user's, and whether something is asked in it."""
@@ -300,7 +302,7 @@ class _SearchedMessages(NamedTuple):
         )
 
     def candidates(self, sizes: Array) -> Candidates:
-        """The passages, where these are the sizes of the messages in tokens."""
+        """Return the passages, where these are the sizes of the messages in tokens."""
         messages, chars, of, are_user, ask = self.table
         return Candidates(messages, are_user > 0, _FRAME + sizes[messages] * chars // of, ask > 0)
 
@@ -320,22 +322,22 @@ def _indexed(message: Message) -> _Indexed:
 
 
 def _names(text: str) -> Iterator[str]:
-    """The things that a text names by a number or a code."""
+    """Return the things that a text names by a number or a code."""
     plain = text.casefold()
-    for word, number in _NUMBERED.findall(plain):
-        if terms(word):
-            yield f"{word} {int(number)}"
-    yield from (code for code in _CODE.findall(plain) if len(code) >= _SHORTEST)
+    if _DIGIT.search(plain):  # most texts have none
+        yield from (f"{word} {int(number)}" for word, number in _NUMBERED.findall(plain) if terms(word))
+        yield from (code for code in _CODE.findall(plain) if len(code) >= _SHORTEST)
 
 
 def _text_sizes(messages: Sequence[Message], sizes: Array) -> Array:
-    """The sizes of messages without what they carry besides text: a file is not less about a question for its size."""
+    """Return the sizes of messages without what they carry besides text: a file is not less about a question for its
+    size."""
     carrying = [place for place, message in enumerate(messages) if attachments(message)]
     if not carrying:
         return sizes
-    found = sizes.copy()
-    found[carrying] = [len(described(messages[place])) // _CHARACTERS for place in carrying]
-    return found
+    counted = sizes.copy()
+    counted[carrying] = [len(described(messages[place])) // _CHARACTERS for place in carrying]
+    return counted
 
 
 def _asks(text: str) -> bool:
@@ -343,7 +345,7 @@ def _asks(text: str) -> bool:
 
 
 def _covering(words: Fits) -> Array:
-    """Of each passage whether it has enough of the question's words to be about it."""
+    """Return for each passage whether it has enough of the question's words to be about it."""
     is_much = (words.terms >= _TERMS) & (words.shares >= _COVERED)
     return is_much | ((words.terms > 0) & (words.terms >= _MOST * words.wanted))
 

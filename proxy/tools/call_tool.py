@@ -22,12 +22,12 @@ class CallTool(InternalTool):
     definition = CALL_TOOL
 
     def __init__(self, tools: Sequence[Tool], threads: Executor | None = None) -> None:
-        """`tools` are all that the client sent. Checks run in `threads`, or the loop's default."""
+        """Call the tools that the client sent. Checks run in `threads`, or the loop's default."""
         self._tools = {tool.name: tool for tool in tools}
         self._threads = threads
 
     async def handed(self, call: Mapping[str, Any], *, strict: bool) -> Mapping[str, Any] | None:
-        """The call as the client gets it: of its own tool, with the same id. None for one that it cannot be.
+        """Return the call as the client gets it: of its own tool, with the same id. None for one that it cannot be.
 
         Only if `strict`, its arguments have to fit the tool's schema: where the model could not be told, it is for the
         client to judge, as it would be without the proxy.
@@ -43,7 +43,7 @@ class CallTool(InternalTool):
         return {**call, "function": {**function, "name": wanted.name, "arguments": wanted.arguments}}
 
     async def run(self, arguments: str) -> str:
-        """Why a call was not handed on."""
+        """Return why a call was not handed on."""
         try:
             await self._in_thread(arguments, strict=True)
         except Misfit as misfit:
@@ -56,13 +56,13 @@ class CallTool(InternalTool):
 
 
 def searching(sent: ChatRequest, request: ChatRequest, rank: Rank) -> SearchTools:
-    """What runs `search_tools` for a request that was made of the one that the client sent."""
+    """Return what runs `search_tools` for a request that was made of the one that the client sent."""
     how = 'Call one by call_tool: {"name": "...", "arguments": {...}}.'
     return SearchTools(left_out(sent.tools, request.tools), rank, how=how, messages=request.messages)
 
 
 def _checked(tools: Mapping[str, Tool], arguments: str, *, strict: bool) -> WantedCall:
-    """What a call asks for. Raises `Misfit` where there is no such tool, or the arguments do not fit it."""
+    """Return what a call asks for. Raises `Misfit` where there is no such tool, or the arguments do not fit it."""
     wanted = unwrapped(arguments)
     tool = tools.get(wanted.name)
     if tool is None:

@@ -30,7 +30,7 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class WantedCall(NamedTuple):
-    """What a call of `call_tool` asks for."""
+    """The call that a call of `call_tool` asks for."""
 
     name: str
     arguments: str
@@ -42,7 +42,7 @@ class Misfit(Exception):
 
 
 def deferrable(request: ChatRequest, client: Sequence[Tool]) -> tuple[Tool, ...]:
-    """The tools of a request that may be left out, in their order; `client` are those that the client sent.
+    """Return the tools of a request that may be left out, in their order; `client` are those that the client sent.
 
     Only functions may, because only they have arguments in JSON, and only those whose name is theirs alone and that
     `tool_choice` does not name. None may where the client has a tool of its own that is named like one of ours.
@@ -55,8 +55,8 @@ def deferrable(request: ChatRequest, client: Sequence[Tool]) -> tuple[Tool, ...]
 
 
 def deferred(request: ChatRequest, left_out: Set[str], kept: Sequence[Tool] | None = None) -> ChatRequest:
-    """A request without the tools of these names: `search_tools` and `call_tool` stand behind the others instead, and
-    calls of the tools in the conversation are calls of `call_tool`. The same request where there is none.
+    """Return a request without the tools of these names: `search_tools` and `call_tool` stand behind the others
+    instead, and calls of the tools in the conversation are calls of `call_tool`. The same request where there is none.
 
     `kept` are the others in their order, for who knows them.
     """
@@ -74,23 +74,24 @@ def deferred(request: ChatRequest, left_out: Set[str], kept: Sequence[Tool] | No
 
 
 def through_call_tool(messages: Sequence[Message], left_out: Set[str]) -> list[Message]:
-    """Messages whose calls of the tools of these names go through `call_tool`, as the model made them."""
+    """Return messages whose calls of the tools of these names go through `call_tool`, as the model made them."""
     return [_wrapped(message, left_out) for message in messages]
 
 
 def is_ours(tool: Tool) -> bool:
-    """Whether a tool is one of ours, which an earlier step or request put there; a client's may have the same name."""
+    """Return whether a tool is one of ours, which an earlier step or request put there; a client's may have the same
+    name."""
     return tool.name in _NAMES and tool in OURS
 
 
 def is_function(tool: Mapping[str, Any]) -> bool:
-    """Whether a tool takes arguments in JSON; custom tools take free text, and those of a provider are its own."""
+    """Return whether a tool takes arguments in JSON, as custom tools and those of a provider do not."""
     inner = tool.get("function")
     return isinstance(inner, Mapping) and bool(inner.get("name"))
 
 
 def unwrapped(arguments: str) -> WantedCall:
-    """What the arguments of a call of `call_tool` ask for. Raises `Misfit`."""
+    """Return the call that the arguments of a call of `call_tool` ask for. Raises `Misfit`."""
     try:
         fields = _fields.decode(arguments)
         name = orjson.loads(bytes(fields.get("name", b"null")))
@@ -110,7 +111,7 @@ def unwrapped(arguments: str) -> WantedCall:
 
 
 def _wrapped(message: Message, names: Set[str]) -> Message:
-    """A message whose calls of these tools go through `call_tool`."""
+    """Return a message whose calls of these tools go through `call_tool`."""
     called = message.called_tools
     if not called or names.isdisjoint(called):
         return message

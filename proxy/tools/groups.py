@@ -21,33 +21,33 @@ lookup make modify move open play put query read remove retrieve run save search
 upload view write
 """
 _VERBS = frozenset(_ACTIONS.split())
-"""What a name may begin with that says what is done, and not with what."""
+"""The verbs that a name may begin with: they name no subject."""
 
 
 def grouped(tools: Sequence[Tool], texts: Sequence[ToolText], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The group of each tool, empty for one that stands alone. `groups` are globs of names, by the group's name."""
+    """Return the group of each tool, empty for a lone one. `groups` are globs of names, by the group's name."""
     prefixes = [_prefix(tool.name) for tool in tools]
     openings = [_opening(text) for text in texts]
-    often, said = Counter(prefixes), Counter(openings)
-    found: list[str] = []
+    often, shared = Counter(prefixes), Counter(openings)
+    group_of_each: list[str] = []
     for tool, prefix, opening in zip(tools, prefixes, openings, strict=True):
         own = next((name for name, globs in groups.items() if matches(tool.name, globs)), None)
         if own:
-            found.append(f"group {own}")
-        elif opening and said[opening] > 1:
-            found.append(f"opening {opening}")
+            group_of_each.append(f"group {own}")
+        elif opening and shared[opening] > 1:
+            group_of_each.append(f"opening {opening}")
         else:
-            found.append(f"prefix {prefix}" if prefix and 1 < often[prefix] <= _MOST * len(tools) else "")
-    return tuple(found)
+            group_of_each.append(f"prefix {prefix}" if prefix and 1 < often[prefix] <= _MOST * len(tools) else "")
+    return tuple(group_of_each)
 
 
 def matches(name: str, globs: Sequence[str]) -> bool:
-    """Whether a tool's name matches one of some globs."""
+    """Return whether a tool's name matches one of some globs."""
     return any(fnmatchcase(name, glob) for glob in globs)
 
 
 def _prefix(name: str) -> str:
-    """What stands before the rest of a name: its server or subject; `mcp__github__list_issues` is `mcp github`."""
+    """Return the beginning of a name, its server or subject: `mcp github` of `mcp__github__list_issues`."""
     server, _, rest = name.rpartition("__")
     if server and rest:
         return spaced(server).lower()

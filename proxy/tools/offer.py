@@ -1,4 +1,4 @@
-"""What a conversation is offered of its client's tools: found for its last moment, and remembered for all of them."""
+"""The client's tools that a conversation is offered: found for its last moment, and remembered for all of them."""
 
 import asyncio
 import math
@@ -23,18 +23,18 @@ _MANY = 16
 _STRIDE = 32
 """User messages that a conversation is walked through anew, at least; twice as many at most."""
 _EACH = 20
-"""What looking at a tool takes, as characters: 200 tools are looked at on the event loop."""
+"""The cost of looking at a tool, as characters: 200 tools are looked at on the event loop."""
 _ALONE = 0.8
-"""What a short message by itself counts for, beside the two together with the words before it."""
+"""The weight of a short message by itself, beside that of it and the words before it."""
 _NEARLY = 0.1
 """A tool's score may be so much lower than the floor of relevance, which is the cosine of the nearest small talk."""
 _ALL = "all"
-"""What is remembered where all tools are offered."""
+"""The value that is remembered where all tools are offered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the operator wants to be offered."""
+    """The operator's wishes for the offer."""
 
     least: int
     """As many tools are offered even if fewer fit, where a search finds the others."""
@@ -43,11 +43,11 @@ class Wishes:
     always: tuple[str, ...]
     """Globs of tools that never leave."""
     small_talk: str
-    """What small talk gets: `none`, `select` or `all`."""
+    """The offer for small talk: `none`, `select` or `all`."""
     wait: float
     """Seconds to wait for vectors."""
     examples: Mapping[str, Sequence[str]]
-    """What people say who need a tool, by globs of its name."""
+    """Phrases of people who need a tool, by globs of its name."""
     groups: Mapping[str, Sequence[str]]
     """Globs of the tools of each group."""
 
@@ -59,11 +59,12 @@ class Clients(NamedTuple):
     reachable: frozenset[str]
     """The names of those that can be called though they are left out."""
     others: int
-    """How many cannot."""
+    """The number of the others."""
 
 
 async def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
-    """The tools of a request that the client sent; where no step changed them, found once for the same definitions."""
+    """Return the tools of a request that the client sent; where no step changed them, found once for the same
+    definitions."""
     if request.tools is not ctx.incoming.tools:
         sent = {id(tool) for tool in ctx.incoming.tools}
         tools = tuple([tool for tool in request.tools if id(tool) in sent and not is_ours(tool)])
@@ -71,8 +72,8 @@ async def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
 
     def work() -> tuple[tuple[int, ...], frozenset[str], int]:
         places = tuple([place for place, tool in enumerate(request.tools) if not is_ours(tool)])
-        found = _clients(tuple([request.tools[place] for place in places]), request, ctx)
-        return places, found.reachable, found.others
+        sent = _clients(tuple([request.tools[place] for place in places]), request, ctx)
+        return places, sent.reachable, sent.others
 
     raws = raws_of(request.tools)
     key = ("client's tools", hash(raws), len(raws), chosen_tools(request.rest.get("tool_choice")), ctx.runs_tools)
@@ -82,13 +83,13 @@ async def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
 
 
 def _clients(tools: tuple[Tool, ...], request: ChatRequest, ctx: Context) -> Clients:
-    found = deferrable(request, ctx.incoming.tools) if ctx.runs_tools else ()
-    reachable = frozenset([tool.name for tool in found])
+    deferrable_tools = deferrable(request, ctx.incoming.tools) if ctx.runs_tools else ()
+    reachable = frozenset([tool.name for tool in deferrable_tools])
     return Clients(tools, reachable, sum([tool.name not in reachable for tool in tools]))
 
 
 async def in_first_order(request: ChatRequest, ctx: Context) -> ChatRequest:
-    """The request with its tools in the order in which its conversation sent the same ones first.
+    """Return the request with its tools in the order in which its conversation sent the same ones first.
 
     Some clients send them in another order each time: then each choice would be made anew, and no prefix would hold.
     """
@@ -121,7 +122,7 @@ class OfferFinder:
         tools: Sequence[Tool],
         within_reach: frozenset[str] = frozenset(),
     ) -> None:
-        """`tools` are the client's; those of the names `within_reach` can be called though they are left out. Where
+        """Look at the client's tools. Those of the names `within_reach` can be called though they are left out. Where
         there are any, no other one leaves; where there are none, any may, but not one that was called."""
         self._wishes, self._request, self._ctx, self._tools = wishes, request, ctx, tools
         self._messages = ctx.incoming.messages
@@ -131,12 +132,12 @@ class OfferFinder:
         self._kind: type[Offer | Standing] = Offer
         self._is_late = False
         self.how = "as before"
-        """How the tools were found."""
+        """The way in which the tools were found."""
 
     async def selected(
         self, keep: int, sizes: tuple[int, ...], search: int, *, is_forced: bool
     ) -> frozenset[int] | None:
-        """The places of at most `keep` tools to offer; None for all of them.
+        """Return the places of at most `keep` tools to offer; None for all of them.
 
         `sizes` are the tools' tokens, `search` those of what finds the others. What is forced need not pay for itself.
         """
@@ -156,14 +157,14 @@ class OfferFinder:
         return await self._chosen(pool, limits)
 
     async def narrowed(self, keep: int, sizes: tuple[int, ...]) -> frozenset[int] | None:
-        """The places of the tools that may be called, where all are offered: changing them costs nothing."""
+        """Return the places of the tools that may be called, where all are offered: changing them costs nothing."""
         pool = await self._pool()
         limits = OfferLimits(keep, keep, sum(sizes), sizes, pool.groups, UNCACHED, is_forced=True, idle_has_all=True)
         return await self._chosen(pool, limits)
 
     async def standing(self, count: int, tokens: int) -> frozenset[int] | None:
-        """The places of the sections that stay in the system prompt, for which the first `count` tools stand; None for
-        all of them. The tools that are offered take so many tokens."""
+        """Return the places of the sections that stay in the system prompt, for which the first `count` tools stand;
+        None for all of them. The tools that are offered take so many tokens."""
         pool = await self._pool()
         limits = OfferLimits(count, 0, 0, (tokens,), pool.groups, self._ctx.model.cache, called_must_stay=False)
         self._kind = Standing
@@ -184,44 +185,44 @@ class OfferFinder:
                 yield place
 
     async def _chosen(self, pool: Pool, limits: OfferLimits) -> frozenset[int] | None:
-        found = moments(self._ctx.incoming)
+        walked = moments(self._ctx.incoming)
         if not limits.called_must_stay:  # then calls change nothing
-            found = [moment for moment in found if moment.queries]
+            walked = [moment for moment in walked if moment.queries]
         # where the walk begins moves in strides: not with each message
-        found = found[max(0, (len(found) // _STRIDE - 1) * _STRIDE) :]
-        if not found:  # nobody asked for anything
+        walked = walked[max(0, (len(walked) // _STRIDE - 1) * _STRIDE) :]
+        if not walked:  # nobody asked for anything
             return self._as_it_is(tuple(range(len(self._tools))) if limits.is_forced else None, limits)
         memo = self._ctx.memo
         if memo is None:
-            return self._as_it_is(_read(await self._walked(pool, limits, found, [None] * (len(found) - 1))), limits)
+            return self._as_it_is(_read(await self._walked(pool, limits, walked, [None] * (len(walked) - 1))), limits)
         about = (
             self._kind.__name__, pool.digest, limits.keep, limits.least, limits.max_tokens, limits.is_forced,
             limits.called_must_stay, limits.rules, self._wishes.small_talk, self._pinned, self._ctx.model.name,
         )  # fmt: skip
-        begin = raws_of(self._messages[: found[-1].end])
+        begin = raws_of(self._messages[: walked[-1].end])
         # most requests of an agent have nothing but results behind what they had: their key was worked out before
-        local = ("tools of a moment", about, hash(begin), len(begin), len(found))
+        local = ("tools of a moment", about, hash(begin), len(begin), len(walked))
         key = self._ctx.once.known([local])[0]
         known = (await memo.known([key]))[0] if key is not None else None
         if known is None:
-            known, key = await self._remembered(memo, pool, limits, found, _keys(about, self._messages, found))
+            known, key = await self._remembered(memo, pool, limits, walked, _keys(about, self._messages, walked))
             self._ctx.once.remember(local, key)
         return self._as_it_is(_read(known), limits)
 
     async def _remembered(
-        self, memo: Memo, pool: Pool, limits: OfferLimits, found: Sequence[Moment], keys: Sequence[str]
+        self, memo: Memo, pool: Pool, limits: OfferLimits, walked: Sequence[Moment], keys: Sequence[str]
     ) -> tuple[str, str]:
-        """The tools of the last moment as they are remembered, and their key."""
+        """Return the tools of the last moment as they are remembered, and their key."""
         *before, known = await memo.known(keys)
         if known is None:
-            known = await self._walked(pool, limits, found, before)
+            known = await self._walked(pool, limits, walked, before)
             if not self._is_late or await self._stays(_read(known), limits):
                 known = await memo.settle(keys[-1], known)
         return known, keys[-1]
 
     async def _stays(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> bool:
-        """Whether a choice stays that was made without some vectors: no more are on their way, and the provider may
-        have cached the prompt. Else the next request makes it again."""
+        """Return whether a choice stays that was made without some vectors: no more are on their way, and the provider
+        may have cached the prompt. Else the next request makes it again."""
         if self._ctx.embedder is None or self._ctx.embedder.is_behind:
             return False
         sizes = limits.sizes if chosen is None or self._kind is Standing else [limits.sizes[place] for place in chosen]
@@ -229,12 +230,13 @@ class OfferFinder:
         return may_be_cached(limits.rules, sum(sizes) + sum(talk))
 
     async def _walked(
-        self, pool: Pool, limits: OfferLimits, found: Sequence[Moment], known: Sequence[str | None]
+        self, pool: Pool, limits: OfferLimits, walked: Sequence[Moment], known: Sequence[str | None]
     ) -> str:
-        """The tools of the last moment, worked out from the first one on; `known` are those of the moments before."""
-        self._now = found[-1].end
-        known_wants = [self._known_want(pool, moment) for moment in found]
-        new = [moment for moment, want in zip(found, known_wants, strict=True) if want is None]
+        """Return the tools of the last moment, worked out from the first one on; `known` are those of the moments
+        before."""
+        self._now = walked[-1].end
+        known_wants = [self._known_want(pool, moment) for moment in walked]
+        new = [moment for moment, want in zip(walked, known_wants, strict=True) if want is None]
         spread, made_wants = await asyncio.gather(
             noise(pool, self._ctx, self._wishes.wait), together([self._want(pool, moment) for moment in new])
         )
@@ -253,7 +255,7 @@ class OfferFinder:
         return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
 
     def _known_want(self, pool: Pool, moment: Moment) -> Want | None:
-        """What a moment wants, where that is known; None where it must be worked out, as for the last one."""
+        """Return what a moment wants, where that is known; None where it must be worked out, as for the last one."""
         if not moment.queries or (moment.is_idle and self._wishes.small_talk != "select"):
             return Want(moment.end, None)
         if moment.end == self._now:
@@ -272,21 +274,21 @@ class OfferFinder:
         embedder = self._ctx.embedder
         asked = [relevance(query, pool, self._ctx, wait) for query in queries]
         if embedder is None:
-            found, near = await together(asked), None
+            relevances, near = await together(asked), None
         else:
             floor = embedder.floor(ends(queries[0], LONGEST), wait=wait)
-            near, found = await asyncio.gather(floor, together(asked))
-        is_complete = all(each.is_complete for each in found) and (near is not None or embedder is None)
+            near, relevances = await asyncio.gather(floor, together(asked))
+        is_complete = all(each.is_complete for each in relevances) and (near is not None or embedder is None)
         if moment.end == self._now:
             self._is_late = not is_complete
-            self.how = "by words and meaning" if all(each.has_meaning for each in found) else "by their words"
-        want = _wanted(moment.end, found, (near or 0.0) - _NEARLY)
+            self.how = "by words and meaning" if all(each.has_meaning for each in relevances) else "by their words"
+        want = _wanted(moment.end, relevances, (near or 0.0) - _NEARLY)
         if is_complete:
             self._ctx.once.remember(self._key(pool, moment), want)
         return want
 
     def _as_it_is(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> frozenset[int] | None:
-        """What was chosen, and what must stay besides: for that the least wanted leaves."""
+        """Return what was chosen, and what must stay besides: for that the least wanted leaves."""
         if chosen is None:
             return None
         must = self._pinned
@@ -299,12 +301,13 @@ class OfferFinder:
         return frozenset([n for n, tool in enumerate(self._tools) if tool.name in names] if names else ())
 
 
-def _wanted(end: int, found: Sequence[Relevance], floor: float) -> Want:
-    """What a moment wants, by what was found for its words and, if they are short, for them and those before them.
+def _wanted(end: int, relevances: Sequence[Relevance], floor: float) -> Want:
+    """Return what a moment wants, by what was found for its words and, if they are short, for them and those before
+    them.
 
     The vector of both says more about an answer to a question. What is clearly wanted is so by either.
     """
-    alone, both = found[0], found[-1]
+    alone, both = relevances[0], relevances[-1]
     pairs = [*zip(alone.scores, both.scores, strict=True)]
     if not (alone.has_meaning and both.has_meaning):
         return Want(end, tuple(map(max, pairs)))
@@ -312,13 +315,13 @@ def _wanted(end: int, found: Sequence[Relevance], floor: float) -> Want:
     return Want(end, scores, clear=tuple(map(min, pairs)), floor=floor)
 
 
-def _keys(about: Sequence[object], messages: Sequence[Message], found: Sequence[Moment]) -> list[str]:
-    """A key for each moment, of all that its tools depend on; the same on every replica."""
+def _keys(about: Sequence[object], messages: Sequence[Message], walked: Sequence[Moment]) -> list[str]:
+    """Return a key for each moment, of all that its tools depend on; the same on every replica."""
     fixed = [sorted(each) if isinstance(each, frozenset) else each for each in about]
     running = blake2b(repr(fixed).encode(), digest_size=16)
     keys: list[str] = []
     begin = 0
-    for moment in found:
+    for moment in walked:
         for message in messages[begin : moment.end]:
             running.update(message.derive("digest", partial(digest, message)))
         begin = moment.end

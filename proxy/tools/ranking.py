@@ -1,4 +1,4 @@
-"""How well tools fit what is asked: by words and by meaning, the company that a tool keeps, and in Spanish too.
+"""The relevance of tools to a query: by words and by meaning, the company that a tool keeps, and in Spanish too.
 
 A tool's score is the cosine of its text and the query, and a fifth of the share of the query's words that it has. The
 groups of the three best gain, because the next step of a task is likely to need their tools. Of queries that want one
@@ -18,21 +18,21 @@ from proxy.context import Context
 from proxy.text.bm25 import Index, ends, fits, index
 from proxy.text.glossary import english
 from proxy.tools.groups import grouped, matches
-from proxy.tools.texts import told
+from proxy.tools.texts import text_of
 
 T = TypeVar("T")
 
 NOTHING = 0.28
 """A tool with a lower score is not about the query."""
 _WORDS = 0.2
-"""What having all words of a query adds."""
+"""The score of all words of a query."""
 _ALONE = 0.6
-"""What it gives where there is no vector: as much as a close meaning."""
+"""The same where there is no vector: as much as a close meaning."""
 _GROUP = 0.3
 """The part of a leader's score that the tools of its group gain."""
 _LEADERS = 3
 _EACH = 20
-"""What looking at a tool takes, as characters: that of a query's words alone."""
+"""The cost of looking at a tool, as characters: for a query's words alone."""
 LONGEST = 600
 """Characters of a query that are read, half from each end: the vector of so many takes some 15 ms."""
 
@@ -43,7 +43,7 @@ class Pool(NamedTuple):
     digest: str
     """Stands for their definitions, groups and examples."""
     texts: tuple[str, ...]
-    """What has a vector: a text for each tool, and the examples behind them."""
+    """The texts that have a vector: one for each tool, and the examples behind them."""
     owners: tuple[int, ...]
     """The tool of each text."""
     words: Index
@@ -53,19 +53,19 @@ class Pool(NamedTuple):
 
 
 class Relevance(NamedTuple):
-    """How well each tool fits a query."""
+    """The relevance of each tool to a query."""
 
     scores: tuple[float, ...]
     is_complete: bool
-    """Whether every vector was there; the next time it may be otherwise."""
+    """True if every vector was there; the next time it may be otherwise."""
     has_meaning: bool
-    """Whether any was there."""
+    """True if any was there."""
 
 
 async def pooled(
     tools: Sequence[Tool], ctx: Context, examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
 ) -> Pool:
-    """Tools made ready, once for the same definitions. `groups` are globs of names, by the group's name."""
+    """Return tools made ready, once for the same definitions. `groups` are globs of names, by the group's name."""
     raws = raws_of(tools)
     size = sum(map(len, raws))
     # bytes know their hash, which whoever counted tokens asked for; a digest of 500 tools takes half a millisecond
@@ -74,12 +74,12 @@ async def pooled(
 
 
 def raws_of(items: Sequence[JsonObject]) -> tuple[bytes, ...]:
-    """The bytes of messages or tools. Their hash is quick, because each knows its own; each process has another."""
+    """Return the bytes of messages or tools. Their hash is quick, as each knows its own; each process has another."""
     return tuple(all_raws(items))
 
 
 async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Relevance:
-    """How well each tool fits a query; from memory where it was worked out before with all vectors there."""
+    """Return how well each tool fits a query; from memory where it was worked out before with all vectors there."""
     query = ends(query, LONGEST)
     key = ("tool relevance", pool.digest, query, ctx.embedder.name if ctx.embedder else "")
     known: Relevance | None = ctx.once.known([key])[0]
@@ -93,14 +93,15 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     is_complete = ctx.embedder is None or not any(None in each for each in by_meaning)
     shares = map(max, zip(*by_words, strict=True))
     scores = _with_groups(list(map(_score, shares, cosines)), pool.groups)
-    found = Relevance(scores, is_complete, has_meaning=cosines.count(None) < len(cosines))
+    relevance_of_each = Relevance(scores, is_complete, has_meaning=cosines.count(None) < len(cosines))
     if is_complete:
-        ctx.once.remember(key, found)
-    return found
+        ctx.once.remember(key, relevance_of_each)
+    return relevance_of_each
 
 
 async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
-    """How far the scores of tools lie apart that a message does not want; None while there are no vectors to tell."""
+    """Return how far the scores of tools lie apart that a message does not want; None while there are no vectors to
+    tell."""
     key = ("tool noise", pool.digest, ctx.embedder.name if ctx.embedder else "")
     known: float | None = ctx.once.known([key])[0]
     if known is None and ctx.embedder is not None:
@@ -111,29 +112,29 @@ async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
 
 
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T]:
-    """What each gives, worked out at the same time. One alone needs no task of its own."""
+    """Return what each gives, worked out at the same time. One alone needs no task of its own."""
     return [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
 
 
 async def _by_words(query: str, pool: Pool, ctx: Context) -> Sequence[float]:
-    """The share of the query's words that each tool has."""
+    """Return the share of the query's words that each tool has."""
     size = _EACH * len(pool.words.lengths)
     work: Callable[[], tuple[float, ...]] = lambda: tuple(fits(query, [pool.words]).shares.tolist())  # noqa: E731
     return await ctx.once.of_key(("tool words", pool.digest, query), size, work)
 
 
 async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Sequence[float | None]:
-    """The cosine of each tool's nearest text; None where none has a vector."""
+    """Return the cosine of each tool's nearest text; None where none has a vector."""
     if ctx.embedder is None:
         return [None] * len(pool.words.lengths)
-    found: list[float | None] = [None] * len(pool.words.lengths)
+    cosines: list[float | None] = [None] * len(pool.words.lengths)
     near = await ctx.embedder.similarities(query, pool.texts, wait=wait)
-    if len(near) == len(found):  # there are no examples
+    if len(near) == len(cosines):  # there are no examples
         return near
     for owner, cosine in zip(pool.owners, near, strict=True):
-        best = found[owner]
-        found[owner] = cosine if best is None or (cosine is not None and cosine > best) else best
-    return found
+        best = cosines[owner]
+        cosines[owner] = cosine if best is None or (cosine is not None and cosine > best) else best
+    return cosines
 
 
 def _nearest(by_meaning: Sequence[Sequence[float | None]]) -> list[float | None]:
@@ -158,13 +159,13 @@ def _with_groups(scores: Sequence[float], groups: Sequence[str]) -> tuple[float,
 
 
 def _pool(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> Pool:
-    texts = [told(tool) for tool in tools]
-    said = [_examples(tool, examples) for tool in tools]
+    texts = [text_of(tool) for tool in tools]
+    phrases = [_examples(tool, examples) for tool in tools]
     return Pool(
         _digest(tools, _said(examples, groups)),
-        (*(text.meaning for text in texts), *(one for each in said for one in each)),
-        (*range(len(tools)), *(place for place, each in enumerate(said) for _ in each)),
-        index("\n".join((text.words, *each)) for text, each in zip(texts, said, strict=True)),
+        (*(text.meaning for text in texts), *(one for each in phrases for one in each)),
+        (*range(len(tools)), *(place for place, each in enumerate(phrases) for _ in each)),
+        index("\n".join((text.words, *each)) for text, each in zip(texts, phrases, strict=True)),
         grouped(tools, texts, groups),
     )
 
@@ -177,8 +178,8 @@ def _said(examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[s
     return repr((list(examples.items()), list(groups.items())))
 
 
-def _digest(tools: Sequence[Tool], said: str) -> str:
-    digest = blake2b(said.encode(), digest_size=16)
+def _digest(tools: Sequence[Tool], phrases: str) -> str:
+    digest = blake2b(phrases.encode(), digest_size=16)
     for tool in tools:
         digest.update(b"%d " % len(tool.raw))
         digest.update(tool.raw)

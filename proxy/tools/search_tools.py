@@ -45,7 +45,7 @@ Rank = Callable[[str, Sequence[Tool]], Awaitable[Sequence[Tool]]]
 
 
 def left_out(sent: Sequence[Tool], offered: Sequence[Tool]) -> tuple[Tool, ...]:
-    """The tools that a client sent and that a request no longer offers."""
+    """Return the tools that a client sent and that a request no longer offers."""
     names = {tool.name for tool in offered}
     return tuple(tool for tool in sent if tool.name and tool.name not in names)
 
@@ -56,7 +56,7 @@ class SearchTools(InternalTool):
     definition = DEFINITION
 
     def __init__(self, tools: Sequence[Tool], rank: Rank, *, how: str, messages: Sequence[Message] = ()) -> None:
-        """`tools` are those that are left out; `how` says how a tool that was found is called.
+        """Search the tools that are left out; `how` says how a tool that was found is called.
 
         What earlier searches in `messages` found is only named: its definition stands there, and is paid for.
         """
@@ -68,7 +68,7 @@ class SearchTools(InternalTool):
         self._in_turn = asyncio.Lock()
 
     async def run(self, arguments: str) -> str:
-        """The definitions of the tools that fit best, a line of JSON for each."""
+        """Return the definitions of the tools that fit best, a line of JSON for each."""
         query = text_in(arguments, "query")
         if not query:
             return 'Say what the tool should do: {"query": "..."}.' + self._names()
@@ -78,22 +78,22 @@ class SearchTools(InternalTool):
     async def _found(self, query: str) -> str:
         named = [tool for tool in self._tools if tool.name == query][:1]
         ranked = named or [*await self._rank(query, self._tools)]
-        found = ranked[:MOST]
-        if not found:
+        best = ranked[:MOST]
+        if not best:
             return "No tool fits: try other words." + self._names()
-        standing = set() if named else {tool.name for tool in found_in(self._messages, found)} | self._shown
-        new = [tool for tool in found if tool.name not in standing]
+        standing = set() if named else {tool.name for tool in found_in(self._messages, best)} | self._shown
+        new = [tool for tool in best if tool.name not in standing]
         self._shown |= {tool.name for tool in new}
-        again = [encode({"name": tool.name, "note": _STANDS}).decode() for tool in found if tool.name in standing]
+        again = [encode({"name": tool.name, "note": _STANDS}).decode() for tool in best if tool.name in standing]
         others = [_named_only(tool) for tool in ranked[MOST : MOST + FURTHER]]
         further = [f"May fit too; an exact name as the query shows one: {'; '.join(others)}"] if others else []
-        return "\n".join([f"{len(found)} of {len(self._tools)} tools. {self._how}", *_shown(new), *again, *further])
+        return "\n".join([f"{len(best)} of {len(self._tools)} tools. {self._how}", *_shown(new), *again, *further])
 
     def instead(self, messages: Sequence[Message], offered: Sequence[Tool]) -> Sequence[Tool]:
-        """The tools that searches found last; where nothing is offered and nothing found, the first ones."""
-        found = found_in(messages, self._tools)[::-1] or (() if offered else self._tools)
-        sizes = accumulate(len(encode(tool)) for tool in found)
-        return [tool for tool, size in zip(found, sizes, strict=True) if size <= MOST_CHARACTERS] or found[:1]
+        """Return the tools that searches found last; where nothing is offered and nothing found, the first ones."""
+        tools = found_in(messages, self._tools)[::-1] or (() if offered else self._tools)
+        sizes = accumulate(len(encode(tool)) for tool in tools)
+        return [tool for tool, size in zip(tools, sizes, strict=True) if size <= MOST_CHARACTERS] or tools[:1]
 
     def _names(self) -> str:
         names = ", ".join(tool.name[:100] for tool in self._tools[:_MOST_NAMES])
@@ -102,8 +102,8 @@ class SearchTools(InternalTool):
 
 
 def found_in(messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Those of the tools that the searches in a conversation found, in the order of finding. Nothing is stored: the
-    answers stand in the conversation, on every replica."""
+    """Return those of the tools that the searches in a conversation found, in the order of finding. Nothing is stored:
+    the answers stand in the conversation, on every replica."""
     known = {tool.name: tool for tool in tools}
     names = dict.fromkeys(name for answer in _answers(messages) for name in _named(answer) if name in known)
     return tuple(known[name] for name in names)
@@ -112,15 +112,15 @@ def found_in(messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Tool, 
 def by_relevance(
     tools: Sequence[Tool], ctx: Context, examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]
 ) -> Rank:
-    """Ranks by words and meaning among all of a client's `tools`, as the choice of what is offered does."""
+    """Rank by words and meaning among all of a client's `tools`, as the choice of what is offered does."""
 
     async def rank(query: str, wanted: Sequence[Tool]) -> Sequence[Tool]:
-        found = await relevance(query, await pooled(tools, ctx, examples, groups), ctx, _PATIENCE)
+        relevant = await relevance(query, await pooled(tools, ctx, examples, groups), ctx, _PATIENCE)
         names = {tool.name for tool in wanted}
-        fitting = [place for place, tool in enumerate(tools) if tool.name in names and found.scores[place] > 0]
-        fitting.sort(key=lambda place: (-found.scores[place], place))
-        lowest = _FITS if found.has_meaning else 0.0
-        return [tools[place] for place in fitting] if fitting and found.scores[fitting[0]] >= lowest else []
+        fitting = [place for place, tool in enumerate(tools) if tool.name in names and relevant.scores[place] > 0]
+        fitting.sort(key=lambda place: (-relevant.scores[place], place))
+        lowest = _FITS if relevant.has_meaning else 0.0
+        return [tools[place] for place in fitting] if fitting and relevant.scores[fitting[0]] >= lowest else []
 
     return rank
 
@@ -131,7 +131,7 @@ def _inner(tool: Tool) -> Mapping[str, Any]:
 
 
 def _shown(tools: Sequence[Tool]) -> Iterator[str]:
-    """The definitions, whole where they fit; the best come first, so they have the most room."""
+    """Return the definitions, whole where they fit; the best come first, so they have the most room."""
     room = MOST_CHARACTERS
     for others, tool in zip(range(len(tools) - 1, -1, -1), tools, strict=True):
         inner = _inner(tool)
@@ -162,7 +162,7 @@ def _shortened(tool: Tool, *, alone: bool) -> str:
 
 
 def _answers(messages: Sequence[Message]) -> Iterator[str]:
-    """The answers of the searches in a conversation."""
+    """Return the answers of the searches in a conversation."""
     asked: set[str] = set()
     for message in messages:
         if message.get("role") == "tool":

@@ -18,7 +18,7 @@ from proxy.text.small_talk import is_small_talk
 from proxy.tools.ranking import NOTHING
 
 _FADES = 0.8
-"""What an earlier message's wants count for at the next one."""
+"""The weight of an earlier message's wants at the next one."""
 _URGENT = 3
 _WANTED = 5
 """The best tools for a message, and for the conversation up to it, that should not be missing."""
@@ -47,30 +47,30 @@ class Moment(NamedTuple):
     """A request at which the set may change: the first after a user message, or after a tool's first call."""
 
     end: int
-    """How many messages it has."""
+    """The number of its messages."""
     queries: tuple[str, ...]
-    """What is asked: the user's words, and short ones with the assistant's before them; none after a call."""
+    """The user's words, and short ones with the assistant's before them; none after a call."""
     is_idle: bool = False
-    """Whether it is small talk, and no answer to a question."""
+    """True if it is small talk, and no answer to a question."""
 
 
 class Want(NamedTuple):
-    """What a moment wants."""
+    """The tools that a moment wants."""
 
     end: int
     scores: tuple[float, ...] | None
-    """How well each tool fits; None for small talk and calls, which want none."""
+    """The score of each tool; None for small talk and calls, which want none."""
     settled: tuple[int, ...] | None = None
     """The tools that were chosen then, if that is known."""
     clear: tuple[float, ...] | None = None
-    """How clearly each is wanted, where that is less; None where nothing is known but words."""
+    """The score that each surely has, where that is less; None where nothing is known but words."""
     floor: float = 0.0
-    """What has a lower score is not wanted."""
+    """The least score of a tool that is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferLimits:
-    """How much may be offered, and what it costs."""
+    """The bounds of an offer, and its costs."""
 
     keep: int
     """The most tools."""
@@ -83,16 +83,16 @@ class OfferLimits:
     """The group of each tool, empty for none."""
     rules: CacheRules
     is_forced: bool = False
-    """Whether the set need not pay for itself: the provider takes no more tools than these, or changes are free."""
+    """True if the set need not pay for itself: the provider takes no more tools than these, or changes are free."""
     idle_has_all: bool = False
-    """Whether all tools are offered until a message wants something."""
+    """True if all tools are offered until a message wants something."""
     called_must_stay: bool = True
-    """Whether tools that were called must be offered. Where they can be called without that, one that is offered only
+    """True if tools that were called must be offered. Where they can be called without that, one that is offered only
     never leaves."""
     search: int = 0
     """The tokens of what finds the tools that are left out."""
     noise: float = math.inf
-    """How far the scores lie apart of tools that a message does not want; infinite where that is not known."""
+    """The spread of the scores of tools that a message does not want; infinite where that is not known."""
 
     def likely(self, scores: Sequence[float]) -> list[int]:
         """Return the places of the fewest tools that hold `_SURE` of the likelihood, the best first."""
@@ -104,33 +104,34 @@ class OfferLimits:
 
 
 class _RequestsSoFar(NamedTuple):
-    """What is known of the requests up to a message."""
+    """The requests up to a message."""
 
     end: int = 0
     moments: tuple[Moment, ...] = ()
     called: frozenset[str] = frozenset()
     """The tools that were called in earlier requests."""
     new: frozenset[str] = frozenset()
-    """Those that were called in this one, which goes on."""
+    """The tools that were called in this one, which goes on."""
     words: tuple[str, ...] = ()
     """The user's words in it."""
     last: str = ""
     """The assistant's words that came last."""
 
     def ended(self) -> "_RequestsSoFar":
-        """The same with the end of a request here."""
-        text, new, found = "\n".join(self.words), self.new - self.called, self.moments
+        """Return the same with the end of a request here."""
+        text, new, moments_so_far = "\n".join(self.words), self.new - self.called, self.moments
         if text:
             is_short = self.last and len(text) <= _SHORT
             queries = (text, f"{self.last[-_BEFORE:]}\n{text}") if is_short else (text,)
-            found = (*found, Moment(self.end, queries, is_small_talk(text) and "?" not in self.last))
+            moments_so_far = (*moments_so_far, Moment(self.end, queries, is_small_talk(text) and "?" not in self.last))
         elif new:
-            found = (*found, Moment(self.end, ()))
-        return self._replace(moments=found, called=self.called | new, new=frozenset(), words=())
+            moments_so_far = (*moments_so_far, Moment(self.end, ()))
+        return self._replace(moments=moments_so_far, called=self.called | new, new=frozenset(), words=())
 
 
 def moments(request: ChatRequest) -> Sequence[Moment]:
-    """The requests of a conversation that came with words of the user's, or with the result of a tool's first call."""
+    """Return the requests of a conversation that came with words of the user's, or with the result of a tool's first
+    call."""
     return request.form.fold("moments", _RequestsSoFar(), _walked).ended().moments
 
 
@@ -141,14 +142,14 @@ def _walked(before: _RequestsSoFar, messages: Sequence[Message]) -> _RequestsSoF
         if role == "assistant":
             here = here.ended() if here.end and (here.words or here.new) else here
             here = here._replace(new=here.new.union(message.called_tools), last=message.text or here.last)
-        elif role == "user" and (said := message.text).strip():
-            here = here._replace(words=(*here.words, said))
+        elif role == "user" and (text := message.text).strip():
+            here = here._replace(words=(*here.words, text))
         here = here._replace(end=here.end + 1)
     return here
 
 
 def request_ends(messages: Sequence[Message]) -> list[int]:
-    """How many messages each request had: every answer followed one, and the last has all."""
+    """Return how many messages each request had: every answer followed one, and the last has all."""
     answered = [place for place, message in enumerate(messages) if place and message.get("role") == "assistant"]
     return [*answered, len(messages)]
 
@@ -159,7 +160,7 @@ class Offer:
     def __init__(
         self, limits: OfferLimits, ends: Sequence[int], message_sizes: Sequence[int], pinned: Collection[int]
     ) -> None:
-        """`ends` says how many messages each request had; `pinned` are the tools that are always offered."""
+        """Begin a walk. `ends` are the counts of messages of the requests; `pinned` tools are always offered."""
         self._limits = limits
         self._ends = ends
         self._before = [0, *accumulate(message_sizes)]
@@ -198,7 +199,7 @@ class Offer:
             self._has_begun = self._has_begun or scores is not None
 
     def _proposed(self, want: Want, must: Collection[int], called: Collection[int]) -> tuple[int, ...] | None:
-        """The tools that a moment would have; None for those that there are."""
+        """Return the tools that a moment would have; None for those that there are."""
         scores = want.scores
         if self._is_declined or (scores is None and self.chosen is None and self._limits.idle_has_all):
             return None
@@ -227,23 +228,23 @@ class Offer:
         return best_first(self._wants)
 
     def _fitting(self) -> list[int]:
-        """The tools that fit, the most wanted first."""
+        """Return the tools that fit, the most wanted first."""
         return self._best()[: max(self._limits.least, len(self._limits.likely(self._wants)))]
 
     def _filled(self, must: Collection[int], others: Sequence[int]) -> tuple[int, ...]:
-        """What must be offered, and of the others, in their order, what fits; the most wanted first."""
-        taken = dict.fromkeys(sorted(must))
-        tokens = self._tokens(taken)
+        """Return what must be offered, and of the others, in their order, what fits; the most wanted first."""
+        chosen = dict.fromkeys(sorted(must))
+        tokens = self._tokens(chosen)
         for place in others:
-            if len(taken) >= self._limits.keep:
+            if len(chosen) >= self._limits.keep:
                 break
-            if place not in taken and tokens + self._limits.sizes[place] <= self._limits.max_tokens:
-                taken[place] = None
+            if place not in chosen and tokens + self._limits.sizes[place] <= self._limits.max_tokens:
+                chosen[place] = None
                 tokens += self._limits.sizes[place]
-        return tuple(sorted(taken, key=lambda place: (place not in must, -self._wants[place], place)))
+        return tuple(sorted(chosen, key=lambda place: (place not in must, -self._wants[place], place)))
 
     def _is_paid_for(self, new: tuple[int, ...], end: int, must: Collection[int]) -> bool:
-        """Whether a change has been saved before; one that cannot be avoided is."""
+        """Return whether a change has been saved before; one that cannot be avoided is."""
         if self._limits.is_forced or (self.chosen is not None and not {*must} <= {*self.chosen}):
             return True
         if self.chosen is not None:
@@ -256,7 +257,7 @@ class Offer:
         return len(new) <= len(self._pinned) or self._gain(end, new) + later >= 0
 
     def _next(self, tokens: int) -> float:
-        """What the further requests of a conversation cost that begins with a prompt of so many tokens."""
+        """Return what the further requests of a conversation cost that begins with a prompt of so many tokens."""
         sizes = range(tokens, tokens + _REQUESTS * _GROWS, _GROWS)
         return sum([prompt_cost(self._limits.rules, size, size + _GROWS) for size in sizes])
 
@@ -270,7 +271,7 @@ class Offer:
         self._last = end
 
     def _gain(self, end: int, new: tuple[int, ...] | None) -> float:
-        """How much less a request costs with a set of tools than with all of them, in input tokens."""
+        """Return how much less a request costs with a set of tools than with all of them, in input tokens."""
         if new is None:
             return 0.0
         rules, talk = self._limits.rules, self._before[end]
@@ -288,7 +289,7 @@ class Offer:
         return self._tokens([place for place in after if place < changed])
 
     def _block(self, places: Collection[int]) -> int:
-        """The tokens of a tool block; what finds the others stands at its end."""
+        """Return the tokens of a tool block; what finds the others stands at its end."""
         if places is not self._measured[0]:  # the same set for most requests
             search = self._limits.search if len(places) < len(self._wants) else 0
             self._measured = places, self._tokens(places) + search
@@ -336,7 +337,7 @@ class Standing:
         self._last = fitting or self._last
 
     def _about(self, scores: Sequence[float], floor: float) -> tuple[int, ...]:
-        """The sections that a message is about; behind them are the scores of what it may want besides."""
+        """Return the sections that a message is about; behind them are the scores of what it may want besides."""
         lowest = max(_ABOUT, floor)
         likely = self._limits.likely(scores)
         return tuple(sorted([place for place in likely if place < self._count and scores[place] >= lowest]))

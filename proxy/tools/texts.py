@@ -1,4 +1,4 @@
-"""What a tool definition says, as texts to rank it by: for its meaning, and for its words. Pure."""
+"""The texts that rank a tool definition: for its meaning, and for its words. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _WORDS = 8_000
 
 
 class ToolText(NamedTuple):
-    """What a tool definition says."""
+    """The texts of a tool definition."""
 
     meaning: str
     """Its name as words, its description, the names of its parameters: short enough for a sentence model."""
@@ -26,8 +26,8 @@ class ToolText(NamedTuple):
     """All of its words: parameters' descriptions and the values they may have, too."""
 
 
-def told(tool: Tool) -> ToolText:
-    """The texts of a function, or of a custom tool, which has no parameters; either may lack its description."""
+def text_of(tool: Tool) -> ToolText:
+    """Return the texts of a function, or of a custom tool, which has no parameters; either may lack its description."""
     inner = next((tool[kind] for kind in ("function", "custom") if isinstance(tool.get(kind), Mapping)), tool)
     about = inner.get("description")
     about = about if isinstance(about, str) else ""
@@ -40,12 +40,12 @@ def told(tool: Tool) -> ToolText:
 
 
 def spaced(name: str) -> str:
-    """A name as words: `listOpen_issues` as `list Open issues`."""
+    """Return a name as words: `listOpen_issues` as `list Open issues`."""
     return " ".join(part for part in _PARTS.split(name) if part)
 
 
 def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
-    """The parameters of a JSON schema, those of nested objects too, with what is said about each."""
+    """Return the parameters of a JSON schema, those of nested objects too, with what is said about each."""
     if depth == 0 or not isinstance(schema, Mapping):
         return
     for name, each in _properties(schema):
@@ -55,8 +55,12 @@ def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _properties(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    found = schema.get("properties")
-    return [(str(k), v) for k, v in found.items() if isinstance(v, Mapping)] if isinstance(found, Mapping) else []
+    properties = schema.get("properties")
+    return (
+        [(str(k), v) for k, v in properties.items() if isinstance(v, Mapping)]
+        if isinstance(properties, Mapping)
+        else []
+    )
 
 
 def _said(parameter: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What makes vectors: a model in this process, or a server."""
+"""The makers of vectors: a model in this process, or a server."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ class EmbeddingFailed(Exception):
     """No vectors could be made. `cause` is one word, fit for logs: no path, no address and no content."""
 
     def __init__(self, cause: str, *, lasting: bool = False) -> None:
-        """`lasting` says that only a restart can help."""
+        """Raise it for a cause; one that is lasting needs a restart."""
         super().__init__(cause)
         self.cause = cause
         self.lasting = lasting
@@ -28,7 +28,8 @@ class Backend(Protocol):
 
     @property
     def version(self) -> str:
-        """What vectors depend on besides the text: those of one version are comparable. Known without loading."""
+        """The mark of all that vectors depend on besides the text: those of one version are comparable. Known without
+        loading."""
 
     @property
     def batch(self) -> int:
@@ -40,11 +41,11 @@ class Backend(Protocol):
 
     @property
     def is_quick(self) -> bool:
-        """Whether a vector is made sooner than it is read: such vectors are not kept in the index."""
+        """True if a vector is made sooner than it is read: such vectors are not kept in the index."""
 
     @property
     def has_roles(self) -> bool:
-        """Whether a text has other vectors as a query than as a document."""
+        """True if a text has other vectors as a query than as a document."""
 
     @property
     def scale(self) -> Scale | None:
@@ -54,7 +55,7 @@ class Backend(Protocol):
         """Get ready. Raises `EmbeddingFailed`."""
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
-        """The packed vectors of each text (`proxy.vectors.packing`), all as queries or all as documents.
+        """Return the packed vectors of each text (`proxy.vectors.packing`), all as queries or all as documents.
 
         Empty where a text cannot have one. Raises `EmbeddingFailed`.
         """

@@ -26,7 +26,7 @@ class Scope(NamedTuple):
 
     tenant: str
     kind: str
-    """What they are of: `texts`, `memories`. A lower-case word."""
+    """The things that they are of: `texts`, `memories`. A lower-case word."""
     model: str
     """The model's version (`Backend.version`): only vectors of one are comparable."""
     owner: str = ""
@@ -63,7 +63,7 @@ class Near(NamedTuple):
 
 
 class IndexBounds(NamedTuple):
-    """How much is kept."""
+    """The bounds of an index."""
 
     all: int
     """Points of all scopes together."""

@@ -66,7 +66,7 @@ class Embedded:
         clock: Callable[[], float] = time,
         loaded: int = LOADED,
     ) -> None:
-        """Nothing is opened or imported before it is needed. `busy`, the time to wait for another process that writes,
+        """Open and import nothing before it is needed. `busy`, the time to wait for another process that writes,
         and `clock` are in seconds."""
         file = None if directory is None else directory / FILE
         self._file = SharedFile(file, _SCHEMA, synchronous="NORMAL", busy=busy, keeps_broken=True)
@@ -80,7 +80,7 @@ class Embedded:
 
     @property
     def repaired(self) -> int:
-        """How often a broken file was set aside."""
+        """The number of times that a broken file was set aside."""
         return self._file.repaired
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
@@ -98,7 +98,7 @@ class Embedded:
         self._run(write, writes=True)
 
     def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """The packed vectors of points; it is a use."""
+        """Return the packed vectors of points; it is a use."""
         now = int(self._clock())
 
         def read(db: sqlite3.Connection) -> dict[str, tuple[bytes, int]]:

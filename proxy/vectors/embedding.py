@@ -1,4 +1,4 @@
-"""How near texts are in meaning. Vectors are made in the background, and once for each content, model and tenant.
+"""The nearness of texts in meaning. Vectors are made in the background, and once for each content, model and tenant.
 
     similarities ─ memory ─ index ─ queue ─ one worker ─ backend (a thread with a model, or a server)
 
@@ -53,15 +53,17 @@ class EmbeddingService:
         missing: Callable[[int], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`max_bytes` bounds the vectors in memory, and a quarter as many those unpacked; without `index` there are no
-        others. If `patient`, whoever asks waits until all vectors are there. With `missing`, no model is loaded: it is
-        told how many texts have no vectors that somebody asks for."""
+        """Bound the vectors in memory by `max_bytes`, and those unpacked by a quarter of it; the others are in `index`.
+
+        If `patient`, each question waits until all vectors are there. With `missing`, no model is loaded: it gets the
+        number of texts without vectors that a question asks for.
+        """
         self._patient, self._missing = patient, missing
         self.waited = 0.0
         """Seconds for which patient askers waited until the model was loaded."""
         self.name = backend.name
         self.version = backend.version
-        """What vectors depend on besides the text: the model of their scope in the index."""
+        """The mark of all that vectors depend on besides the text: the model of their scope in the index."""
         self._has_roles = backend.has_roles
         self._scale = backend.scale
         self._warnings = Warnings(logger, "embedding failed", clock)
@@ -78,7 +80,7 @@ class EmbeddingService:
         self._phrases: Stack | None = None
 
     def bind(self, who: Identity) -> "BoundEmbedder":
-        """The service for a request; no tenant can time what another one's texts cost."""
+        """Return the service for a request; no tenant can time what another one's texts cost."""
         return BoundEmbedder(self, who.tenant)
 
     def warm(self) -> None:
@@ -111,8 +113,8 @@ class EmbeddingService:
     async def similarities(
         self, tenant: str, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
     ) -> Sequence[float | None]:
-        """How near each text is to a query, on the scale of the reference, after at most `wait` seconds; None where
-        there is no vector yet."""
+        """Return how near each text is to a query, on the scale of the reference, after at most `wait` seconds; None
+        where there is no vector yet."""
         if not texts:
             return []
         until = time.monotonic() + wait
@@ -124,7 +126,7 @@ class EmbeddingService:
     async def _cosines(
         self, tenant: str, query: str, texts: Sequence[str], order: Sequence[int], wait: float
     ) -> Array | None:
-        """The cosine of each text, not a number for those without vectors; None where the query has none."""
+        """Return the cosine of each text, not a number for those without vectors; None where the query has none."""
         key = (tenant, tuple(texts))  # strings know their hash
         stack = self._stacks.get(key)
         if stack is not None:
@@ -141,8 +143,8 @@ class EmbeddingService:
         return made.cosines(asked)
 
     async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:
-        """How near the nearest phrase of `proxy.text.small_talk` is to a query, as `similarities` has it; None without
-        vectors."""
+        """Return how near the nearest phrase of `proxy.text.small_talk` is to a query, as `similarities` has it; None
+        without vectors."""
         until = time.monotonic() + wait
         (asked,) = await self._made_of(tenant, [query], [], wait)
         known = await self._small_talk(asked, wait) if asked else None
@@ -155,7 +157,7 @@ class EmbeddingService:
     async def nearest(
         self, tenant: str, queries: Sequence[str], texts: Sequence[str], *, wait: float
     ) -> Sequence[float | None]:
-        """For each query how near the nearest of the texts is, as `similarities` has it."""
+        """Return for each query how near the nearest of the texts is, as `similarities` has it."""
         until = time.monotonic() + wait
         made = await self._made_of(_SHARED, queries, [], wait)
         first = next(filter(None, made), b"")
@@ -166,8 +168,8 @@ class EmbeddingService:
         return listed(scale.of(await asyncio.to_thread(stack.nearest, made)))
 
     async def noise(self, tenant: str, texts: Sequence[str], *, wait: float) -> float | None:
-        """The spread of the cosines of texts to each phrase of small talk, as `similarities` has them; None without
-        vectors."""
+        """Return the spread of the cosines of texts to each phrase of small talk, as `similarities` has them; None
+        without vectors."""
         until = time.monotonic() + wait
         made = await self._made_of(tenant, [], [text for text in texts if text.strip()], wait)
         one = next(filter(None, made), None)
@@ -180,21 +182,22 @@ class EmbeddingService:
         return float(numpy.sqrt(numpy.nanmean(numpy.nanvar(near, axis=0))))
 
     async def _small_talk(self, like: bytes, wait: float) -> Stack | None:
-        """The vectors of the phrases of small talk, of the dimension of another one; None while they are not there."""
+        """Return the vectors of the phrases of small talk, of the dimension of another one; None while they are not
+        there."""
         if self._phrases is None or not self._phrases.fits(like):
             made = await self._made_of(_SHARED, [], phrases(), wait)
             self._phrases = await self._stacked(made, like) if None not in made else None
         return self._phrases
 
     async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
-        """The packed vectors of documents after at most `wait` seconds.
+        """Return the packed vectors of documents after at most `wait` seconds.
 
         None where there is none yet; empty for a text that cannot have one.
         """
         return await self._made_of(tenant, [], texts, wait)
 
     async def query(self, tenant: str, text: str, *, wait: float) -> bytes | None:
-        """The packed vectors of a query; as `vectors` has them."""
+        """Return the packed vectors of a query; as `vectors` has them."""
         (made,) = await self._made_of(tenant, [text], [], wait)
         return made
 
@@ -222,7 +225,7 @@ class EmbeddingService:
             self._measuring.begin(self._measure(), _SHARED)
 
     async def _measured(self, wait: float) -> Scale | None:
-        """The model's scale, once it was measured; None where it is not within so many seconds."""
+        """Return the model's scale, once it was measured; None where it is not within so many seconds."""
         if self._scale is None:
             self._begin_measuring()
             await self._measuring.wait((_SHARED,), _LONGEST_WAIT if self._patient else max(0.0, wait))
@@ -242,7 +245,7 @@ class EmbeddingService:
     async def _made_of(
         self, tenant: str, queries: Sequence[str], texts: Sequence[str], wait: float
     ) -> list[bytes | None]:
-        """The vectors of queries, then those of documents; queries are made first."""
+        """Return the vectors of queries, then those of documents; queries are made first."""
         self._questions += 1
         if self._patient:
             began, wait = time.monotonic(), _LONGEST_WAIT
@@ -271,7 +274,7 @@ class EmbeddingService:
         return Key(tenant, digest.hexdigest())
 
     def _want(self, texts: Sequence[tuple[Key, str]], urgency: int) -> dict[Key, VectorRequest]:
-        """Those of the texts whose vectors are not in memory, each on its way."""
+        """Return those of the texts whose vectors are not in memory, each on its way."""
         wanted: dict[Key, VectorRequest] = {}
         new: list[VectorRequest] = []
         for place, (key, text) in enumerate(texts):
@@ -347,7 +350,7 @@ class BoundEmbedder:
         return self._service.is_behind
 
     async def floor(self, query: str, *, wait: float) -> float | None:
-        """The floor of a query, which several steps of a request ask for."""
+        """Return the floor of a query, which several steps of a request ask for."""
         known = self._floors.get(query)
         if known is None:
             known = await self._service.floor(self._tenant, query, wait=wait)
@@ -357,6 +360,6 @@ class BoundEmbedder:
 
 
 def _readable(text: str) -> str:
-    """What is embedded of a text, as UTF-8 can hold it: clients that cut emoji in half send lone surrogates."""
+    """Return what is embedded of a text, as UTF-8 can hold it: clients that cut emoji in half send lone surrogates."""
     text = text[:LONGEST]
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

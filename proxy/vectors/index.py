@@ -28,7 +28,7 @@ _SEARCH = 10.0
 
 
 Blocking = Embedded | PointServer
-"""What does the work, in the thread that calls. Its methods raise `IndexFailed`."""
+"""The worker, in the thread that calls. Its methods raise `IndexFailed`."""
 
 
 class IndexService:
@@ -50,7 +50,7 @@ class IndexService:
         degraded: Callable[[bool], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`timeout` is in seconds, for all but searches; `failed` is told of each failure: operation and cause."""
+        """Bound all calls but searches by `timeout`, in seconds; `failed` gets each failure's operation and cause."""
         self._index = index
         self._server = index if isinstance(index, PointServer) else None
         self._timeouts = {"nearest": search_timeout, "warm": _IMPORT}
@@ -90,18 +90,19 @@ class IndexService:
             await self._run("put", partial(self._index.put, scope, points))
 
     async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """The packed vectors of points; None where there is no such point. It is a use, which delays their leaving."""
+        """Return the packed vectors of points; None where there is no such point. It is a use, which delays their
+        leaving."""
         return await self._run("vectors", partial(self._index.vectors, scope, ids)) if ids else []
 
     async def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        """Those of the ids that have a point."""
+        """Return those of the ids that have a point."""
         return await self._run("known", partial(self._index.known, scope, ids)) if ids else frozenset()
 
     async def size(self, scope: Scope) -> int:
         return await self._run("size", partial(self._index.size, scope))
 
     async def nearest(self, scope: Scope, vector: bytes, *, limit: int) -> list[Near]:
-        """The points nearest to a packed vector, the nearest first.
+        """Return the points nearest to a packed vector, the nearest first.
 
         The first call for a scope may have to read it and take a second or two; an abandoned call goes on with that.
         """

@@ -1,4 +1,4 @@
-"""What is to be embedded, and the one worker that does it: small batches, the most urgent first."""
+"""The queue of texts to embed, and its one worker: small batches, the most urgent first."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from proxy.vectors.backend import Backend, EmbeddingFailed
 
 QUERY, ASKED, PREPARED = range(3)
-"""How urgent a text is: somebody waits for this one vector, for these and others, or nobody yet."""
+"""The urgency of a text: somebody waits for this one vector, for these and others, or nobody yet."""
 
 MOST = 2048
 """Texts that may wait; when there are more, the least urgent and oldest quarter is dropped."""
@@ -67,7 +67,7 @@ class Making:
         warn: Warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`made` is told of each text that got its vectors, `clock` is in seconds."""
+        """Hand each text that got its vectors to `made`; `clock` is in seconds."""
         self._backend = backend
         self._made = made
         self._warn = warn
@@ -101,16 +101,16 @@ class Making:
 
     @property
     def is_pausing(self) -> bool:
-        """Whether nothing is made for now, because it failed."""
+        """True if nothing is made for now, because it failed."""
         return self._closed or self._clock() < self._paused_until
 
     @property
     def is_busy(self) -> bool:
-        """Whether the model loads or texts wait, and it did not fail."""
+        """True if the model loads or texts wait, and it did not fail."""
         return self._worker is not None and not self._worker.done() and not self.is_pausing
 
     async def aclose(self) -> None:
-        """Stop; whoever waits gets None."""
+        """Stop: all that wait get None."""
         self._closed = True
         if self._worker is not None:
             self._worker.cancel()
@@ -138,7 +138,7 @@ class Making:
             self._failed(type(error).__name__)
 
     def _next(self) -> list[VectorRequest]:
-        """Takes the next batch out of the queue, of equal urgency and role: queries wait for nothing else."""
+        """Take the next batch out of the queue, of equal urgency and role: queries wait for nothing else."""
         batch: list[VectorRequest] = []
         room = self._backend.characters
         for wanted in nsmallest(self._backend.batch, self._queue.values(), key=lambda waiting: waiting.rank):

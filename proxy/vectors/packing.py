@@ -18,13 +18,13 @@ MOST = 255
 
 
 def dimension(packed: bytes) -> int:
-    """The numbers in each vector; 0 for bytes that are no packed vectors."""
+    """Return the numbers in each vector; 0 for bytes that are no packed vectors."""
     each, left = divmod(len(packed) - 1, 2 * packed[0]) if packed[:1] > b"\0" else (0, 0)
     return 0 if left else each
 
 
 def rows(packed: bytes) -> list[list[float]]:
-    """The vectors; none for bytes that are no packed vectors."""
+    """Return the vectors; none for bytes that are no packed vectors."""
     width = dimension(packed)
     if not width:
         return []
@@ -33,13 +33,14 @@ def rows(packed: bytes) -> list[list[float]]:
 
 
 def joined(vectors: Sequence[Sequence[float]]) -> bytes:
-    """Vectors of one dimension and of unit length as bytes."""
+    """Return vectors of one dimension and of unit length as bytes."""
     numbers = [number for each in vectors for number in each]
     return bytes([len(vectors)]) + struct.pack(f"<{len(numbers)}e", *numbers)
 
 
 def pack(vectors: Any) -> bytes:
-    """The rows of a matrix, or of a list of lists, as bytes. Raises `ValueError` for what is no matrix of numbers."""
+    """Return the rows of a matrix, or of a list of lists, as bytes. Raises `ValueError` for what is no matrix of
+    numbers."""
     numpy = arrays.numpy()
     try:
         rows = numpy.asarray(vectors, dtype=numpy.float32)
@@ -55,7 +56,8 @@ def pack(vectors: Any) -> bytes:
 
 
 def similarities(query: bytes, texts: Sequence[bytes | None]) -> list[float | None]:
-    """The cosine of each text's nearest vector to the query's; None for texts without vectors of the same dimension.
+    """Return the cosine of each text's nearest vector to the query's; None for texts without vectors of the same
+    dimension.
 
     The nearest, not the mean: a passage is about what one of its parts is about.
     """
@@ -66,11 +68,11 @@ class Stack:
     """The vectors of texts, unpacked for one query after another."""
 
     def __init__(self, texts: Sequence[bytes | None], width: int) -> None:
-        """Texts whose vectors have another dimension than `width` count as those without any."""
+        """Unpack the vectors; texts whose vectors have another dimension than `width` count as those without any."""
         self._count, self._width, self._rows = len(texts), width, None
         places = [place for place, text in enumerate(texts) if text and width and dimension(text) == width]
         self.holds = len(places)
-        """How many of the texts have vectors in it."""
+        """The number of texts that have vectors in it."""
         if not places:
             return
         numpy = arrays.numpy()
@@ -84,11 +86,11 @@ class Stack:
         return 0 if self._rows is None else int(self._rows.nbytes) + 16 * self.holds
 
     def fits(self, query: bytes) -> bool:
-        """Whether a query's vectors have the dimension of the texts'."""
+        """Return whether a query's vectors have the dimension of the texts'."""
         return dimension(query) == self._width
 
     def cosines(self, query: bytes) -> Array:
-        """The cosine of each text's nearest vector to the query's; not a number for texts without one."""
+        """Return the cosine of each text's nearest vector to the query's; not a number for texts without one."""
         numpy = arrays.numpy()
         found = numpy.full(self._count, nan)
         if self._rows is not None and self.fits(query):
@@ -98,7 +100,7 @@ class Stack:
         return found
 
     def nearest(self, queries: Sequence[bytes | None]) -> Array:
-        """The cosine of each query's nearest text; not a number for queries without a vector."""
+        """Return the cosine of each query's nearest text; not a number for queries without a vector."""
         numpy = arrays.numpy()
         found = numpy.full(len(queries), nan)
         asked = {place: query for place, query in enumerate(queries) if query and self.fits(query)}
@@ -108,17 +110,17 @@ class Stack:
         return found
 
     def table(self, others: "Stack") -> Array:
-        """The cosine of each text's nearest vector, a row, to the first vector of each text of others, a column."""
+        """Return a row for each text: the cosines of its nearest vector to the first ones of the other texts."""
         numpy = arrays.numpy()
         if self._rows is None or others._rows is None:
             return numpy.full((self._count, 1), nan)
         return numpy.maximum.reduceat(self._rows @ others._rows[others._starts].T, self._starts)
 
     def similarities(self, query: bytes) -> list[float | None]:
-        """The cosines, as `listed`."""
+        """Return the cosines, as `listed`."""
         return listed(self.cosines(query))
 
 
 def listed(cosines: Array) -> list[float | None]:
-    """Cosines as a list; None for what is not a number."""
+    """Return cosines as a list; None for what is not a number."""
     return [None if isnan(each) else each for each in cosines.tolist()]

@@ -180,8 +180,8 @@ class PointServer:
                 raise
 
     def _is_other_models(self, error: IndexFailed, scope: Scope, width: int) -> bool:
-        """Whether a collection refused vectors because its own have another dimension: those are another model's. It
-        is deleted."""
+        """Return whether a collection refused vectors because its own have another dimension: those are another
+        model's. It is deleted."""
         if error.cause != "status_400":
             return False
         name = self._collection(scope)

@@ -25,19 +25,19 @@ class VectorMemory:
     """A memory of packed vectors, bounded in bytes; what was used longest ago is forgotten. For one event loop."""
 
     def __init__(self, version: str, index: IndexService | None, warn: Warn, *, max_bytes: int) -> None:
-        """Vectors are those of one version of a model."""
+        """Keep the vectors of one version of a model."""
         self._version = version
         self._index = index
         self._warn = warn
         self._known: Cache[Key, bytes] = Cache(max_bytes)
         self.get = self._known.get
-        """What is in memory for a text; empty for one that has no vectors."""
+        """The vectors of a text in memory; empty for one that has none."""
         self._dimension: int | None = None  # of what was made last; not known before
         self._unwritten: dict[Key, bytes] = {}
         self._writer: asyncio.Task[None] | None = None
 
     async def recall(self, keys: Sequence[Key]) -> list[bytes | None]:
-        """What is in the index for texts, from now on in memory too; None for what it cannot tell.
+        """Return what is in the index for texts, from now on in memory too; None for what it cannot tell.
 
         The keys are one tenant's.
         """

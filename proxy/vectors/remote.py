@@ -20,7 +20,7 @@ LARGEST = 2**20
 """Bytes that an answer may have for each text, and once more: 16,000 numbers take 350 kB."""
 
 _REFUSED = {400, 413, 422}
-"""What servers answer where one of the texts does not suit them: too long for the model, mostly."""
+"""The statuses of servers that one of the texts does not suit: too long for the model, mostly."""
 
 
 class Remote:
@@ -50,10 +50,10 @@ class Remote:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
 
     async def load(self) -> None:
-        """Nothing: the server is asked when there is something to ask."""
+        """Do nothing: the server is asked when there is something to ask."""
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
-        """One vector for each text; none for a text that the server refuses while it takes others."""
+        """Return one vector for each text; none for a text that the server refuses while it takes others."""
         status, body = await self._ask(texts, query)
         if status in _REFUSED and len(texts) > 1:
             return await self._one_by_one(texts, query)
@@ -103,7 +103,7 @@ class Remote:
 
 
 def _vectors(body: bytes, wanted: int) -> list[bytes]:
-    """The vectors of an answer, in the order of the texts. Raises `ValueError`, `KeyError` or `TypeError`."""
+    """Return the vectors of an answer, in the order of the texts. Raises `ValueError`, `KeyError` or `TypeError`."""
     items: list[Any] = sorted(orjson.loads(body)["data"], key=lambda item: item["index"])
     if [item["index"] for item in items] != list(range(wanted)):
         raise ValueError("one vector for each text")

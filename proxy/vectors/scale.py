@@ -1,4 +1,4 @@
-"""What cosines of a model say, in those of the model that the limits of relevance were found with. Pure.
+"""The scale of a model's cosines, in those of the model that the limits of relevance were found with. Pure.
 
 Models differ: two texts that have nothing to do with each other are at 0.04 for one, at 0.75 for another. So a model is
 measured on pairs of texts of which it is known whether they belong together (`data/pairs.txt`), and its cosines are
@@ -28,7 +28,7 @@ class Scale(NamedTuple):
     """Of a question and what helps with it."""
 
     def of(self, cosines: Array) -> Array:
-        """What the reference would say of each: straight lines between -1, both averages, and 1."""
+        """Return what the reference would say of each: straight lines between -1, both averages, and 1."""
         if self == REFERENCE:
             return cosines
         return arrays.numpy().interp(cosines, (-1.0, *self, 1.0), (-1.0, *REFERENCE, 1.0))
@@ -39,7 +39,8 @@ REFERENCE = Scale(0.042, 0.355)
 
 
 def measured(queries: Sequence[bytes], helping: Sequence[bytes]) -> Scale | None:
-    """The scale of a model by its vectors of questions and of what helps with each; None if it tells nothing apart."""
+    """Return the scale of a model by its vectors of questions and of what helps with each; None if it tells nothing
+    apart."""
     related: list[float] = []
     unrelated: list[float] = []
     for place, query in enumerate(queries):
@@ -60,11 +61,11 @@ class Pair(NamedTuple):
 
 @cache
 def pairs() -> tuple[Pair, ...]:
-    """All of `data/pairs.txt`, those of the first language first."""
+    """Return all of `data/pairs.txt`, those of the first language first."""
     return tuple(pair for part in sections("pairs") for pair in of_language(part))
 
 
 def of_language(name: str) -> tuple[Pair, ...]:
-    """Those of one language."""
+    """Return those of one language."""
     lines = sections("pairs")[name]
     return tuple(Pair(*lines[start : start + 3]) for start in range(0, len(lines), 3))

@@ -55,14 +55,14 @@ _ENVIRONMENT = {
     "LRU_CACHE_CAPACITY": "16",
     "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16",
 }
-"""What the libraries must find when they are imported; the operator's own values win.
+"""The environment that the libraries must find when they are imported; the operator's own values win.
 
 The two caches keep code and weights for each shape of input, a thousand of them by default. Texts come in all lengths:
 after 300 calls that was 400 MB more, for no gain in time.
 """
 
 _NICE = 10
-"""How far the model's thread stands back, on the scale of `nice`: nine tenths of a busy core go to the others."""
+"""The priority of the model's thread, on the scale of `nice`: nine tenths of a busy core go to the others."""
 
 _FAST = {"avx512_bf16", "amx_bf16"}
 _TAIL = 64 * 1024
@@ -96,7 +96,7 @@ class Sentences:
             self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._loaded)
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
-        """The vectors of each text: one for each of its first pieces."""
+        """Return the vectors of each text: one for each of its first pieces."""
         await self.load()
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts, query)
 
@@ -157,7 +157,7 @@ def _let_others_go_first() -> None:
 
 
 def is_installed() -> bool:
-    """Whether the library and the built-in model are there. Nothing is imported."""
+    """Return whether the library and the built-in model are there. Nothing is imported."""
     return built_in_model() is not None and find_spec("sentence_transformers") is not None
 
 
@@ -182,7 +182,7 @@ class _Source(NamedTuple):
 
     name: str
     place: str | None
-    """What the library is to load; None if there is no such thing."""
+    """The path or name that the library loads; None if there is no such thing."""
     mark: str
     """Tells its weights from others."""
     is_of_hub: bool = False
@@ -206,13 +206,13 @@ def _prompted(settings: SentenceTransformersEmbedding) -> str:
 
 
 def built_in_model() -> Path | None:
-    """Where the model is that comes as a package; None if it is not installed."""
+    """Return the place of the model that comes as a package; None if it is not installed."""
     found = find_spec(_PACKAGE)
     return Path(found.origin).parent / "model" if found is not None and found.origin else None
 
 
 def _is_bfloat16_fast() -> bool:
-    """Whether the processor multiplies in bfloat16; without it, it takes longer than float32."""
+    """Return whether the processor multiplies in bfloat16; without it, it takes longer than float32."""
     try:
         return any(_FAST & set(line.split()) for line in Path("/proc/cpuinfo").read_text().splitlines())
     except OSError:
@@ -220,7 +220,7 @@ def _is_bfloat16_fast() -> bool:
 
 
 def _fingerprint(directory: Path | None) -> str:
-    """What tells a model from others, without reading all of its weights: its files' names, sizes and ends."""
+    """Return what tells a model from others, without reading all of its weights: its files' names, sizes and ends."""
     digest = blake2b(digest_size=8)
     if directory is not None:
         for file in sorted(path for path in directory.rglob("*") if path.is_file()):

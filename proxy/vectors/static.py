@@ -41,7 +41,7 @@ _IDEOGRAMS = (
     (0xF900, 0xFAFF),
     (0x2F800, 0x2FA1F),
 )
-"""What stands alone like a word, as BERT's own code has it."""
+"""The characters that stand alone like a word, as BERT's own code has it."""
 
 
 class Static:
@@ -63,7 +63,7 @@ class Static:
         await self.embed([])
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
-        """The vectors of each text, one for each of its first pieces; none for a text without a known word."""
+        """Return the vectors of each text, one for each of its first pieces; none for a text without a known word."""
         if self._table is not None and sum(map(len, texts)) <= INLINE:
             return self._embedded(texts)
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts)
@@ -90,7 +90,7 @@ class TokenTable:
         self._tokens = WordPiece((directory / "tokens.txt").read_text(encoding="utf-8").split("\n")[:-1])
 
     def packed(self, text: str) -> bytes:
-        """A text's vectors; empty where it has none."""
+        """Return a text's vectors; empty where it has none."""
         pieces = [self._tokens.tokens(text[start : start + SIZE]) for start in range(0, len(text), SIZE)[:PIECES]]
         vectors = [self._scales[piece] @ self._rows[piece].astype("f4") for piece in pieces if piece]
         return pack(vectors) if vectors else b""
@@ -103,13 +103,13 @@ class WordPiece:
     """
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
-        """A token's number is its place; `##` in front says that it goes on a word."""
+        """Read a vocabulary: a token's number is its place; `##` in front says that it goes on a word."""
         self._places = {token: place for place, token in enumerate(vocabulary)}
         self._of_word = lru_cache(_WORDS)(lambda word: tuple(self._split(word)))
         self._plain = _Plain()
 
     def tokens(self, text: str) -> list[int]:
-        """The places of a text's tokens; none for words that the vocabulary cannot spell."""
+        """Return the places of a text's tokens; none for words that the vocabulary cannot spell."""
         if not text.isascii():
             text = unicodedata.normalize("NFD", text)
         of_word = self._of_word
@@ -132,7 +132,7 @@ class WordPiece:
 
 
 class _Plain(dict[int, str]):
-    """What stands for each character: lower case, no accents and controls, spaces around what is a word by itself."""
+    """The plain form of each character: lower case, no accents and controls, spaces around what is a word by itself."""
 
     def __missing__(self, code: int) -> str:
         char = chr(code)

@@ -15,7 +15,7 @@ from proxy.testing import context, tool
 from proxy.text.glossary import english
 from proxy.tools.groups import grouped
 from proxy.tools.ranking import NOTHING, pooled, relevance
-from proxy.tools.texts import told
+from proxy.tools.texts import text_of
 from tests.services import ToldEmbedder
 
 CLOCK = tool("set_alarm", "Sets an alarm for a time of day.")
@@ -158,7 +158,7 @@ async def test_nested_parameters_values_and_custom_tools_are_read() -> None:
 
 def test_what_is_read_for_meaning_is_bounded() -> None:
     many: dict[str, Any] = {"properties": {f"p{n}": {} for n in range(500)}}
-    assert len(told(odd(name="x", description="y" * 10**6, parameters=many)).meaning) < 1500
+    assert len(text_of(odd(name="x", description="y" * 10**6, parameters=many)).meaning) < 1500
 
 
 async def test_clashing_names_are_two_tools() -> None:
@@ -178,7 +178,7 @@ async def test_clashing_names_are_two_tools() -> None:
 )
 def test_tools_of_a_kind_are_grouped(tools: list[str], groups: list[str]) -> None:
     made = [tool(name) for name in tools]
-    found = grouped(made, [told(each) for each in made], {"mine": ["own_1", "third"]})
+    found = grouped(made, [text_of(each) for each in made], {"mine": ["own_1", "third"]})
     assert list(found) == groups
 
 
@@ -188,7 +188,7 @@ def test_a_shared_first_sentence_groups() -> None:
         tool("b", "Part of the car control set. Starts."),
         tool("c"),
     ]
-    found = grouped(made, [told(each) for each in made], {})
+    found = grouped(made, [text_of(each) for each in made], {})
     assert found[0] == found[1] != ""
     assert found[2] == ""
 

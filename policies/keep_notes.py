@@ -48,14 +48,14 @@ class KeepNotes(Policy, BringsTools):
         gone = left(ctx.incoming.messages, request.messages)
         unsaid = await _unsaid(gone, request, ctx)
         back = within(unsaid, self.tokens * _BYTES)
-        made = _with_notes(request, back)
+        noted = _with_notes(request, back)
         if DEFINITION not in request.tools and await _is_offered(request, ctx):
-            made = made.with_tools([*request.tools, DEFINITION])
-        if made is request:
+            noted = noted.with_tools([*request.tools, DEFINITION])
+        if noted is request:
             return Keep("the notes that left are back already" if back else "nothing to put back, and no tool to offer")
         why = f"offered {DEFINITION.name!r}, {len(back)} of {len(gone)} notes that left are back"
         why += f", {len(gone) - len(unsaid)} stand in the summary" if len(unsaid) < len(gone) else ""
-        return Rewrite(made, why, {"notes": len(back), "notes_left_out": len(gone) - len(back)})
+        return Rewrite(noted, why, {"notes": len(back), "notes_left_out": len(gone) - len(back)})
 
 
 async def _unsaid(notes: Sequence[str], request: ChatRequest, ctx: Context) -> list[str]:
@@ -77,7 +77,7 @@ async def _unsaid(notes: Sequence[str], request: ChatRequest, ctx: Context) -> l
 
 
 async def _is_offered(request: ChatRequest, ctx: Context) -> bool:
-    """Always where nothing is cached, because a note can only be taken before what it is about leaves."""
+    """Return whether the tool is there: always where nothing is cached, for notes are taken early."""
     rules = ctx.model.cache
     if not rules.ttl or is_taken(ctx.incoming.messages):
         return True
@@ -85,7 +85,7 @@ async def _is_offered(request: ChatRequest, ctx: Context) -> bool:
 
 
 def _with_notes(request: ChatRequest, texts: list[str]) -> ChatRequest:
-    """The same request where there are none, or where they are back already."""
+    """Return the request with notes; the same where there are none, or where they are back already."""
     about = block(texts)
     if not texts or about in request.messages:
         return request

@@ -71,7 +71,7 @@ class IncludeShared(Policy):
     async def _grants(
         self, shares: Sequence[Share], request: ChatRequest, ctx: Context, memo: Memo
     ) -> "tuple[list[_Grant | None], int]":
-        """Where each text goes in the request and how much of it, and how many are new."""
+        """Return where each text goes in the request and how much of it, and how many are new."""
         incoming = ctx.incoming.messages
         named = marks(incoming, await ctx.once.of_each(digest, incoming))
         keys = [f"given-{each.id}" for each in shares]
@@ -79,17 +79,17 @@ class IncludeShared(Policy):
         new = [place for place, value in enumerate(known) if value is None]
         if new:
             taken = [_settled(value)[1] for value in known if value]
-            left = int(ctx.model.window * self.share) * _BYTES - sum(taken)
+            rest = int(ctx.model.window * self.share) * _BYTES - sum(taken)
             free = await room(request, ctx) * _BYTES - sum(taken) - len(taken) * _FRAME
             for place in new:
                 most = min(len(shares[place].content.encode(errors="replace")), self.max_tokens * _BYTES)
-                most = min(most, max(_SHORTEST, left))
+                most = min(most, max(_SHORTEST, rest))
                 if most + _FRAME > free:
                     most = _SHORTEST
                 if most + _FRAME > free:
                     continue
                 known[place] = await memo.settle(keys[place], f"{named[place_of_new(incoming)]} {most}")
-                left, free = left - most, free - most - _FRAME
+                rest, free = rest - most, free - most - _FRAME
         where = standing(ctx.incoming, request)
         at = {mark: index for index, mark in enumerate(named)}
         first = min(where.values(), default=place_of_new(request.messages))
@@ -101,12 +101,12 @@ class IncludeShared(Policy):
 
 
 class _Grant(NamedTuple):
-    """What was settled for a text."""
+    """The settled place and size of a text."""
 
     place: int
     """The index of the message in front of which it goes."""
     bytes: int
-    """How much of it is shown."""
+    """The bytes that are shown of it."""
 
 
 async def _unsaid(
@@ -131,13 +131,13 @@ async def _unsaid(
 
 
 def _settled(value: str) -> tuple[str, int]:
-    """The mark of the message in front of which a text goes, and the bytes that are shown of it."""
+    """Return the mark of the message in front of which a text goes, and the bytes that are shown of it."""
     mark, _, size = value.partition(" ")
     return mark, int(size)
 
 
 async def _block(share: Share, most: int, archive: Archive | None) -> Message | None:
-    """A text as it is shown; None for one that is too long and cannot be kept for `recall`."""
+    """Return a text as it is shown; None for one that is too long and cannot be kept for `recall`."""
     content = share.content.encode(errors="replace")
     if len(content) <= most:
         return block(share.sender, share.note, share.content)

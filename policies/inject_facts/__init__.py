@@ -39,10 +39,10 @@ class InjectFacts(Policy):
     is kept; another group can stand in the name in braces: `{service} username`."""
 
     shipped: bool = True
-    """Whether the patterns that come with Penstock are used too."""
+    """Use the patterns that come with Penstock too."""
 
     always: bool = False
-    """Whether requests without tools get the facts too."""
+    """Give the facts to requests without tools too."""
 
     most: int = Field(default=20, ge=1, le=200)
     """The most facts in a note; the newest are kept."""
@@ -71,36 +71,36 @@ class InjectFacts(Policy):
         """Find what was stated, and place the notes."""
         if not request.tools and not self.always:
             return Keep("no tools are used")
-        said = await self._said(ctx)
+        facts_at = await self._said(ctx)
         sent = of_client(request, ctx.incoming)
         if own := injected(request.messages, sent, FACTS):
             request = request.with_messages(each for n, each in enumerate(request.messages) if n not in own)
             sent = of_client(request, ctx.incoming)
-        left = _left(said, sent)
-        known = merged(fact for place in left for fact in said[place])
-        told: dict[str, str] = {}
+        departed = _left(facts_at, sent)
+        known = merged(fact for place in departed for fact in facts_at[place])
+        repeated: dict[str, str] = {}
         findings: list[str] = []
         blocks: dict[int, list[Message]] = {}
-        where = _stated_last(left, said)
+        where = _stated_last(departed, facts_at)
         added = [(at, message.text) for at, message in enumerate(request.messages) if at not in sent]
-        for place in _places(request, ctx, sent, said) if said else ():
-            itself = merged(said.get(sent[place], ()))
+        for place in _places(request, ctx, sent, facts_at) if facts_at else ():
+            itself = merged(facts_at.get(sent[place], ()))
             shown = [text for at, text in added if at < place]
-            # what the message says anew is not told in its older form
+            # a value that the message states anew is not repeated in its older form
             due = {
                 name: value
                 for name, value in known.items()
                 if name not in itself
-                and told.get(name) != value
+                and repeated.get(name) != value
                 and not _stands(value, ctx.incoming.messages[where[name][0]].text, shown)
             }
             if request.messages[place].role == "user" and due:
                 mine = self._newest(due)
                 blocks[place] = [block(mine)]
-                findings += _findings(mine, sent[place], where, left)
-                told |= due
-            known = merged(said.get(sent[place], ()), known)
-            where |= _stated_last([sent[place]], said)
+                findings += _findings(mine, sent[place], where, departed)
+                repeated |= due
+            known = merged(facts_at.get(sent[place], ()), known)
+            where |= _stated_last([sent[place]], facts_at)
         notes = await _within(await room(request, ctx), blocks, ctx) if blocks else {}
         facts = {"user_facts": len(known), "user_fact_notes": len(notes)}
         if not notes:
@@ -109,11 +109,11 @@ class InjectFacts(Policy):
         return Rewrite(request.with_messages(placed(request.messages, notes)), why, facts, findings)
 
     def _newest(self, due: Mapping[str, str]) -> dict[str, str]:
-        """What a note says: the last of what no earlier one did."""
+        """Return the facts of a note: the last of those that no earlier one has."""
         return dict(list(due.items())[-self.most :])
 
     async def _said(self, ctx: Context) -> dict[int, Sequence[UserFact]]:
-        """What each user message of the client's states, by the message's place; only those that state anything."""
+        """Return the facts in the client's user messages, by the message's place; only of those that state any."""
         name, patterns = self._looked_for
 
         def stated(message: Message) -> tuple[UserFact, ...]:
@@ -123,18 +123,18 @@ class InjectFacts(Policy):
 
 
 async def _within(tokens: int, blocks: Mapping[int, list[Message]], ctx: Context) -> dict[int, list[Message]]:
-    """The latest notes that fit into so many tokens."""
-    kept: dict[int, list[Message]] = {}
+    """Return the latest notes that fit into so many tokens."""
+    fitting: dict[int, list[Message]] = {}
     for place, notes in sorted(blocks.items(), key=lambda each: -each[0]):
         tokens -= sum(await ctx.tokens.sizes(notes))
         if tokens < 0:
             break
-        kept[place] = notes
-    return kept
+        fitting[place] = notes
+    return fitting
 
 
 def _stands(value: str, stated: str, shown: Iterable[str]) -> bool:
-    """Whether the sentence that stated a value stands in a summary, or in a block that an earlier step has added."""
+    """Return whether the sentence that stated a value stands in a summary, or in a block of an earlier step."""
     where = [text for text in shown if value in text]
     return bool(where) and any(value in each.text and each.text in text for each in sentences(stated) for text in where)
 
@@ -146,38 +146,38 @@ def _groups(pattern: str) -> Mapping[str, int]:
         raise ValueError(f"pattern {pattern!r}: {error}") from None
 
 
-def _stated_last(places: Iterable[int], said: Mapping[int, Sequence[UserFact]]) -> dict[str, tuple[int, str]]:
-    """Where each fact was stated last, of some places in order, and its kind."""
-    return {fact.name: (place, fact.kind) for place in places for fact in said.get(place, ())}
+def _stated_last(places: Iterable[int], facts_at: Mapping[int, Sequence[UserFact]]) -> dict[str, tuple[int, str]]:
+    """Return where each fact was stated last, of some places in order, and its kind."""
+    return {fact.name: (place, fact.kind) for place in places for fact in facts_at.get(place, ())}
 
 
 def _findings(
-    noted: Mapping[str, str], end: int, where: Mapping[str, tuple[int, str]], left: Collection[int]
+    noted: Mapping[str, str], end: int, where: Mapping[str, tuple[int, str]], departed: Collection[int]
 ) -> list[str]:
-    """Where each fact of a note before the client's message `end` was last stated, and why it is repeated."""
-    told: list[str] = []
+    """Return where each fact of a note before the client's message `end` was last stated, and why it is repeated."""
+    findings: list[str] = []
     for place, kind in sorted(where[name] for name in noted if name in where):
-        why = "that message left the context" if place in left else "no earlier note has it"
-        told.append(f'messages[{place}] states "{kind}", repeated before messages[{end}]: {why}')
-    return told
+        why = "that message left the context" if place in departed else "no earlier note has it"
+        findings.append(f'messages[{place}] states "{kind}", repeated before messages[{end}]: {why}')
+    return findings
 
 
-def _left(said: Mapping[int, Sequence[UserFact]], sent: Mapping[int, int]) -> dict[int, None]:
-    """The places of the client's messages that state something and no longer stand in the request, in order.
+def _left(facts_at: Mapping[int, Sequence[UserFact]], sent: Mapping[int, int]) -> dict[int, None]:
+    """Return the places of the client's messages that state something and no longer stand in the request, in order.
 
     Of one that stands in a short form the facts are in the note in front of the next one, as of any other.
     """
-    there = set(sent.values()) if said else set()
-    return dict.fromkeys(place for place in said if place not in there)
+    there = set(sent.values()) if facts_at else set()
+    return dict.fromkeys(place for place in facts_at if place not in there)
 
 
 def _places(
-    request: ChatRequest, ctx: Context, sent: Mapping[int, int], said: Mapping[int, Sequence[UserFact]]
+    request: ChatRequest, ctx: Context, sent: Mapping[int, int], facts_at: Mapping[int, Sequence[UserFact]]
 ) -> Iterator[int]:
-    """Where something is stated, and the user's next message behind it: nowhere else a note may be due."""
+    """Yield the places where something is stated, and the user's next message behind it: a note may be due there."""
     is_open = True  # what was stated in messages that left is due before the first one
     for place, at in sent.items():
-        if at in said:
+        if at in facts_at:
             yield place
             is_open = True
         elif is_open and request.messages[place].role == ctx.incoming.messages[at].role == "user":

@@ -70,10 +70,10 @@ class SelectMemories(Policy):
     """Seconds for which a memory counts as recent."""
 
     recent_bonus: float = Field(default=0.1, ge=0, le=1)
-    """What is added to the score of a recent memory."""
+    """The bonus of a recent memory."""
 
     preference_bonus: float = Field(default=0.15, ge=0, le=1)
-    """What is added where a memory matches the user's preferences: it is one of them, or it shares two telling words
+    """The bonus of a memory that matches the user's preferences: it is one of them, or it shares two telling words
     with one, and that preference bears on the message itself (its similarity is at least `fallback`)."""
 
     max_age: float | None = Field(default=None, gt=0)
@@ -121,7 +121,7 @@ class SelectMemories(Policy):
 
     @property
     def bars(self) -> Bars:
-        """What memories must reach."""
+        """The bars that memories must reach."""
         return Bars(
             top=self.top,
             threshold=self.threshold,
@@ -147,7 +147,7 @@ class _Selection(Tail[str]):
         self._texts: dict[str, str | None] = {}
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
-        """The request with the memories for the last user message, and those of earlier ones that stay."""
+        """Return the request with the memories for the last user message, and those of earlier ones that stay."""
         self.keys = await self._keyed([*before, asked])
         await self._take_late_choices(asked)
         sizes = await self.ctx.tokens.sizes(self.request.messages)
@@ -178,7 +178,7 @@ class _Selection(Tail[str]):
     async def _choice(
         self, asked: int, budget: int, earlier: Mapping[int, Block[str]], behind: int
     ) -> tuple[Choice[str], str, dict[str, Fact]]:
-        """What bears on a message, from memory where it was worked out before; and how it was found."""
+        """Return the choice for a message, from the memo where it was made before; how it was made, and figures."""
         if (known := await self.known(asked)) is not None:
             return known, "as before", {}
         ranking, how, is_late = await self._ranked(asked)
@@ -189,7 +189,7 @@ class _Selection(Tail[str]):
         return await self.settled(asked, choice), how, ranking.facts
 
     def _chosen(self, ids: tuple[str, ...], budget: int, earlier: Mapping[int, Block[str]], behind: int) -> Choice[str]:
-        """The memories to add to those that stand, or to have instead; `behind` are the tokens behind the first."""
+        """Return the memories to add to those that stand, or instead; `behind` are the tokens behind the first."""
         missing = self.missing(ids, earlier)
         serves = bool(ids) and not missing
         if earlier and tokens_of(earlier) <= budget and (serves or self.stays(earlier, behind, self._policy.turns)):
@@ -220,28 +220,35 @@ class _Selection(Tail[str]):
             return Ranking((), {}), "nothing is asked", False
         if len(question.strip()) < _SHORT:
             question = self.question(asked, _QUERY, longer=True).strip()
-        found = await memories.nearest(question, limit=_SEARCHED, wait=self._policy.wait)
-        items, gone = await self._current(found.items, asked)
+        remembered = await memories.nearest(question, limit=_SEARCHED, wait=self._policy.wait)
+        items, gone = await self._current(remembered.items, asked)
         ranking = ranked(items, self._policy.bars)
-        chosen = await self._unsaid(ranking.chosen, asked, subject([item.text for item in found.items]))
+        chosen = await self._unsaid(ranking.chosen, asked, subject([item.text for item in remembered.items]))
         facts = {**ranking.facts, "left_superseded": gone, "left_said": len(ranking.chosen) - len(chosen)}
         why = f", {gone} superseded by newer ones" if gone else ""
         why += f", {facts['left_said']} stand in the request already" if facts["left_said"] else ""
         facts = {name: each for name, each in facts.items() if each}
-        return Ranking(chosen, facts), f"by {found.how}{ranking.why}{why}", found.is_late
+        return Ranking(chosen, facts), f"by {remembered.how}{ranking.why}{why}", remembered.is_late
 
     async def _current(self, items: Sequence[RememberedItem], asked: int) -> tuple[tuple[RememberedItem, ...], int]:
-        """The memories that nothing newer contradicts, neither a memory nor what the user says here; and of how many
-        something does. What takes the place of another is as near to the question as that was."""
+        """Return the memories that nothing newer contradicts, and the number of those that something does.
+
+        Newer memories count, and the user's own words here. A memory that takes the place of another one is as near to
+        the question as that was.
+        """
         bars, order = self._policy.bars, sorted(items, key=lambda item: -item.age)
         near = [item for item in order if item.is_own and (item.similarity >= bars.floor or item.kind == "preference")]
         said = [ends(m.text, _QUERY) for m in self.request.messages[: asked + 1] if m.get("role") == "user"]
         texts = (*(item.text for item in near), *said[-EARLIER:])
-        found = await self.ctx.once.of_key(("outdated memories", texts), sum(map(len, texts)), partial(outdated, texts))
-        found = {older: newer for older, newer in found.items() if older < len(near) and _is_newer(near, older, newer)}
-        gone = {near[older].id for older in found}
+        overtaken = await self.ctx.once.of_key(
+            ("outdated memories", texts), sum(map(len, texts)), partial(outdated, texts)
+        )
+        overtaken = {
+            older: newer for older, newer in overtaken.items() if older < len(near) and _is_newer(near, older, newer)
+        }
+        gone = {near[older].id for older in overtaken}
         nearest = {item.id: item.similarity for item in items}
-        for older, newer in sorted(found.items()):
+        for older, newer in sorted(overtaken.items()):
             if newer < len(near):
                 nearest[near[newer].id] = max(nearest[near[newer].id], nearest[near[older].id])
         current = (replace(item, similarity=nearest[item.id]) for item in items if item.id not in gone)
@@ -278,7 +285,7 @@ class _Selection(Tail[str]):
             self._texts.update(zip(new, await self.ctx.memories.texts(new), strict=True))
 
     async def _keyed(self, asked: Sequence[int]) -> dict[int, str]:
-        """The memo's key of each of these messages: by the user, and by all that stands before it."""
+        """Return the memo's key of each of these messages: by the user, and by all that stands before it."""
         incoming, user = self.ctx.incoming.messages, self.ctx.identity.user
         wanted = {self.sent[place]: place for place in asked}
         policy = self._policy

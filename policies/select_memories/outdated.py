@@ -10,15 +10,15 @@ from proxy.text.same import first_person
 
 
 class _ReadText(NamedTuple):
-    """What is known of a text."""
+    """A text as it was read."""
 
     statements: tuple[Statement, ...]
     facts: dict[str, str]
-    """What the user has one of: where they live, where they work."""
+    """Facts of which a user has one: a home, a workplace."""
 
 
 def outdated(texts: Sequence[str]) -> dict[int, int]:
-    """The places of texts, the oldest first, that a newer one contradicts, each with that of the newest that does."""
+    """Return the places of texts, the oldest first, that a newer one contradicts, each with the newest such one."""
     read = [_read(first_person(text)) for text in texts]
     found: dict[int, int] = {}
     for newer in range(len(read)):

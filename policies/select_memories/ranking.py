@@ -16,7 +16,7 @@ _SHARED = 2
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """What memories must reach; the fields are those of `select_memories`."""
+    """The bars that memories must reach; the fields are those of `select_memories`."""
 
     top: int = 5
     threshold: float = 0.7
@@ -31,7 +31,7 @@ class Bars:
 
 
 class Ranking(NamedTuple):
-    """What was chosen, the best first, and figures about it."""
+    """The chosen memories, the best first, and figures about them."""
 
     chosen: tuple[RememberedItem, ...]
     facts: dict[str, str | int | float | bool]
@@ -44,7 +44,7 @@ class Ranking(NamedTuple):
 
 
 def ranked(items: Sequence[RememberedItem], bars: Bars) -> Ranking:
-    """The memories to give."""
+    """Return the memories to give."""
     out = {item.id: reason for item in items if (reason := _reason(item, bars))}
     fit = [item for item in items if item.id not in out]
     scores = _scores(fit, bars)
@@ -66,7 +66,7 @@ def ranked(items: Sequence[RememberedItem], bars: Bars) -> Ranking:
 
 
 def _named(items: Sequence[RememberedItem], out: Mapping[str, str], scores: Mapping[str, float]) -> str:
-    """The nearest of those that stay out, each with its score and why; of one that got none its similarity."""
+    """Return the nearest of those that stay out, each with its score and why; of one that got none its similarity."""
     near = sorted(items, key=lambda item: (-scores.get(item.id, item.similarity), item.id))[:_NAMED]
     return ", ".join(f"{each.id} {scores.get(each.id, each.similarity):.2f} {_WHY[out[each.id]]}" for each in near)
 

@@ -41,7 +41,7 @@ class SelfCorrect(Policy, ObservesAnswers):
     }
 
     kinds: tuple[Kind, ...] = ("empty", "language", "json", "arguments", "refusal")
-    """What is looked for."""
+    """The faults that are looked for."""
 
     cooldown: float = Field(default=7200.0, gt=0)
     """Seconds after a note within which there is no other of its kind."""
@@ -64,13 +64,13 @@ class SelfCorrect(Policy, ObservesAnswers):
             placed = await _with_new(users[-1][0], placed, await ctx.corrections.pending(self.kinds), ctx.memo)
         texts = {note.anchor: note.text for note in placed}
         notes = {id(message): texts[anchor] for anchor, message in users if anchor in texts}
-        made = _with_notes(request, ctx.incoming, notes)
-        if made is request:
+        noted = _with_notes(request, ctx.incoming, notes)
+        if noted is request:
             return Keep("no note to place" if not notes else "the notes stand there already")
         why = f"{counted(len(notes), 'note')} about earlier answers"
         new = len(notes.keys() & arrived(ctx.incoming.messages))
         facts = {"correction_notes": len(notes), "correction_notes_new": new}
-        return Rewrite(made, why, facts, _findings(notes, ctx.incoming.messages))
+        return Rewrite(noted, why, facts, _findings(notes, ctx.incoming.messages))
 
 
 class _Note(NamedTuple):
@@ -84,7 +84,7 @@ class _Note(NamedTuple):
 
 
 def _anchors(messages: Sequence[Message]) -> list[tuple[str, Message]]:
-    """The user messages, each with what stands for it: its bytes and how many came before it."""
+    """Return the user messages, each behind its anchor: a hash of its bytes and the number of those before it."""
     users = [message for message in messages if message.get("role") == "user"]
     return [
         (blake2b(f"{place} ".encode() + message.raw, digest_size=12).hexdigest(), message)
@@ -93,18 +93,18 @@ def _anchors(messages: Sequence[Message]) -> list[tuple[str, Message]]:
 
 
 async def _placed(memo: Memo) -> list[_Note]:
-    """The notes of this conversation, in the order in which they were placed."""
-    found: list[_Note] = []
-    while len(found) < _MOST:
-        value = (await memo.known([_slot(len(found))]))[0]
+    """Return the notes of this conversation, in the order in which they were placed."""
+    notes: list[_Note] = []
+    while len(notes) < _MOST:
+        value = (await memo.known([_slot(len(notes))]))[0]
         if value is None:
             break
-        found.append(_Note(*json.loads(value)))
-    return found
+        notes.append(_Note(*json.loads(value)))
+    return notes
 
 
 async def _with_new(anchor: str, placed: list[_Note], pending: Sequence[Correction], memo: Memo) -> list[_Note]:
-    """The same, with a note in front of this message about what no note was about yet."""
+    """Return the notes, with a new one in front of this message about faults that no note was about yet."""
     told = {name for note in placed for name in note.names}
     new = [each for each in pending if each.name not in told]
     if not new or any(note.anchor == anchor for note in placed):
@@ -119,7 +119,7 @@ async def _with_new(anchor: str, placed: list[_Note], pending: Sequence[Correcti
 
 
 def _with_notes(request: ChatRequest, incoming: ChatRequest, notes: dict[int, str]) -> ChatRequest:
-    """The request with a note in front of each of these messages; the same where they stand there already."""
+    """Return the request with a note in front of each of these messages; the same where they stand there already."""
     blocks: dict[int, list[Message]] = {}
     for place, at in of_client(request, incoming).items() if notes else ():
         if (text := notes.get(id(incoming.messages[at]))) is not None:
@@ -130,7 +130,7 @@ def _with_notes(request: ChatRequest, incoming: ChatRequest, notes: dict[int, st
 
 
 def _findings(notes: dict[int, str], messages: Sequence[Message]) -> list[str]:
-    """What was wrong with answers, by the user message that stands behind them: the notes quote none of them."""
+    """Return the faults of answers, by the user message that stands behind them: the notes quote none of them."""
     return [
         f"before messages[{place}]: {fault.removeprefix('- ')}"
         for place, message in enumerate(messages)

@@ -1,4 +1,4 @@
-"""What is plainly wrong with an answer: empty, another language, no JSON, arguments that do not fit, a refusal again.
+"""Plain faults of an answer: empty, another language, no JSON, arguments that do not fit, a refusal again.
 
 Each finding is a sentence for the model. It names tools and the places of a schema, and quotes nothing else. Pure.
 """
@@ -33,7 +33,7 @@ _NAME = re.compile(r"[\w.-]{1,64}")
 
 
 def faults(sent: ChatRequest, answer: Answer, kinds: frozenset[str]) -> dict[str, str]:
-    """The kinds of what is wrong, each with a sentence for the model; none for an answer that was cut off."""
+    """Return the kinds of faults, each with a sentence for the model; none for an answer that was cut off."""
     if answer.finish in CUT_OFF:
         return {}
     found = {kind: check(sent, answer) for kind, check in _CHECKS.items() if kind in kinds}
@@ -49,22 +49,22 @@ def _empty(sent: ChatRequest, answer: Answer) -> str | None:
 def _language(sent: ChatRequest, answer: Answer) -> str | None:
     if len(answer.text.split()) < _WORDS or sent.rest.get("response_format") is not None:
         return None
-    said = [message.text for message in sent.messages if message.get("role") == "user"][-_SAID:]
+    asked = [each.text for each in sent.messages if each.get("role") == "user"][-_SAID:]
     operator = [message.text for message in sent.messages if message.is_system]
-    if not said:
+    if not asked:
         return None
     # each message for itself as well: that somebody changes the language is no mistake of the model's
-    wanted = {told for text in (*said, "\n".join(said)) if (told := language(text)) is not None}
+    wanted = {code for text in (*asked, "\n".join(asked)) if (code := language(text)) is not None}
     used = language(answer.text)
     if len(wanted) != 1 or used is None or used in wanted:
         return None
     # whoever speaks of another language than their own, or of translation, may want another one
-    if any(named(text) - wanted for text in (*said, *operator)):
+    if any(named(text) - wanted for text in (*asked, *operator)):
         return None
     name = NAMES[wanted.pop()]
-    told = f"The user writes {name}, and an answer of yours was in {NAMES[used]}."
+    message = f"The user writes {name}, and an answer of yours was in {NAMES[used]}."
     # a letter to somebody else may rightly be in theirs: the model has seen what was asked for
-    return f"{told} Answer in the user's language, unless they wanted another one."
+    return f"{message} Answer in the user's language, unless they wanted another one."
 
 
 def _json(sent: ChatRequest, answer: Answer) -> str | None:
@@ -117,7 +117,7 @@ KINDS = tuple(_CHECKS)
 
 
 def _refused(refusal: str, text: str) -> frozenset[str] | None:
-    """The terms of a refusal; None for any other answer."""
+    """Return the terms of a refusal; None for any other answer."""
     said = refusal.strip() or (text.strip() if _REFUSES.match(text) else "")
     return frozenset(terms(said[:2000])) or None if said else None
 
@@ -144,21 +144,21 @@ def _parameters(tool: Tool) -> Any:
     return function.get("parameters") if isinstance(function, Mapping) else None
 
 
-def _misfits(schema: Any, given: str) -> str:
-    """Where and how JSON does not fit, without its values; empty where it does or may."""
+def _misfits(schema: Any, data: str) -> str:
+    """Return where and how JSON does not fit, without its values; empty where it does or may."""
     if not isinstance(schema, Mapping):
         return ""
     from proxy.tools.json_schema import misfits
 
-    told: list[str] = []
+    wrong: list[str] = []
     known = encode(schema).decode()
-    for each in misfits(schema, given):
+    for each in misfits(schema, data):
         place, _, what = each.partition(": ")
         missing = _MISSING.search(what)
         # a place is named by its keys, and those that the schema has not got are the model's own
         place = place if _PLACE.fullmatch(place) and all(f'"{key}"' in known for key in _keys(place)) else "$"
-        told.append(f"{place} lacks {missing[1]}" if missing else f"{place} is not as it must be")
-    return "; ".join(dict.fromkeys(told))
+        wrong.append(f"{place} lacks {missing[1]}" if missing else f"{place} is not as it must be")
+    return "; ".join(dict.fromkeys(wrong))
 
 
 def _keys(place: str) -> list[str]:

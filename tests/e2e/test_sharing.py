@@ -128,11 +128,14 @@ async def test_tags_reach_no_provider_whatever_the_chain_and_all_else_stays_as_i
     assert lab.behind.last.body.decode() == word, "the word of the tag in a text changes no byte"
 
 
+WORDS = ("harbour", "lantern", "meadow", "quarry", "orchard", "thunder", "velvet", "walnut")
+
+
 async def test_messages_and_what_left_the_context_can_be_given(caller: Caller, behind: Upstream) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"city":"Paris"}'}}
     messages = [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "user", "content": "ok"}]
     assert (await caller.give(ANN, to={"agent": "bob"}, messages=messages))[0] == 200
-    result = "\n".join(f"line {n}: nothing much came to pass here" for n in range(100))
+    result = "\n".join(" ".join(f"{word}{n * place}" for place, word in enumerate(WORDS, 3)) for n in range(200))
     talk = [
         {"role": "user", "content": "Look."},
         {"role": "assistant", "content": None, "tool_calls": [call]},

@@ -33,10 +33,10 @@ class CompressHistory(Policy, CutsHistory):
     """Cut a conversation that outgrows its window, deep and rarely, and put a digest where its beginning was.
 
     Below `compress_at` nothing happens. Above it the oldest exchanges leave until `cut_to` of the usable window is
-    taken, so that the next cut is far away and the provider's prompt cache holds until then. Where the cuts fall is
-    worked out from the sizes of the messages in order, again in each request: nothing is stored, and every replica cuts
-    alike. Without a prompt cache of the provider's, the next cut comes half-way to `compress_at`. What leaves is
-    archived first; where there is no archive, nothing leaves.
+    taken and at most `keep_turns` turns stand word for word, so that the next cut is far away and the provider's prompt
+    cache holds until then. Where the cuts fall is worked out from the sizes of the messages in order, again in each
+    request: nothing is stored, and every replica cuts alike. Without a prompt cache of the provider's, the next cut
+    comes half-way to `compress_at`. What leaves is archived first; where there is no archive, nothing leaves.
 
     The digest stands behind the system messages, in the user's role, as data. It has the user's messages in their
     order, word for word, with the numbers of their turns; under each what was answered or done; and the open plan.
@@ -68,6 +68,10 @@ class CompressHistory(Policy, CutsHistory):
 
     keep_last: int = Field(default=4, ge=1)
     """Exchanges that stay in any case, as long as they fit. A call with its results is one exchange."""
+
+    keep_turns: int = Field(default=10, ge=1)
+    """Turns, which are user messages with their answers, that a cut leaves word for word at most. All that comes until
+    the next cut stays beside them."""
 
     summary_share: float = Field(default=0.12, gt=0, le=0.4)
     """The share of the usable window that the digest may take."""
@@ -150,4 +154,6 @@ class CompressHistory(Policy, CutsHistory):
         # without a prompt cache a cut costs nothing, but what fits easily stays all the same
         again = self.compress_at if ctx.model.cache.ttl else (self.compress_at + self.cut_to) / 2
         marks = Marks(self.compress_at, self.cut_to, self.critical_at, self.summary_share, self.warn_at, again)
-        return Room.of(ctx.model.window, usable, fixed, WHOLE if asks_for_summary(request) else marks)
+        if asks_for_summary(request):
+            return Room.of(ctx.model.window, usable, fixed, WHOLE)
+        return replace(Room.of(ctx.model.window, usable, fixed, marks), turns=self.keep_turns)

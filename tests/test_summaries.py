@@ -53,3 +53,17 @@ async def test_what_the_archive_lost_is_kept_again() -> None:
     archive.contents.clear()
     archive.broken = True
     assert await archived(Leaving(talk, talk, (2,), 3), ctx) is None
+
+
+async def test_entries_are_listed_by_one_where_there_are_more_than_two() -> None:
+    archive = MemoryArchive()
+    talk = chat(" ".join(f"u{n} a{n}" for n in range(1, 31))).messages
+    handles = await archived(Leaving(talk, talk, (8, 16, 24, 32, 40, 48, 56), 58), context(archive=archive))
+    assert handles is not None
+    (handle,) = handles
+    listed = archive.contents[handle].splitlines()[1:]
+    assert [line.partition(":")[0] for line in listed] == ["1-16", "17-24", "25-28"]
+    for line, words in zip(listed, ("u1", "u17", "u25"), strict=True):
+        entry = archive.contents[line.partition('recall("')[2].partition('"')[0]]
+        assert f'"{words}"' in entry.splitlines()[0]
+        assert line.endswith(f" {words} [...]")

@@ -56,6 +56,8 @@ class Room:
     """Above it, the next cut is prepared."""
     again: int | None = None
     """Above it, a conversation that was cut is cut again; None is `high`."""
+    turns: int | None = None
+    """The most turns that a cut leaves; None is as many as fit."""
 
     @classmethod
     def of(cls, window: int, usable: int, fixed: int, marks: Marks) -> "Room":
@@ -63,7 +65,7 @@ class Room:
         step = max(1, window // _STEPS)
         usable = max(1, usable // step * step if usable >= step else usable)
         high = int(usable * marks.high) - fixed
-        summary = max(0, min(max(int(usable * marks.summary), min(_DIGEST, high // 5)), high // 4))
+        summary = max(0, min(max(int(usable * marks.summary), min(_DIGEST, high * 2 // 9)), high // 4))
         low = max(int(usable * marks.low) - fixed, summary + (high - summary) // 6)
         warn = int(usable * marks.warn) - fixed
         again = min(high, max(int(usable * marks.again) - fixed, low + (high - low) // 4))
@@ -176,6 +178,8 @@ class _CutWalk:
             tries = ((some, room.low), (some, middle), (one, middle))
             fits = (self._fit(limit, index, most, last_user) for limit, most in tries)
             found = next((start for start in fits if start is not None), one if total > room.high else None)
+        if found is not None and room.turns is not None:
+            found = max(found, min(some, self._turn(index, room.turns)))
         if found == one and (answered := self._answered(one, last_user)) is not None:
             # what the user answers stays too, where there is room for it
             cut = self._made(answered, index, None)
@@ -186,6 +190,11 @@ class _CutWalk:
         cut = self._made(found, index, last_user if last_user is not None and last_user < found else None)
         gain = total - unread - self._after(cut, index)
         return cut if gain > (0 if total > room.critical else (room.high - room.low) // 8) else None
+
+    def _turn(self, index: int, turns: int) -> int:
+        """The place where the last turns up to a message begin; 0 where there are no more."""
+        before = bisect_right(self._users, index)
+        return self._users[before - turns] if before > turns else 0
 
     def _answered(self, start: int, last_user: int | None) -> int | None:
         """The place before the assistant's words that a last user message answers; None where it answers none."""

@@ -12,11 +12,12 @@ from math import ceil
 
 from proxy.chat import Message
 from proxy.chat.blocks import SUMMARY
+from proxy.chat.markers import MARKER
 from proxy.chat.provenance import identities, sent_as
 from proxy.context import Archive, Context, Material
 from proxy.history.digest import Line, block, choose, lines
 from proxy.history.pins import marked, open_plan
-from proxy.history.reading import read
+from proxy.history.reading import clipped, read
 
 _BYTES = 3.5
 """Bytes that a token of a summary takes, about; where identifiers and numbers take less, it is made again, shorter."""
@@ -28,6 +29,10 @@ _WRITTEN_FROM = 0.5
 WRITTEN = 0.4
 """The share of the room that a model's text may take."""
 _TOGETHER = 2
+_LEVEL = 20
+"""Turns that share a line of the list of entries."""
+_WORDS = 80
+"""Bytes of such a line that say how its turns begin."""
 _FIRST = 5
 """Among so many messages behind the head the summary is: it may stand behind a carried one, or behind pins."""
 
@@ -109,9 +114,10 @@ async def read_ahead(sent: Sequence[Message], ctx: Context, near: float) -> None
 
 
 async def archived(leaving: Leaving, ctx: Context) -> tuple[str, ...] | None:
-    """The handles of what leaves, as JSON lines; None where something could not be kept: then nothing may leave.
+    """Return the handles of what leaves, as JSON lines; None where something could not be kept: then nothing may leave.
 
-    An entry holds what one cut removed, or four, sixteen, ...: so there are few handles, however many cuts.
+    An entry holds what one cut removed, or two, four, ...: so there are few, however many cuts. Of more than two the
+    handle of one more entry is returned, which lists them.
     """
     if ctx.archive is None:
         return None
@@ -120,11 +126,29 @@ async def archived(leaving: Leaving, ctx: Context) -> tuple[str, ...] | None:
     for part in parts:
         work = partial(_handle, archive, part)
         handles.append(await ctx.once.of_key(("handle", fingerprint(part)), _size(part), work))
-    there = await archive.touch(handles)
+    listed = contents(parts, handles) if len(handles) > 2 else ""
+    shown = [archive.handle(listed)] if listed else handles
+    there = await archive.touch([*handles, *shown])
     for handle, part in zip(handles, parts, strict=True):
         if handle not in there and await archive.keep(_lines(part)) is None:
             return None
-    return tuple(handles)
+    if listed and shown[0] not in there and await archive.keep(listed) is None:
+        return None
+    return tuple(shown)
+
+
+def contents(parts: Sequence[Sequence[Message]], handles: Sequence[str]) -> str:
+    """Return a line for each twenty turns of the parts of a conversation: their span, handle, and first words."""
+    lines = ["Turns that left, each twenty with the handle of their text and the words that they begin with:"]
+    turn = 0
+    for part, handle in zip(parts, handles, strict=True):
+        users = [message.text for message in part if message.get("role") == "user"] or [""]
+        for first in range(0, len(users), _LEVEL):
+            last = min(first + _LEVEL, len(users))
+            words = clipped(" ".join(users[first][:_SMALLEST].split()), _WORDS)
+            lines.append(f'{turn + first + 1}-{turn + last}: {MARKER}{handle}") {words} [...]')
+        turn += sum(message.get("role") == "user" for message in part)
+    return "\n".join(lines)
 
 
 def levels(ends: Sequence[int]) -> list[int]:

@@ -3,16 +3,17 @@ from dataclasses import replace
 import pytest
 
 from policies.offer_recall import OfferRecall
+from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.policy import Keep, Rewrite
-from proxy.testing import Example, chat, context, tool
+from proxy.testing import Example, chat, context, lifelike, tool
 
 
 def with_handle(request: ChatRequest) -> ChatRequest:
     return request.with_messages([*request.messages, Message({"role": "user", "content": 'the rest: recall("abc")'})])
 
 
-EXAMPLES = [Example(context(with_handle(chat("s u1 a1! t1 a1"))))]
+EXAMPLES = [Example(lifelike(8), before=(WindowHistory(keep_turns=2, stride=1),))]
 
 
 async def test_the_tool_stands_behind_the_clients_own() -> None:

@@ -51,8 +51,8 @@ _SERVERS = frozenset({b"date", b"server"})
 _FORWARDED = CREDENTIALS | {"anthropic-version"}
 """The client's headers that tell its key and the vendor of the key."""
 _FAILURES = {kind.__name__.encode(): kind for kind in (UpstreamFailed, Unanswered, UpstreamTimeout)}
-_BROKEN_OFF = {f'"code":"{kind.code}"'.encode(): kind.code for kind in (Unanswered, UpstreamTimeout)}
-"""Codes in an error event; in a string of an answer, the quotes would be escaped."""
+FACTS = b": facts "
+"""The beginning of a stream's last event: a comment with facts in JSON. A line of an answer cannot begin so."""
 _PROGRAM = "from proxy.upstreams.foreign.worker import main; main()"
 _PATIENCE = 2.0
 """Seconds that the process has to end by itself."""
@@ -131,7 +131,7 @@ class Foreign(OpenAI):
             provider=PROVIDERS.get(settings.provider, settings.provider),
         )
         super().__init__(name, server, Transport(name, timeouts, unix_socket=process.socket))
-        self.abilities = Abilities(translates=False, ask_usage=True)
+        self.abilities = Abilities(translates=False)
         self.address = settings.base_url
         self._listed_as = settings.provider
         self._process = process
@@ -152,12 +152,9 @@ class Foreign(OpenAI):
         if (failure := _FAILURES.get(own.get(b"error", b""))) is not None:
             error = orjson.loads(reply.body or b"")["error"]
             raise failure(error["message"], code=error["code"], status=reply.status, headers=advice(reply.headers))
-        facts: dict[str, Any] = {"cpu_seconds": float(own.get(b"cpu-seconds", 0))}
-        if b"ignored" in own:
-            facts["ignored"] = own[b"ignored"].decode("latin-1")
-        reply.facts = facts
+        facts = reply.facts = orjson.loads(own.get(b"facts", b"{}"))
         if reply.chunks is not None:
-            chunks = reply.chunks = _noting_breaks(reply.chunks, facts)
+            chunks = reply.chunks = _with_facts(reply.chunks, facts)
             await anext(chunks)  # a generator that was never begun ignores its closing
         return reply
 
@@ -177,15 +174,19 @@ class Foreign(OpenAI):
         await self._process.leave(self.name)
 
 
-async def _noting_breaks(chunks: ByteStream, facts: dict[str, Any]) -> AsyncGenerator[bytes, None]:
-    """Yield an empty chunk, then the stream. Set the fact `error` if the provider breaks off its answer."""
+async def _with_facts(chunks: ByteStream, facts: dict[str, Any]) -> AsyncGenerator[bytes, None]:
+    """Yield an empty chunk, then the events of the process, and take its facts from the comment behind the last one."""
     async with aclosing(chunks):
         yield b""
+        pending = b""
         try:
             async for chunk in chunks:
-                for code in (code for event, code in _BROKEN_OFF.items() if event in chunk):
-                    facts["error"] = code
-                yield chunk
+                pending += chunk
+                if pending.endswith(b"\n\n"):
+                    events, _, comment = (b"\n" + pending).partition(b"\n" + FACTS)
+                    facts |= orjson.loads(comment or b"{}")
+                    yield (events + b"\n")[1:] if comment else pending
+                    pending = b""
         except UpstreamFailed as error:
             facts["error"] = error.code
             raise

@@ -41,6 +41,14 @@ def spent(used: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
+def counts(used: Mapping[str, Any]) -> dict[str, int]:
+    """Return the token counts of a usage object, as facts."""
+    details = used["prompt_tokens_details"]
+    facts = {"cached_tokens": details["cached_tokens"], "written_tokens": details.get("cache_write_tokens")}
+    facts |= {name: used[name] for name in ("prompt_tokens", "completion_tokens")}
+    return {name: count for name, count in facts.items() if count is not None}
+
+
 def _head(answer: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {"id": answer["id"], "object": kind, "created": answer["created"], "model": answer["model"]}
 

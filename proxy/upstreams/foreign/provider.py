@@ -10,7 +10,7 @@ from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.base import Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
-from proxy.upstreams.foreign.answer import ForeignStream, whole
+from proxy.upstreams.foreign.answer import ForeignStream, counts, whole
 from proxy.upstreams.foreign.errors import explain
 from proxy.upstreams.foreign.library import arguments, knows, lacked, load, misroutes, no_such_model
 from proxy.upstreams.images import Images
@@ -83,6 +83,7 @@ class Provider:
         except Exception as error:
             raise self._explained(error, asked) from None
         finally:
+            facts.update(counts(chunks.usage) if chunks.usage else {})
             await _close(source)
 
     def _orders(self, authorization: str) -> dict[str, Any]:

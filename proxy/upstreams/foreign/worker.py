@@ -5,6 +5,7 @@ provider lacks. The first line of standard input holds the settings; the process
 """
 
 import asyncio
+import json
 import os
 import sys
 import threading
@@ -25,6 +26,7 @@ from proxy.chat.parse import Body
 from proxy.config.settings import ForeignUpstream, TelemetrySettings
 from proxy.telemetry.logs import configure
 from proxy.upstreams.base import Reply
+from proxy.upstreams.foreign import FACTS
 from proxy.upstreams.foreign.provider import Provider
 
 
@@ -48,12 +50,14 @@ class Worker:
         provider, chat = await self._read(request)
         reply = await provider.send(chat, request.headers.get("authorization", ""))
         if reply.chunks is None:
-            return web.Response(status=reply.status, headers=self._headers(reply), body=reply.body)
-        response = web.StreamResponse(status=reply.status, headers=self._headers(reply))
+            headers = _headers(reply, {**reply.facts, **self._cpu()})
+            return web.Response(status=reply.status, headers=headers, body=reply.body)
+        response = web.StreamResponse(status=reply.status, headers=_headers(reply, reply.facts))
         async with aclosing(reply.chunks):
             await response.prepare(request)
             async for chunk in reply.chunks:
                 await response.write(chunk)
+            await response.write(FACTS + orjson.dumps({**reply.facts, **self._cpu()}) + b"\n\n")
         return response
 
     async def _ignored(self, request: web.Request) -> web.StreamResponse:
@@ -64,14 +68,16 @@ class Worker:
         chat = Body(await request.read()).parse()
         return self._providers[unquote(request.match_info["name"])], chat
 
-    def _headers(self, reply: Reply) -> CIMultiDict[str]:
-        """Return the headers of a reply, with the fields that were ignored and the CPU time since the last reply."""
+    def _cpu(self) -> dict[str, float]:
+        """Return the CPU time since it was reported last, as a fact."""
         before, self._reported = self._reported, time.process_time()
-        headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
-        headers["x-penstock-cpu-seconds"] = f"{self._reported - before:.6f}"
-        if "ignored" in reply.facts:
-            headers["x-penstock-ignored"] = str(reply.facts["ignored"])
-        return headers
+        return {"cpu_seconds": round(self._reported - before, 6)}
+
+
+def _headers(reply: Reply, facts: Mapping[str, Any]) -> CIMultiDict[str]:
+    headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
+    headers["x-penstock-facts"] = json.dumps(facts)  # in ASCII
+    return headers
 
 
 @web.middleware

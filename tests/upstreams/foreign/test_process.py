@@ -15,8 +15,9 @@ from proxy.chat.errors import NotFound, PenstockError, Unanswered, UpstreamFaile
 from proxy.config.settings import ForeignUpstream, Settings
 from proxy.models.usage import UsageReader
 from proxy.upstreams.base import Call, Reply
-from proxy.upstreams.foreign import Foreign, LitellmProcess
+from proxy.upstreams.foreign import FACTS, Foreign, LitellmProcess, _with_facts
 from proxy.upstreams.foreign.provider import Provider
+from tests.scripted import Chunks
 from tests.upstreams.foreign.calls import KEY, ask, call, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
 from tests.upstreams.streams import events
@@ -120,7 +121,20 @@ async def test_a_stream_ends_with_its_usage(lab: Lab) -> None:
     assert text.endswith(b"data: [DONE]\n\n")
     usage = reader.of_stream()
     assert (usage.input, usage.output, usage.cached, usage.written) == (17, 7, 5, 2)
+    assert b"facts" not in text
     assert reply.headers == [(b"content-type", b"text/event-stream; charset=utf-8")]
+    facts = dict(reply.facts)
+    assert facts.pop("cpu_seconds")
+    assert facts == {"prompt_tokens": 17, "completion_tokens": 7, "cached_tokens": 5, "written_tokens": 2}
+
+
+async def test_a_stream_has_its_facts_however_the_network_cuts_it() -> None:
+    sent = b'data: {"a":"\\n: facts {"}\n\ndata: [DONE]\n\n' + FACTS + b'{"prompt_tokens":3}\n\n'
+    for size in (1, 2, 3, 7, 1000):
+        parts = [sent[at : at + size] for at in range(0, len(sent), size)]
+        facts: dict[str, object] = {}
+        text = b"".join([chunk async for chunk in _with_facts(Chunks(parts), facts)])
+        assert (text, facts) == (sent[: sent.rindex(FACTS)], {"prompt_tokens": 3})
 
 
 async def test_a_refusal_keeps_its_status_words_and_headers(lab: Lab) -> None:
@@ -152,14 +166,14 @@ async def test_an_unreachable_or_slow_provider_raises(lab: Lab) -> None:
     assert (late.value.status, late.value.headers["x-should-retry"]) == (504, "false")
 
 
-@pytest.mark.parametrize(("ending", "broken"), [("cut", "upstream_broke_off"), ("error", None)])
-async def test_a_stream_that_breaks_ends_with_an_error_and_its_fact(lab: Lab, ending: str, broken: str | None) -> None:
+@pytest.mark.parametrize(("ending", "code"), [("cut", "upstream_broke_off"), ("error", None)])
+async def test_a_stream_that_breaks_ends_with_an_error_and_its_fact(lab: Lab, ending: str, code: str | None) -> None:
     lab.fake.ending = ending
     reply = await lab.upstreams["claude"].send(call(ask(stream=True)))
     last = (await events(reply))[-1]
 
-    assert last["error"]["code"] == broken
-    assert reply.facts.get("error") == broken
+    assert last["error"]["code"] == code
+    assert reply.facts["error"] == (code or "server_error")
 
 
 async def test_an_operators_key_reaches_the_provider_and_stays_secret(lab: Lab) -> None:

@@ -67,6 +67,7 @@ class Agent:
         self.client = anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0)
         self.model, self.server, self.stream = model, server, stream
         self.messages: list[Any] = []
+        self.headers: dict[str, str] = {}
 
     async def ask(self, content: Any) -> Any:
         for message in self.messages:
@@ -80,6 +81,7 @@ class Agent:
             "messages": self.messages,
             "system": SYSTEM,
             "tools": TOOLS,
+            "extra_headers": self.headers,
         }
         asked |= {"thinking": {"type": "adaptive"}} if self.model == UNBOUND else {}
         if self.stream:
@@ -94,10 +96,10 @@ class Agent:
 
     async def work(self, steps: int, rows: int) -> None:
         async with self.client:
-            await self._turn(steps // 2, rows, "Where are the parcels?", 0)
-            await self._turn(steps - steps // 2, rows, "And the invoices?", 1000)
+            await self.turn(steps // 2, rows, "Where are the parcels?", 0)
+            await self.turn(steps - steps // 2, rows, "And the invoices?", 1000)
 
-    async def _turn(self, steps: int, rows: int, question: str, first: int) -> None:
+    async def turn(self, steps: int, rows: int, question: str, first: int) -> None:
         content: list[Any] = [{"type": "text", "text": question}]
         for step in range(first, first + steps):
             thought = {"type": "thinking", "thinking": f"Page {step}."}
@@ -153,6 +155,30 @@ async def test_an_agent_finishes_and_pays_less(model: str, stream: bool, server:
     assert {each["turn"] for each in requests} == {*range(1, asked + 1)}
     assert any(step["verdict"] == "rewrite" for each in requests for step in each["steps"])
     assert not [step for each in requests for step in each["steps"] if step["verdict"] == "fail"]
+
+
+@pytest.mark.parametrize("fault", ["restart without its store", "bypass", "reload to nothing"])
+async def test_no_fault_breaks_signed_thinking(fault: str, server: StandIn, tmp_path: Path) -> None:
+    config = CONFIG.format(url=server.url)
+    agent = Agent("http://127.0.0.1", BOUND, server, stream=True)
+    before, after = tmp_path / "before", tmp_path / "after"
+    for folder in (before, after):
+        folder.mkdir()
+    shared = f"state: {{directory: {tmp_path}/state}}"
+    kept = config.replace("state: {kind: memory}", shared)
+    chain = kept[kept.index("  default:") : kept.index("state:")]
+    later = {"bypass": kept, "reload to nothing": kept.replace(chain, "  default: []\n")}.get(fault, config)
+    async with agent.client:
+        async with proxy(config if later is config else kept, before) as base:
+            agent.client.base_url = base
+            await agent.turn(5, 60, "Where are the parcels?", 0)
+        async with proxy(later, after) as base:
+            agent.client.base_url = base
+            agent.headers = {"x-penstock-bypass": "true"} if fault == "bypass" else {}
+            await agent.turn(3, 60, "And the invoices?", 100)
+
+    assert server.refused == []
+    assert json.dumps(server.bodies[-1]).count('"signature"') == 9
 
 
 async def test_errors_have_anthropics_shape(server: StandIn, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ prompt is one message, and nothing is merged with it: its first block may be one
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
+from operator import is_
 from typing import Any, ClassVar
 
 import orjson
@@ -214,7 +215,7 @@ def _written(messages: Sequence[Message], came: Came) -> Iterator[bytes]:
         elif views == item.derive("views", partial(_views, item)):
             made = item.raw
         else:
-            made = _changed(item, views)
+            made = _written_once(item, views)
         if made is not None:
             roles.append("assistant" if views[0].role == "assistant" else "system" if views[0].is_system else "user")
             yield made
@@ -245,6 +246,21 @@ def _made(messages: Sequence[Message]) -> bytes | None:
             blocks.append({"type": "tool_use", "id": call["id"], "name": called_name(call), "input": given})
     role = "assistant" if message.role == "assistant" else "user"
     return encode({"role": role, "content": plain(blocks)}) if blocks else None
+
+
+def _written_once(item: JsonObject, views: tuple[Message, ...]) -> bytes | None:
+    """Return what `_changed` does; each step of a chain, and the next request, has most of the same views."""
+    first, *rest = views
+    known: list[tuple[list[Message], bytes | None]] = first.derive("written", list)
+    for others, made in known:
+        if len(others) == len(rest) and all(map(is_, others, rest)):
+            return made
+    known[:] = [(rest, _changed(item, views)), *known[: _FORMS - 1]]
+    return known[0][1]
+
+
+_FORMS = 4
+"""Forms of a message that are remembered: as each step left it."""
 
 
 def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:

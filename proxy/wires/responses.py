@@ -247,7 +247,7 @@ def _conversation(messages: Sequence[Message], came: Came) -> Iterator[tuple[str
                 yield "instructions", _spliced(message, root, fields(came.system.raw)["content"])
         else:
             lost.discard(id(root.item))
-            made += _items(message, root)
+            made += message.derive("written", partial(_items_of, message, root))
     if lost:
         raise Unwritable("an opaque item was taken out")
     if not has_system:
@@ -276,6 +276,10 @@ def _made(message: Message) -> Iterator[bytes]:
     for call in message.get("tool_calls") or ():
         function = {"name": called_name(call), "arguments": call["function"]["arguments"]}
         yield encode({"type": "function_call", "call_id": call["id"], **function})
+
+
+def _items_of(message: Message, root: View) -> tuple[bytes, ...]:
+    return tuple(_items(message, root))
 
 
 def _items(message: Message, root: View) -> Iterator[bytes]:

@@ -200,7 +200,7 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
 
         key = chosen.api_key.get_secret_value() if chosen.api_key is not None else None
         server, wait = PointServer(chosen.url, key, chosen.prefix, chosen.timeout), chosen.timeout
-        return IndexService(server, timeout=wait, search_timeout=wait, threads=4, failed=failed, degraded=degraded)
+        return IndexService(server, timeout=wait, threads=4, failed=failed, degraded=degraded)
     from proxy.vectors.embedded import Embedded
 
     in_memory = settings.state.kind == "memory" and chosen.directory is None

@@ -1,12 +1,8 @@
-"""Vectors that stay between requests, and the ones nearest to another. Only the standard library is needed here.
+"""Vectors that stay between requests, by the hashes of their texts. Only the standard library is needed here.
 
-An index is never the only home of what it holds: a vector that is missing is made again from its text, whose home is
-the conversation or the store. So an index may be lost, flushed or behind, and all that it costs is the making.
-
-**Rebuilding.** Whoever owns records (memories) keeps them in the `Store`, and puts their vectors here under the ids of
-the records. `size(scope)` says in one cheap call whether anything is missing; then `known(scope, ids)` says what is
-there, and the rest is put again. There is no other repair, and it may be done at any time, by several processes at
-once: a point is put whole or not at all, and putting it twice is putting it once.
+An index is never the only home of what it holds: a vector that is missing is made again from its text. So an index may
+be lost, flushed or behind, and all that it costs is the making. A point is put whole or not at all, and putting it
+twice is putting it once.
 """
 
 from hashlib import blake2b
@@ -22,7 +18,7 @@ class IndexFailed(Exception):
 
 
 class Scope(NamedTuple):
-    """Vectors that are searched together. Nothing is ever found in another scope."""
+    """Vectors that stand together. Nothing is ever found in another scope."""
 
     tenant: str
     kind: str
@@ -52,14 +48,6 @@ class Point(NamedTuple):
     what gets another vector gets another id, or is deleted before."""
     vector: bytes
     """Packed (`proxy.vectors.packing`); a text may have several vectors, of which the nearest counts."""
-
-
-class Near(NamedTuple):
-    """A point that was found."""
-
-    id: str
-    score: float
-    """Its cosine to what was asked, from -1 to 1."""
 
 
 class IndexBounds(NamedTuple):

@@ -1,4 +1,4 @@
-"""The index of one machine: one SQLite table in a directory that all its processes share, and a search in each of them.
+"""The index of one machine: one SQLite table in a directory that all its processes share, kept by use.
 
 Qdrant's own local directory is not used: it belongs to one process at a time, commits point by point, and is read back
 by unpickling whatever stands in it. Here a batch is one transaction, every process sees every point, and there are only
@@ -7,25 +7,20 @@ last few may be missing, which costs their making.
 """
 
 import sqlite3
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from heapq import nlargest
 from pathlib import Path
-from threading import Lock
 from time import time
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from proxy.state.store import StoreError
 from proxy.state.wal import SharedFile
-from proxy.vectors.base import IndexBounds, IndexFailed, Near, Point, Scope, tenant_digest
-from proxy.vectors.packing import Stack, dimension
+from proxy.vectors.base import IndexBounds, IndexFailed, Point, Scope, tenant_digest
+from proxy.vectors.packing import dimension
 
 T = TypeVar("T")
 
 FILE = "points.db"
-LOADED = 200 * 2**20
-"""Bytes of vectors that may be in memory, of all scopes. The scope that was asked longest ago leaves."""
 _AT_ONCE = 500
 """Ids in one statement."""
 _FRESH = 16
@@ -46,14 +41,6 @@ CREATE INDEX IF NOT EXISTS points_by_use ON points (used);
 """
 
 
-class _Loaded(NamedTuple):
-    """The points of a scope and dimension in memory."""
-
-    mark: tuple[int, int]
-    ids: list[str]
-    stack: Stack
-
-
 class Embedded:
     """Keeps points in a directory, or without one in memory. Blocking; any thread may call."""
 
@@ -64,7 +51,6 @@ class Embedded:
         *,
         busy: float = 1.0,
         clock: Callable[[], float] = time,
-        loaded: int = LOADED,
     ) -> None:
         """Open and import nothing before it is needed. `busy`, the time to wait for another process that writes,
         and `clock` are in seconds."""
@@ -74,9 +60,6 @@ class Embedded:
         self._bounds = bounds
         self._clock = clock
         self._unchecked = _CHECKED
-        self._most = loaded
-        self._searching = Lock()
-        self._scopes: OrderedDict[tuple[bytes, int], _Loaded] = OrderedDict()
 
     @property
     def repaired(self) -> int:
@@ -111,51 +94,14 @@ class Embedded:
             self._use(scope, old, now)
         return [found[id][0] if id in found else None for id in ids]
 
-    def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        return frozenset(id for (id,) in self._run(lambda db: _chosen(db, "id", scope.digest, ids)))
-
     def size(self, scope: Scope) -> int:
         count = "SELECT COUNT(*) FROM points WHERE scope = ?"
         return int(self._run(lambda db: db.execute(count, (scope.digest,)).fetchone()[0]))
-
-    def nearest(self, scope: Scope, vector: bytes, limit: int) -> list[Near]:
-        """Return the nearest points: by the nearest of a point's vectors to any of those asked."""
-        width = dimension(vector)
-        if not width or limit < 1:
-            return []
-        with self._searching:
-            loaded = self._current(scope, width)
-        found = zip(loaded.stack.similarities(vector), loaded.ids, strict=True)
-        scores = {id: score for score, id in found if score is not None}
-        order = nlargest(limit, scores, key=lambda id: (scores[id], id))
-        return [Near(id, scores[id]) for id in order]
-
-    def delete(self, scope: Scope, ids: Sequence[str]) -> None:
-        rows = [(scope.digest, id) for id in ids]
-        self._run(lambda db: db.executemany("DELETE FROM points WHERE scope = ? AND id = ?", rows), writes=True)
-
-    def forget(self, scope: Scope) -> None:
-        self._run(lambda db: db.execute("DELETE FROM points WHERE scope = ?", (scope.digest,)), writes=True)
 
     def forget_tenant(self, tenant: str) -> None:
         first = tenant_digest(tenant)
         between = (first + b"\0" * 16, first + b"\xff" * 16)
         self._run(lambda db: db.execute("DELETE FROM points WHERE scope BETWEEN ? AND ?", between), writes=True)
-
-    def _current(self, scope: Scope, width: int) -> _Loaded:
-        """Return the points as the table has them now; they are read again where any was put or removed since."""
-        which = (scope.digest, width)
-        count = "SELECT COUNT(*), MAX(number) FROM points WHERE scope = ? AND width = ?"
-        mark = tuple(self._run(lambda db: db.execute(count, which).fetchone()))
-        loaded = self._scopes.pop(which, None)
-        if loaded is None or loaded.mark != mark:
-            where = "SELECT id, vector FROM points WHERE scope = ? AND width = ?"
-            rows = self._run(lambda db: db.execute(where, which).fetchall())
-            loaded = _Loaded(mark, [id for id, _ in rows], Stack([packed for _, packed in rows], width))
-        self._scopes[which] = loaded
-        while len(self._scopes) > 1 and sum(each.stack.size for each in self._scopes.values()) > self._most:
-            self._scopes.popitem(last=False)
-        return loaded
 
     def _use(self, scope: Scope, ids: Sequence[str], now: int) -> None:
         rows = [(now, scope.digest, id) for id in ids]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from proxy.vectors.base import IndexFailed, Near, Point, Scope
+from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.qdrant_server import PointServer
 
@@ -23,8 +23,6 @@ _MOST_WAITING = 256
 """Calls that may be under way; more are refused at once."""
 _IMPORT = 60.0
 """Seconds in which a library is imported, which takes one where a core is free."""
-_SEARCH = 10.0
-"""Seconds for a search where it must first read what it searches."""
 
 
 Blocking = Embedded | PointServer
@@ -44,23 +42,19 @@ class IndexService:
         index: Blocking,
         *,
         timeout: float = 1.0,
-        search_timeout: float = _SEARCH,
         threads: int = 2,
         failed: Callable[[str, str], None] | None = None,
         degraded: Callable[[bool], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Bound all calls but searches by `timeout`, in seconds; `failed` gets each failure's operation and cause."""
+        """Bound all calls by `timeout`, in seconds; `failed` gets each failure's operation and cause."""
         self._index = index
         self._server = index if isinstance(index, PointServer) else None
-        self._timeouts = {"nearest": search_timeout, "warm": _IMPORT}
         self._timeout = timeout
         self._failed = failed
         self._tell = degraded
         self._clock = clock
-        # a search that reads ten thousand points must not hold up the reading of ten
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="penstock-index")
-        self._searching = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="penstock-index-search")
         self._waiting = 0
         self._cause: str | None = None
         self._paused_until = float("-inf")
@@ -94,26 +88,8 @@ class IndexService:
         leaving."""
         return await self._run("vectors", partial(self._index.vectors, scope, ids)) if ids else []
 
-    async def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        """Return those of the ids that have a point."""
-        return await self._run("known", partial(self._index.known, scope, ids)) if ids else frozenset()
-
     async def size(self, scope: Scope) -> int:
         return await self._run("size", partial(self._index.size, scope))
-
-    async def nearest(self, scope: Scope, vector: bytes, *, limit: int) -> list[Near]:
-        """Return the points nearest to a packed vector, the nearest first.
-
-        The first call for a scope may have to read it and take a second or two; an abandoned call goes on with that.
-        """
-        return await self._run("nearest", partial(self._index.nearest, scope, vector, limit))
-
-    async def delete(self, scope: Scope, ids: Sequence[str]) -> None:
-        if ids:
-            await self._run("delete", partial(self._index.delete, scope, ids))
-
-    async def forget(self, scope: Scope) -> None:
-        await self._run("forget", partial(self._index.forget, scope))
 
     async def forget_tenant(self, tenant: str) -> None:
         await self._run("forget", partial(self._index.forget_tenant, tenant))
@@ -123,19 +99,17 @@ class IndexService:
         if self._closed:
             return
         self._closed = True
-        for threads in (self._threads, self._searching):
-            await asyncio.to_thread(threads.shutdown, wait=True, cancel_futures=True)
+        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
         await asyncio.to_thread(self._index.close)
 
     async def _run(self, operation: str, work: Callable[[], T]) -> T:
         self._check()
         if self._server is not None and operation != "warm":
             await self._warmed()
-        threads = self._searching if operation in self._timeouts else self._threads
         self._waiting += 1
-        running = asyncio.get_running_loop().run_in_executor(threads, work)
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         running.add_done_callback(self._ended)
-        await asyncio.wait({running}, timeout=self._timeouts.get(operation, self._timeout))
+        await asyncio.wait({running}, timeout=_IMPORT if operation == "warm" else self._timeout)
         if not running.done():
             running.cancel()  # what has not begun need not begin
             self._broke(operation, "slow")

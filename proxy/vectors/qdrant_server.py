@@ -1,8 +1,7 @@
 """The index on a Qdrant server, which all replicas share. The only file that imports qdrant_client: it takes 0.8 s.
 
 Each kind of vectors of a model has a collection. The payload of a point names its tenant, under a tenant index, and its
-scope; each search is filtered by both. Nothing is evicted: a collection may be deleted at any time, and the next writes
-begin it anew.
+scope. Nothing is evicted: a collection may be deleted at any time, and the next writes begin it anew.
 """
 
 import re
@@ -16,7 +15,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from proxy.text.arrays import one_thread
-from proxy.vectors.base import IndexFailed, Near, Point, Scope, tenant_digest
+from proxy.vectors.base import IndexFailed, Point, Scope, tenant_digest
 from proxy.vectors.packing import dimension, joined, rows
 
 _CONNECTIONS = 8
@@ -76,44 +75,23 @@ class PointServer:
             upsert()
 
     def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        there = self._retrieved(scope, ids, with_vectors=True)
-        return [joined(there[id].vector) if id in there else None for id in ids]
-
-    def known(self, scope: Scope, ids: Sequence[str]) -> frozenset[str]:
-        return frozenset(self._retrieved(scope, ids, with_vectors=False))
+        names = [_name(scope, id) for id in ids]
+        with suppress(Missing):
+            there = self._call("retrieve", self._collection(scope), names, with_payload=False, with_vectors=True)
+            packed = {str(each.id): joined(each.vector) for each in there}
+            return [packed.get(name) for name in names]
+        return [None] * len(ids)
 
     def size(self, scope: Scope) -> int:
         with suppress(Missing):
-            return int(self._call("count", self._collection(scope), self._of(scope=scope.digest), exact=True).count)
+            return int(self._call("count", self._collection(scope), self._of("scope", scope.digest), exact=True).count)
         return 0
-
-    def nearest(self, scope: Scope, vector: bytes, limit: int) -> list[Near]:
-        """Return the nearest points: by the nearest of a point's vectors to any of those asked."""
-        best: dict[str, float] = {}
-        search = partial(self._call, "query_points", self._collection(scope), limit=limit, with_payload=True)
-        for asked in rows(vector) if limit > 0 else ():
-            try:
-                response = search(query=[asked], query_filter=self._of(scope.tenant, scope.digest))
-            except IndexFailed as error:
-                if isinstance(error, Missing) or self._is_other_models(error, scope, len(asked)):
-                    return []
-                raise
-            for each in response.points:
-                id = str(each.payload["id"])
-                best[id] = max(best.get(id, -1.0), min(1.0, each.score))
-        return [Near(id, best[id]) for id in sorted(best, key=lambda id: (-best[id], id))[:limit]]
-
-    def delete(self, scope: Scope, ids: Sequence[str]) -> None:
-        self.warm()
-        self._delete(self._collection(scope), self._models.PointIdsList(points=[_name(scope, id) for id in ids]))
-
-    def forget(self, scope: Scope) -> None:
-        self._delete(self._collection(scope), self._of(scope.tenant, scope.digest))
 
     def forget_tenant(self, tenant: str) -> None:
         for each in self._call("get_collections").collections:
             if each.name.startswith(f"{self._prefix}-"):
-                self._delete(each.name, self._of(tenant))
+                with suppress(Missing):
+                    self._call("delete", each.name, self._of("tenant", tenant_digest(tenant)), wait=True)
 
     def close(self) -> None:
         with self._lock:
@@ -162,8 +140,7 @@ class PointServer:
         return f"{self._prefix}-{scope.kind}-{model}-{digest}"
 
     def _create(self, name: str, width: int) -> None:
-        """Make a collection in which the points of one tenant are stored together. Vectors have unit length, so that
-        their product is the cosine; of several vectors of a point the nearest counts."""
+        """Make a collection in which the points of one tenant are stored together; a point may have several vectors."""
         models = self._models
         several = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
         vectors = models.VectorParams(size=width, distance=models.Distance.DOT, multivector_config=several)
@@ -190,26 +167,10 @@ class PointServer:
             self._call("delete_collection", name)
         return bool(is_other)
 
-    def _of(self, tenant: str | None = None, scope: bytes | None = None) -> Any:
+    def _of(self, field: str, digest: bytes) -> Any:
         self.warm()
-        values = {"tenant": tenant_digest(tenant).hex() if tenant is not None else None, "scope": scope and scope.hex()}
-        match = self._models.MatchValue
-        return self._models.Filter(
-            must=[
-                self._models.FieldCondition(key=key, match=match(value=value)) for key, value in values.items() if value
-            ]
-        )
-
-    def _retrieved(self, scope: Scope, ids: Sequence[str], *, with_vectors: bool) -> dict[str, Any]:
-        names = [_name(scope, id) for id in ids]
-        with suppress(Missing):
-            there = self._call("retrieve", self._collection(scope), names, True, with_vectors)
-            return {str(row.payload["id"]): row for row in there}
-        return {}
-
-    def _delete(self, name: str, chosen: Any) -> None:
-        with suppress(Missing):
-            self._call("delete", name, chosen, wait=True)
+        match = self._models.MatchValue(value=digest.hex())
+        return self._models.Filter(must=[self._models.FieldCondition(key=field, match=match)])
 
 
 def _name(scope: Scope, id: str) -> str:

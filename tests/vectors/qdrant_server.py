@@ -137,10 +137,6 @@ class QdrantServer:
         if what == "points":
             wanted = _read(models.PointRequest, body)
             return _plain(client.retrieve(name, wanted.ids, wanted.with_payload, wanted.with_vector))
-        if what == "points/query":
-            query = _read(models.QueryRequest, body)
-            given = {"query_filter": query.filter, "limit": query.limit, "score_threshold": query.score_threshold}
-            return _plain(client.query_points(name, query=query.query, with_payload=query.with_payload, **given))
         if what == "points/count":
             return _plain(client.count(name, _read(models.CountRequest, body).filter))
         if what == "points/delete":

@@ -63,7 +63,7 @@ class SelectMemories(Policy):
     fallback_top: int = Field(default=3, ge=0, le=50)
     """The most memories that are given then."""
 
-    floor: float = Field(default=0.4, ge=0, le=1)
+    floor: float = Field(default=0.5, ge=0, le=1)
     """The similarity below which a memory stays out, whatever is added to it."""
 
     recent: float = Field(default=3600.0, ge=0)
@@ -236,8 +236,8 @@ class _Selection(Tail[str]):
         Newer memories count, and the user's own words here. A memory that takes the place of another one is as near to
         the question as that was.
         """
-        bars, order = self._policy.bars, sorted(items, key=lambda item: -item.age)
-        near = [item for item in order if item.is_own and (item.similarity >= bars.floor or item.kind == "preference")]
+        order = sorted(items, key=lambda item: -item.age)
+        near = [item for item in order if item.is_own]
         said = [ends(m.text, _QUERY) for m in self.request.messages[: asked + 1] if m.get("role") == "user"]
         texts = (*(item.text for item in near), *said[-EARLIER:])
         overtaken = await self.ctx.once.of_key(

@@ -22,7 +22,7 @@ class Bars:
     threshold: float = 0.7
     fallback: float = 0.5
     fallback_top: int = 3
-    floor: float = 0.4
+    floor: float = 0.5
     recent: float = 3600.0
     recent_bonus: float = 0.1
     preference_bonus: float = 0.15

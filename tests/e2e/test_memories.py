@@ -362,7 +362,7 @@ chains:
     - inject_facts: {{always: true}}
     - recall_history: {{}}
     - include_shared: {{}}
-    - select_memories: {{timeout: 30, wait: 20, threshold: 0.5, fallback: 0.2}}
+    - select_memories: {{timeout: 30, wait: 20, threshold: 0.5, fallback: 0.2, floor: 0.2}}
 embedding: {{kind: static}}
 """
 

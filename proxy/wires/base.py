@@ -1,4 +1,4 @@
-"""What the gateway asks of a wire: one form of requests, answers and errors."""
+"""The interface of a wire to the gateway: one form of requests, answers and errors."""
 
 from typing import ClassVar
 

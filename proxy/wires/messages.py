@@ -211,14 +211,14 @@ def _written(messages: Sequence[Message], came: Came) -> Iterator[bytes]:
         views = tuple(group)
         item = source_of(views[0])
         if item is None:
-            made = _made(views)
+            raw = _made(views)
         elif views == item.derive("views", partial(_views, item)):
-            made = item.raw
+            raw = item.raw
         else:
-            made = _written_once(item, views)
-        if made is not None:
+            raw = _written_once(item, views)
+        if raw is not None:
             roles.append("assistant" if views[0].role == "assistant" else "system" if views[0].is_system else "user")
-            yield made
+            yield raw
     if not roles or roles[0] != "user":
         raise Unwritable("the conversation begins with no user message")
     for before, role, after in zip(["", *roles], roles, [*roles[1:], "assistant"], strict=False):
@@ -252,9 +252,9 @@ def _written_once(item: JsonObject, views: tuple[Message, ...]) -> bytes | None:
     """Return what `_changed` does; each step of a chain, and the next request, has most of the same views."""
     first, *rest = views
     known: list[tuple[list[Message], bytes | None]] = first.derive("written", list)
-    for others, made in known:
+    for others, raw in known:
         if len(others) == len(rest) and all(map(is_, others, rest)):
-            return made
+            return raw
     known[:] = [(rest, _changed(item, views)), *known[: _FORMS - 1]]
     return known[0][1]
 
@@ -302,15 +302,15 @@ def _parts(view: Message, before: Sequence[Any], raws: Sequence[bytes]) -> list[
     after = view.parts
     if len(after) == len(before):
         return [spliced(raw, old, new) for raw, old, new in zip(raws, before, after, strict=True)]
-    made, place = list[bytes](), 0
+    written, place = list[bytes](), 0
     for part in after:
         at = next((n for n in range(place, len(before)) if before[n] == part), None)
         if at is not None:
-            made.append(raws[at])
+            written.append(raws[at])
             place = at + 1
         elif part.get("type") != "text" or part["text"].strip():
-            made.append(encode(part))
-    return made
+            written.append(encode(part))
+    return written
 
 
 def _result_bytes(view: Message, old: Sequence[bytes]) -> bytes:
@@ -348,24 +348,24 @@ def _answer(view: Message, before: Sequence[Mapping[str, Any]], raws: Sequence[b
     texts = _parts(view, [before[place] for place in content], [raws[place] for place in content])
     at = dict(zip(content, texts, strict=True)) if len(texts) == len(content) else None
     calls = {str(call["id"]): call for call in view.get("tool_calls") or ()}
-    made = list[bytes]()
+    written = list[bytes]()
     for place, (block, raw) in enumerate(zip(before, raws, strict=True)):
         if block["type"] in _THOUGHTS:
             if AS_BLOCKS in view:
-                made.append(raw)
+                written.append(raw)
         elif block["type"] == "tool_use":
             if (call := calls.pop(block["id"], None)) is not None:
                 given = orjson.loads(call["function"]["arguments"] or "{}")
-                made.append(spliced(raw, block, {**block, "name": called_name(call), "input": given}))
+                written.append(spliced(raw, block, {**block, "name": called_name(call), "input": given}))
         elif at is not None:
-            made.append(at[place])
+            written.append(at[place])
         else:
-            made += texts
+            written += texts
             texts = []
-    made += texts if at is None else []
+    written += texts if at is None else []
     if calls:
         raise Unwritable("a call was added to an answer")
-    return made
+    return written
 
 
 def _text_block(text: str) -> bytes:

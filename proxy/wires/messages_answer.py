@@ -54,7 +54,7 @@ class Blocks:
 
     def __init__(self) -> None:
         self.content: list[dict[str, Any]] = []
-        """Those that are complete, and the one that is under way."""
+        """The complete blocks, and the one that is under way."""
         self.usage: dict[str, Any] = {}
         self.stop: str | None = None
         self.begun = False

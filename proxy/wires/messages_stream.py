@@ -26,7 +26,7 @@ class MessagesRound:
         self._next: int = 0 if before is None else before._next
         """The number of the next block that the client gets."""
         self._calls: bool = before is not None and before._calls
-        """Whether the client has got a call."""
+        """True once the client has got a call."""
         self._events, self._size = EventSplitter(), 0
         self._shown: dict[Any, int | None] = {}
         """By the number of a block, that which it has for the client; None for one that it does not get."""
@@ -36,12 +36,12 @@ class MessagesRound:
 
     @property
     def hidden(self) -> bool:
-        """Whether an internal tool was called."""
+        """True where an internal tool was called."""
         return None in self._shown.values()
 
     @property
     def is_changed(self) -> bool:
-        """Whether the client gets something else than was said."""
+        """True where the client gets something else than was said."""
         return self._is_handed or any(map(self._is_internal, self.blocks.content))
 
     @property
@@ -70,14 +70,14 @@ class MessagesRound:
 
     async def hand_on(self, hand: Hand) -> bytes:
         """Return internal calls that are handed on to the client, each as a block of its own."""
-        made = b""
+        events = b""
         for block in self.blocks.content:
             given = await hand(call_of(block)) if self._is_internal(block) else None
             if given is not None:
                 self._is_handed = True
                 block |= {"name": given["function"]["name"], "input": orjson.loads(given["function"]["arguments"])}
-                made += b"".join(map(_written, self._block(block)))
-        return made
+                events += b"".join(map(_written, self._block(block)))
+        return events
 
     def _block(self, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         index, self._next, self._calls = self._next, self._next + 1, True
@@ -88,7 +88,7 @@ class MessagesRound:
 
     @property
     def said(self) -> dict[str, Any]:
-        """What the model said, as it goes back to it: its own blocks, and its calls in chat form beside them."""
+        """The model's message, as it goes back to it: its own blocks, and its calls in chat form beside them."""
         calls = [call_of(block) for block in self.blocks.content if block.get("type") == "tool_use"]
         content = [{name: part for name, part in block.items() if name != "malformed"} for block in self.blocks.content]
         return {"content": content, **({"tool_calls": calls} if calls else {})}
@@ -112,40 +112,40 @@ class MessagesRound:
         return block.get("type") == "tool_use" and block.get("name") in self.names
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
-        found = read_event(event)
-        kind = found.get("type")
-        self.blocks.feed(found)
+        content = read_event(event)
+        kind = content.get("type")
+        self.blocks.feed(content)
         if kind == "message_start" and self._later:
             return b""
         if kind in ("message_delta", "message_stop") and (self._later or self.hidden):
-            self._tail.append((event, found, boundary))
+            self._tail.append((event, content, boundary))
             return b""
         if kind == "content_block_start":
-            self._number(found)
+            self._number(content)
         if not str(kind).startswith("content_block_"):
             return event + boundary
-        number = self._shown.get(found.get("index"), found.get("index"))
+        number = self._shown.get(content.get("index"), content.get("index"))
         if number is None:
             return b""
-        return event + boundary if number == found.get("index") else _written({**found, "index": number})
+        return event + boundary if number == content.get("index") else _written({**content, "index": number})
 
-    def _number(self, found: Mapping[str, Any]) -> None:
-        block = found.get("content_block")
+    def _number(self, content: Mapping[str, Any]) -> None:
+        block = content.get("content_block")
         is_call = isinstance(block, dict) and block.get("type") == "tool_use"
         if isinstance(block, dict) and self._is_internal(block):
-            self._shown[found.get("index")] = None
+            self._shown[content.get("index")] = None
             return
-        self._shown[found.get("index")] = self._next
+        self._shown[content.get("index")] = self._next
         self._next, self._calls = self._next + 1, self._calls or is_call
 
-    def _ended(self, event: bytes, found: dict[str, Any], boundary: bytes) -> bytes:
+    def _ended(self, event: bytes, content: dict[str, Any], boundary: bytes) -> bytes:
         """Return an event of the end, with all that the round used. It names no calls that the client has not got."""
-        if found.get("type") != "message_delta":
+        if content.get("type") != "message_delta":
             return event + boundary
-        delta = dict(found.get("delta") or {})
+        delta = dict(content.get("delta") or {})
         if delta.get("stop_reason") == "tool_use" and not self._calls:
             delta["stop_reason"] = "end_turn"
-        return _written({**found, "delta": delta, "usage": self.blocks.usage})
+        return _written({**content, "delta": delta, "usage": self.blocks.usage})
 
 
 def _written(event: Mapping[str, Any]) -> bytes:

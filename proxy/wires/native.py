@@ -34,11 +34,11 @@ class NativeRequest(ChatRequest):
     came: Came | None = None
 
     @classmethod
-    def of(cls, raw: bytes, model: str, found: ParsedList[JsonObject], ahead: int, **parts: Any) -> Self:
-        """Return a request as it came; the first item found is the system prompt if one stands `ahead`."""
-        request = cls(model, folds=found.folds.begin(), **parts)
-        system = found.items[0] if ahead else None
-        came = Came(raw, model, request.messages, request.tools, request.rest, found.items[ahead:], system)
+    def of(cls, raw: bytes, model: str, listed: ParsedList[JsonObject], ahead: int, **parts: Any) -> Self:
+        """Return a request as it came; the first item listed is the system prompt if one stands `ahead`."""
+        request = cls(model, folds=listed.folds.begin(), **parts)
+        system = listed.items[0] if ahead else None
+        came = Came(raw, model, request.messages, request.tools, request.rest, listed.items[ahead:], system)
         return replace(request, came=came)
 
     def flaw(self) -> str | None:

@@ -55,7 +55,7 @@ class ResponsesBody(Body):
 
     @property
     def is_compaction(self) -> bool:
-        """Whether its client has the conversation summed up; that is passed whole."""
+        """True where the client has the conversation summed up; that is passed whole."""
         return b'"compaction_trigger"' in self.raw
 
     def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> "ResponsesRequest":
@@ -153,7 +153,7 @@ def _views(listed: Sequence[JsonObject]) -> Iterator[View]:
 
 
 def _is_said(item: Mapping[str, Any], *, begun: bool) -> bool:
-    """Whether the model said an item. Of a type that is not known, it did if it stands behind another such item."""
+    """Return whether the model said an item. An item of an unknown type counts as its own behind another such one."""
     kind = _kind(item)
     if kind == "message":
         return bool(item["role"] == "assistant")
@@ -234,27 +234,27 @@ def _tool(item: JsonObject) -> ToolView:
 
 
 def _conversation(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
-    made: list[bytes] = []
+    items: list[bytes] = []
     lost = {id(view.item) for view in map(root_of, came.messages) if view is not None and view.role == OPAQUE}
     has_system = came.system is None
     for message in messages:
         root = root_of(message)
         if root is None:
-            made += _made(message)
+            items += _made(message)
         elif root.item is came.system and came.system is not None:
             has_system = True
             if message is not root:
                 yield "instructions", _spliced(message, root, fields(came.system.raw)["content"])
         else:
             lost.discard(id(root.item))
-            made += message.derive("written", partial(_items_of, message, root))
+            items += message.derive("written", partial(_items_of, message, root))
     if lost:
         raise Unwritable("an opaque item was taken out")
     if not has_system:
         raise Unwritable("the instructions were taken out or merged")
     before, own = [item.raw for item in came.items], fields(came.raw).get("input", b"[]")
-    if before != made:
-        yield "input", joined(made) if own[:1] == b'"' else with_items(own, before, made)
+    if before != items:
+        yield "input", joined(items) if own[:1] == b'"' else with_items(own, before, items)
 
 
 def _made(message: Message) -> Iterator[bytes]:

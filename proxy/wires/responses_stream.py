@@ -35,16 +35,16 @@ class ResponsesRound:
         """The answer, once it is known."""
         self.output: list[dict[str, Any]] = []
         self.is_handed = False
-        """Whether a call was handed on to the client."""
+        """True once a call was handed on to the client."""
 
     @property
     def hidden(self) -> bool:
-        """Whether an internal tool was called."""
+        """True where an internal tool was called."""
         return None in self._shown.values()
 
     @property
     def is_changed(self) -> bool:
-        """Whether the client gets something else than was said."""
+        """True where the client gets something else than was said."""
         return self.is_handed or any(map(self._is_internal, self.output))
 
     @property
@@ -77,14 +77,14 @@ class ResponsesRound:
 
     async def hand_on(self, hand: Hand) -> bytes:
         """Return internal calls that are handed on to the client, each as an item of its own."""
-        made = b""
+        events = b""
         for item in self.output:
             given = await hand(call_of(item)) if self._is_internal(item) else None
             if given is not None:
                 item |= {"name": given["function"]["name"], "arguments": given["function"]["arguments"]}
                 self.is_handed = True
-                made += b"".join(map(self._numbered, self._item(item)))
-        return made
+                events += b"".join(map(self._numbered, self._item(item)))
+        return events
 
     def _item(self, item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         index, self._next = self._next, self._next + 1
@@ -98,7 +98,7 @@ class ResponsesRound:
 
     @property
     def said(self) -> dict[str, Any]:
-        """What the model said, as it goes back to it: in chat form, and its own items beside that."""
+        """The model's message, as it goes back to it: in chat form, and its own items beside that."""
         return {**said_in(self.output), "items": [dict(item) for item in self.output]}
 
     @property
@@ -110,41 +110,41 @@ class ResponsesRound:
 
     @property
     def _is_moved(self) -> bool:
-        """Whether numbers are no longer the upstream's."""
+        """True where numbers are no longer the upstream's."""
         return self._before is not None or self.hidden
 
     def _is_internal(self, item: Mapping[str, Any]) -> bool:
         return item.get("type") == "function_call" and item.get("name") in self.names
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
-        found = read_event(event)
-        kind, item = found.get("type"), found.get("item")
+        content = read_event(event)
+        kind, item = content.get("type"), content.get("item")
         if kind in _BEGINS and self._before is not None:
             return b""
         if kind in _ENDS:
-            self.take(found.get("response") or {})
+            self.take(content.get("response") or {})
             if self._is_moved:
-                self._tail.append((event, found, boundary))
+                self._tail.append((event, content, boundary))
                 return b""
         if kind == "response.output_item.added" and isinstance(item, dict):
-            self._shown[found.get("output_index")] = None if self._is_internal(item) else self._next
+            self._shown[content.get("output_index")] = None if self._is_internal(item) else self._next
             self._next += not self._is_internal(item)
-        if "output_index" in found:
-            number = self._shown.get(found["output_index"], found["output_index"])
+        if "output_index" in content:
+            number = self._shown.get(content["output_index"], content["output_index"])
             if number is None:
                 return b""
-            found["output_index"] = number
+            content["output_index"] = number
         if not self._is_moved:
-            self._sequence = max(self._sequence, int(found.get("sequence_number", -1)) + 1)
+            self._sequence = max(self._sequence, int(content.get("sequence_number", -1)) + 1)
             return event + boundary
-        return self._numbered(found) if found else event + boundary
+        return self._numbered(content) if content else event + boundary
 
-    def _ended(self, event: bytes, found: dict[str, Any], boundary: bytes) -> bytes:
+    def _ended(self, event: bytes, content: dict[str, Any], boundary: bytes) -> bytes:
         """Return the event of the end, with what all rounds said."""
         rounds: list[ResponsesRound] = [self]
         while (before := rounds[0]._before) is not None:
             rounds.insert(0, before)
-        return self._numbered({**found, "response": {**self.response, "output": _shown(rounds)}})
+        return self._numbered({**content, "response": {**self.response, "output": _shown(rounds)}})
 
     def _numbered(self, event: dict[str, Any]) -> bytes:
         event = {**event, "sequence_number": self._sequence}

@@ -64,15 +64,15 @@ def _members(raw: bytes) -> tuple[dict[str, _Member], int]:
 
     Raises `ValueError` for one that names a member twice.
     """
-    found, position, end = dict[str, _Member](), raw.index(b"{") + 1, raw.index(b"{") + 1
+    members, position, end = dict[str, _Member](), raw.index(b"{") + 1, raw.index(b"{") + 1
     for name, value in _fields.decode(raw).items():
         key = _KEY.match(raw, position)
         if key is None or orjson.loads(key[1]) != name or not raw.startswith(bytes(value), key.end()):
             raise ValueError("an object names a member twice")
         end = key.end() + len(memoryview(value))
-        found[name] = _Member(position, key.end(), end)
+        members[name] = _Member(position, key.end(), end)
         position = _BREAK.match(raw, end).end()  # type: ignore[union-attr]
-    return found, end
+    return members, end
 
 
 def with_items(raw: bytes, before: Sequence[bytes], after: Sequence[bytes]) -> bytes:

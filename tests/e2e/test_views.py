@@ -41,6 +41,8 @@ auth: {{kind: keys, keys: [{{name: ann, hash: {hash_of("pk-ann")}}}, {{name: bob
 """
 WORDS = {"ann": "marmalade", "bob": "turpentine"}
 NAMED = {"x-request-id": "same", "x-penstock-session": "same", "x-penstock-agent": "same", "x-penstock-user": "same"}
+MESSAGES = ("/v1/messages", "/v1/messages/count_tokens")
+RESPONSES = ("/v1/responses", "/v1/responses/input_tokens")
 TEXTS = {"/admin/conversations/{id}", "/admin/requests/{request_id:path}", "/admin/explain",
          "/admin/requests/{request_id:path}/archive/{handle}"}  # fmt: skip
 """The paths that show operators what a client said."""
@@ -242,6 +244,8 @@ async def _pries(site: Site, headers: dict[str, str], word: str, ids: dict[str, 
         await site.ask("/v1/context/share", {**headers, "x-penstock-agent": "other"}),
         await site.ask("/v1/context/share/{id:path}", {**headers, "x-penstock-agent": "other"}, id=ids["share"]),
         await site.ask(path, headers, path="responses/same"),
+        *[await site.ask(each, headers, "POST", body=question | {"max_tokens": 9}) for each in MESSAGES],
+        *[await site.ask(each, headers, "POST", body={"model": "m", "input": "What do I like?"}) for each in RESPONSES],
     ]
     if "/v1/usage" in site.routes:
         answers.append(await site.ask("/v1/usage", headers))

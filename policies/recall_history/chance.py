@@ -69,7 +69,7 @@ class Searched(NamedTuple):
     """The passages that are searched."""
 
     texts: tuple[str, ...]
-    terms: Index
+    terms: tuple[Index, ...]
 
     @property
     def key(self) -> tuple[int, int]:
@@ -82,5 +82,5 @@ def _anybody() -> tuple[str, ...]:
     return tuple(lines("anybody"))
 
 
-def _by_words(terms: Index) -> Spread:
-    return Spread.of([float(fits(each, [terms]).scores.max(initial=0.0)) for each in _anybody()], _WORDS)
+def _by_words(terms: Sequence[Index]) -> Spread:
+    return Spread.of([float(fits(each, terms).scores.max(initial=0.0)) for each in _anybody()], _WORDS)

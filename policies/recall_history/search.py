@@ -54,6 +54,8 @@ _CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-
 _DIGIT = re.compile(r"\d")
 _SHORTEST = 4
 _WORD = re.compile(r"\w+")
+_INDEXES = 32
+"""Indexes above which those of messages that left become one."""
 
 Place = tuple[int, int]
 """A passage: its message, and its place in the message."""
@@ -106,7 +108,8 @@ class HistorySearch:
         turns = [*accumulate(message.get("role") == "user" for message in messages)]
         self._gone, self._turns = tuple(messages[place] for place in gone), [turns[place] for place in gone]
         self._ctx, self._summary = ctx, "".join(summary.split())
-        self._forms = [_WORD.findall(forms.get(place, "")) for place in gone]
+        self._forms = [forms.get(place, "") for place in gone]
+        self._form_words: dict[int, frozenset[str]] = {}
 
     async def find(self, question: str, *, least: float, wait: float) -> SearchResult:
         """Return the passages that a question asks for.
@@ -120,7 +123,7 @@ class HistorySearch:
         sizes = _text_sizes(self._gone, numpy.array(await self._ctx.tokens.sizes(self._gone), int))
         there = await self._read()
         candidates = there.candidates(sizes)
-        words = fits(question, [there.terms])
+        words = fits(question, there.terms)
         meaning = await self._meaning(question, there, candidates.are_user, words.scores, wait)
         is_known = ~numpy.isnan(meaning)
         floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and is_known.any() else None
@@ -186,8 +189,13 @@ class HistorySearch:
 
     def _stands(self, there: "_SearchedMessages", place: int) -> bool:
         """Return whether the form in which its message stands has the words of a passage: it may be a table of them."""
-        form, words = self._forms[there.places[place][0]], {*_WORD.findall(there.texts[place])}
-        return bool(form) and len(words.intersection(form)) >= _SAID * len(words)
+        message = there.places[place][0]
+        if not self._forms[message]:
+            return False
+        if message not in self._form_words:
+            self._form_words[message] = frozenset(_WORD.findall(self._forms[message]))
+        words = {*_WORD.findall(there.texts[place])}
+        return len(words & self._form_words[message]) >= _SAID * len(words)
 
     async def _read(self) -> "_SearchedMessages":
         """Return the passages of all messages, and where their terms stand; only messages that have left since are
@@ -198,6 +206,8 @@ class HistorySearch:
             count, before = form.resume(name, _nothing())
             new = await self._ctx.once.of_each(_indexed, self._gone[count:])
             settled = before.behind(new[: form.settled - count])
+            if len(settled.terms) > _INDEXES:
+                settled = settled._replace(terms=(joined(settled.terms),))
             form.settle(name, settled)
             known = form.keep(name, settled.behind(new[form.settled - count :]))
         return known
@@ -269,7 +279,7 @@ class _SearchedMessages(NamedTuple):
     table: Array
     """Rows of whole numbers, a column for each passage: its message, its characters and those of its message, whether
     it is the user's, and whether something is asked in it."""
-    terms: Index
+    terms: tuple[Index, ...]
     names: tuple[frozenset[str], ...]
     """The things that each passage names."""
 
@@ -297,7 +307,7 @@ class _SearchedMessages(NamedTuple):
             (*self.places, *((place, part) for place, each in numbered for part in range(len(each.passages)))),
             (*self.texts, *(text for each in messages for text in each.texts)),
             numpy.hstack((self.table, numpy.array(columns, int).reshape(-1, _ROWS).T)),
-            joined(self.terms, [each.terms for each in messages]),
+            (*self.terms, *(each.terms for each in messages)),
             (*self.names, *(names for each in messages for names in each.names)),
         )
 
@@ -308,7 +318,7 @@ class _SearchedMessages(NamedTuple):
 
 
 def _nothing() -> _SearchedMessages:
-    return _SearchedMessages(0, (), (), arrays.numpy().zeros((_ROWS, 0), int), Index((), {}), ())
+    return _SearchedMessages(0, (), (), arrays.numpy().zeros((_ROWS, 0), int), (), ())
 
 
 def _indexed(message: Message) -> _Indexed:

@@ -83,20 +83,18 @@ def index(texts: Iterable[str]) -> Index:
     return Index(tuple(lengths), postings)
 
 
-def joined(first: Index, others: Iterable[Index]) -> Index:
+def joined(indexes: Iterable[Index]) -> Index:
     """Return one index of all texts, in the order of the indexes."""
-    lengths = [*first.lengths]
-    added: dict[str, array[int]] = {}
-    for each in others:
+    lengths: list[int] = []
+    postings: dict[str, array[int]] = {}
+    for each in indexes:
         start = len(lengths)
         lengths += each.lengths
         for term, posting in each.postings.items():
-            more = added.setdefault(term, array(_KIND))
+            more = postings.setdefault(term, array(_KIND))
             more += posting
             for place in range(len(more) - len(posting), len(more), 2):
                 more[place] += start
-    none = array(_KIND)
-    postings = {**first.postings, **{term: first.postings.get(term, none) + more for term, more in added.items()}}
     return Index(tuple(lengths), postings)
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.bm25 import Index, Lexical, fits, index, joined, query_terms, terms
+from proxy.text.bm25 import Lexical, fits, index, joined, query_terms, terms
 
 
 @pytest.mark.parametrize(
@@ -148,5 +148,5 @@ def test_fits_do_not_depend_on_the_partition_into_indexes(groups: list[list[str]
 @given(st.lists(st.lists(st.text("ab c"), max_size=4), max_size=6), st.integers(0, 6))
 def test_joined_indexes_equal_the_index_of_all_texts(groups: list[list[str]], first: int) -> None:
     each = [index(texts) for texts in groups]
-    whole = joined(joined(Index((), {}), each[:first]), each[first:])
+    whole = joined([joined(each[:first]), *each[first:]])
     assert whole == index([text for texts in groups for text in texts])

@@ -34,7 +34,7 @@ class Any(ToldEmbedder):
 async def above(question: str, nearest: float, embedder: Any) -> float:
     ctx = replace(context(once=ONCE.bind(Identity("t"))), embedder=embedder)
     terms = index(TEXTS)
-    return await above_chance(fits(question, [terms]), nearest, embedder.middle, Searched(TEXTS, terms), ctx)
+    return await above_chance(fits(question, [terms]), nearest, embedder.middle, Searched(TEXTS, (terms,)), ctx)
 
 
 ONCE = OnceService()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from proxy.vectors.base import IndexBounds, Point, Scope
+from proxy.vectors.base import Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
@@ -15,8 +15,8 @@ from proxy.vectors.packing import pack
 from proxy.vectors.scale import REFERENCE
 
 WIDTH = 384
-BOUNDS = IndexBounds(200_000, 20_000, 30 * 86400.0)
-SCOPE = Scope("tenant", "texts", "model")
+MAX_BYTES, TTL = 2**28, 30 * 86400.0
+SCOPE = Scope("tenant", "model")
 
 
 def timed(operation: str, work: Callable[[], object], times: int = 1) -> None:
@@ -53,7 +53,7 @@ class Instant:
 
 async def unseen(folder: Path) -> None:
     """Measure 500 new tool texts, and the longest stall of the event loop."""
-    index = IndexService(Embedded(folder, BOUNDS))
+    index = IndexService(Embedded(folder, MAX_BYTES, ttl=TTL))
     texts = [f"tool {n}: " + "does something for somebody. " * 10 for n in range(500)]
     for name in ("500 unseen texts, without the model", "the same after a restart"):
         service = EmbeddingService(Instant(), index)
@@ -88,13 +88,12 @@ async def _stalls() -> list[float]:
 def main() -> None:
     sample = points(10_000)
     with tempfile.TemporaryDirectory() as folder:
-        index = Embedded(Path(folder), BOUNDS)
-        index.put(SCOPE._replace(owner="warm"), sample[:1])
+        index = Embedded(Path(folder), MAX_BYTES, ttl=TTL)
+        index.put(SCOPE._replace(tenant="warm"), sample[:1])
         batches = iter(range(0, 10_000, 100))
         timed("put 100 points", lambda: index.put(SCOPE, sample[(at := next(batches)) : at + 100]), 100)
         chance = random.Random(2)
         timed("get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [p.id for p in chance.sample(sample, 100)]), 50)
-        timed("size", lambda: index.size(SCOPE), 50)
         index.close()
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(unseen(Path(folder)))

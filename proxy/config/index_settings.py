@@ -14,20 +14,17 @@ class EmbeddedVectors(Base):
 
     directory: str | None = None
     """The directory, on a local disk. By default `vectors` in the directory of `state`; with `state` in memory, the
-    vectors are in memory too."""
+    vectors are in memory only."""
 
-    max_points: int = Field(default=200_000, ge=100)
-    """The most texts whose vectors are kept, about 1 KB each. What was used longest ago leaves."""
-
-    max_points_per_scope: int = Field(default=20_000, ge=100)
-    """The most texts of one client key, or of one user's memories."""
+    max_mib: int = Field(default=256, ge=1)
+    """The most MiB on disk: about 1 KB for each text. What was written longest ago leaves."""
 
     timeout: Seconds = 2.0
     """Seconds for one call, waiting for another worker's write included. After a timeout the index is not used for a
     while."""
 
     ttl: Seconds = 30 * 86400.0
-    """Seconds for which vectors stay after their last use."""
+    """Seconds for which vectors stay. They are made anew then, if they are still asked for."""
 
 
 class QdrantVectors(Base):
@@ -52,7 +49,7 @@ class QdrantVectors(Base):
 
 
 class NoVectors(Base):
-    """Vectors are kept in memory only: after a restart they are made again. There is no search over memories."""
+    """Vectors are kept in memory only: after a restart they are made again."""
 
     kind: Literal["none"]
 

@@ -17,7 +17,7 @@ from proxy.config.embedding_settings import (
     SentenceTransformersEmbedding,
     StaticEmbedding,
 )
-from proxy.config.index_settings import NoVectors, QdrantVectors
+from proxy.config.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
 from proxy.config.settings import (
     MemoriesSettings,
     ModelSettings,
@@ -55,7 +55,6 @@ from proxy.upstreams.breaker import Breaker
 from proxy.upstreams.guard import GuardedUpstream
 from proxy.upstreams.routing import Routes
 from proxy.vectors.backend import Backend
-from proxy.vectors.base import IndexBounds
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 
@@ -191,7 +190,8 @@ def build_writing(
 def build_index(settings: Settings, telemetry: Telemetry | None = None) -> IndexService | None:
     """Return the index of vectors. Nothing is opened, imported or connected yet."""
     chosen = settings.vectors
-    if isinstance(chosen, NoVectors):
+    in_memory = isinstance(chosen, EmbeddedVectors) and settings.state.kind == "memory" and chosen.directory is None
+    if isinstance(chosen, NoVectors) or in_memory:
         return None
     metrics = telemetry.metrics.index if telemetry is not None else None
     failed, degraded = (metrics.failed, metrics.degraded) if metrics is not None else (None, None)
@@ -203,11 +203,9 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
         return IndexService(server, timeout=wait, threads=4, failed=failed, degraded=degraded)
     from proxy.vectors.embedded import Embedded
 
-    in_memory = settings.state.kind == "memory" and chosen.directory is None
     beside = settings.state.directory if isinstance(settings.state, StateSettings) else "state"
     directory = Path(chosen.directory or f"{beside}/vectors").expanduser()
-    bounds = IndexBounds(chosen.max_points, chosen.max_points_per_scope, chosen.ttl)
-    embedded = Embedded(None if in_memory else directory, bounds, busy=chosen.timeout)
+    embedded = Embedded(directory, chosen.max_mib * 2**20, ttl=chosen.ttl, busy=chosen.timeout)
     return IndexService(embedded, timeout=chosen.timeout, failed=failed, degraded=degraded)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from proxy.state.wal import Database
+from proxy.state.database import Database
 
 BUSY = 1.0
 """Seconds to wait for another process's lock; less than a request waits for its counts."""

@@ -1,54 +1,51 @@
-"""The embedded store: a directory that all workers of one machine share, one SQLite database.
-
-The directory must be on a local disk: SQLite's locks do not hold on a network's.
-"""
+"""The embedded store: a directory that all workers of one machine share, one SQLite database."""
 
 import asyncio
-import errno
 import logging
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import TypeVar
 
-from proxy.state.rows import DATABASE, Rows
-from proxy.state.store import LARGEST_SHARE, PASSING, PROTECTED, SHORT, Cause, StoreError
+from proxy.state.database import Database, used_bytes
+from proxy.state.store import FULL, LARGEST_SHARE, PASSING, PROTECTED, SHORT, Cause, StoreError
 from proxy.state.warnings import Warnings
 
 logger = logging.getLogger("penstock.state")
 
 T = TypeVar("T")
 
+DATABASE = "cache.db"
+"""The name of the file that holds everything."""
 BUSY = 1.0
 """Seconds to wait for another process's lock; less than a chain may take."""
 THREADS = 2
-MOST_WAITING = 512
-"""Calls that may wait for a thread; more are refused at once."""
 
 _LOOK = 10.0
 """Seconds that a look may take."""
+_PAGES = 3 * 4096
+"""Bytes that a row takes at most besides its value: parts of pages, and its place in the indices."""
+_AT_ONCE = 64
+"""Expired rows that one write removes."""
 
-_SQLITE: dict[int, Cause] = {
-    sqlite3.SQLITE_BUSY: "locked",
-    sqlite3.SQLITE_LOCKED: "locked",
-    sqlite3.SQLITE_READONLY: "read_only",
-    sqlite3.SQLITE_FULL: "full",
-    sqlite3.SQLITE_CORRUPT: "corrupted",
-    sqlite3.SQLITE_NOTADB: "corrupted",
-    sqlite3.SQLITE_FORMAT: "corrupted",
-}
-_SYSTEM: dict[int, Cause] = {
-    errno.ENOSPC: "full",
-    errno.EDQUOT: "full",
-    errno.EROFS: "read_only",
-    errno.EACCES: "read_only",
-    errno.EPERM: "read_only",
-}
+# names and `raw`, which is 1, are those of diskcache, which made the files of earlier versions
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS Cache (key TEXT, raw INTEGER, expire_time REAL, access_time REAL, value BLOB);
+CREATE UNIQUE INDEX IF NOT EXISTS Cache_key_raw ON Cache (key, raw);
+CREATE INDEX IF NOT EXISTS Cache_expire_time ON Cache (expire_time);
+CREATE INDEX IF NOT EXISTS Cache_access_time ON Cache (access_time);
+"""
+_PUT = """
+INSERT INTO Cache (key, raw, expire_time, access_time, value) VALUES (?, 1, ?, ?, ?)
+ON CONFLICT (key, raw) DO UPDATE SET
+expire_time = excluded.expire_time, access_time = excluded.access_time, value = excluded.value
+"""
+_GET = "SELECT value, access_time FROM Cache WHERE key = ? AND raw = 1 AND expire_time > ?"
+_USE = "UPDATE Cache SET access_time = ?, expire_time = ? WHERE key = ? AND raw = 1 AND expire_time > ?"
+_EXPIRED = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expire_time <= ? LIMIT ?)"
+_OLDEST = "SELECT rowid FROM Cache WHERE access_time <= ? AND key <> ? ORDER BY access_time LIMIT 1"
 
 
 class DiskStore:
@@ -71,57 +68,73 @@ class DiskStore:
 
         The directory is made if it is missing, and closed to other users (0700).
         """
-        self._directory = directory
-        self._room = (max_bytes, protected)
-        self._busy = busy
-        self._clock = clock
-        self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="penstock-store")
-        self._opening = Lock()
-        self._rows: Rows | None = None
-        self._doubtful = False
-        self._file: tuple[int, int] | None = None
-        self._waiting = 0
-        self._closed = False
+        self._database = Database(
+            directory / DATABASE, _SCHEMA, name="store", threads=THREADS, busy=busy, replaces_broken=False
+        )
+        self._max_bytes, self._protected, self._clock = max_bytes, protected, clock
         self._warnings = Warnings(logger, "state degraded")
-        self.losses = 0
-        """The number of times that the file was removed or replaced."""
         self.degraded: Cause | None = None
         """Why it cannot be read or written; `full` also where it is about to be, as of the last look."""
 
+    @property
+    def losses(self) -> int:
+        return self._database.losses
+
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        return await self._run(lambda rows: rows.read(key, self._clock(), ttl))
+        row = await self._run(lambda database: self._read(database, key), writes=False)
+        if row is None:
+            return None
+        value, used = row
+        if ttl is not None and self._clock() - used > min(60.0, ttl / 10):
+            # what can be read is worth more than its next day: no lock is waited for, no failure reported
+            with suppress(StoreError):
+                await self._database.run(lambda database: self._use(database, (key,), ttl), waits=False)
+        return value
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
         await self.put_all({key: value}, ttl=ttl)
 
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
-        if max(map(len, values.values()), default=0) > self._room[0] // LARGEST_SHARE:
-            raise StoreError("too_large")
-        await self._run(lambda rows: rows.write(values, self._clock(), ttl, self._room))
+        self._check(values.values())
+
+        def write(database: sqlite3.Connection) -> None:
+            for key, value in values.items():
+                self._set(database, key, value, ttl)
+
+        await self._run(write, synced=True)
 
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
-        if len(value) > self._room[0] // LARGEST_SHARE:
-            raise StoreError("too_large")
-        return await self._run(lambda rows: rows.add(key, value, self._clock(), ttl, self._room))
+        self._check((value,))
+
+        def write(database: sqlite3.Connection) -> bytes:
+            if (row := self._read(database, key)) is not None:
+                self._use(database, (key,), ttl)
+                return row[0]
+            self._set(database, key, value, ttl)
+            return value
+
+        return await self._run(write)
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
-        return await self._run(lambda rows: rows.use(keys, self._clock(), ttl)) if keys else frozenset()
+        return await self._run(lambda database: self._use(database, keys, ttl)) if keys else frozenset()
 
     async def delete(self, keys: Collection[str]) -> None:
-        await self._run(lambda rows: rows.drop(keys))
+        rows = [(key,) for key in keys]
+        await self._run(lambda database: database.executemany("DELETE FROM Cache WHERE key = ?", rows), synced=True)
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        return await self._run(lambda rows: rows.names(prefix, self._clock(), limit))
+        return await self._names(prefix, limit, "key")
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        return await self._run(lambda rows: rows.names(prefix, self._clock(), limit, latest=True))
+        # the sign keeps the planner on the keys: by time it would read the whole table
+        return await self._names(prefix, limit, "+access_time DESC")
 
     async def look(self) -> None:
         """Find out whether it takes writes, also where no request asks."""
         try:
             async with asyncio.timeout(_LOOK):
                 await self.put("probe", b"", ttl=_LOOK)
-                is_short = await self._run(lambda rows: rows.is_short(self._room[0], self._clock() - SHORT))
+                is_short = await self._run(self._is_short, writes=False)
             self.degraded = "full" if is_short else None
             if is_short:
                 self._warnings.warn(cause="full")
@@ -132,85 +145,52 @@ class DiskStore:
 
     async def aclose(self) -> None:
         """End the threads; what is being written is finished first, and goes to the database file itself."""
-        self._closed = True
-        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
-        if self._rows is not None:
-            with suppress(sqlite3.Error, OSError):
-                await asyncio.to_thread(self._rows.settle)
-        self._rows = None
+        await self._database.aclose()
 
-    async def _run(self, work: Callable[[Rows], T]) -> T:
-        if self._closed:
-            raise StoreError("closed")
-        if self._waiting >= MOST_WAITING:
-            raise StoreError("busy")
-        self._waiting += 1
+    async def _run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True, synced: bool = False) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
+            return await self._database.run(work, writes=writes, synced=synced)
         except StoreError as error:
             if error.cause not in PASSING:
                 self.degraded = error.cause
             raise
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if self._closed and task is not None and not task.cancelling():  # not the caller, the work was cancelled
-                raise StoreError("closed") from None
-            raise
-        finally:
-            self._waiting -= 1
 
-    def _work(self, work: Callable[[Rows], T]) -> T:
-        try:
-            return work(self._opened())
-        except (sqlite3.Error, OSError) as error:
-            cause = cause_of(error)
-            if cause not in {"full", "locked"}:
-                self._doubtful = True
-            raise StoreError(cause) from error
+    def _check(self, values: Collection[bytes]) -> None:
+        if max(map(len, values), default=0) > self._max_bytes // LARGEST_SHARE:
+            raise StoreError("too_large")
 
-    def _opened(self) -> Rows:
-        with self._opening:
-            # a database whose file was removed or replaced takes writes as before, and loses them
-            if self._rows is None or self._doubtful or identity(self._directory / DATABASE) != self._file:
-                try:
-                    self._rows = _open(self._directory, self._room[0], self._busy)
-                    before, self._file, self._doubtful = self._file, identity(self._directory / DATABASE), False
-                    self.losses += before not in (None, self._file)
-                except (sqlite3.Error, OSError):
-                    if self._rows is None or identity(self._directory / DATABASE) != self._file:
-                        raise
-            # where it cannot be opened again, what was open may still be read
-            return self._rows
+    def _read(self, database: sqlite3.Connection, key: str) -> tuple[bytes, float] | None:
+        """Return a value and the time of its last use."""
+        row: tuple[bytes, float] | None = database.execute(_GET, (key, self._clock())).fetchone()
+        if row is not None and type(row[0]) is not bytes:
+            raise StoreError("corrupted")
+        return row
 
+    def _use(self, database: sqlite3.Connection, keys: Collection[str], ttl: float) -> frozenset[str]:
+        now = self._clock()
+        return frozenset(key for key in keys if database.execute(_USE, (now, now + ttl, key, now)).rowcount)
 
-def identity(file: Path) -> tuple[int, int] | None:
-    """Return what tells a file from another one of the same name; None where there is none."""
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    def _set(self, database: sqlite3.Connection, key: str, value: bytes, ttl: float) -> None:
+        now = self._clock()
+        database.execute(_EXPIRED, (now, _AT_ONCE))
+        while used_bytes(database) + len(value) + _PAGES > self._max_bytes:
+            oldest = database.execute(_OLDEST, (now - self._protected, key)).fetchone()
+            if oldest is None:
+                raise StoreError("full")
+            database.execute("DELETE FROM Cache WHERE rowid = ?", oldest)
+        database.execute(_PUT, (key, now + ttl, now, value))
 
+    def _is_short(self, database: sqlite3.Connection) -> bool:
+        """Return whether the database is nearly full of values that were used in the last minutes."""
+        (oldest,) = database.execute("SELECT min(access_time) FROM Cache").fetchone()
+        is_recent = oldest is not None and oldest > self._clock() - SHORT
+        return is_recent and used_bytes(database) >= FULL * self._max_bytes
 
-def make_private(directory: Path) -> None:
-    """Make a directory where it is missing, and close it to other users (0700)."""
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if directory.stat().st_mode & 0o077:
-        directory.chmod(0o700)
-
-
-def _open(directory: Path, max_bytes: int, busy: float) -> Rows:
-    make_private(directory)
-    database = directory / DATABASE
-    if database.exists():  # opening repeats itself for a minute where another process holds the lock
-        with closing(sqlite3.connect(database, timeout=busy, isolation_level=None)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
-    return Rows(os.fspath(directory.absolute()), max_bytes, busy)
-
-
-def cause_of(error: Exception) -> Cause:
-    """Why a database or its directory did not do what was asked, in a word."""
-    if isinstance(error, OSError):
-        return _SYSTEM.get(error.errno or 0, "unreachable")
-    return _SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "unreachable")
+    async def _names(self, prefix: str, limit: int, order: str) -> tuple[str, ...]:
+        statement = (
+            "SELECT key FROM Cache WHERE key >= ? AND key < ? AND raw = 1 AND expire_time > ? "  # noqa: S608
+            f"ORDER BY {order} LIMIT ?"
+        )
+        values = prefix, prefix + chr(0x10FFFF), self._clock(), limit
+        rows = await self._run(lambda database: database.execute(statement, values).fetchall(), writes=False)
+        return tuple(key for (key,) in rows)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from proxy.state.database import used_bytes
 from proxy.telemetry.record import KEY, TEXTS, date
 
 _SUMMED = ("input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd_saved")
@@ -125,7 +126,7 @@ def insert(database: sqlite3.Connection, rows: Iterable[bytes], max_bytes: int, 
         database.execute(statement, (text,))
     if database.execute("DELETE FROM requests WHERE ended < ?", (date(oldest),)).rowcount:
         database.execute(_ORPHANS)
-    while _used(database) > max_bytes:
+    while used_bytes(database) > max_bytes:
         (count,) = database.execute("SELECT count(*) FROM requests").fetchone()
         if not count:
             return
@@ -255,11 +256,3 @@ def forget(database: sqlite3.Connection, tenant: str) -> int:
     count = database.execute("DELETE FROM requests WHERE tenant = ?", (tenant,)).rowcount
     database.execute("PRAGMA secure_delete = OFF")
     return count
-
-
-def _used(database: sqlite3.Connection) -> int:
-    """Return the bytes of the database that hold something."""
-    pages, free, size = (
-        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
-    )
-    return int((pages - free) * size)

@@ -17,8 +17,8 @@ from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from proxy.config.settings import RecordsSettings
+from proxy.state.database import Database
 from proxy.state.store import Cause, StoreError
-from proxy.state.wal import Database
 from proxy.state.warnings import Warnings
 from proxy.telemetry import record_table as table
 from proxy.telemetry.record import Prompts, Record, Texts, row_of

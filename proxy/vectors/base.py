@@ -21,18 +21,14 @@ class Scope(NamedTuple):
     """Vectors that stand together. Nothing is ever found in another scope."""
 
     tenant: str
-    kind: str
-    """The things that they are of: `texts`, `memories`. A lower-case word."""
     model: str
     """The model's version (`Backend.version`): only vectors of one are comparable."""
-    owner: str = ""
-    """A part of the tenant: a user, a project. Empty for what is all of the tenant's."""
 
     @property
     def digest(self) -> bytes:
         """Stands for the scope: 32 bytes, of which the first half is the tenant's."""
-        rest = "\0".join((self.kind, self.model, self.owner))
-        return tenant_digest(self.tenant) + blake2b(rest.encode(errors="surrogatepass"), digest_size=16).digest()
+        model = f"texts\0{self.model}\0".encode(errors="surrogatepass")
+        return tenant_digest(self.tenant) + blake2b(model, digest_size=16).digest()
 
 
 def tenant_digest(tenant: str) -> bytes:
@@ -48,14 +44,3 @@ class Point(NamedTuple):
     what gets another vector gets another id, or is deleted before."""
     vector: bytes
     """Packed (`proxy.vectors.packing`); a text may have several vectors, of which the nearest counts."""
-
-
-class IndexBounds(NamedTuple):
-    """The bounds of an index."""
-
-    all: int
-    """Points of all scopes together."""
-    scope: int
-    """Points of one scope."""
-    ttl: float
-    """Seconds for which a point stays after its last use."""

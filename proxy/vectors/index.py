@@ -22,7 +22,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _MOST_WAITING = 256
 """Calls that may be under way; more are refused at once."""
 _IMPORT = 60.0
-"""Seconds in which a library is imported, which takes one where a core is free."""
+"""Seconds for a first call, which imports a library: that takes one where a core is free."""
 
 
 Blocking = Embedded | PointServer
@@ -42,7 +42,7 @@ class IndexService:
         index: Blocking,
         *,
         timeout: float = 1.0,
-        threads: int = 2,
+        threads: int = 1,
         failed: Callable[[str, str], None] | None = None,
         degraded: Callable[[bool], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -60,7 +60,7 @@ class IndexService:
         self._paused_until = float("-inf")
         self._pause = _FIRST_PAUSE
         self._repaired = 0
-        self._warming: asyncio.Task[None] | None = None
+        self._is_warm = self._server is None
         self._closed = False
 
     @property
@@ -88,28 +88,24 @@ class IndexService:
         leaving."""
         return await self._run("vectors", partial(self._index.vectors, scope, ids)) if ids else []
 
-    async def size(self, scope: Scope) -> int:
-        return await self._run("size", partial(self._index.size, scope))
-
     async def forget_tenant(self, tenant: str) -> None:
         await self._run("forget", partial(self._index.forget_tenant, tenant))
 
     async def aclose(self) -> None:
-        """End the threads, then close; what is under way is finished first. Later calls raise `closed`."""
+        """Close, then end the threads; what is under way is finished first. Later calls raise `closed`."""
         if self._closed:
             return
         self._closed = True
-        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
-        await asyncio.to_thread(self._index.close)
+        closing = self._threads.submit(self._index.close)  # in the thread that has opened it
+        await asyncio.to_thread(self._threads.shutdown, wait=True)
+        closing.result()
 
     async def _run(self, operation: str, work: Callable[[], T]) -> T:
         self._check()
-        if self._server is not None and operation != "warm":
-            await self._warmed()
         self._waiting += 1
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         running.add_done_callback(self._ended)
-        await asyncio.wait({running}, timeout=_IMPORT if operation == "warm" else self._timeout)
+        await asyncio.wait({running}, timeout=self._timeout if self._is_warm else _IMPORT)
         if not running.done():
             running.cancel()  # what has not begun need not begin
             self._broke(operation, "slow")
@@ -121,17 +117,9 @@ class IndexService:
             cause = error.cause if isinstance(error, IndexFailed) else type(error).__name__
             self._broke(operation, cause)
             raise IndexFailed(cause) from None
+        self._is_warm = True
         self._worked()
         return running.result()
-
-    async def _warmed(self) -> None:
-        """Import the library before anything is timed, once for all that wait for it."""
-        if self._warming is None or (self._warming.done() and self._warming.exception() is not None):
-            self._warming = asyncio.get_running_loop().create_task(self.warm())
-            self._warming.add_done_callback(lambda done: done.cancelled() or done.exception())
-        if not self._warming.done():
-            await asyncio.wait({self._warming})
-        self._warming.result()
 
     def _check(self) -> None:
         if self._closed:

@@ -82,11 +82,6 @@ class PointServer:
             return [packed.get(name) for name in names]
         return [None] * len(ids)
 
-    def size(self, scope: Scope) -> int:
-        with suppress(Missing):
-            return int(self._call("count", self._collection(scope), self._of("scope", scope.digest), exact=True).count)
-        return 0
-
     def forget_tenant(self, tenant: str) -> None:
         for each in self._call("get_collections").collections:
             if each.name.startswith(f"{self._prefix}-"):
@@ -137,7 +132,7 @@ class PointServer:
     def _collection(self, scope: Scope) -> str:
         model = re.sub(r"[^A-Za-z0-9_]+", "-", scope.model)[:40]
         digest = blake2b(scope.model.encode(errors="surrogatepass"), digest_size=6).hexdigest()
-        return f"{self._prefix}-{scope.kind}-{model}-{digest}"
+        return f"{self._prefix}-texts-{model}-{digest}"
 
     def _create(self, name: str, width: int) -> None:
         """Make a collection in which the points of one tenant are stored together; a point may have several vectors."""

@@ -12,9 +12,6 @@ from proxy.vectors.packing import dimension
 AT_ONCE = 256
 """Texts whose vectors are read or written together."""
 
-KIND = "texts"
-"""The kind of scope in the index: a tenant's tools, passages, queries, whatever was embedded, under their hashes."""
-
 _UNWRITTEN = 2048
 """Vectors that may wait to be written; further ones are only kept in memory."""
 ENTRY = 300
@@ -101,4 +98,4 @@ class VectorMemory:
                 return
 
     def _scope(self, tenant: str) -> Scope:
-        return Scope(tenant, KIND, self._version)
+        return Scope(tenant, self._version)

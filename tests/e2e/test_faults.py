@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.state.rows import DATABASE
-from proxy.state.sqlite import DiskStore
+from proxy.state.sqlite import DATABASE, DiskStore
 from proxy.state.store import StoreError
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, result, working

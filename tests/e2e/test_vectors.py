@@ -86,7 +86,7 @@ def written(folder: Path) -> int:
     """How many points the directory has."""
     try:
         with closing(sqlite3.connect(f"file:{folder}/state/vectors/{FILE}?mode=ro", uri=True, timeout=60)) as db:
-            return max(0, int(db.execute("SELECT COUNT(*) FROM points").fetchone()[0]) - len(KNOWN))
+            return max(0, int(db.execute("SELECT COUNT(*) FROM Cache").fetchone()[0]) - len(KNOWN))
     except sqlite3.DatabaseError:  # it is just being made, or made anew
         return 0
 

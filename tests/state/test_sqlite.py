@@ -4,18 +4,22 @@ import asyncio
 import errno
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
+import diskcache  # type: ignore[import-untyped]
 import pytest
 
-from proxy.state import sqlite as disk
-from proxy.state.rows import DATABASE, Rows
-from proxy.state.sqlite import DiskStore
+from proxy.state import database, sqlite
+from proxy.state.sqlite import DATABASE, THREADS, DiskStore
 from proxy.state.store import StoreError
 
 MIB = 2**20
@@ -68,7 +72,7 @@ async def test_it_survives_a_restart_and_stays_within_its_bound(tmp_path: Path) 
         await first.put(str(number), os.urandom(20_000), ttl=1000)
     await first.aclose()
     assert (tmp_path / DATABASE).stat().st_size <= 2 * MIB
-    assert (tmp_path / f"{DATABASE}-wal").stat().st_size == 0, "a copy of the file has all"
+    assert not (tmp_path / f"{DATABASE}-wal").exists(), "a copy of the file has all"
     second = DiskStore(tmp_path, 2 * MIB)
     assert len(await second.keys("")) > 80
     assert await second.get("299")
@@ -194,22 +198,27 @@ async def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:
         await store.aclose()
 
 
-async def test_a_read_only_database_still_answers(store: DiskStore) -> None:
-    await store.put("a", b"1", ttl=1000)
-    meet = threading.Barrier(2)
+async def test_a_read_only_database_still_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = DiskStore(tmp_path, MIB)
+    await before.put("a", b"1", ttl=1000)
+    await before.aclose()
+    connect, now = database._connect, time.time() + 500
 
-    def read_only(rows: Rows) -> None:
-        meet.wait(60)
-        rows._con.execute("PRAGMA query_only = 1")
+    def read_only(*arguments: Any) -> sqlite3.Connection:
+        made = connect(*arguments)
+        made.execute("PRAGMA query_only = 1")
+        return made
 
-    await asyncio.gather(*(store._run(lambda rows: read_only(rows)) for _ in range(2)))
-    now = store._clock() + 500
-    store._clock = lambda: now
+    monkeypatch.setattr(database, "_connect", read_only)
+    monkeypatch.setattr(sqlite, "THREADS", 1)
+    store = DiskStore(tmp_path, MIB, clock=lambda: now)
     assert await store.get("a", ttl=1000) == b"1"
     with pytest.raises(StoreError, match="read_only"):
         await store.put("b", b"1", ttl=1000)
+    monkeypatch.undo()
     await store.put("b", b"1", ttl=1000)  # opened again, as after a repair
     assert await store.get("b") == b"1"
+    await store.aclose()
 
 
 async def test_a_full_disk_is_reported_and_harms_nothing(tmp_path: Path) -> None:
@@ -244,7 +253,7 @@ async def test_errors_of_the_system_have_causes(
     def fail(*arguments: object) -> None:
         raise OSError(number, "no", "/secret/path")
 
-    monkeypatch.setattr(disk, "_open", fail)
+    monkeypatch.setattr(database, "_connect", fail)
     with pytest.raises(StoreError) as failed:
         await store.put("a", b"1", ttl=1000)
     assert (failed.value.cause, str(failed.value)) == (cause, cause)
@@ -253,25 +262,25 @@ async def test_errors_of_the_system_have_causes(
 async def test_the_loop_turns_while_the_disk_sleeps(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
     woken = threading.Event()
 
-    def sleep(rows: Rows, *arguments: object) -> bytes:
+    def sleep(*arguments: object) -> tuple[bytes, float]:
         assert woken.wait(30)
-        return b"late"
+        return b"late", 0.0
 
-    monkeypatch.setattr(Rows, "read", sleep)
-    monkeypatch.setattr(disk, "MOST_WAITING", 4)
+    monkeypatch.setattr(DiskStore, "_read", sleep)
+    monkeypatch.setattr(database, "MOST_WAITING", 4)
     reads = [asyncio.ensure_future(store.get("a")) for _ in range(4)]
     await asyncio.sleep(0)
     with pytest.raises(StoreError, match="busy"):
         await store.get("a")
     assert not any(read.done() for read in reads)
-    assert sum(thread.name.startswith("penstock-store") for thread in threading.enumerate()) <= disk.THREADS
+    assert sum(thread.name.startswith("penstock-store") for thread in threading.enumerate()) <= THREADS
     woken.set()
     assert await asyncio.gather(*reads) == [b"late"] * 4
 
 
 async def test_closing_ends_what_waits(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
     woken = threading.Event()
-    monkeypatch.setattr(Rows, "read", lambda *arguments: woken.wait(30) and b"late")
+    monkeypatch.setattr(DiskStore, "_read", lambda *arguments: (woken.wait(30) and b"late", 0.0))
     reads = [asyncio.ensure_future(store.get("a")) for _ in range(6)]
     await asyncio.sleep(0)
     closing_ = asyncio.ensure_future(store.aclose())
@@ -281,20 +290,6 @@ async def test_closing_ends_what_waits(store: DiskStore, monkeypatch: pytest.Mon
     ends = await asyncio.gather(*reads, return_exceptions=True)
     assert sum(end == b"late" for end in ends) <= 2
     assert all(end == b"late" or (isinstance(end, StoreError) and end.cause == "closed") for end in ends)
-
-
-async def test_what_another_adds_in_between_stays(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, missed = Rows.read, list[str]()
-
-    def too_early(rows: Rows, key: str, now: float, ttl: float | None) -> bytes | None:
-        if key in missed:
-            return read(rows, key, now, ttl)
-        missed.append(key)
-        return None
-
-    await store.put("a", b"theirs", ttl=1000)
-    monkeypatch.setattr(Rows, "read", too_early)
-    assert await store.add("a", b"ours", ttl=1000) == b"theirs"
 
 
 async def test_of_two_processes_that_add_a_value_one_does(tmp_path: Path) -> None:
@@ -307,3 +302,39 @@ async def test_of_two_processes_that_add_a_value_one_does(tmp_path: Path) -> Non
     answers = {said(process) for process in processes}
     assert [ended(process) for process in processes] == [0, 0, 0]
     assert len(answers) == 1
+
+
+async def test_threads_of_one_process_wait_for_each_other_longer_than_for_other_processes(store: DiskStore) -> None:
+    begun = threading.Event()
+
+    def write_slowly(connection: sqlite3.Connection) -> None:
+        begun.set()
+        time.sleep(0.5)
+
+    slow = asyncio.ensure_future(store._run(write_slowly))
+    await asyncio.to_thread(begun.wait)
+    await store.put("a", b"1", ttl=1000)
+    await slow
+    assert await store.get("a") == b"1"
+
+
+@pytest.mark.parametrize("value", [None, "text", 1])
+async def test_a_planted_value_is_reported(store: DiskStore, tmp_path: Path, value: object) -> None:
+    await store.put("a", b"1", ttl=1000)
+    with closing(sqlite3.connect(tmp_path / "state" / DATABASE)) as connection, connection:
+        connection.execute("UPDATE Cache SET value = ?", (value,))
+    with pytest.raises(StoreError, match="corrupted"):
+        await store.get("a", ttl=1000)
+    await store.put("a", b"2", ttl=1000)
+    assert await store.get("a") == b"2"
+
+
+async def test_a_file_of_diskcache_is_read(store: DiskStore, tmp_path: Path) -> None:
+    with diskcache.Cache(str(tmp_path / "state"), eviction_policy="least-recently-used") as earlier:
+        earlier.set("a", b"1", expire=1000)
+        earlier.set("b", b"1", expire=1000)
+    assert await store.get("a") == b"1"
+    await store.put("a", b"2", ttl=1000)
+    assert await store.touch(["b"], ttl=1000) == {"b"}
+    assert await store.keys("") == ("a", "b")
+    assert await store.get("a") == b"2"

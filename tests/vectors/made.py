@@ -2,12 +2,13 @@
 
 import math
 import random
+from pathlib import Path
 
-from proxy.vectors.base import IndexBounds, Point, Scope
+from proxy.vectors.base import Point, Scope
+from proxy.vectors.embedded import Embedded
 from proxy.vectors.packing import joined
 
-BOUNDS = IndexBounds(10_000, 10_000, 3600.0)
-T = Scope("tenant", "texts", "model-1")
+T = Scope("tenant", "model-1")
 
 
 def vector(*numbers: float) -> bytes:
@@ -25,3 +26,8 @@ def points(count: int, seed: int = 0, width: int = 8, name: str = "p") -> list[P
     """Points in all directions."""
     chance = random.Random(seed)
     return [Point(f"{name}{n}", vector(*(chance.gauss(0, 1) for _ in range(width)))) for n in range(count)]
+
+
+def embedded(folder: Path) -> Embedded:
+    """An index in a directory, with room for all that a test puts into it."""
+    return Embedded(folder, 2**26, ttl=3600.0, busy=0.05)

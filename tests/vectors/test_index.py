@@ -3,18 +3,18 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from proxy.telemetry.metrics import Metrics
-from proxy.vectors.base import IndexFailed
+from proxy.vectors.base import IndexFailed, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.index import IndexService
 from proxy.vectors.qdrant_server import PointServer
 from tests.clock import Clock
-from tests.vectors.made import BOUNDS, T, points
+from tests.vectors.made import T, embedded, points
 from tests.vectors.qdrant_server import QdrantServer
 
 LONG = 30.0
@@ -23,31 +23,31 @@ LONG = 30.0
 class Faulty(Embedded):
     """Fails or waits when it is told to."""
 
-    def __init__(self) -> None:
-        super().__init__(None, BOUNDS)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, 2**20, ttl=3600.0)
         self.fault: Callable[[], Exception] | None = None
         self.free = threading.Event()
         self.free.set()
         self.calls = 0
 
-    def size(self, scope: object) -> int:
+    def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
         self.calls += 1
         self.free.wait()
         if self.fault is not None:
             raise self.fault()
-        return super().size(T)
+        return super().vectors(scope, ids)
 
 
 @pytest.fixture
-async def faulty() -> AsyncGenerator[Faulty]:
-    index = Faulty()
+async def faulty(tmp_path: Path) -> AsyncGenerator[Faulty]:
+    index = Faulty(tmp_path / "vectors")
     yield index
     index.free.set()
 
 
 async def cause(index: IndexService) -> str:
     try:
-        await index.size(T)
+        await index.vectors(T, ["p0"])
     except IndexFailed as error:
         return error.cause
     return ""
@@ -76,7 +76,7 @@ async def test_it_is_left_alone_for_a_while_and_says_so_once(faulty: Faulty, cap
     assert index.degraded is None
     shown = metrics.render("")[1]
     assert b"penstock_index_degraded 0.0" in shown
-    assert b'penstock_index_failures_total{cause="full",operation="size"} 1.0' in shown
+    assert b'penstock_index_failures_total{cause="full",operation="vectors"} 1.0' in shown
     assert len(caplog.records) == 2
     assert "secret" not in caplog.text
     for _ in range(2):
@@ -100,7 +100,7 @@ async def test_a_slow_index_is_given_up_and_does_not_hold_up_others(faulty: Faul
 async def test_a_caller_that_leaves_harms_nobody(faulty: Faulty) -> None:
     index = IndexService(faulty, timeout=LONG)
     faulty.free.clear()
-    asking = asyncio.create_task(index.size(T))
+    asking = asyncio.create_task(index.vectors(T, ["p0"]))
     while not faulty.calls:
         await asyncio.sleep(0.001)
     asking.cancel()
@@ -135,8 +135,8 @@ async def test_without_the_library_there_is_no_server(monkeypatch: pytest.Monkey
 
 
 async def test_a_broken_file_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "points.db").write_bytes(b"no database " * 1000)
-    index = IndexService(Embedded(tmp_path, BOUNDS), timeout=LONG)
+    (tmp_path / "cache.db").write_bytes(b"no database " * 1000)
+    index = IndexService(embedded(tmp_path), timeout=LONG)
     for _ in range(3):
         await index.put(T, points(3))
     assert [record.__dict__["fields"]["cause"] for record in caplog.records] == ["corrupted"]
@@ -179,12 +179,11 @@ async def test_a_server_that_was_flushed_is_filled_again() -> None:
         await index.put(T, points(5))
         server.flush()
         assert await index.vectors(T, ["p0"]) == [None]
-        assert await index.size(T) == 0
         await index.put(T, points(5))
-        assert await index.size(T) == 5
+        assert None not in await index.vectors(T, ["p0", "p4"])
         server.flush()
         await index.put(T, points(4))
-        assert await index.size(T) == 4
+        assert [each is not None for each in await index.vectors(T, ["p3", "p4"])] == [True, False]
         assert index.degraded is None
         await index.aclose()
 
@@ -203,7 +202,7 @@ async def test_two_replicas_share_a_server_and_collections_are_made_once() -> No
     with QdrantServer() as server:
         replicas = [IndexService(on(server, key="secret-key"), timeout=LONG) for _ in range(2)]
         await asyncio.gather(*(each.put(T, points(20)) for each in replicas))
-        assert [await each.size(T) for each in replicas] == [20, 20]
+        assert all([None not in await each.vectors(T, ["p0", "p19"]) for each in replicas])
         assert [each is not None for each in await replicas[0].vectors(T, ["p1", "x"])] == [True, False]
         assert server.keys == {"secret-key"}
         (name,) = [each.name for each in server.client.get_collections().collections]

@@ -15,12 +15,11 @@ import pytest
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.base import IndexBounds, Scope
-from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.packing import dimension, similarities
 from proxy.vectors.sentence_transformers import PIECES, Sentences
+from tests.vectors.made import embedded
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -144,11 +143,10 @@ async def test_questions_get_the_prompt_of_the_model_or_of_the_settings(model: S
 
 @needs_model
 async def test_a_restart_needs_no_model_for_what_is_in_the_index(model: Sentences, tmp_path: Path) -> None:
-    index = IndexService(Embedded(tmp_path, IndexBounds(1000, 1000, 3600.0)), timeout=LONG)
+    index = IndexService(embedded(tmp_path), timeout=LONG)
     service = EmbeddingService(model, index)
     first = await service.bind(Identity("t")).similarities("a hotel", ["a room", "a bird"], wait=LONG)
-    while await index.size(Scope("t", "texts", model.version)) < 3:
-        await service.ready()
+    await service.aclose()
     again = EmbeddingService(Unloadable(model), index)
     assert list(await again.bind(Identity("t")).similarities("a hotel", ["a room", "a bird"], wait=LONG)) == list(first)
     assert list(await again.bind(Identity("u")).similarities("a hotel", ["a room"], wait=LONG)) == [None]

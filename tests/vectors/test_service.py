@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from math import sqrt
+from pathlib import Path
 from statistics import fmean, pvariance
 from typing import Any
 
@@ -12,14 +13,13 @@ import pytest
 from proxy.context import Identity
 from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, EmbeddingFailed
-from proxy.vectors.base import IndexBounds, IndexFailed, Point, Scope
-from proxy.vectors.embedded import Embedded
+from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import MOST
 from proxy.vectors.packing import pack
-from proxy.vectors.remembered import KIND
 from tests.clock import Clock
+from tests.vectors.made import embedded
 from tests.vectors.scripted import Scripted
 
 LONG = 30.0
@@ -27,10 +27,11 @@ LONG = 30.0
 
 
 class SpyIndex(IndexService):
-    """An index in memory that counts what is asked of it, and fails when it is told to."""
+    """An index that counts what is asked of it, and fails when it is told to."""
 
-    def __init__(self) -> None:
-        super().__init__(Embedded(None, IndexBounds(1000, 1000, 3600.0)), timeout=LONG)
+    def __init__(self, folder: Path) -> None:
+        super().__init__(embedded(folder), timeout=LONG)
+        self.points: set[tuple[Scope, str]] = set()
         self.calls: list[tuple[str, str, int]] = []
         self.broken = False
         self.written = asyncio.Event()
@@ -46,18 +47,23 @@ class SpyIndex(IndexService):
         if self.broken:
             raise IndexFailed("full")
         await super().put(scope, points)
+        self.points |= {(scope, each.id) for each in points}
         self.written.set()
+
+    def count(self, tenant: str, version: str = "scripted-1") -> int:
+        """The number of a tenant's points that were written."""
+        return sum(scope == Scope(tenant, version) for scope, _ in self.points)
 
     async def has(self, count: int, version: str = "scripted-1") -> None:
         """Wait until so many points of the tenant `t` are written."""
-        while await self.size(Scope("t", KIND, version)) < count:
+        while self.count("t", version) < count:
             self.written.clear()
             await self.written.wait()
 
 
 @pytest.fixture
-async def index() -> AsyncGenerator[SpyIndex]:
-    spy = SpyIndex()
+async def index(tmp_path: Path) -> AsyncGenerator[SpyIndex]:
+    spy = SpyIndex(tmp_path / "vectors")
     yield spy
     await spy.aclose()
 
@@ -293,7 +299,7 @@ async def test_what_is_forgotten_is_not_written_later(index: SpyIndex) -> None:
     index.broken = False
     await ask(service, "a", "b1", tenant="u")
     await service.aclose()
-    assert [await index.size(Scope(tenant, KIND, "scripted-1")) for tenant in ("t", "u")] == [0, 2]
+    assert [index.count(tenant) for tenant in ("t", "u")] == [0, 2]
 
 
 async def test_what_is_forgotten_is_not_made_later(index: SpyIndex) -> None:
@@ -310,7 +316,7 @@ async def test_what_is_forgotten_is_not_made_later(index: SpyIndex) -> None:
     await service.settled()
     await service.aclose()
     assert backend.texts == ["a1", "b1"]
-    assert [await index.size(Scope(tenant, KIND, "scripted-1")) for tenant in ("t", "u")] == [0, 1]
+    assert [index.count(tenant) for tenant in ("t", "u")] == [0, 1]
 
 
 async def test_what_the_index_has_garbled_is_made_again(index: SpyIndex, monkeypatch: pytest.MonkeyPatch) -> None:

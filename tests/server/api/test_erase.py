@@ -23,10 +23,10 @@ from proxy.state.workers import Peers, Question
 from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
 from proxy.testing import chat
-from proxy.vectors.base import IndexBounds, IndexFailed, Point, Scope
-from proxy.vectors.embedded import Embedded
+from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.index import IndexService
 from tests.telemetry.test_records import made as record
+from tests.vectors.made import embedded
 from tests.vectors.scripted import Scripted
 
 TENANT = tenant_named("acme")
@@ -110,15 +110,15 @@ async def test_a_tenant_is_known_by_its_name_and_by_its_hash(named: str, records
     assert [each["tenant"] for each in await records.latest(Filters(), 9)] == ["other"]
 
 
-async def test_vectors_go_and_an_index_that_does_not_work_is_named() -> None:
-    made = IndexService(Embedded(None, IndexBounds(1000, 1000, 3600.0)), timeout=30)
-    scope = Scope(TENANT, "texts", "m")
+async def test_vectors_go_and_an_index_that_does_not_work_is_named(tmp_path: Path) -> None:
+    made = IndexService(embedded(tmp_path), timeout=30)
+    scope = Scope(TENANT, "m")
     await made.put(scope, [Point("a", (await Scripted().embed(["a"]))[0])])
     told = await forgetting(MemoryStore(2**20), index=made).tenant("acme")
-    assert (told["forgotten"]["vectors"], await made.size(scope)) == (True, 0)
+    assert (told["forgotten"]["vectors"], await made.vectors(scope, ["a"])) == (True, [None])
     await made.aclose()
     with pytest.raises(IndexFailed):
-        await made.size(scope)
+        await made.vectors(scope, ["a"])
     assert (await forgetting(MemoryStore(2**20), index=made).tenant("acme"))["failed"] == {"vectors": "closed"}
 
 

@@ -1,6 +1,5 @@
 """Several processes may open the same new database at the same moment: each gets its connection."""
 
-import os
 import sqlite3
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
@@ -9,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from proxy.state.wal import BROKEN, connect, set_aside
+from proxy.state.database import BROKEN, connect, remove_broken
 
 TOGETHER = 6
 NO_DATABASE = b"no database " * 400
@@ -22,17 +21,17 @@ def test_those_that_open_a_new_file_at_once_all_may_write(tmp_path: Path, number
 
     def write(name: int) -> None:
         start.wait(60)
-        with closing(connect(tmp_path / "new.db", busy=60.0, synchronous="OFF", schema=NAMES)) as database:
+        with closing(connect(tmp_path / "new.db", busy=60.0, schema=NAMES)) as database:
             database.execute("INSERT INTO names VALUES (?)", (name,))
 
     with ThreadPoolExecutor(TOGETHER) as threads:
         list(threads.map(write, range(TOGETHER)))
-    with closing(connect(tmp_path / "new.db", busy=1.0, synchronous="OFF")) as database:
+    with closing(connect(tmp_path / "new.db", busy=1.0)) as database:
         assert database.execute("SELECT name FROM names ORDER BY name").fetchall() == [(n,) for n in range(TOGETHER)]
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_of_those_that_find_a_file_broken_one_sets_it_aside(tmp_path: Path) -> None:
+def test_of_those_that_find_a_file_broken_one_removes_it(tmp_path: Path) -> None:
     file, start = tmp_path / "broken.db", Barrier(TOGETHER)
     file.write_bytes(NO_DATABASE)
 
@@ -41,44 +40,45 @@ def test_of_those_that_find_a_file_broken_one_sets_it_aside(tmp_path: Path) -> N
         aside = 0
         while True:
             try:
-                with closing(connect(file, busy=60.0, synchronous="OFF", schema=NAMES)) as database:
+                with closing(connect(file, busy=60.0, schema=NAMES)) as database:
                     database.execute("INSERT INTO names VALUES (?)", (name,))
                 return aside
             except sqlite3.DatabaseError as error:
                 assert error.sqlite_errorcode in BROKEN
-                aside += set_aside(file, busy=60.0)
+                aside += remove_broken(file, busy=60.0)
 
     with ThreadPoolExecutor(TOGETHER) as threads:
         assert sum(threads.map(write, range(TOGETHER))) == 1
     assert written(file) == [*range(TOGETHER)]
-    assert (tmp_path / "broken.db.broken").read_bytes() == NO_DATABASE
 
 
-def test_nobody_writes_in_vain_while_a_file_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, replace = tmp_path / "broken.db", os.replace
+def test_nobody_writes_in_vain_while_a_file_is_remove_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, unlink = tmp_path / "broken.db", Path.unlink
     file.write_bytes(NO_DATABASE)
 
     def write() -> sqlite3.Connection:
-        database = connect(file, busy=60.0, synchronous="OFF", schema=NAMES)
+        database = connect(file, busy=60.0, schema=NAMES)
         database.execute("INSERT INTO names VALUES (1)")
         return database
 
     with ThreadPoolExecutor(1) as thread:
         writing: list[Future[sqlite3.Connection]] = []
 
-        def slowly(*names: Path) -> None:
-            replace(*names)
+        def slowly(path: Path, missing_ok: bool) -> None:
+            unlink(path, missing_ok)
+            if path != file:
+                return
             writing.append(thread.submit(write))
             wait(writing, 0.2)  # it would be done by then, were it not kept waiting
 
-        monkeypatch.setattr(os, "replace", slowly)
-        assert set_aside(file, busy=60.0)
+        monkeypatch.setattr(Path, "unlink", slowly)
+        assert remove_broken(file, busy=60.0)
         with closing(writing[0].result(60)):
             assert written(file) == [1]
 
 
 def written(file: Path) -> list[int]:
-    with closing(connect(file, busy=60.0, synchronous="OFF")) as database:
+    with closing(connect(file, busy=60.0)) as database:
         return [name for (name,) in database.execute("SELECT name FROM names ORDER BY name")]
 
 
@@ -87,10 +87,10 @@ def test_one_that_holds_the_file_is_waited_for_no_longer_than_said(tmp_path: Pat
         holder.execute("CREATE TABLE held (number INTEGER)")
         holder.execute("BEGIN EXCLUSIVE")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
-            connect(tmp_path / "held.db", busy=0.05, synchronous="NORMAL")
+            connect(tmp_path / "held.db", busy=0.05)
 
 
 def test_a_file_that_is_no_database_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database " * 100)
     with pytest.raises(sqlite3.DatabaseError, match="not a database"):
-        connect(tmp_path / "text.db", busy=60.0, synchronous="OFF")
+        connect(tmp_path / "text.db", busy=60.0)

@@ -1,0 +1,302 @@
+"""SQLite files that all workers of one machine share.
+
+They are in write-ahead mode, so that readers and one writer do not wait for each other. The directory must be on a
+local disk: SQLite's locks do not hold on a network's.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from proxy.state.store import Cause, StoreError
+
+T = TypeVar("T")
+
+BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+"""SQLite's codes for a file that is no database, or no whole one."""
+
+MOST_WAITING = 512
+"""Calls that may wait for a database's threads; more are refused at once."""
+
+_AGAIN = 0.005
+"""Seconds between two tries."""
+_LARGEST_LOG = 2**24
+"""Bytes of the write-ahead log that stay on disk when it is empty."""
+_KEEP_OPEN: frozenset[Cause] = frozenset({"full", "locked"})
+"""Failures that say nothing against the open file."""
+
+_SQLITE: dict[int, Cause] = {
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_LOCKED: "locked",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_FULL: "full",
+    **dict.fromkeys(BROKEN, "corrupted"),
+}
+_SYSTEM: dict[int, Cause] = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EROFS: "read_only",
+    errno.EACCES: "read_only",
+    errno.EPERM: "read_only",
+}
+
+
+class Database:
+    """One SQLite file, and the threads of this process that work with it.
+
+    Opened by the first call, and again where it was removed, replaced or failed.
+    """
+
+    def __init__(
+        self,
+        file: Path | None,
+        schema: str,
+        *,
+        name: str,
+        threads: int = 1,
+        synchronous: Literal["OFF", "NORMAL"] = "NORMAL",
+        busy: float = 1.0,
+        replaces_broken: bool = True,
+    ) -> None:
+        """Without a file the database ends with the process, and is on disk only as far as it is large.
+
+        `name` is the threads'; statements wait `busy` seconds for another process's lock. A broken file is begun anew
+        with `replaces_broken`, and else reported.
+        """
+        self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
+        self._replaces_broken = replaces_broken
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}")
+        self._opening, self._writing = threading.Lock(), threading.Lock()
+        self._connections: dict[int, _Connection] = {}
+        """By thread."""
+        self._identity: tuple[int, int] | None = None
+        self._waiting = 0
+        self._closed = False
+        self.losses = 0
+        """The number of times that the file was removed or replaced."""
+
+    async def run(
+        self,
+        work: Callable[[sqlite3.Connection], T],
+        *,
+        writes: bool = True,
+        synced: bool = False,
+        waits: bool = True,
+    ) -> T:
+        """Do work in one transaction; where it `writes`, no other writer interrupts it. Raise `StoreError`.
+
+        Unless it is `synced`, a loss of power may undo it, and nothing else; what is synced later takes it along. If it
+        does not wait, it fails where another one writes.
+        """
+        if self._closed:
+            raise StoreError("closed")
+        if self._waiting >= MOST_WAITING:
+            raise StoreError("busy")
+        self._waiting += 1
+        try:
+            job = partial(self._do, work, writes, synced, waits)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():  # not the caller, the work was cancelled
+                raise StoreError("closed") from None
+            raise
+        finally:
+            self._waiting -= 1
+
+    async def tidy(self) -> None:
+        """Bring what was written into the file itself, so that nothing that was overwritten is left beside it."""
+
+        def work(database: sqlite3.Connection) -> None:
+            database.execute("COMMIT")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        await self.run(work)
+
+    async def aclose(self) -> None:
+        """End the threads, and with them the connections; what is being written is finished first."""
+        self._closed = True
+        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+        while self._connections:
+            await asyncio.to_thread(self._connections.popitem()[1].database.close)
+
+    def _do(self, work: Callable[[sqlite3.Connection], T], writes: bool, synced: bool, waits: bool) -> T:
+        for attempt in (0, 1):
+            try:
+                with self._turn(waits) if writes else nullcontext():
+                    database = self._opened()
+                    if writes:
+                        database.execute(f"PRAGMA busy_timeout = {int(self._busy * 1000 * waits)}")
+                        database.execute(f"PRAGMA synchronous = {'FULL' if synced else self._synchronous}")
+                    with database:
+                        database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+                        return work(database)
+            except (sqlite3.Error, OSError) as error:
+                cause, known = cause_of(error), self._connections.get(threading.get_ident())
+                if known is not None and cause not in _KEEP_OPEN:
+                    known.is_doubtful = True
+                if cause != "corrupted" or attempt or not self._begin_anew():
+                    raise StoreError(cause) from error
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def _turn(self, waits: bool) -> Iterator[None]:
+        """Let one thread write: SQLite's lock is asked for again and again, and one of two may never be lucky."""
+        if not self._writing.acquire(blocking=waits):
+            raise StoreError("locked")
+        try:
+            yield
+        finally:
+            self._writing.release()
+
+    def _opened(self) -> sqlite3.Connection:
+        known = self._connections.get(threading.get_ident())
+        # a database whose file was removed or replaced takes writes as before, and shares them with nobody
+        is_same = known is not None and (self._file is None or identity(self._file) == known.file)
+        if known is not None and is_same and not known.is_doubtful:
+            return known.database
+        with self._opening:
+            try:
+                database = self._open()
+            except (sqlite3.Error, OSError):
+                if known is None or not is_same:
+                    raise
+                return known.database  # where it cannot be opened again, it may still be read
+            before, self._identity = self._identity, None if self._file is None else identity(self._file)
+            self.losses += before not in (None, self._identity)
+            self._connections[threading.get_ident()] = _Connection(database, self._identity)
+        if known is not None:
+            known.database.close()
+        return database
+
+    def _open(self) -> sqlite3.Connection:
+        if self._file is None:
+            return _connect("", self._busy, self._schema)
+        if self._replaces_broken:
+            return connect(self._file, busy=self._busy, schema=self._schema)
+        make_private(self._file.parent)
+        return _connect(os.fspath(self._file), self._busy, self._schema)
+
+    def _begin_anew(self) -> bool:
+        if self._file is None or not self._replaces_broken:
+            return False
+        try:
+            remove_broken(self._file, busy=self._busy)
+        except (sqlite3.Error, OSError):
+            return False
+        return True
+
+
+@dataclass(slots=True)
+class _Connection:
+    database: sqlite3.Connection
+    file: tuple[int, int] | None
+    is_doubtful: bool = False
+    """True after a failure: it is to be opened again, if that can be done."""
+
+
+def identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of the same name; None where there is none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory where it is missing, and close it to other users (0700)."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_mode & 0o077:
+        directory.chmod(0o700)
+
+
+def cause_of(error: Exception) -> Cause:
+    """Return why a database or its directory did not do what was asked, in a word."""
+    if isinstance(error, OSError):
+        return _SYSTEM.get(error.errno or 0, "unreachable")
+    return _SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "unreachable")
+
+
+def used_bytes(database: sqlite3.Connection) -> int:
+    """Return the bytes of a database that hold something."""
+    measures = "page_count", "freelist_count", "page_size"
+    pages, free, size = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in measures)
+    return int((pages - free) * size)
+
+
+def connect(file: Path, *, busy: float, schema: str = "") -> sqlite3.Connection:
+    """Return a connection in autocommit mode that any thread may use; directory and `schema` are made where missing.
+
+    Statements wait `busy` seconds for another process's lock. Raises `sqlite3.Error` and `OSError`.
+    """
+    make_private(file.parent)
+    with _locked(file, fcntl.LOCK_SH):
+        return _connect(os.fspath(file), busy, schema)
+
+
+def remove_broken(file: Path, *, busy: float) -> bool:
+    """Remove a broken file, so that the next connection begins it anew; return whether this process did.
+
+    Of several processes that find it broken, one does. Raise `sqlite3.Error` and `OSError`.
+    """
+    # who opened a file while its parts go one by one would write where nobody looks
+    with _locked(file, fcntl.LOCK_EX):
+        is_broken = _is_broken(file, busy)
+        if is_broken:
+            for part in ("", "-wal", "-shm"):
+                file.with_name(file.name + part).unlink(missing_ok=True)
+        return is_broken
+
+
+def _is_broken(file: Path, busy: float) -> bool:
+    try:
+        with closing(_connect(os.fspath(file), busy, "")) as database:
+            return bool(database.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok")
+    except sqlite3.DatabaseError as error:
+        return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in BROKEN
+
+
+@contextmanager
+def _locked(file: Path, kind: int) -> Iterator[None]:
+    """Keep other processes from removing the file, or, with LOCK_EX, also from opening it."""
+    with file.with_name("repair.lock").open("w") as lock:
+        fcntl.flock(lock, kind)
+        yield
+
+
+def _connect(name: str, busy: float, schema: str) -> sqlite3.Connection:
+    database = sqlite3.connect(name, timeout=busy, isolation_level=None, check_same_thread=False)
+    try:
+        _use_log(database, busy)
+        database.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
+        database.executescript(schema)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _use_log(database: sqlite3.Connection, busy: float) -> None:
+    # Two that open a new file at once may each hold what the other needs: SQLite then refuses one of them without
+    # waiting (https://www.sqlite.org/c3ref/busy_handler.html), so the wait is here.
+    until = time.monotonic() + busy
+    while True:
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if (error.sqlite_errorcode & 0xFF) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(_AGAIN)

@@ -188,10 +188,8 @@ class Observation:
 
     async def expect(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> None:
         """Estimate the cost of a prompt, and of the client's own."""
-        scope = "\0".join(
-            (ctx.identity.tenant, ctx.identity.scope, self._record.known.get("upstream") or "", ctx.model.name)
-        )
-        self._record.estimate = await self._record.bills.estimate(scope, came, sent, ctx.model, ctx.tokens)
+        scope, bills = self._record.scope(ctx), self._record.bills
+        self._record.estimate = await bills.estimate(scope, came, sent, ctx.model, ctx.tokens)
 
     def turned(self, to: str, reason: str, *, named: bool) -> None:
         """Count a fallback to another model, named as in `routed`; the `reason` is one of a few words."""

@@ -3,7 +3,7 @@
 The row is the JSON of one object, made when nobody waits. The page and the sums of the table read nothing else.
 """
 
-from array import array
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -35,6 +35,8 @@ LARGEST_TEXT = 2**20
 """Bytes of a text that is stored; a longer one is not."""
 TEXTS = "texts"
 """The member of a row with the hashes of its texts."""
+CLIENT, SENT = "", "\0"
+"""In place of a step: the request as the client sent it, and as it went out."""
 _NAME = 128
 _STORED, _STORED_FOR = 100_000, 900.0
 """Number of hashes of texts that are remembered, and for how many seconds."""
@@ -88,10 +90,9 @@ class Record:
     stream: bool = False
     trace_id: str | None = None
 
-    @property
-    def is_large(self) -> bool:
-        """True where it refers to much memory: it should become a row soon."""
-        return (self.before or 0) > 20_000
+    def scope(self, ctx: Context) -> str:
+        """Return a name of the conversation with this model."""
+        return "\0".join((ctx.identity.tenant, ctx.identity.scope, self.known.get("upstream") or "", ctx.model.name))
 
     def identity(self) -> tuple[Identity, ChatRequest | None]:
         """Return the conversation's identity, and the request where it was read."""
@@ -138,7 +139,7 @@ async def row_of(record: Record, prompts: "Prompts", texts: "Texts | None" = Non
     if rewriting is not None:
         doers = Doers.of(rewriting.came, rewriting.stages)
         changed = await changes(rewriting.came, rewriting.sent, doers, rewriting.ctx.tokens)
-    broken = await prompts.broken(record, who, doers, changed)
+    broken = await prompts.broken(record, who)
     verdicts = [step.verdict for step in record.steps if not step.observed]
     known = record.known
     row = {
@@ -234,84 +235,54 @@ def _sum(counts: Any) -> int | None:
 class Prompts:
     """The last prompt of each conversation, to find where the next one no longer begins like it."""
 
-    def __init__(self, max_bytes: int = 8 * 2**20) -> None:
-        self._last: Cache[tuple[str, str], _Prompt] = Cache(max_bytes)
+    def __init__(self, most: int = 200_000) -> None:
+        """`most` bounds the prefixes that are remembered."""
+        self._last: Cache[tuple[str, str], tuple[float, Mapping[str, Prefixes]]] = Cache(most)
 
-    async def broken(
-        self, record: Record, who: Identity, doers: Doers, changed: Sequence[MessageChange]
-    ) -> dict[str, Any] | None:
+    async def broken(self, record: Record, who: Identity) -> dict[str, Any] | None:
         """Return the place from which on the provider's cache is lost although it had the prompt; None for none."""
-        rewriting, estimate = record.rewriting, record.estimate
+        rewriting = record.rewriting
         if rewriting is None or not rewriting.ctx.model.cache.ttl or record.status >= 400:
             return None
-        scope = (who.tenant, f"{who.scope}\0{record.known.get('upstream')}\0{rewriting.ctx.model.name}")
-        if estimate is not None:
-            came, sent = estimate.came.prefixes, estimate.sent.prefixes
-        else:
-            tokens = rewriting.ctx.tokens
-            came, sent = await prefixes(scope, rewriting.came, tokens), await prefixes(scope, rewriting.sent, tokens)
-        rules, last = rewriting.ctx.model.cache, self._last.get(scope)
-        prompt = _Prompt.of(record, came, sent, doers)
-        self._last.put(scope, prompt, prompt.size)
-        if last is None or record.when - last.when > rules.ttl or last.total < rules.minimum:
+        rules, scope = rewriting.ctx.model.cache, record.scope(rewriting.ctx)
+        requests = {CLIENT: rewriting.came, **dict(rewriting.stages), SENT: rewriting.sent}
+        forms = {name: await prefixes(scope, each, rewriting.ctx.tokens) for name, each in requests.items()}
+        when, last = self._last.get((who.tenant, scope)) or (0.0, forms)
+        self._last.put((who.tenant, scope), (record.when, forms), sum(map(len, forms.values())))
+        before, sent = last[SENT], forms[SENT]
+        place = _shared(before, sent)
+        if place == len(before) or record.when - when > rules.ttl or before[-1][1] < rules.minimum:
             return None
-        place = _first_difference(last.sent, sent)
-        if place is None:
-            return None
-        at = sent[place - 1][1] if place else 0
-        index = place - len(rewriting.sent.tools)
-        if place < max(prompt.tools, last.tools):
-            step = prompt.tools_by or last.tools_by
-        else:
-            step = prompt.by.get(index) or last.by.get(index)
-            if step is None and _first_difference(last.came, came) is None:
-                step = _removed_before(index, changed)
-        return {"at": at, "message": index if index >= 0 else None, "lost": last.total - at, "step": step}
+        at, index = _tokens(sent, place), place - len(rewriting.sent.tools)
+        step, lost = _culprit(last, forms), before[-1][1] - at
+        return {"at": at, "message": index if index >= 0 else None, "lost": lost, "step": step}
 
     def forget(self, tenant: str) -> int:
         """Forget the conversations of a tenant."""
         return self._last.forget(tenant)
 
 
-class _Prompt(NamedTuple):
-    when: float
-    came: "array[int]"
-    sent: "array[int]"
-    total: int
-    tools: int
-    by: Mapping[int, str]
-    """Steps by the places of the messages that they made."""
-    tools_by: str | None
-
-    @classmethod
-    def of(cls, record: Record, came: Prefixes, sent: Prefixes, doers: Doers) -> "_Prompt":
-        rewriting = record.rewriting
-        messages = () if rewriting is None else rewriting.sent.messages
-        by = {place: step for place, each in enumerate(messages) if (step := doers.makers.get(id(each))) is not None}
-        ours, theirs = (array("q", [key for key, _ in each]) for each in (sent, came))
-        tools = len(sent) - len(messages)
-        return cls(record.when, theirs, ours, sent[-1][1] if sent else 0, tools, by, doers.tools)
-
-    @property
-    def size(self) -> int:
-        return 400 + 8 * (len(self.came) + len(self.sent)) + 100 * len(self.by)
+def _shared(last: Prefixes, prompt: Prefixes) -> int:
+    """Return the number of prefixes that two prompts share."""
+    return bisect_left(range(min(len(last), len(prompt))), True, key=lambda place: last[place][0] != prompt[place][0])
 
 
-def _first_difference(before: "array[int]", after: Prefixes) -> int | None:
-    """Return the first place at which a prompt is not the earlier one; None where that is its beginning."""
-    if not before or (len(before) <= len(after) and before[-1] == after[len(before) - 1][0]):
-        return None
-    return next((n for n, (old, new) in enumerate(zip(before, after, strict=False)) if old != new[0]), len(after))
+def _tokens(prompt: Prefixes, place: int) -> int:
+    return prompt[place - 1][1] if place else 0
 
 
-def _removed_before(place: int, changed: Sequence[MessageChange]) -> str | None:
-    """Return the last step that took something out in front of a place of the sent prompt."""
-    step: str | None = None
-    for change in changed:
-        if change.after is not None and change.after + change.size > place:
-            break
-        step = change.step if change.kind == "removed" else step
-    return step
+def _culprit(last: Mapping[str, Prefixes], forms: Mapping[str, Prefixes]) -> str | None:
+    """Return the step by which most of the last prompt was lost; None where it was the client."""
+    losses: dict[str, int] = {}
+    before, lost = last[CLIENT], 0
+    for name, prompt in forms.items():
+        before = last.get(name, before)
+        losses[name] = _tokens(before, len(before)) - _tokens(before, _shared(before, prompt)) - lost
+        lost += losses[name]
+    name = max(losses, key=lambda name: losses[name])
+    if name == SENT:  # a step does no longer what it did
+        return next((each for each in last if each not in forms), None)
+    return name or None
 
 
 # --- texts ---

@@ -69,7 +69,7 @@ class Records:
         """A function that gets the number of requests that were not recorded."""
         room = _MOST_BYTES * (8 if settings.text else 1)
         self._rows, self._unsent = _Backlog(room), _Backlog(room)
-        self._news, self._hurry = asyncio.Event(), asyncio.Event()
+        self._news = asyncio.Event()
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
         self._faults: dict[str, Cause] = {}
         self._overload = Warnings(_log, "some requests are not recorded: there are more than records.per_second")
@@ -98,23 +98,15 @@ class Records:
         if len(self._waiting) < _MOST_WAITING:
             self._waiting.append(record)
         self._news.set()
-        if record.is_large or len(self._waiting) > _MOST_WAITING // 2:
-            self._hurry.set()
 
     async def write(self) -> None:
         """Write added records, until cancelled."""
         while True:
             await self._news.wait()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_GATHER):
-                    while not self._rows.is_half_full:
-                        await self._hurry.wait()
-                        async with self._writing:
-                            await self._make_rows()
+            await asyncio.sleep(_GATHER)
             self._news.clear()
             await self.flush()
             if self._rows or self._unsent:
-                await asyncio.sleep(_GATHER)
                 self._news.set()
 
     async def flush(self) -> None:
@@ -130,8 +122,7 @@ class Records:
                 await self._empty(self._unsent, "shared", self._log.append)
 
     async def _make_rows(self) -> None:
-        """Make rows of all waiting records, soon where these refer to much memory."""
-        self._hurry.clear()
+        """Make rows of all waiting records."""
         while self._waiting:
             for _ in range(min(_AT_ONCE, len(self._waiting))):
                 await self._make_row(self._waiting[0])
@@ -252,11 +243,6 @@ class _Backlog(deque[tuple[str, bytes]]):
         self.size += len(row)
         while self.size > self._most:
             self.size -= len(self.popleft()[1])
-
-    @property
-    def is_half_full(self) -> bool:
-        """True when it is time to empty it."""
-        return 2 * self.size > self._most
 
     def clear(self) -> None:
         super().clear()

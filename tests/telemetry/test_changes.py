@@ -107,9 +107,7 @@ class Talk:
         sent = stages[-1][1] if stages else came
         ctx = context(came, model=self._model, identity=Identity(who, "opening-x"))
         record = made("r", who, when=self.now, rewriting=Rewriting(came, sent, stages, ctx, None), status=status)
-        doers = Doers.of(came, stages)
-        found = await changes(came, sent, doers, ctx.tokens)
-        return await self._prompts.broken(record, ctx.identity, doers, found)
+        return await self._prompts.broken(record, ctx.identity)
 
 
 def without(request: ChatRequest, *places: int) -> ChatRequest:

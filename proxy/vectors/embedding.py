@@ -21,16 +21,21 @@ from proxy.text import arrays
 from proxy.text.arrays import Array
 from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, Backend
+from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
 from proxy.vectors.packing import Stack, dimension, listed
-from proxy.vectors.remembered import AT_ONCE, ENTRY, VectorMemory
 from proxy.vectors.scale import REFERENCE, Scale, measured, of_language
 
 logger = logging.getLogger("penstock.embedding")
 
 INLINE = 512
 """Texts whose vectors are unpacked on the event loop: about a millisecond."""
+
+_AT_ONCE = 256
+"""Texts whose vectors are read together."""
+_ENTRY = 300
+"""Bytes that an entry takes in memory besides its vectors."""
 
 _SHARED = "penstock: calibration"
 """Under whose name the vectors of the phrases are kept; a client's tenant is a hash, or `anonymous`."""
@@ -67,11 +72,14 @@ class EmbeddingService:
         self._has_roles = backend.has_roles
         self._scale = backend.scale
         self._warnings = Warnings(logger, "embedding failed", clock)
-        kept = None if backend.is_quick else index
-        self._remembered = VectorMemory(backend.version, kept, self._warn, max_bytes=max_bytes)
+        self._index = None if backend.is_quick else index
+        self._known: Cache[Key, bytes] = Cache(max_bytes)
+        """The vectors of texts; empty for one that has none."""
+        self._dimension: int | None = None  # of what was made last; not known before
         self._making = Making(backend, self._made, self._warn, clock)
         self._pending: dict[Key, VectorRequest] = {}
         self._looking = BackgroundWork[Key]()
+        self._writing = BackgroundWork[object]()
         self._measuring = BackgroundWork[str]()
         self._questions = 0
         # unpacked vectors of texts that were asked for together, as the tools of a request are turn by turn
@@ -101,14 +109,14 @@ class EmbeddingService:
                 pending.answer(None)
         self._making.forget(tenant)
         self._stacks.forget(tenant)
-        return self._remembered.forget(tenant)
+        return self._known.forget(tenant)
 
     async def aclose(self) -> None:
         """Stop the work; whoever waits gets what there is."""
         await self._measuring.aclose()
         await self._looking.aclose()
         await self._making.aclose()
-        await self._remembered.aclose()
+        await self._writing.drain()
 
     async def similarities(
         self, tenant: str, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
@@ -139,7 +147,7 @@ class EmbeddingService:
         by_place = dict(zip(order, ordered, strict=True))
         made = await self._stacked([by_place[place] for place in range(len(texts))], asked)
         if made.holds == sum(each != b"" for each in ordered):
-            self._stacks.put(key, made, ENTRY + made.size + 2 * sum(map(len, texts)))
+            self._stacks.put(key, made, _ENTRY + made.size + 2 * sum(map(len, texts)))
         return made.cosines(asked)
 
     async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:
@@ -255,7 +263,7 @@ class EmbeddingService:
         asked = [(self._key(tenant, text, is_query=True), text) for text in queries]
         others = [(self._key(tenant, text), text) for text in texts]
         # now: making the others may push them out of memory
-        found = {key: self._remembered.get(key) for key, _ in (*asked, *others)}
+        found = {key: self._known.get(key) for key, _ in (*asked, *others)}
         wanted = self._want(asked, QUERY) | self._want(others, ASKED)
         if wanted:
             # a cancelled question leaves its texts being made: the next one will find them
@@ -278,7 +286,7 @@ class EmbeddingService:
         wanted: dict[Key, VectorRequest] = {}
         new: list[VectorRequest] = []
         for place, (key, text) in enumerate(texts):
-            if key in wanted or not text.strip() or self._remembered.get(key) is not None:
+            if key in wanted or not text.strip() or self._known.get(key) is not None:
                 continue
             rank = Rank(urgency, -self._questions, place)
             pending = self._pending.get(key)
@@ -300,9 +308,9 @@ class EmbeddingService:
         """Get vectors from the index; texts that have none there go to the queue."""
         try:
             while wanted:
-                some = wanted[:AT_ONCE]
-                found = await self._remembered.recall([each.key for each in some])
-                del wanted[:AT_ONCE]
+                some = wanted[:_AT_ONCE]
+                found = await self._recalled([each.key for each in some])
+                del wanted[:_AT_ONCE]
                 for each, packed in zip(some, found, strict=True):
                     if packed is None and self._missing is None:
                         self._making.add(each)
@@ -315,10 +323,51 @@ class EmbeddingService:
             for each in wanted:
                 each.answer(None)
 
-    def _made(self, wanted: VectorRequest, packed: bytes) -> None:
-        if not wanted.made.done():  # its tenant was forgotten meanwhile
-            self._remembered.add(wanted.key, packed)
-            wanted.answer(packed)
+    async def _recalled(self, keys: Sequence[Key]) -> list[bytes | None]:
+        """Return the vectors that the index has of a tenant's texts, from now on in memory too."""
+        if self._index is None:
+            return [None] * len(keys)
+        try:
+            read = await self._index.vectors(Scope(keys[0].tenant, self.version), [key.digest for key in keys])
+        except IndexFailed as error:
+            self._warn("read", error.cause)
+            return [None] * len(keys)
+        found = [packed if packed and self._fits(packed) else None for packed in read]
+        for key, packed in zip(keys, found, strict=True):
+            if packed is not None:
+                self._known.put(key, packed, _ENTRY + len(packed))
+        return found
+
+    def _fits(self, packed: bytes) -> bool:
+        """Return whether vectors have the dimension of those that were made last."""
+        width = dimension(packed)
+        return width > 0 and self._dimension in (None, width)
+
+    def _made(self, batch: Sequence[VectorRequest], vectors: Sequence[bytes]) -> None:
+        """Remember vectors, write them to the index, and tell all who wait.
+
+        Where they have another dimension than the earlier ones, these are another model's: they are forgotten.
+        """
+        points: dict[str, list[Point]] = {}
+        for each, packed in zip(batch, vectors, strict=True):
+            if each.made.done():  # its tenant was forgotten meanwhile
+                continue
+            if packed:
+                if not self._fits(packed):
+                    self._known.clear()
+                self._dimension = dimension(packed)
+                points.setdefault(each.key.tenant, []).append(Point(each.key.digest, packed))
+            self._known.put(each.key, packed, _ENTRY + len(packed))
+            each.answer(packed)
+        if self._index is not None:
+            for tenant, some in points.items():
+                self._writing.begin(self._write(self._index, Scope(tenant, self.version), some))
+
+    async def _write(self, index: IndexService, scope: Scope, points: Sequence[Point]) -> None:
+        try:
+            await index.put(scope, points)
+        except IndexFailed as error:  # after a restart they are made again
+            self._warn("write", error.cause)
 
     async def _stacked(self, texts: Sequence[bytes | None], query: bytes) -> Stack:
         width = dimension(query)

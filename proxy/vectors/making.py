@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import NamedTuple
@@ -63,11 +63,11 @@ class Making:
     def __init__(
         self,
         backend: Backend,
-        made: Callable[[VectorRequest, bytes], None],
+        made: Callable[[Sequence[VectorRequest], Sequence[bytes]], None],
         warn: Warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Hand each text that got its vectors to `made`; `clock` is in seconds."""
+        """Hand each batch and its vectors to `made`; `clock` is in seconds."""
         self._backend = backend
         self._made = made
         self._warn = warn
@@ -126,8 +126,7 @@ class Making:
                 try:
                     texts = [wanted.text for wanted in batch]
                     vectors = await self._backend.embed(texts, query=batch[0].is_query)
-                    for wanted, vector in zip(batch, vectors, strict=True):
-                        self._made(wanted, vector)
+                    self._made(batch, vectors)
                 finally:
                     for wanted in batch:
                         wanted.answer(None)

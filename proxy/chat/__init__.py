@@ -323,6 +323,21 @@ class ChatRequest:
         request = replace(self, tools=kept)
         return request if kept else request.without("tool_choice", "parallel_tool_calls")
 
+    @property
+    def own(self) -> Mapping[str, Sequence[JsonObject]]:
+        """All objects that the client sent, by the field that they stand in."""
+        return {"messages": self.messages, "tools": self.tools}
+
+    def with_each(self, change: Callable[[JsonObject], JsonObject]) -> Self:
+        """The same request with each object changed that the client sent, the same object where none is."""
+        request = self
+        messages, tools = [[*map(change, items)] for items in (self.messages, self.tools)]
+        if any(new is not old for new, old in zip(tools, self.tools, strict=True)):
+            request = request.with_tools(cast(list[Tool], tools))
+        if any(new is not old for new, old in zip(messages, self.messages, strict=True)):
+            request = request.with_messages(cast(list[Message], messages))
+        return request
+
     def with_model(self, model: str) -> Self:
         return self if model == self.model else replace(self, model=model)
 

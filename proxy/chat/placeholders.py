@@ -1,7 +1,7 @@
 """Names that stand in a request for what must not leave, and what turns them back in the answer. Pure."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from hashlib import blake2b
 from typing import Any
 
@@ -18,6 +18,12 @@ _LENGTH = 14
 
 VERBATIM = frozenset({AS_BLOCKS, "reasoning_details", "logprobs"})
 """Fields of an answer that are signed, or about tokens."""
+
+
+_SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""Types of blocks and items that are reasoning: it goes back as it came."""
+_QUOTING = frozenset({"arguments", "partial_json"})
+"""Fields of which the text is JSON."""
 
 
 class Placeholders:
@@ -46,9 +52,9 @@ def kind_of(placeholder: str) -> str:
 class Restoring:
     """Puts secrets back in the place of their placeholders. Only those that stood in the request have any."""
 
-    def __init__(self, secrets: Mapping[str, str], *, as_json: bool = False) -> None:
-        """With `as_json`, the model's texts are JSON, as arguments of calls always are."""
-        self._secrets, self._as_json = secrets, as_json
+    def __init__(self, secrets: Mapping[str, str], *, as_json: bool = False, quoting: Set[str] = _QUOTING) -> None:
+        """With `as_json`, the model's texts are JSON, as those of `quoting` fields always are."""
+        self._secrets, self._as_json, self._quoting = secrets, as_json, quoting
         self._lengths = sorted({*map(len, secrets)}, reverse=True)
 
     def value(self, value: Any, key: str = "") -> Any:
@@ -58,7 +64,9 @@ class Restoring:
         if isinstance(value, list):
             items = [self.value(item, key) for item in value]
             return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and key == "input":  # arguments, and no JSON in a string
+            return Restoring(self._secrets, quoting=frozenset()).value(value)
+        if isinstance(value, Mapping) and value.get("type") not in _SIGNED:
             pairs = {name: item if name in VERBATIM else self.value(item, name) for name, item in value.items()}
             return pairs if any(item is not value[name] for name, item in pairs.items()) else value
         return value
@@ -73,8 +81,8 @@ class Restoring:
             name = next((name for size in self._lengths if (name := text[at : at + size]) in self._secrets), None)
             if name is not None:
                 secret = self._secrets[name]
-                quoted = json.dumps(secret, ensure_ascii=False)[1:-1] if self._as_json or key == "arguments" else secret
-                parts += [text[end:at], quoted]
+                quotes = self._as_json or key in self._quoting
+                parts += [text[end:at], json.dumps(secret, ensure_ascii=False)[1:-1] if quotes else secret]
                 end = at + len(name)
             at = text.find(OPENING, max(end, at + 1))
         return "".join([*parts, text[end:]]) if parts else text

@@ -43,7 +43,7 @@ def is_signed(message: Message) -> bool:
         return False
     if _HOLDING.isdisjoint(message) and not isinstance(message.get("content"), list):
         return False
-    return any(map(_is_sealed, _reasoning(message)))
+    return any(map(is_sealed, _reasoning(message)))
 
 
 def signed_places(messages: Sequence[Message]) -> list[int]:
@@ -80,5 +80,6 @@ def _is_reasoning(part: Any) -> bool:
     return isinstance(part, Mapping) and part.get("type") in _PARTS
 
 
-def _is_sealed(block: Mapping[str, Any]) -> bool:
+def is_sealed(block: Mapping[str, Any]) -> bool:
+    """Return whether a block or an item has reasoning that nobody may change."""
     return block.get("type") in _SEALED or any(block.get(key) for key in _SEALS)

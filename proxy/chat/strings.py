@@ -1,20 +1,18 @@
 """Every string of a request: values and keys, in known fields and unknown ones, and in JSON within a string. Pure."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 
-from proxy.chat import Message, Tool, encode
+from proxy.chat import JsonObject, encode
 from proxy.text.json_values import is_json
 from proxy.text.tables import lines
 
 Change = Callable[[str], str]
 """A pure function of a text. It is given some texts in several forms."""
-
-Item = TypeVar("Item", Message, Tool)
 
 _PAYLOAD = re.compile(r"(data:[^,]{0,256};base64,).*", re.DOTALL)
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{256,}+={0,2}")
@@ -27,12 +25,13 @@ _SHORT = 8
 _DEEPEST = 4
 """How often JSON is looked for in the strings of JSON."""
 
-_FIELDS = frozenset(" ".join(lines("chat_fields")).split())
-_NAMES, _FREE = {name.rstrip("*") for name in _FIELDS}, {name[:-1] for name in _FIELDS if name.endswith("*")}
+_FIELDS = {wire: " ".join(lines(f"{wire}_fields")).split() for wire in ("chat", "messages", "responses")}
+_NAMES = {wire: frozenset(name.rstrip("*") for name in names) for wire, names in _FIELDS.items()}
+_FREE = {wire: frozenset(name[:-1] for name in names if name.endswith("*")) for wire, names in _FIELDS.items()}
 
 
-def with_strings(item: Item, change: Change) -> Item:
-    """Return a message or a tool with every string changed; the same object where none is."""
+def with_strings(item: JsonObject, change: Change) -> JsonObject:
+    """Return a message, an item or a tool with every string changed; the same object where none is."""
     changes = {key: new for key, value in item.items() if (new := changed(value, change)) is not value}
     if any(changed_text(key, change) != key for key in item):
         return type(item)(changed(dict(item), change))
@@ -76,19 +75,19 @@ def changed_text(text: str, change: Change, depth: int = 0) -> str:
     return _LITERAL.sub(partial(_changed_literal, change=change, depth=depth, whole=whole), text)
 
 
-def unknown_field(item: Mapping[str, Any], place: str = "") -> str | None:
-    """Return the place of a field with text whose name no known request has; None where there is none."""
-    return next(_unknown(item, place), None)
+def unknown_field(item: Mapping[str, Any], wire: str) -> str | None:
+    """Return the place of a field with text whose name no known request of a wire has; None where there is none."""
+    return next(_unknown(item, "", _NAMES[wire], _FREE[wire]), None)
 
 
-def _unknown(value: Any, place: str) -> Iterator[str]:
+def _unknown(value: Any, place: str, names: Set[str], free: Set[str]) -> Iterator[str]:
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _unknown(item, f"{place}[{index}]")
+            yield from _unknown(item, f"{place}[{index}]", names, free)
     for key, item in value.items() if isinstance(value, Mapping) else ():
         where = f"{place}.{key[:40]}".removeprefix(".")
-        if key in _NAMES:
-            yield from () if key in _FREE else _unknown(item, where)
+        if key in names:
+            yield from () if key in free else _unknown(item, where, names, free)
         elif _has_text(item):
             yield where
 

@@ -2,13 +2,13 @@
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, JsonObject
 from proxy.chat.placeholders import Placeholders, StandIn, kind_of
-from proxy.chat.strings import Change, Item, changed, unknown_field, with_strings
+from proxy.chat.strings import Change, changed, unknown_field, with_strings
 from proxy.context import Context
 from proxy.policy.base import Decision, Keep, Policy, Reject, Rewrite
 from proxy.policy.interfaces import Fact, RefusesContent
@@ -56,11 +56,11 @@ class Guard(Policy, RefusesContent):
         stand_in = Placeholders(ctx.secret)
         about = type(self), self.model_dump_json(), ctx.secret
 
-        def redacted(item: Item) -> tuple[Item, Mapping[str, str]]:
+        def redacted(item: JsonObject) -> tuple[JsonObject, Mapping[str, str]]:
             own = Placeholders(ctx.secret)
             return with_strings(item, partial(self.redact, stand_in=own)), own.secrets
 
-        def each(item: Item) -> Item:
+        def each(item: JsonObject) -> JsonObject:
             new, secrets = item.derive(about, lambda: redacted(item))
             stand_in.secrets.update(secrets)
             return new
@@ -87,12 +87,14 @@ class Guard(Policy, RefusesContent):
         of calls and results.
         """
 
-        def each(item: Item) -> Item:
+        def each(item: JsonObject) -> JsonObject:
             return with_strings(item, change)
 
         return self._walked(request, change, each)
 
-    def _walked(self, request: ChatRequest, change: Change, each: "_Each") -> ChatRequest | Reject:
+    def _walked(
+        self, request: ChatRequest, change: Change, each: Callable[[JsonObject], JsonObject]
+    ) -> ChatRequest | Reject:
         if self.unknown_fields == "refuse" and (place := _unknown_place(request)) is not None:
             return Reject(
                 "the field in param is unknown to the guards; leave it out, or ask for `unknown_fields: read`",
@@ -105,23 +107,13 @@ class Guard(Policy, RefusesContent):
         for name, value in request.rest.items():
             if (new := changed(value, change)) is not value:
                 result = result.with_field(name, new)
-        tools, messages = [*map(each, request.tools)], [*map(each, request.messages)]
-        if any(new is not old for new, old in zip(tools, request.tools, strict=True)):
-            result = result.with_tools(tools)
-        if any(new is not old for new, old in zip(messages, request.messages, strict=True)):
-            result = result.with_messages(messages)
-        return result
-
-
-class _Each(Protocol):
-    def __call__(self, item: Item) -> Item:
-        """Return a message or a tool as it is to be sent."""
+        return result.with_each(each)
 
 
 def _unknown_place(request: ChatRequest) -> str | None:
     """Return the place of text in a field that no known request has."""
-    for name, items in (("messages", request.messages), ("tools", request.tools)):
+    for name, items in request.own.items():
         for index, item in enumerate(items):
-            if (place := item.derive("unknown field", partial(unknown_field, item))) is not None:
+            if (place := item.derive("unknown field", partial(unknown_field, item, request.wire))) is not None:
                 return f"{name}[{index}].{place}"
-    return unknown_field(request.rest)
+    return unknown_field(request.rest, request.wire)

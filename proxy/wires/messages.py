@@ -17,7 +17,7 @@ from proxy.chat import JsonObject, Message, called_name, encode, split_head
 from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
-from proxy.chat.reasoning import AS_BLOCKS
+from proxy.chat.reasoning import AS_BLOCKS, is_sealed
 from proxy.wires.native import Came, NativeRequest, changed_list, parse_tools, wrong
 from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of, source_of
@@ -48,7 +48,7 @@ class MessagesBody(Body):
         if self._has("system"):
             raw, ahead = b'[{"role":"system","content":' + self.raw_of("system") + b"}," + raw[1:], 1
         found = parse_list("messages", raw, JsonObject, _check_message, most, earlier, ahead)
-        messages = tuple(view for item in found.items for view in item.derive("views", partial(_views, item)))
+        messages = tuple(_views_of(found.items))
         tools = parse_tools(self.raw_of("tools"), _tool, most, earlier) if self._has("tools") else ()
         rest = self._rest(("model", "messages", "system", *(("tools",) if tools else ())), _value)
         return MessagesRequest.of(self.raw, model, found, ahead, messages=messages, tools=tools, rest=rest)
@@ -65,6 +65,21 @@ class MessagesRequest(NativeRequest):
 
     __slots__ = ()
     wire: ClassVar = "messages"
+    names: ClassVar = ("messages", "system")
+
+    def views_of(self, items: Sequence[JsonObject]) -> Iterator[View]:
+        return _views_of(items)
+
+    def tool_of(self, item: JsonObject) -> ToolView:
+        return _tool(item)
+
+    def with_sealed(self, item: JsonObject, before: JsonObject) -> JsonObject:
+        content = item.get("content")
+        if before.get("role") != "assistant" or not isinstance(content, list):
+            return item
+        pairs = zip(before["content"], content, strict=True)
+        blocks = [old if old.get("type") in _THOUGHTS and is_sealed(old) else new for old, new in pairs]
+        return item if blocks == content else item.with_changes(content=blocks)
 
     def write_messages(self, came: Came) -> Iterator[tuple[str, bytes | None]]:
         head, said = split_head(self.messages)
@@ -94,7 +109,7 @@ def _check_message(item: Mapping[str, Any], place: str) -> None:
     if isinstance(content, list):
         for index, block in enumerate(content):
             _check_block(block, f"{place}.content[{index}]")
-    elif not isinstance(content, str):
+    elif not isinstance(content, str) and not (content is None and item["role"] == "system"):
         wrong(f"{place}.content", "must be a string or a list of blocks")
 
 
@@ -124,10 +139,14 @@ def _value(raw: bytes, name: str) -> Any:
     return _CHOICES.get(str(value.get("type")), value)
 
 
+def _views_of(listed: Sequence[JsonObject]) -> Iterator[View]:
+    return (view for item in listed for view in item.derive("views", partial(_views, item)))
+
+
 def _views(item: JsonObject) -> tuple[View, ...]:
     """Return the views of one of the client's messages, results first."""
-    role, content = item["role"], item["content"]
-    if isinstance(content, str):
+    role, content = item["role"], item.get("content")
+    if not isinstance(content, list):
         return (View.over({"role": role, "content": content}, item),)
     if role == "assistant":
         return (View.over(_said(content), item),)
@@ -268,7 +287,7 @@ def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:
     raw = fields(item.raw)["content"]
     if any(not _is_content(part) for part in views[0].parts):
         return _made(views)  # as the model said it, with what its client did not see
-    if isinstance(item["content"], str):
+    if isinstance(item.get("content"), str):
         content = _content(views[0], raw)
         return None if content is None else with_members(item.raw, {"content": content})
     old = items(raw)

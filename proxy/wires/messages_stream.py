@@ -76,7 +76,7 @@ class MessagesRound:
             if given is not None:
                 self._is_handed = True
                 block |= {"name": given["function"]["name"], "input": orjson.loads(given["function"]["arguments"])}
-                events += b"".join(map(_written, self._block(block)))
+                events += b"".join(map(written, self._block(block)))
         return events
 
     def _block(self, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -127,7 +127,7 @@ class MessagesRound:
         number = self._shown.get(content.get("index"), content.get("index"))
         if number is None:
             return b""
-        return event + boundary if number == content.get("index") else _written({**content, "index": number})
+        return event + boundary if number == content.get("index") else written({**content, "index": number})
 
     def _number(self, content: Mapping[str, Any]) -> None:
         block = content.get("content_block")
@@ -145,8 +145,9 @@ class MessagesRound:
         delta = dict(content.get("delta") or {})
         if delta.get("stop_reason") == "tool_use" and not self._calls:
             delta["stop_reason"] = "end_turn"
-        return _written({**content, "delta": delta, "usage": self.blocks.usage})
+        return written({**content, "delta": delta, "usage": self.blocks.usage})
 
 
-def _written(event: Mapping[str, Any]) -> bytes:
+def written(event: Mapping[str, Any]) -> bytes:
+    """Return an event as the bytes of a stream."""
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), orjson.dumps(event))

@@ -1,16 +1,18 @@
 """Requests in a form that is not chat's: policies see a view, and their changes are made in the client's own bytes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self
+from operator import is_not
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
 
-from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode
+from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, raws
 from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import EarlierLists, ParsedList, parse_list
-from proxy.wires.splice import fields, with_items, with_members
-from proxy.wires.view import ToolView, Unwritable
+from proxy.chat.reasoning import without_reasoning
+from proxy.wires.splice import fields, spliced, with_items, with_members
+from proxy.wires.view import ToolView, Unwritable, View, root_of
 
 
 class Came(NamedTuple):
@@ -31,6 +33,8 @@ class NativeRequest(ChatRequest):
     """A request that knows what the client sent. It is written by changing that."""
 
     keeps_system: ClassVar = True
+    names: ClassVar[tuple[str, str]]
+    """The fields of the conversation and of the system prompt."""
     came: Came | None = None
 
     @classmethod
@@ -40,6 +44,27 @@ class NativeRequest(ChatRequest):
         system = listed.items[0] if ahead else None
         came = Came(raw, model, request.messages, request.tools, request.rest, listed.items[ahead:], system)
         return replace(request, came=came)
+
+    @property
+    def own(self) -> Mapping[str, Sequence[JsonObject]]:
+        """All objects that the client sent, by the field that they stand in."""
+        if (came := self.came) is None:
+            return {}
+        listed, head = self.names
+        return {head: [came.system] if came.system else [], listed: came.items, "tools": _tool_items(came.tools)}
+
+    def with_each(self, change: Callable[[JsonObject], JsonObject]) -> Self:
+        """Return the request as if the client had sent each object changed.
+
+        Sealed reasoning cannot be changed: where it would be, it leaves its message. Raises `Unwritable`.
+        """
+        if (came := self.came) is None:
+            raise Unwritable("nothing is known of what the client sent")
+        renewal = _Renewal(self, came, change)
+        messages, tools = tuple(map(renewal.message, self.messages)), tuple(map(renewal.tool, self.tools))
+        if not any(map(is_not, (*messages, *tools), (*self.messages, *self.tools))):
+            return self
+        return replace(self, messages=messages, tools=tools, came=renewal.came, cache_marks=None)
 
     def flaw(self) -> str | None:
         try:
@@ -79,6 +104,18 @@ class NativeRequest(ChatRequest):
         others = {key: value for key, value in tool.items() if key not in ("type", "function")}
         return encode(self.native_tool(function, others))
 
+    def views_of(self, items: Sequence[JsonObject]) -> Iterable[View]:
+        """Return the messages that policies see of the client's own, the system prompt in front."""
+        raise NotImplementedError
+
+    def tool_of(self, item: JsonObject) -> ToolView:
+        """Return the tool that policies see of the client's own."""
+        raise NotImplementedError
+
+    def with_sealed(self, item: JsonObject, before: JsonObject) -> JsonObject:
+        """Return an object with the sealed reasoning that another form of it has."""
+        raise NotImplementedError
+
     def write_messages(self, came: Came) -> Iterator[tuple[str, bytes | None]]:
         """Yield the fields of the conversation. Raises `Unwritable`."""
         raise NotImplementedError
@@ -90,6 +127,70 @@ class NativeRequest(ChatRequest):
     def native_field(self, name: str, value: Any) -> Any:
         """Return a field in the words of the wire."""
         raise NotImplementedError
+
+
+def _tool_items(tools: Iterable[Tool]) -> tuple[JsonObject, ...]:
+    return tuple(tool.item for tool in tools if isinstance(tool, ToolView) and tool.item is not None)
+
+
+class _Renewal:
+    """A request as if the client had sent each of its objects changed."""
+
+    def __init__(self, request: NativeRequest, came: Came, change: Callable[[JsonObject], JsonObject]) -> None:
+        self._request, self._change = request, change
+        self._opened = set[int]()
+        """Objects whose sealed reasoning would be changed."""
+        system = None if came.system is None else self._item(came.system)
+        listed, tools = tuple(map(self._item, came.items)), tuple(map(self.tool, came.tools))
+        views = tuple(request.views_of(listed if system is None else (system, *listed)))
+        if len(views) != len(came.messages):
+            raise Unwritable("a message would become another one")
+        self._views = {id(old): new.in_place_of(old) for old, new in zip(came.messages, views, strict=True)}
+        own, (name, head) = fields(came.raw), request.names
+        changes = dict[str, bytes | None]()
+        if system is not None and system is not came.system:
+            changes[head] = fields(system.raw)["content"]
+        for key, before, after in (
+            (name, came.items, listed),
+            ("tools", _tool_items(came.tools), _tool_items(tools)),
+        ):
+            if any(map(is_not, before, after)):
+                is_text = own[key][:1] == b'"'
+                listing = partial(with_items, own[key], raws(before), raws(after))
+                changes[key] = fields(after[0].raw)["content"] if is_text else listing()
+        self.came = Came(with_members(came.raw, changes), came.model, views, tools, came.rest, listed, system)
+
+    def message(self, message: Message) -> Message:
+        view = self._views.get(id(message))
+        if view is not None:
+            return view.derive("bare", partial(without_reasoning, view)) if self._is_opened(view) else view
+        new, root = cast(Message, self._change(message)), root_of(message)  # made here, or with hidden parts
+        moved = root if root is None else self._views[id(root)]
+        return new if moved is None or moved is root else new.copied_from(moved)
+
+    def tool(self, tool: Tool) -> Tool:
+        item = tool.item if isinstance(tool, ToolView) else None
+        if item is None:
+            return cast(Tool, self._change(tool))
+        new = self._item(item)
+        return tool if new is item else new.derive("tool", partial(self._request.tool_of, new))
+
+    def _item(self, item: JsonObject) -> JsonObject:
+        if (new := self._change(item)) is item:
+            return item
+        made = new.derive("own", partial(self._spliced, item, new))
+        if made != new:
+            self._opened.add(id(made))
+        return made
+
+    def _spliced(self, item: JsonObject, new: JsonObject) -> JsonObject:
+        """Return an object changed within its own bytes, its sealed reasoning as it was; the same if that was all."""
+        made = self._request.with_sealed(new, item)
+        return item if made == item else JsonObject(made, spliced(item.raw, item, made))
+
+    def _is_opened(self, view: View) -> bool:
+        item = view.item
+        return item is not None and not self._opened.isdisjoint((id(item), *map(id, item.get("run", ()))))
 
 
 def changed_list(raw: bytes, name: str, before: Iterable[bytes], after: Iterable[bytes]) -> bytes | None:

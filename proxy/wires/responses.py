@@ -14,6 +14,7 @@ import orjson
 
 from proxy.chat import JsonObject, Message, called_name, encode
 from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
+from proxy.chat.reasoning import is_sealed
 from proxy.wires.native import Came, NativeRequest, parse_tools, wrong
 from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of
@@ -87,6 +88,16 @@ class ResponsesRequest(NativeRequest):
     __slots__ = ()
     wire: ClassVar = "responses"
     limits: ClassVar = ("max_output_tokens",)
+    names: ClassVar = ("input", "instructions")
+
+    def views_of(self, items: Sequence[JsonObject]) -> Iterator[View]:
+        return _views(items)
+
+    def tool_of(self, item: JsonObject) -> ToolView:
+        return _tool(item)
+
+    def with_sealed(self, item: JsonObject, before: JsonObject) -> JsonObject:
+        return before if before.get("type") == "reasoning" and is_sealed(before) else item
 
     def write_messages(self, came: Came) -> Iterator[tuple[str, bytes | None]]:
         return _conversation(self.messages, came)

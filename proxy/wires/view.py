@@ -29,6 +29,12 @@ class View(Message):
         view.item, view.place = item, place
         return view
 
+    def in_place_of(self, view: Message) -> Self:
+        """Return the message, which knows that it stands in the place of another one."""
+        if view is not self:
+            self._made_of = view
+        return self
+
 
 class ToolView(Tool):
     """A tool in chat form."""

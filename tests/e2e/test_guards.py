@@ -92,10 +92,10 @@ async def test_no_header_skips_it(setup: Setup, headers: dict[str, str]) -> None
 
 
 async def test_other_paths_that_it_cannot_read_are_closed(setup: Setup) -> None:
-    status, answer = await post(setup, CONVERSATION, path="responses")
+    status, answer = await post(setup, CONVERSATION, path="completions")
 
     assert (status, answer["error"]["code"]) == (403, "guarded")
-    assert (await post(setup, CONVERSATION, "open", path="responses"))[0] == 200
+    assert (await post(setup, CONVERSATION, "open", path="completions"))[0] == 200
     assert len(setup.upstream.received) == 1
 
 

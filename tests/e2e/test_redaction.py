@@ -1,24 +1,26 @@
 """A guard sees every string of a request: it is redacted or the request is refused, and never forwarded."""
 
 import json
-from collections.abc import Iterable, Iterator
-from types import UnionType
-from typing import Any, Literal, Required, Union, get_args, get_origin
+from typing import Any
 
 import pytest
 from openai.types.chat.completion_create_params import (
     CompletionCreateParamsNonStreaming,
     CompletionCreateParamsStreaming,
 )
-from typing_extensions import get_type_hints, is_typeddict
 
 from tests.e2e.conftest import Lab, Setup
-from tests.e2e.servers import say
+from tests.e2e.servers import begin_stream, say, send, send_chunk
+from tests.sdk_types import MARK, planted
+from tests.upstreams.anthropic.stand_in import stream_events as anthropic_events
+from tests.wires import openai_server
 
-MARK = "marker.4711@example.com"
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+upstreams:
+  main: {{kind: openai, base_url: "{url}"}}
+  claude: {{kind: anthropic, base_url: "{url}", api_key: k}}
 models:
+  - {{match: "claude-*", upstream: claude}}
   - {{match: open, upstream: main, chain: open}}
   - {{match: "*", upstream: main}}
 chains:
@@ -33,38 +35,6 @@ records: {{text: true}}
 @pytest.fixture
 async def setup(lab: Lab) -> Setup:
     return Setup(await lab.start(CONFIG.format(url=lab.behind.url)), lab.behind, lab.http)
-
-
-def example(kind: Any) -> Any:
-    """The smallest value of a type of the SDK."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if is_typeddict(kind):
-        hints = get_type_hints(kind, include_extras=True).items()
-        return {key: example(get_args(each)[0]) for key, each in hints if str(get_origin(each)) == str(Required)}
-    if origin is Literal:
-        return parts[0]
-    if origin in (Union, UnionType):
-        return example(parts[0])
-    if origin in (list, Iterable) or str(origin) == "<class 'collections.abc.Iterable'>":
-        return [example(parts[0])]
-    return {str: "x", int: 1, float: 1.0, bool: True}.get(kind, {} if origin is dict or kind is dict else None)
-
-
-def planted(kind: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """A value for each string in a type: with the marker there alone, and its path."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is str or origin is Literal:
-        yield path, MARK
-    elif origin is dict or kind is dict:
-        yield from {f"{path}.*": {"key": [MARK]}, f"{path} (a key)": {MARK: 1}}.items()
-    elif origin in (Union, UnionType):
-        for place, each in enumerate(parts):
-            yield from planted(each, f"{path}|{place}" if len(parts) > 2 else path)
-    elif is_typeddict(kind):
-        for key, each in get_type_hints(kind).items():
-            yield from ((where, {**example(kind), key: value}) for where, value in planted(each, f"{path}.{key}"))
-    elif parts:
-        yield from ((where, [value]) for where, value in planted(parts[0], f"{path}[]"))
 
 
 BODIES = dict(
@@ -150,6 +120,55 @@ async def test_the_client_has_again_what_the_model_never_saw(setup: Setup, strea
         deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
         told = "".join(delta.get("content") or "" for delta in deltas)
         told += "".join(call["function"].get("arguments", "") for each in deltas for call in each.get("tool_calls", ()))
+    assert f"You said: I am {MARK}" in told
+    assert told.count(MARK) == 2
+    assert MARK.encode() not in setup.upstream.last.body
+    await check_kept(setup, number)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["messages", "responses"])
+async def test_nor_on_the_vendors_own_wires(setup: Setup, path: str, stream: bool) -> None:
+    async def echoing(upstream: Any, received: Any, writer: Any) -> None:
+        body = json.loads(received.body)
+        text = f"You said: {body['messages' if path == 'messages' else 'input'][-1]['content']}"
+        if path == "messages":
+            usage = {"input_tokens": 1, "output_tokens": 1}
+            content = [
+                {"type": "text", "text": text},
+                {"type": "tool_use", "id": "t", "name": "n", "input": {"a": text}},
+            ]
+            answer = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content,
+                      "stop_reason": "tool_use", "stop_sequence": None, "usage": usage}  # fmt: skip
+            events = anthropic_events(answer, "whole")
+        else:
+            said = {**openai_server.message(text), "id": "msg_1", "status": "completed"}
+            called = {**openai_server.call("c", "n", a=text), "id": "fc_1", "status": "completed"}
+            answer = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [said, called]}
+            events = list(openai_server.stream_events(answer))
+        if not stream:
+            await send(writer, 200, json.dumps(answer).encode())
+            return
+        await begin_stream(writer)
+        for event in events:
+            await send_chunk(writer, f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await send_chunk(writer, b"")
+
+    setup.upstream.respond = echoing
+    said = [{"role": "user", "content": f"I am {MARK}"}]
+    own = {"messages": said, "max_tokens": 9} if path == "messages" else {"input": said}
+    body = {"model": "claude-opus-5" if path == "messages" else "guarded", "stream": stream, **own}
+    async with setup.session.post(f"{setup.base}/v1/{path}", json=body) as response:
+        told = (await response.read()).decode()
+        assert response.status == 200, told
+        number = response.headers["x-request-id"]
+    if stream:
+        deltas = [json.loads(line[6:]).get("delta") for line in told.splitlines() if line.startswith("data: ")]
+        texts = [
+            each if isinstance(each, str) else (each or {}).get("text") or (each or {}).get("partial_json")
+            for each in deltas
+        ]
+        told = "".join(filter(None, texts))
     assert f"You said: I am {MARK}" in told
     assert told.count(MARK) == 2
     assert MARK.encode() not in setup.upstream.last.body

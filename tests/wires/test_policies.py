@@ -52,7 +52,7 @@ def chat() -> Json:
     )
     return {
         "model": "m",
-        "messages": [*said, {"role": "user", "content": "What did printer 2 cost?"}],
+        "messages": [*said, {"role": "user", "content": "What did printer 2 cost? Tell ana@example.com."}],
         "tools": offered,
     }
 
@@ -77,7 +77,7 @@ def messages() -> Json:
             {"role": "assistant", "content": f"Job {turn} is done."},
         ]
     offered = tools(lambda name, about: {"name": name, "description": about, "input_schema": SCHEMA})
-    said.append({"role": "user", "content": "What did printer 2 cost?"})
+    said.append({"role": "user", "content": "What did printer 2 cost? Tell ana@example.com."})
     return {"model": "m", "max_tokens": 100, "system": "You are an agent.", "messages": said, "tools": offered}
 
 
@@ -99,7 +99,7 @@ def responses() -> Json:
             },
         ]
     offered = tools(lambda name, about: {"type": "function", "name": name, "description": about, "parameters": SCHEMA})
-    said.append({"role": "user", "content": "What did printer 2 cost?"})
+    said.append({"role": "user", "content": "What did printer 2 cost? Tell ana@example.com."})
     return {"model": "m", "instructions": "You are an agent.", "input": said, "tools": offered}
 
 

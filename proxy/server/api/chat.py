@@ -23,13 +23,16 @@ from proxy.server.api.endpoint import check_method
 from proxy.server.api.models import Catalogue
 from proxy.state.threads import do_sized
 from proxy.telemetry.observation import Observation
-from proxy.upstreams.base import CHAT, Call, Upstream
+from proxy.upstreams.base import Call, Upstream
 from proxy.upstreams.masking import keys_of
 from proxy.upstreams.routing import Routes
 from proxy.wires.messages import CountBody, MessagesBody
 from proxy.wires.responses import InputTokensBody, ResponsesBody
 
 _JSON = (b"content-type", b"application/json")
+
+_READ = tuple(f"/v1{kind.path}" for kind in (Body, MessagesBody, ResponsesBody))
+"""The paths of which a chain reads the bodies."""
 
 _SPELT = re.compile(
     r"/v1/(?:(?P<chat>chat/completions)|(?P<messages>messages)(?P<count>/count_tokens)?"
@@ -105,12 +108,12 @@ class Api:
     async def _native(self, kind: type[Body], http: Exchange, seen: Observation) -> Body | None:
         """Return a body that a chain can read. Pass one that none can: its bytes go as they are.
 
-        That is where the model's upstream does not speak the wire, or a guard has to read it.
+        That is where the model's upstream does not speak the wire.
         """
         raw = await http.read()
         model = await do_sized(len(raw), partial(_model_in, raw))
         route = None if model is None else self._routes.of(model, http.caller)
-        if route is None or kind.wire not in route.upstream.abilities.speaks or guards(self._chains[route.chain]):
+        if route is None or kind.wire not in route.upstream.abilities.speaks:
             await self._pass(kind.path, raw, http, seen)
             return None
         body = await do_sized(len(raw), partial(kind, raw))
@@ -155,7 +158,7 @@ class Api:
             model=route.model, upstream=route.upstream.name, profile=route.profile, entry=route.label, named=route.named
         )
         if found := guards(self._chains[route.chain]):
-            told = f"{found[0][0]!r} guards this model and reads only /v1{CHAT}"
+            told = f"{found[0][0]!r} guards this model and reads only {', '.join(_READ)} where its upstream has them"
             raise Rejected(told, code="guarded", status=403)
         if body is not None and route.model != named:
             raw = body.encoded({"model": route.model})

@@ -31,7 +31,7 @@ _LATE = "-late"
 """The end of the key of a choice that was made while vectors were late."""
 
 
-class SelectMemories(Policy):
+class SelectMemories(Bars, Policy):
     """Put what is remembered of the user (`/v1/memories`) in front of the last user message, where it bears on that.
 
     A memory's score is its similarity to the message, calibrated so that it means the same for every embedding model,
@@ -50,37 +50,6 @@ class SelectMemories(Policy):
     gives_way: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0
     counted: ClassVar = {"memories_injected": Count("memories_selected", "Memories that were given to a question.")}
-
-    top: int = Field(default=5, ge=1, le=50)
-    """The most memories for one message."""
-
-    threshold: float = Field(default=0.7, ge=0, le=1)
-    """The score that they must reach."""
-
-    fallback: float = Field(default=0.5, ge=0, le=1)
-    """The score that is enough where none reaches the threshold."""
-
-    fallback_top: int = Field(default=3, ge=0, le=50)
-    """The most memories that are given then."""
-
-    floor: float = Field(default=0.5, ge=0, le=1)
-    """The similarity below which a memory stays out, whatever is added to it."""
-
-    recent: float = Field(default=3600.0, ge=0)
-    """Seconds for which a memory counts as recent."""
-
-    recent_bonus: float = Field(default=0.1, ge=0, le=1)
-    """The bonus of a recent memory."""
-
-    preference_bonus: float = Field(default=0.15, ge=0, le=1)
-    """The bonus of a memory that matches the user's preferences: it is one of them, or it shares two telling words
-    with one, and that preference bears on the message itself (its similarity is at least `fallback`)."""
-
-    max_age: float | None = Field(default=None, gt=0)
-    """Seconds after which a memory that was not said again stays out; without it none is too old."""
-
-    min_confidence: float = Field(default=0.3, ge=0, le=1)
-    """The confidence below which a memory stays out."""
 
     share: float = Field(default=0.1, gt=0, le=0.8)
     """The share of the usable window that memories may take."""
@@ -118,22 +87,6 @@ class SelectMemories(Policy):
         if any(is_block(each, MEMORIES) for each in request.messages[max(0, users[-1] - 2) : users[-1]]):
             return Keep("the client has sent the selection along")
         return await _Selection(self, request, ctx, sent, total).decision(users[-1], users[-EARLIER - 1 : -1])
-
-    @property
-    def bars(self) -> Bars:
-        """The bars that memories must reach."""
-        return Bars(
-            top=self.top,
-            threshold=self.threshold,
-            fallback=self.fallback,
-            fallback_top=self.fallback_top,
-            floor=self.floor,
-            recent=self.recent,
-            recent_bonus=self.recent_bonus,
-            preference_bonus=self.preference_bonus,
-            max_age=self.max_age,
-            min_confidence=self.min_confidence,
-        )
 
 
 class _Selection(Tail[str]):
@@ -222,7 +175,7 @@ class _Selection(Tail[str]):
             question = self.question(asked, _QUERY, longer=True).strip()
         remembered = await memories.nearest(question, limit=_SEARCHED, wait=self._policy.wait)
         items, gone = await self._current(remembered.items, asked)
-        ranking = ranked(items, self._policy.bars)
+        ranking = ranked(items, self._policy)
         chosen = await self._unsaid(ranking.chosen, asked, subject([item.text for item in remembered.items]))
         facts = {**ranking.facts, "left_superseded": gone, "left_said": len(ranking.chosen) - len(chosen)}
         why = f", {gone} superseded by newer ones" if gone else ""
@@ -289,7 +242,8 @@ class _Selection(Tail[str]):
         incoming, user = self.ctx.incoming.messages, self.ctx.identity.user
         wanted = {self.sent[place]: place for place in asked}
         policy = self._policy
-        running = blake2b(f"{user} {policy.bars} {policy.share} {policy.max_tokens}".encode(), digest_size=16)
+        bars = {name: getattr(policy, name) for name in Bars.model_fields}
+        running = blake2b(f"{user} {bars} {policy.share} {policy.max_tokens}".encode(), digest_size=16)
         keys: dict[int, str] = {}
         for at, one in enumerate(await self.ctx.once.of_each(digest, incoming)):
             running.update(one)

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.context import RememberedItem
 from proxy.text.bm25 import terms
@@ -14,20 +15,41 @@ _SHARED = 2
 """Terms that a memory shares with a preference that it matches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """The bars that memories must reach; the fields are those of `select_memories`."""
+class Bars(BaseModel):
+    """The bars that memories must reach: fields of `select_memories`."""
 
-    top: int = 5
-    threshold: float = 0.7
-    fallback: float = 0.5
-    fallback_top: int = 3
-    floor: float = 0.5
-    recent: float = 3600.0
-    recent_bonus: float = 0.1
-    preference_bonus: float = 0.15
-    max_age: float | None = None
-    min_confidence: float = 0.3
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    top: int = Field(default=5, ge=1, le=50)
+    """The most memories for one message."""
+
+    threshold: float = Field(default=0.7, ge=0, le=1)
+    """The score that they must reach."""
+
+    fallback: float = Field(default=0.5, ge=0, le=1)
+    """The score that is enough where none reaches the threshold."""
+
+    fallback_top: int = Field(default=3, ge=0, le=50)
+    """The most memories that are given then."""
+
+    floor: float = Field(default=0.5, ge=0, le=1)
+    """The similarity below which a memory stays out, whatever is added to it."""
+
+    recent: float = Field(default=3600.0, ge=0)
+    """Seconds for which a memory counts as recent."""
+
+    recent_bonus: float = Field(default=0.1, ge=0, le=1)
+    """The bonus of a recent memory."""
+
+    preference_bonus: float = Field(default=0.15, ge=0, le=1)
+    """The bonus of a memory that matches the user's preferences: it is one of them, or it shares two telling words
+    with one, and that preference bears on the message itself (its similarity is at least `fallback`)."""
+
+    max_age: float | None = Field(default=None, gt=0)
+    """Seconds after which a memory that was not said again stays out; without it none is too old."""
+
+    min_confidence: float = Field(default=0.3, ge=0, le=1)
+    """The confidence below which a memory stays out."""
 
 
 class Ranking(NamedTuple):

@@ -102,7 +102,7 @@ def build_services(
         shares=Shares(store, ttl=ttl),
         prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
         corrections=CorrectionService(store),
-        memories=build_memories(settings.memories, store, embedding, threads, telemetry.metrics.memories.count),
+        memories=build_memories(settings.memories, store, embedding, threads, telemetry.metrics.count_memories),
         parsed=ParsedRequests(settings.server.remember_mib * 2**20),
         recalls=threads,
         cache_use=telemetry.cache_use,
@@ -193,8 +193,9 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
     in_memory = isinstance(chosen, EmbeddedVectors) and settings.state.kind == "memory" and chosen.directory is None
     if isinstance(chosen, NoVectors) or in_memory:
         return None
-    metrics = telemetry.metrics.index if telemetry is not None else None
-    failed, degraded = (metrics.failed, metrics.degraded) if metrics is not None else (None, None)
+    series = None if telemetry is None else telemetry.metrics.series
+    failed = None if series is None else lambda operation, cause: series.index_failures.of(operation, cause).inc()
+    degraded = None if series is None else series.index_degraded.set
     if isinstance(chosen, QdrantVectors):
         from proxy.vectors.qdrant_server import PointServer
 

@@ -41,8 +41,6 @@ class Metrics:
         self._tools: dict[str, Count] = {}
         self.series = Series(registry)
         self.config = ConfigMetrics(registry, shared=self._directory is not None)
-        self.index = IndexMetrics(self.series)
-        self.memories = MemoryMetrics(self.series)
         self.active = Gauge(
             "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
         )
@@ -89,6 +87,19 @@ class Metrics:
     def degraded(self, service: str, degraded: bool) -> None:
         """Set the gauge of a service that this process does without."""
         self.series.service_degraded.of(service).set(int(degraded))
+
+    def count_memories(self, metric: str, label: str, number: int) -> None:
+        """Add to one of the series of memories, by its name; all labels are words of the code."""
+        series = self.series
+        if metric == "memory_bytes":
+            series.memory_bytes.inc(number)
+        elif number:
+            counters = {
+                "memories": series.memories,
+                "memory_searches": series.memory_searches,
+                "memory_losses": series.memory_losses,
+            }
+            counters[metric].of(label).inc(number)
 
     def declare(self, name: str, policy: type[Policy]) -> None:
         """Make the series of what a policy counts. Raise `ConfigError` where one is another series already."""
@@ -227,37 +238,3 @@ class ConfigMetrics:
         """Count a reload: `applied`, `unchanged` or `refused`."""
         self._reloads.labels(outcome).inc()
         self._successful.set(0 if outcome == "refused" else 1)
-
-
-class IndexMetrics:
-    """The series of the index of vectors."""
-
-    def __init__(self, series: Series) -> None:
-        self._series = series
-
-    def failed(self, operation: str, cause: str) -> None:
-        """Count a failed call; both labels are words of the code, statuses or names of exceptions."""
-        self._series.index_failures.of(operation, cause).inc()
-
-    def degraded(self, degraded: bool) -> None:
-        """Set the gauge of processes without the index."""
-        self._series.index_degraded.set(int(degraded))
-
-
-class MemoryMetrics:
-    """The series of the memories of users. All labels are words of the code."""
-
-    def __init__(self, series: Series) -> None:
-        self._bytes = series.memory_bytes
-        self._counters = {
-            "memories": series.memories,
-            "memory_searches": series.memory_searches,
-            "memory_losses": series.memory_losses,
-        }
-
-    def count(self, metric: str, label: str, number: int) -> None:
-        """Add to one of the series, by its name."""
-        if metric == "memory_bytes":
-            self._bytes.inc(number)
-        elif number:
-            self._counters[metric].of(label).inc(number)

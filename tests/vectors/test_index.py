@@ -55,7 +55,12 @@ async def cause(index: IndexService) -> str:
 
 async def test_it_is_left_alone_for_a_while_and_says_so_once(faulty: Faulty, caplog: pytest.LogCaptureFixture) -> None:
     clock, metrics = Clock(), Metrics("1")
-    index = IndexService(faulty, failed=metrics.index.failed, degraded=metrics.index.degraded, clock=clock)
+    index = IndexService(
+        faulty,
+        failed=lambda *labels: metrics.series.index_failures.of(*labels).inc(),
+        degraded=metrics.series.index_degraded.set,
+        clock=clock,
+    )
     assert await cause(index) == ""
     assert index.degraded is None
     faulty.fault = lambda: RuntimeError("about the secret")

@@ -134,10 +134,6 @@ class Archives:
         if losses == self.store.losses:
             self._seen.put(key, None)
 
-    def is_fresh(self, key: tuple[str, str, str]) -> bool:
-        """Return whether content was in the store so recently that it need not be looked up."""
-        return bool(self.fresh_of(key[:2], key[2:]))
-
     def fresh_of(self, owned: tuple[str, str], handles: Iterable[str]) -> frozenset[str]:
         """Return those of an owner's handles whose content was in the store so recently that it is not looked up."""
         if self._losses != self.store.losses:
@@ -193,7 +189,7 @@ class BoundArchive:
         handle = handle_of(content) if len(content) <= INLINE else await asyncio.to_thread(handle_of, content)
         key = self._prefix + handle
         self._note(handle)
-        if await self._is_fresh(handle):
+        if await self._fresh([handle]):
             return handle
         pointer, part, losses = self._pointers + handle, self._part.encode(), archives.store.losses
         try:
@@ -242,16 +238,14 @@ class BoundArchive:
 
         What was seen within the last `fresh` seconds is there, and is not looked up.
         """
-        archives, owned, asked = self._archives, (self._owner, self._part), [*dict.fromkeys(handles)]
+        archives, asked = self._archives, [*dict.fromkeys(handles)]
         losses = archives.store.losses
-        fresh = archives.fresh_of(owned, asked)
-        known = asked if len(fresh) == len(asked) else [each for each in asked if HANDLE.fullmatch(each)]
-        self._note(*known)
-        if fresh and not self._is_checked:
-            await archives.check(self._pointers + next(iter(fresh)))
-            self._is_checked, fresh = True, archives.fresh_of(owned, known)
-        if len(fresh) == len(known):
+        fresh = await self._fresh(asked)
+        if len(fresh) == len(asked):
+            self._note(*asked)
             return fresh
+        known = [each for each in asked if HANDLE.fullmatch(each)]
+        self._note(*known)
         keys = {self._prefix + handle: handle for handle in known if handle not in fresh}
         try:
             pointers = {key: self._pointers + handle for key, handle in keys.items()}
@@ -265,15 +259,17 @@ class BoundArchive:
             archives.warn("touch", error.cause)
             self.failed, self._outage.begun, there = True, True, frozenset()
         for key in there:
-            archives.seen((*owned, keys[key]), losses)
-        return frozenset((*(keys[key] for key in there), *archives.fresh_of(owned, fresh)))
+            archives.seen((self._owner, self._part, keys[key]), losses)
+        return frozenset((*(keys[key] for key in there), *await self._fresh(fresh)))
 
-    async def _is_fresh(self, handle: str) -> bool:
-        archives, key = self._archives, (self._owner, self._part, handle)
-        if archives.is_fresh(key) and not self._is_checked:
-            await archives.check(self._pointers + handle)
-            self._is_checked = True
-        return archives.is_fresh(key)
+    async def _fresh(self, handles: Iterable[str]) -> frozenset[str]:
+        """Return those that are not looked up; the first of them is, once for each request."""
+        archives, owned = self._archives, (self._owner, self._part)
+        fresh = archives.fresh_of(owned, handles)
+        if fresh and not self._is_checked:
+            await archives.check(self._pointers + next(iter(fresh)))
+            self._is_checked, fresh = True, archives.fresh_of(owned, fresh)
+        return fresh
 
     async def handles(self, limit: int) -> tuple[str, ...]:
         archives = self._archives

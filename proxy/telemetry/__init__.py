@@ -12,6 +12,7 @@ from proxy.state.warnings import Warnings
 from proxy.telemetry.bill import MOST_PREFIXES, Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
+from proxy.telemetry.record import Record
 from proxy.telemetry.records import Records
 
 if TYPE_CHECKING:
@@ -77,9 +78,10 @@ class Telemetry:
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.retries.inc()
-        known = request_id, self._records, tenant, config, self._bills, self.warn_at, self._unshortened
+        record = Record(tenant, config, {"request_id": request_id or None, "route": route}, self._bills)
         explains = headers.get("x-penstock-explain", "0").lower() in ("1", "true")
-        return Observation(self.metrics, span, route, *known, explains=explains)
+        known = self._records, self.warn_at, self._unshortened
+        return Observation(self.metrics, span, record, *known, explains=explains)
 
     @property
     def cache_use(self) -> CacheUse:

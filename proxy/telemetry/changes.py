@@ -85,14 +85,7 @@ async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: To
         role = str(*roles) if len(roles) == 1 else None
         return [MessageChange(0, 0, role, "unchanged", total, total, None, None, len(before))] if before else []
     after = await tokens.sizes(sent.messages)
-    every: list[MessageChange] = []
-    runs = 0
-    for change in _each(came, sent, before, after, doers):
-        runs += not every or (change.kind, change.step) != (every[-1].kind, every[-1].step)
-        if runs > MOST:
-            break
-        every.append(change)
-    return _shortened(every)
+    return _shortened(_each(came, sent, before, after, doers))
 
 
 def _each(
@@ -130,7 +123,7 @@ def _each(
     yield from leave(len(came.messages))
 
 
-def _shortened(every: Sequence[MessageChange]) -> list[MessageChange]:
+def _shortened(every: Iterator[MessageChange]) -> list[MessageChange]:
     """Return the changes with runs of unchanged or removed messages as one entry each; of very many, all runs."""
     alike = {"unchanged", "removed"}
     runs = [list(run) for _, run in groupby(every, key=lambda each: (each.kind, each.step))]

@@ -18,7 +18,6 @@ from proxy.policy import Fact
 from proxy.state.warnings import Warnings
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
-from proxy.telemetry.bill import Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.record import NONE, PARSED, Record, Rewriting, conversation_id, turn_of
 from proxy.telemetry.records import Records
@@ -44,20 +43,15 @@ class Observation:
         self,
         metrics: Metrics,
         span: "RequestSpan | None",
-        route: str,
-        request_id: str,
+        record: Record,
         records: Records | None,
-        tenant: str,
-        config: str,
-        bills: Bills,
         warn_at: float,
         unshortened: Warnings,
         *,
-        explains: bool = False,
+        explains: bool,
     ) -> None:
         """With `explains`, the client asks for the record of this request."""
-        self._records = records
-        self._record = Record(tenant, config, {"request_id": request_id or None, "route": route}, bills)
+        self._records, self._record = records, record
         self.explains = explains and records is not None
         """True if the client gets the path of the request's record."""
         self.keeps_text = records is not None and records.settings.text

@@ -1,7 +1,7 @@
 """The index on a Qdrant server, which all replicas share. The only file that imports qdrant_client: it takes 0.8 s.
 
-Each kind of vectors of a model has a collection. The payload of a point names its tenant, under a tenant index, and its
-scope. Nothing is evicted: a collection may be deleted at any time, and the next writes begin it anew.
+Each model has a collection. The payload of a point names its tenant, under a tenant index. Nothing is evicted: a
+collection may be deleted at any time, and the next writes begin it anew.
 """
 
 import re
@@ -56,11 +56,9 @@ class PointServer:
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
         self.warm()
         width = max((dimension(each.vector) for each in points), default=0)
-        owner = {"tenant": tenant_digest(scope.tenant).hex(), "scope": scope.digest.hex()}
+        owner = {"tenant": tenant_digest(scope.tenant).hex()}
         made = [
-            self._models.PointStruct(
-                id=_name(scope, each.id), vector=rows(each.vector), payload={**owner, "id": each.id}
-            )
+            self._models.PointStruct(id=_name(scope, each.id), vector=rows(each.vector), payload=owner)
             for each in points
             if width and dimension(each.vector) == width
         ]
@@ -83,10 +81,13 @@ class PointServer:
         return [None] * len(ids)
 
     def forget_tenant(self, tenant: str) -> None:
-        for each in self._call("get_collections").collections:
+        collections = self._call("get_collections").collections
+        match = self._models.MatchValue(value=tenant_digest(tenant).hex())
+        points = self._models.Filter(must=[self._models.FieldCondition(key="tenant", match=match)])
+        for each in collections:
             if each.name.startswith(f"{self._prefix}-"):
                 with suppress(Missing):
-                    self._call("delete", each.name, self._of("tenant", tenant_digest(tenant)), wait=True)
+                    self._call("delete", each.name, points, wait=True)
 
     def close(self) -> None:
         with self._lock:
@@ -140,9 +141,8 @@ class PointServer:
         several = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
         vectors = models.VectorParams(size=width, distance=models.Distance.DOT, multivector_config=several)
         self._make("create_collection", name, vectors_config=vectors)
-        for field, is_tenant in (("tenant", True), ("scope", None)):
-            kind = models.KeywordIndexParams(type="keyword", is_tenant=is_tenant)
-            self._make("create_payload_index", name, field, field_schema=kind)
+        kind = models.KeywordIndexParams(type="keyword", is_tenant=True)
+        self._make("create_payload_index", name, "tenant", field_schema=kind)
 
     def _make(self, method: str, *given: Any, **more: Any) -> None:
         try:
@@ -161,11 +161,6 @@ class PointServer:
         if is_other:
             self._call("delete_collection", name)
         return bool(is_other)
-
-    def _of(self, field: str, digest: bytes) -> Any:
-        self.warm()
-        match = self._models.MatchValue(value=digest.hex())
-        return self._models.Filter(must=[self._models.FieldCondition(key=field, match=match)])
 
 
 def _name(scope: Scope, id: str) -> str:

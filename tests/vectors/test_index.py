@@ -214,7 +214,7 @@ async def test_two_replicas_share_a_server_and_collections_are_made_once() -> No
         assert name.startswith("penstock-texts-model-1-")
         fields = server.indexes[name]
         assert fields["tenant"].is_tenant is True
-        assert set(fields) == {"tenant", "scope"}
+        assert set(fields) == {"tenant"}
         for each in replicas:
             await each.aclose()
 

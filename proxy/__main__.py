@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--connect", action="store_true", help=connect)
 
     explain = _command(commands, "explain", "show what the chain would do to a request, without sending it", _explain)
-    explain.add_argument("request", help="a file with the JSON body of a chat request; - reads standard input")
+    explain.add_argument("request", help="a file with the JSON body of a request of any wire; - reads standard input")
     explain.add_argument("--chain", help="run this chain instead of the model's own")
     header = "a header of the request, such as the client's key; may be repeated"
     explain.add_argument("--header", action="append", default=[], type=_header, metavar="NAME:VALUE", help=header)

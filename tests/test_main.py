@@ -96,7 +96,7 @@ def explain(folder: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
 class TestExplain:
     def test_shows_a_table(self, explain: Explain) -> None:
         lines = explain().splitlines()
-        assert lines[0].startswith("model echo -> echo (echo), chain default; window 4096 (config), usable ")
+        assert lines[0].startswith("model echo -> echo (echo), chain default, wire chat; window 4096 (config), usable ")
         assert lines[2].split() == ["step", "verdict", "before", "after", "ms", "why"]
         assert [line.split()[:2] for line in lines[3:6]] == [
             ["consolidate_system", "keep"],

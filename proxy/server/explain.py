@@ -52,7 +52,8 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
     about = "" if profile.exact else "about "
     lines = [
         f"model {explained.incoming.model} -> {explained.route.upstream.name} ({profile.name}), chain "
-        f"{explained.chain}; window {profile.window} ({profile.source}), usable {explained.usable}",
+        f"{explained.chain}, wire {explained.incoming.wire}; window {profile.window} ({profile.source}), usable "
+        f"{explained.usable}",
         "",
         *_columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, explained.outcome.steps)]),
         *_findings(explained.outcome.steps),
@@ -92,6 +93,7 @@ def shown(explained: Explained) -> dict[str, Any]:
         "model": explained.incoming.model,
         "upstream": explained.route.upstream.name,
         "chain": explained.chain,
+        "wire": explained.incoming.wire,
         "window": profile.window,
         "usable": explained.usable,
         "exact": profile.exact,

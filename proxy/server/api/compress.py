@@ -9,6 +9,7 @@ from proxy.access.exchange import NO_STORE, Exchange
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.markers import named_handles
+from proxy.chat.parse import Body
 from proxy.context import TokenCount
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Rewritten, Services
@@ -16,9 +17,12 @@ from proxy.identity import identify
 from proxy.server.api.endpoint import check_method, parameters
 from proxy.state.archive import Archives
 from proxy.state.store import StoreError
+from proxy.state.threads import do_sized
 from proxy.telemetry.observation import Observation
 from proxy.tools.slicing import Mistake, Part, part_of
 from proxy.upstreams.routing import Routes
+from proxy.wires import body_of
+from proxy.wires.splice import fields
 
 _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
@@ -36,13 +40,14 @@ class Sidecar:
     async def compress(self, http: Exchange, seen: Observation) -> None:
         """`POST /v1/compress`: run the request's chain and answer with the messages that it leaves."""
         check_method(http, "POST")
-        body = await http.body()
+        raw = await http.read()
         async with http.watch():
+            body = await do_sized(len(raw), partial(body_of, raw))
             route = self._routes.of(body.model, http.caller)
             name, rewritten = await self._pipeline.rewrite(body, route, http, seen)
             outcome = rewritten.outcome
             before = outcome.before or await rewritten.tokens.count(outcome.request)
-            answer = _compressed(rewritten, name, before, outcome.after or before)
+            answer = _compressed(body, rewritten, name, before, outcome.after or before)
         await http.respond(200, [_JSON], answer)
 
     async def retrieve(self, http: Exchange, seen: Observation) -> None:
@@ -92,11 +97,13 @@ def _shown(handle: str, content: str, part: Part, *, plain: bool) -> bytes:
     return text if plain else encode({"handle": handle, "content": text.decode()})
 
 
-def _compressed(rewritten: Rewritten, chain: str | None, before: TokenCount, after: TokenCount) -> bytes:
-    """The answer of `/v1/compress`; messages and tools that no step changed have the caller's own bytes."""
+def _compressed(body: Body, rewritten: Rewritten, chain: str | None, before: TokenCount, after: TokenCount) -> bytes:
+    """Return the answer of `/v1/compress`: the fields of the conversation, in them the caller's own bytes."""
     request, sent = rewritten.outcome.request, rewritten.sent
-    messages = b",".join(message.raw for message in request.messages)
-    fields: dict[str, Any] = {
+    made = fields(request.encode())
+    names = [name for name in body.conversation if (sent.tools if name == "tools" else name in made)]
+    listed = {name: made.get(name, b"[]") for name in names}
+    told: dict[str, Any] = {
         "model": sent.model,
         "tokens_before": before.total,
         "tokens_after": after.total,
@@ -104,9 +111,8 @@ def _compressed(rewritten: Rewritten, chain: str | None, before: TokenCount, aft
         "compression_ratio": round(after.total / before.total, 4) if before.total else 1.0,
         "exact": after.exact,
         "window": rewritten.ctx.model.window,
-        "handles": named_handles(messages),
+        "handles": named_handles(listed[body.conversation[0]]),
         "chain": chain,
         "steps": [step.shown() for step in rewritten.outcome.steps],
     }
-    tools = b',"tools":[' + b",".join(tool.raw for tool in request.tools) + b"]" if sent.tools else b""
-    return b'{"messages":[' + messages + b"]" + tools + b"," + encode(fields)[1:]
+    return b"{" + b"".join(encode(name) + b":" + value + b"," for name, value in listed.items()) + encode(told)[1:]

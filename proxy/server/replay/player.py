@@ -49,6 +49,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Reply
 from proxy.upstreams.routing import Route, Routes
 from proxy.vectors.index import IndexService
+from proxy.wires import body_of
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
@@ -150,7 +151,7 @@ class Player:
         runs.
         """
         self._clock.now = self._clock.now if at is None else at
-        body = Body(raw)
+        body = body_of(raw)
         route = self._routes.of(body.model, caller)
         if chain is not None and chain not in self._settings.chains:
             raise BadRequest(f"there is no chain {chain!r}; known: {', '.join(self._settings.chains)}")
@@ -176,7 +177,7 @@ class Player:
         unasked, missing = (each.by_step(done.outcome.steps) for each in (self._unasked, self._missing))
         if conversation is None:
             await self._store.clear()
-            bills, scope = await self._bills_before(done, route, chosen, asked), ""
+            bills, scope = await self._bills_before(type(body), done, route, chosen, asked), ""
         else:
             bills, scope = self._bills, f"{conversation}\0{route.upstream.name}\0{done.ctx.model.name}"
         estimate, effects = await _priced(bills, scope, done)
@@ -248,13 +249,17 @@ class Player:
         if services.embedding is not None:
             await services.embedding.settled()
 
-    async def _bills_before(self, done: Rewritten, route: Route, chosen: Chosen, asked: Asked) -> Bills:
+    async def _bills_before(
+        self, kind: type[Body], done: Rewritten, route: Route, chosen: Chosen, asked: Asked
+    ) -> Bills:
         """Return the bills of a conversation that has just sent its messages up to the last answer."""
         bills, came = Bills(), done.sent
         answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
         if answers and answers[-1] and done.outcome.rejected is None and done.ctx.model.prices.known:
             before = came.with_messages(came.messages[: answers[-1]])
-            earlier = await self._preparation.rewrite(Body(before.encode()), route, chosen, asked)
+            if before.flaw() is not None:
+                return bills
+            earlier = await self._preparation.rewrite(kind(before.encode()), route, chosen, asked)
             known, _ = await _priced(bills, "", earlier)
             if known is not None:
                 bills.sent(known)
@@ -284,7 +289,7 @@ async def play_all(
     talk = "the request" if before else None
     for earlier, later in pairwise((*before, raw)):
         played = await player.play(earlier, chain=chain, headers=headers, caller=caller, conversation=talk)
-        await player.commit(played, answer_in(played.incoming, Body(later).parse()))
+        await player.commit(played, answer_in(played.incoming, body_of(later).parse()))
     explained = await player.play(raw, chain=chain, headers=headers, caller=caller, conversation=talk)
     with suppress(UpstreamFailed):  # what reads the request is not installed here
         return replace(explained, ignored=await explained.route.upstream.ignored(explained.prepared.call))

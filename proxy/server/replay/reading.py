@@ -2,7 +2,7 @@
 
 | a line, or the whole file, is | with |
 |---|---|
-| a chat request | `messages`, `model`; the last message is to be answered |
+| a request of any wire | `messages` or `input`, `model`; the last message is to be answered |
 | a message list | `messages`, perhaps `tools`, and `request_points`: a request is `messages[:point]` |
 | a saved request, as `penstock serve --save` writes it | `request`, perhaps `usage` or `response`, `at` |
 | a record of `/admin/requests/{id}`, or a list of them | `text`, where `records: {text: true}` keeps it |
@@ -16,11 +16,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from proxy.chat import encode
+from proxy.chat import ChatRequest, encode
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body
 from proxy.identity import identify
 from proxy.models.usage import Usage, UsageReader
+from proxy.wires import body_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,19 @@ class Conversation:
     points: Sequence[RecordedRequest]
 
 
+def request_of(body: Mapping[str, Any]) -> ChatRequest:
+    """Return the request in a recorded body of any wire."""
+    return body_of(encode({"model": "any", **body})).parse()
+
+
 def read(path: Path) -> list[Conversation]:
     """Return the conversations of a file. Raise `BadRequest` for what cannot be read, with its place."""
     conversations: list[Conversation] = []
     loose: dict[str, list[RecordedRequest]] = {}
+    stored: Stored = {}
     for place, row, line in _rows(path):
         try:
-            for item in _unpacked(row):
+            for item in (_whole(each, stored) for each in _unpacked(row)):
                 if _is_list(item):
                     conversations.append(_message_list(item, path.stem, len(conversations) + 1))
                 else:
@@ -140,6 +147,35 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
     return Conversation(str(row.get("id", f"{source}-{number}")), str(row.get("source", source)), requests)
 
 
+Stored = dict[str, list[Any]]
+"""By the id of an answer, all of its conversation up to it."""
+
+
+def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
+    """Return a row with the whole conversation in its request, also where the vendor had the beginning of it."""
+    body, response = row.get("request"), row.get("response")
+    if not isinstance(body, dict):
+        return row
+    name = "input" if "input" in body else "messages"
+    listed = [{"role": "user", "content": body[name]}] if isinstance(body.get(name), str) else body.get(name) or []
+    before = body.get("previous_response_id") or (body.get("thread") or {}).get("previous_message_id")
+    if before in stored:
+        listed = [*stored[before], *listed]
+        bare = {key: value for key, value in body.items() if key not in ("previous_response_id", "thread")}
+        row = {**row, "request": {**bare, name: listed}}
+    if isinstance(response, dict) and isinstance(response.get("id"), str):
+        stored[response["id"]] = [*listed, *_said(response)]
+    return row
+
+
+def _said(response: Mapping[str, Any]) -> list[Any]:
+    """Return what a response of the vendors' own wires says, as the next request has it."""
+    if isinstance(output := response.get("output"), list):
+        return output
+    content = response.get("content")
+    return [{"role": "assistant", "content": content}] if isinstance(content, list) else []
+
+
 def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest, str]:
     """Return a request, and the name of its conversation; `line` has its bytes."""
     if isinstance(text := row.get("text"), dict):
@@ -150,11 +186,11 @@ def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest,
         point = replace(_of_exchange(row), raw=None if line is None else Body(line).raw_of("request"))
     else:
         point = RecordedRequest(row, line)
-    if not isinstance(point.body.get("messages"), list):
+    if not isinstance(point.body.get("messages", []), list) or not {"messages", "input"} & point.body.keys():
         raise BadRequest("messages must be a list of messages")
     name = row.get("conversation") or row.get("conversation_id")
     if not name:
-        who = identify(point.headers, Body(encode({"model": "", **point.body} | {"model": "any"})).parse())
+        who = identify(point.headers, request_of(point.body))
         name = f"{who.tenant[:8]}/{who.scope}"
     return point, str(name)
 
@@ -164,11 +200,18 @@ def _of_exchange(row: Mapping[str, Any]) -> RecordedRequest:
     answer, usage = row.get("answer"), UsageReader().of_body(encode({"usage": row.get("usage") or {}}))
     if isinstance(response, dict):
         choices = response.get("choices") or [{}]
-        answer = choices[0].get("message")
+        answer = _native_answer(row["request"], _said(response)) or choices[0].get("message")
         usage = UsageReader().of_body(encode(response))
     headers = {str(name).lower(): str(value) for name, value in (row.get("headers") or {}).items()}
     at, sent = _seconds(row.get("at")), row.get("sent")
     return RecordedRequest(row["request"], answer=answer, headers=headers, at=at, usage=usage, sent=sent)
+
+
+def _native_answer(body: Mapping[str, Any], behind: list[Any]) -> Mapping[str, Any] | None:
+    """Return the answer to a request in chat form, from the items behind it."""
+    name = "input" if "input" in body else "messages"
+    listed = [{"role": "user", "content": body[name]}] if isinstance(body[name], str) else body[name]
+    return _answer(request_of({**body, name: [*listed, *behind]}).messages[-1:]) if behind else None
 
 
 def _of_record(row: Mapping[str, Any], text: Mapping[str, Any]) -> RecordedRequest:
@@ -185,8 +228,8 @@ def _answered(points: Sequence[RecordedRequest]) -> Iterator[RecordedRequest]:
     """Yield the requests with their answers, as the next one of the conversation has them."""
     for place, point in enumerate(points):
         if point.answer is None and place + 1 < len(points):
-            end = len(point.body["messages"])
-            yield replace(point, answer=_answer(points[place + 1].body["messages"][end : end + 1]))
+            end = len(request_of(point.body).messages)
+            yield replace(point, answer=_answer(request_of(points[place + 1].body).messages[end : end + 1]))
         else:
             yield point
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from proxy.chat import Message, encode
 from proxy.chat.errors import ConfigError, PenstockError
-from proxy.chat.parse import Body
 from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.server.replay.page import render_page
 from proxy.server.replay.player import Explained, Player, open_player
-from proxy.server.replay.reading import Conversation, RecordedRequest, read
+from proxy.server.replay.reading import Conversation, RecordedRequest, read, request_of
 from proxy.server.replay.report import Bound, build_report, render_text
 from proxy.server.replay.score import Replayed, Scoring
+from proxy.wires import body_of
 
 
 async def replay(
@@ -80,13 +80,13 @@ def _body(point: RecordedRequest, model: str | None) -> bytes:
     if not (model or point.body.get("model")):
         raise ConfigError("the file names no model: say which with --model")
     raw = encode(point.body) if point.raw is None else point.raw
-    return Body(raw).encoded({"model": model}) if model else raw
+    return body_of(raw).encoded({"model": model}) if model else raw
 
 
 def _is_as_recorded(played: Explained, point: RecordedRequest) -> bool:
     """Return whether the request that would be sent is the one that the upstream reported on."""
     sent = point.body if point.sent is None else point.sent
-    return list(played.outcome.request.messages) == sent.get("messages")
+    return played.outcome.request.messages == request_of(sent).messages
 
 
 _WIDTH = 30

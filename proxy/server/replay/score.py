@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from proxy.chat import ChatRequest, Message, encode
+from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import named_handles
-from proxy.chat.parse import Body
 from proxy.chat.provenance import of_client
 from proxy.chat.wire import damage
 from proxy.compaction.identifiers import identifiers, is_identifier
 from proxy.economics import UNCACHED, money
 from proxy.server.replay.player import Explained, Player, sections
 from proxy.server.replay.prompts import OWN, Break, PromptHistory, find_break, prompt_of, rules_of
-from proxy.server.replay.reading import RecordedRequest
+from proxy.server.replay.reading import RecordedRequest, request_of
 from proxy.step import Step
 
 _NAMES = re.compile(r"'[^']*'")
@@ -213,7 +212,7 @@ class Scoring:
 
     async def _compare(self, turn: ScoredRequest, played: Explained, point: RecordedRequest, at: float) -> None:
         """Compare the reported cache reads with those that our rules predict for the prompt that was sent then."""
-        recorded = played.incoming if point.sent is None else _request(point.sent)
+        recorded = played.incoming if point.sent is None else request_of(point.sent)
         prompt = await prompt_of(recorded, self._player.counter(played.profile), at)
         expected = self._recorded.price(prompt, rules_of(played.route.profile.cache, recorded))[OWN].cached
         self._recorded.sent(prompt)
@@ -221,14 +220,10 @@ class Scoring:
             turn.reported = Reported(point.usage.input, point.usage.cached, expected, prompt.tokens())
 
 
-def _request(body: Mapping[str, object]) -> ChatRequest:
-    return Body(encode({"model": "any", **body})).parse()
-
-
 def _internal_calls(point: RecordedRequest) -> int:
     """Return the calls in what was sent that the client knows nothing of."""
     came, sent = (
-        {call for each in (body or {}).get("messages", ()) for call in Message(each).call_ids}
+        {call for each in (request_of(body).messages if body else ()) for call in each.call_ids}
         for body in (point.body, point.sent)
     )
     return len(sent - came)

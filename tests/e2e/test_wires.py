@@ -1,0 +1,153 @@
+"""The three wires are one to operators: compressed, explained, replayed, recorded and counted alike."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.chat.parse import Body
+from proxy.server.replay.reading import read, request_of
+from proxy.wires import body_of
+from proxy.wires.messages import MessagesBody
+from proxy.wires.responses import ResponsesBody
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import answering
+from tests.wires.test_policies import chat, messages, responses
+
+CONFIG = """
+upstreams:
+  main: {{kind: openai, base_url: "{url}"}}
+  claude: {{kind: anthropic, base_url: "{url}", api_key: k}}
+models:
+  - {{match: "claude-*", upstream: claude, window: 100000, tokenizer: chars}}
+  - {{match: "*", upstream: main, window: 100000, tokenizer: chars}}
+chains:
+  default:
+    - compact_tool_results: {{over: 600, read_again: 0}}
+records: {{text: true}}
+"""
+BODIES: Mapping[type[Body], Any] = {Body: chat(), MessagesBody: messages(), ResponsesBody: responses()}
+KINDS = pytest.mark.parametrize("kind", BODIES, ids=lambda kind: kind.wire)
+
+
+def request_body(kind: type[Body], *, short: bool = False) -> dict[str, Any]:
+    body = {**BODIES[kind], "model": "claude-opus-5" if kind is MessagesBody else "gpt-4.1"}
+    if short:  # the first turn, and a question
+        name = kind.conversation[0]
+        body[name] = [*body[name][:4], {"role": "user", "content": "And now?"}]
+    return body
+
+
+@KINDS
+def test_a_body_is_read_in_its_wire(kind: type[Body]) -> None:
+    assert type(body_of(json.dumps(request_body(kind)).encode())) is kind
+
+
+def test_a_chat_request_is_no_other_whatever_its_texts_and_schemas_say() -> None:
+    schema = {"type": "object", "properties": {"input_schema": {"type": "string"}, "input": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    said = [{"role": "user", "content": json.dumps({"type": "tool_use", "system": 1})}]
+    assert type(body_of(json.dumps({"model": "m", "messages": said, "tools": [tool]}).encode())) is Body
+
+
+@KINDS
+async def test_it_is_compressed_in_its_own_form(lab: Lab, kind: type[Body]) -> None:
+    base, body = await lab.start(CONFIG.format(url=lab.behind.url)), request_body(kind)
+    async with lab.http.post(f"{base}/v1/compress", json=body) as response:
+        answer = await response.json()
+        assert response.status == 200, answer
+
+    name = kind.conversation[0]
+    assert answer["tokens_after"] < 0.6 * answer["tokens_before"]
+    assert len(answer[name]) == len(body[name])
+    assert {key: answer[key] for key in kind.conversation[1:] if key in answer} == {
+        key: body[key] for key in kind.conversation[1:] if key in body
+    }
+    assert lab.behind.received == []
+
+
+async def test_all_are_explained_with_the_same_figures(lab: Lab) -> None:
+    base, found = await lab.start(CONFIG.format(url=lab.behind.url)), {}
+    for kind in BODIES:
+        async with lab.http.post(f"{base}/v1/explain", json={"request": request_body(kind)}) as response:
+            told = await response.json()
+            assert response.status == 200, told
+        assert told["wire"] == kind.wire
+        found[kind.wire] = told
+    before = {each["tokens_before"] for each in found.values()}
+    assert max(before) < 1.1 * min(before), before
+    assert all(each["tokens_after"] < 0.6 * each["tokens_before"] for each in found.values())
+    assert {each["steps"][0]["verdict"] for each in found.values()} == {"rewrite"}
+
+
+ANSWERS: Mapping[type[Body], Any] = {
+    Body: {
+        "id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3000, "completion_tokens": 7, "total_tokens": 3007},
+    },
+    MessagesBody: {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [{"type": "text", "text": "Done."}], "stop_reason": "end_turn", "stop_sequence": None,
+        "usage": {"input_tokens": 3000, "output_tokens": 7},
+    },
+    ResponsesBody: {
+        "id": "resp_1", "object": "response", "status": "completed", "model": "m",
+        "output": [{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+                    "content": [{"type": "output_text", "text": "Done.", "annotations": []}]}],
+        "usage": {"input_tokens": 3000, "output_tokens": 7, "total_tokens": 3007},
+    },
+}  # fmt: skip
+
+
+async def test_all_are_recorded_and_counted_alike(lab: Lab) -> None:
+    base, records = await lab.start(CONFIG.format(url=lab.behind.url)), {}
+    for kind in BODIES:
+        lab.behind.respond = answering(json.dumps(ANSWERS[kind]).encode())
+        async with lab.http.post(f"{base}/v1{kind.path}", json=request_body(kind)) as response:
+            assert response.status == 200, await response.text()
+            number = response.headers["x-request-id"]
+        async with lab.http.get(f"{base}/admin/requests/{number}?text=true") as response:
+            records[kind.wire] = await response.json()
+    for record in records.values():
+        assert (record["input_tokens"], record["output_tokens"]) == (3000, 7)
+        assert [step["verdict"] for step in record["steps"]] == ["rewrite"]
+        assert record["text"]["answer"]["content"] == "Done."
+    async with lab.http.get(f"{base}/admin/conversations") as response:
+        listed = {each["id"] for each in (await response.json())["conversations"]}
+    assert {record["conversation"] for record in records.values()} == listed
+
+
+@KINDS
+def test_saved_requests_are_read_with_their_answers(kind: type[Body], tmp_path: Path) -> None:
+    path = tmp_path / "saved.jsonl"
+    rows = [{"request": request_body(kind, short=each), "response": ANSWERS[kind]} for each in (True, False)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+    points = [point for conversation in read(path) for point in conversation.points]
+    assert [point.answer and point.answer["content"] for point in points] == ["Done.", "Done."]
+    assert [point.usage and point.usage.input for point in points] == [3000, 3000]
+    assert [point.raw for point in points] == [json.dumps(row["request"]).encode() for row in rows]
+
+
+@pytest.mark.parametrize("kind", [MessagesBody, ResponsesBody], ids=lambda kind: kind.wire)
+def test_a_conversation_that_the_vendor_stores_is_read_whole(kind: type[Body], tmp_path: Path) -> None:
+    path, name = tmp_path / "saved.jsonl", kind.conversation[0]
+    first = request_body(kind, short=True)
+    number, behind = ANSWERS[kind]["id"], [{"role": "user", "content": "Go on."}]
+    named = {"previous_response_id": number} if kind is ResponsesBody else {
+        "thread": {"type": "continue", "previous_message_id": number}
+    }  # fmt: skip
+    rows = [
+        {"request": first, "response": ANSWERS[kind]},
+        {"request": {"model": first["model"], name: behind, **named}},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+    points = [point for conversation in read(path) for point in conversation.points]
+    before, after = (request_of(point.body).messages for point in points)
+    tail = [message.text for message in after[-2:]]
+    assert tail == ["Done.", "Go on."]
+    assert len(after) == len([each for each in before if not each.is_system]) + 2

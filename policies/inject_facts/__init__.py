@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from policies.inject_facts.patterns import Ready, UserFact, block, found_in, merged, outline, ready, shipped, whole
+from policies.inject_facts.patterns import Ready, UserFact, block, facts_in, merged, outline, ready, shipped, whole
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, injected, placed
 from proxy.chat.provenance import of_client
@@ -117,7 +117,7 @@ class InjectFacts(Policy):
         name, patterns = self._looked_for
 
         def stated(message: Message) -> tuple[UserFact, ...]:
-            return found_in(message.text, patterns) if message.role == "user" else ()
+            return facts_in(message.text, patterns) if message.role == "user" else ()
 
         return await find_in_each(ctx.incoming.folds, ctx.once, name, stated, ctx.incoming.messages)
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -63,41 +63,37 @@ class UserFact(NamedTuple):
     """The name as the pattern has it, without anything that the user said."""
 
 
-class _Pattern(NamedTuple):
-    name: str
-    pattern: re.Pattern[str]
+Ready = tuple[tuple[str, re.Pattern[str]], ...]
+"""Patterns that are compiled, each behind the name of what it finds."""
 
 
-Ready = tuple[_Pattern, ...]
-"""Compiled."""
+def ready(patterns: Patterns) -> Ready:
+    """Return patterns as `facts_in` takes them."""
+    return tuple((name, re.compile(whole(each), re.IGNORECASE)) for name, every in patterns.items() for each in every)
 
 
-def facts_in(text: str, patterns: Patterns | None = None) -> tuple[UserFact, ...]:
+@cache
+def _shipped_ready() -> Ready:
+    return ready(shipped())
+
+
+def facts_in(text: str, patterns: Ready | None = None) -> tuple[UserFact, ...]:
     """Return the facts in a user's message, in order, by the shipped patterns if none are given.
 
     Questions, suppositions and quotations say nothing.
     """
-    return found_in(text, ready(shipped() if patterns is None else patterns))
-
-
-def ready(patterns: Patterns) -> Ready:
-    """Patterns as `found_in` wants them; they are compiled once."""
-    return _compiled(tuple((name, tuple(each)) for name, each in patterns.items()))
-
-
-def found_in(text: str, patterns: Ready) -> tuple[UserFact, ...]:
-    """Return the facts in a text by patterns that are ready."""
+    patterns = _shipped_ready() if patterns is None else patterns
     if len(text) > _LONGEST:
         return ()
     text = _PREFERENCE.sub("I prefer", text)  # a wish is none of fact, and says what is preferred all the same
     return tuple(fact for sentence in sentences(text) for fact in _stated_in(sentence.text, patterns))
 
 
-def _stated_in(sentence: str, patterns: Sequence[_Pattern]) -> Iterator[UserFact]:
+def _stated_in(sentence: str, patterns: Ready) -> Iterator[UserFact]:
     """Yield the facts in a sentence, if it states anything."""
     if not is_stated(_ADDRESS.sub("@", sentence)):
         return
-    matches = [(match, each.name) for each in patterns for match in each.pattern.finditer(sentence)]
+    matches = [(match, name) for name, pattern in patterns for match in pattern.finditer(sentence)]
     for match, name in sorted(matches, key=lambda each: each[0].start()):
         value = _ARTICLE.sub("", " ".join(match["value"].split()).strip(" .'\""))
         if value and len(value) <= _LONGEST_VALUE and not _BLANK.search(value):
@@ -148,8 +144,3 @@ _SPELT = {name.lower(): name for name in _SERVICES.split()}
 
 def _title(text: str) -> str:
     return _SPELT.get(text.lower(), text.lower() if " " in text or text.islower() else text)
-
-
-@lru_cache(maxsize=64)
-def _compiled(patterns: tuple[tuple[str, tuple[str, ...]], ...]) -> Ready:
-    return tuple(_Pattern(name, re.compile(whole(each), re.IGNORECASE)) for name, every in patterns for each in every)

@@ -7,6 +7,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from proxy.chat.errors import BadRequest
+from proxy.config.settings import MemoriesSettings
 from proxy.memories import KIND, SOURCES, Draft
 
 _CODES = {"model_type": "invalid_type"}
@@ -14,14 +15,6 @@ _CODES = {"model_type": "invalid_type"}
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)] | None
 Source = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 Number = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
-
-
-class RequestBounds(NamedTuple):
-    """The most that one request may bring."""
-
-    memories: int
-    characters: int
-    """Of one text."""
 
 
 class Names(NamedTuple):
@@ -33,11 +26,8 @@ class Names(NamedTuple):
     task: str = ""
 
 
-class Entry(NamedTuple):
-    """A memory to be added, and its owner."""
-
-    names: Names
-    draft: Draft
+Entry = tuple[Names, Draft]
+"""A memory to be added, behind its owner."""
 
 
 class NamedFields(BaseModel):
@@ -95,7 +85,7 @@ def names_of(fields: Mapping[str, Any]) -> Names:
     return _read(NamedFields, fields, "").names
 
 
-def entries(raw: bytes, bounds: RequestBounds) -> tuple[list[Entry], bool]:
+def entries(raw: bytes, bounds: MemoriesSettings) -> tuple[list[Entry], bool]:
     """Return the memories of a body, and whether it has a list of them. Raise `BadRequest`."""
     body = parsed(raw)
     if not isinstance(body, dict) or "memories" not in body:
@@ -104,12 +94,10 @@ def entries(raw: bytes, bounds: RequestBounds) -> tuple[list[Entry], bool]:
     _check_count(len(body_fields.memories), bounds, "memories")
     read = [_entry(each, f"memories[{number}]", bounds) for number, each in enumerate(body_fields.memories)]
     shared = body_fields.names
-    return [
-        Entry(Names(*(own or other for own, other in zip(names, shared, strict=True))), d) for names, d in read
-    ], True
+    return [(Names(*(own or other for own, other in zip(names, shared, strict=True))), d) for names, d in read], True
 
 
-def lines(raw: bytes, bounds: RequestBounds) -> list[Entry]:
+def lines(raw: bytes, bounds: MemoriesSettings) -> list[Entry]:
     """Return the memories of JSON lines; empty lines are passed over. Raise `BadRequest`, which names the line."""
     read: list[Entry] = []
     for number, line in enumerate(raw.splitlines(), 1):
@@ -128,13 +116,13 @@ def parsed(raw: bytes, place: str = "the body") -> Any:
         raise BadRequest(f"{place} is not valid JSON", code="invalid_json") from None
 
 
-def _entry(value: Any, place: str, bounds: RequestBounds) -> Entry:
+def _entry(value: Any, place: str, bounds: MemoriesSettings) -> Entry:
     body_fields = _read(_MemoryBody, value, place)
-    if len(body_fields.text) > bounds.characters:
+    if len(body_fields.text) > bounds.max_characters:
         param = f"{place}.text" if place else "text"
-        message = f"{param}: must have at most {bounds.characters} characters"
+        message = f"{param}: must have at most {bounds.max_characters} characters"
         raise BadRequest(message, param=param, code="string_above_max_length")
-    return Entry(body_fields.names, body_fields.draft)
+    return body_fields.names, body_fields.draft
 
 
 def _read(kind: type[Fields], value: Any, place: str) -> Fields:
@@ -148,6 +136,6 @@ def _read(kind: type[Fields], value: Any, place: str) -> Fields:
         raise BadRequest(message, param=param or None, code=code) from None
 
 
-def _check_count(count: int, bounds: RequestBounds, param: str | None) -> None:
-    if count > bounds.memories:
-        raise BadRequest(f"at most {bounds.memories} memories in one request", param=param, code="too_many_memories")
+def _check_count(count: int, bounds: MemoriesSettings, param: str | None) -> None:
+    if count > bounds.max_import:
+        raise BadRequest(f"at most {bounds.max_import} memories in one request", param=param, code="too_many_memories")

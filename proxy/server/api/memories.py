@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.names import key_of
-from proxy.config.settings import Settings
+from proxy.config.settings import MemoriesSettings, Settings
 from proxy.identity import session_key
 from proxy.memories import ID, KIND, Memory, Owner, kinds_of, scope_of
 from proxy.memories.change import Added
-from proxy.memories.reading import Entry, Names, RequestBounds, entries, lines, names_of, parsed
+from proxy.memories.reading import Entry, Names, entries, lines, names_of, parsed
 from proxy.memories.service import Hit, MemoryService
 from proxy.server.api.endpoint import check_method, parameters
 from proxy.state.store import StoreError
@@ -30,7 +30,7 @@ class MemoriesApi:
     """`/v1/memories` and what is below. Nothing of it reaches an upstream."""
 
     def __init__(self, settings: Settings, service: MemoryService) -> None:
-        self._bounds = RequestBounds(settings.memories.max_import, settings.memories.max_characters)
+        self._bounds = settings.memories
         self._service = service
 
     async def collection(self, http: Exchange, seen: Observation) -> None:
@@ -73,12 +73,12 @@ class MemoriesApi:
 
     async def _added(self, http: Exchange, entered: list[Entry]) -> list[Added]:
         """Add entries and return them as they were added. All names are checked before anything is written."""
-        known = {names: self._owner(http, names) for names in dict.fromkeys(entry.names for entry in entered)}
-        owners = [known[entry.names] for entry in entered]
+        known = {names: self._owner(http, names) for names in dict.fromkeys(names for names, _ in entered)}
+        owners = [known[names] for names, _ in entered]
         added: dict[int, Added] = {}
         for owner in dict.fromkeys(owners):
             places = [place for place, each in enumerate(owners) if each == owner]
-            results = await self._service.add(owner, [entered[place].draft for place in places])
+            results = await self._service.add(owner, [entered[place][1] for place in places])
             added |= dict(zip(places, results, strict=True))
         return [added[place] for place in range(len(entered))]
 
@@ -174,7 +174,7 @@ class MemoriesApi:
         return Owner(tenant, key_of("user", tenant, names.user or http.headers.get("x-penstock-user", "")), scope)
 
 
-async def _read(read: Callable[[bytes, RequestBounds], T], raw: bytes, bounds: RequestBounds) -> T:
+async def _read(read: Callable[[bytes, MemoriesSettings], T], raw: bytes, bounds: MemoriesSettings) -> T:
     return read(raw, bounds) if len(raw) <= _INLINE else await asyncio.to_thread(read, raw, bounds)
 
 

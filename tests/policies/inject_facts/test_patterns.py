@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from policies.inject_facts import InjectFacts
-from policies.inject_facts.patterns import UserFact, facts_in, merged, shipped, whole
+from policies.inject_facts.patterns import UserFact, facts_in, merged, ready, shipped, whole
 from proxy.config.document import Document
 
 
@@ -42,7 +42,9 @@ def test_each_pattern_is_one_that_an_operator_could_write(name: str, pattern: st
 
 def test_an_operators_patterns_may_have_parts_too() -> None:
     pattern = r"\bmy dog is called <NAME>"
-    assert facts_in("My dog is called Rex and I live in Rome.", {"Dog": [pattern]}) == (UserFact("Dog", "Rex", "Dog"),)
+    assert facts_in("My dog is called Rex and I live in Rome.", ready({"Dog": [pattern]})) == (
+        UserFact("Dog", "Rex", "Dog"),
+    )
     assert whole("<UNKNOWN> stays") == "<UNKNOWN> stays"
 
 
@@ -57,7 +59,7 @@ def test_patterns_that_could_take_forever_or_keep_nothing_are_refused(pattern: s
 def test_by_default_the_shipped_ones_are_used() -> None:
     assert (
         facts_in("I live in Rome.")
-        == facts_in("I live in Rome.", shipped())
+        == facts_in("I live in Rome.", ready(shipped()))
         == (UserFact("Lives in", "Rome", "Lives in"),)
     )
 

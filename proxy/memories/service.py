@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from functools import cached_property, partial
 from typing import Literal, NamedTuple, TypeVar
@@ -221,29 +221,25 @@ class BoundMemories:
 
     async def total(self) -> int:
         """Return how many memories there are."""
-        try:
-            return await self._service.total(self._owners)
-        except StoreError:
-            self._outage.begun = True
-            return 0
+        return await self._unless_away(self._service.total(self._owners), 0)
 
     async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
         """Return those that fit a query best."""
-        try:
-            hits, found_by, is_late = await self._service.search(self._owners, query, limit=limit, wait=wait)
-        except StoreError:
-            self._outage.begun = True
-            return Remembered((), "words")
+        search = self._service.search(self._owners, query, limit=limit, wait=wait)
+        hits, found_by, is_late = await self._unless_away(search, MemoryHits([], "words", is_late=False))
         now = self._service.now()
         return Remembered(tuple(_item(hit, now) for hit in hits), found_by, is_late)
 
     async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
         """Return the texts of ids."""
+        return await self._unless_away(self._service.texts(self._owners, ids), [None] * len(ids))
+
+    async def _unless_away(self, work: Awaitable[T], otherwise: T) -> T:
         try:
-            return await self._service.texts(self._owners, ids)
+            return await work
         except StoreError:
             self._outage.begun = True
-            return [None] * len(ids)
+            return otherwise
 
 
 def _item(hit: Hit, now: float) -> RememberedItem:

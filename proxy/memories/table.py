@@ -16,6 +16,7 @@ from hashlib import blake2b
 from random import random
 from secrets import token_hex
 from typing import TypeVar
+from urllib.parse import quote
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -157,7 +158,7 @@ class MemoryTable:
         """
         if shelf.version is not None or not owner.user:
             return
-        prefix = _version(Owner(owner.tenant, "")).removesuffix("all")
+        prefix = _versions(owner.tenant)
         names = await self._store.keys(prefix, limit=_ROWS)
         if len(names) >= self._max_users:
             latest = {*await self._store.latest(prefix, limit=max(0, self._max_users - 1))}
@@ -172,8 +173,7 @@ class MemoryTable:
 
     async def owners(self, tenant: str) -> list[Owner]:
         """Return some of a tenant's owners of memories; none where nobody has any. Raise `StoreError`."""
-        prefix = _version(Owner(tenant, "")).removesuffix("all")
-        return [_owner(name) for name in await self._store.keys(prefix)]
+        return [_owner(name) for name in await self._store.keys(_versions(tenant))]
 
     async def clear_tenant(self, tenant: str) -> None:
         """Remove rows of a tenant's that no version names. Raise `StoreError`."""
@@ -248,6 +248,10 @@ class MemoryTable:
 
 def _version(owner: Owner) -> str:
     return f"memories/{owner.key}"
+
+
+def _versions(tenant: str) -> str:
+    return f"memories/{quote(tenant, safe='')}/"
 
 
 def _owner(version: str) -> Owner:

@@ -33,8 +33,7 @@ class Telemetry:
         records: Records | None = None,
         prefixes: int = MOST_PREFIXES,
     ) -> None:
-        """`warn_at` is the share of the usable window above which a context is nearly full; `prefixes` of prompts are
-        remembered up to that number."""
+        """Call a context nearly full above the share `warn_at` of the usable window; remember `prefixes` of prompts."""
         self.metrics = metrics
         self._bills, self.warn_at = Bills(prefixes), warn_at
         self._unshortened = Warnings(logging.getLogger("penstock.context"), "context was not shortened")

@@ -30,7 +30,7 @@ class Metrics:
     """
 
     def __init__(self, version: str) -> None:
-        """Raises `ConfigError` if `PROMETHEUS_MULTIPROC_DIR` is set and is no directory."""
+        """Raise `ConfigError` if `PROMETHEUS_MULTIPROC_DIR` is set and is no directory."""
         self._directory = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         if self._directory is not None and not os.path.isdir(self._directory):
             raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR is {self._directory!r}, which is no directory: create it")

@@ -346,7 +346,7 @@ class ObservedCall:
     """One call to an upstream on behalf of a request; a request may make several."""
 
     def __init__(self, request: Observation, span: "CallSpan | None", counted: tuple[str, str, str] | None) -> None:
-        """`counted` are operation, provider and model, of a call that asks one."""
+        """Begin a call; `counted` are the operation, provider and model of one that asks a model."""
         self._request, self._span, self._counted = request, span, counted
         self._started = perf_counter()
         self._first_chunk: float | None = None

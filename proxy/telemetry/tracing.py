@@ -108,8 +108,10 @@ class RequestSpan:
             span.end(start + int(step.seconds * 1e9))
 
     def belongs_to(self, conversation: Mapping[str, object], *, named: bool) -> None:
-        """Set the attributes of its conversation. Only a name from the client is the conversation's id by the
-        conventions: a hash of its opening may be another one's too."""
+        """Set the attributes of its conversation.
+
+        Only a name from the client is the id of the GenAI conventions: a hash may be another conversation's too.
+        """
         self._span.set_attributes(attr.clean(conversation))
         self._conversation = str(conversation["penstock.conversation.id"]) if named else None
 

@@ -28,8 +28,7 @@ class Backend(Protocol):
 
     @property
     def version(self) -> str:
-        """The mark of all that vectors depend on besides the text: those of one version are comparable. Known without
-        loading."""
+        """The mark of all that vectors depend on besides the text, known without loading: one's are comparable."""
 
     @property
     def batch(self) -> int:

@@ -34,8 +34,7 @@ class Embedded:
     """Keeps points in a directory. Blocking; any thread may call."""
 
     def __init__(self, directory: Path, max_bytes: int, *, ttl: float, busy: float = 1.0) -> None:
-        """Open nothing before it is needed. `ttl` is in seconds, as is `busy`, the time to wait for another process
-        that writes."""
+        """Open nothing before it is needed. `ttl` is in seconds, and `busy` to wait for another process's write."""
         self._file, self._max_bytes, self._ttl, self._busy = directory / FILE, max_bytes, ttl, busy
         self._opening = Lock()
         self._cache: Any = None

@@ -121,8 +121,7 @@ class EmbeddingService:
     async def similarities(
         self, tenant: str, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
     ) -> Sequence[float | None]:
-        """Return how near each text is to a query, on the scale of the reference, after at most `wait` seconds; None
-        where there is no vector yet."""
+        """Return how near each text is to a query, on the scale of the reference; None where there is no vector yet."""
         if not texts:
             return []
         until = time.monotonic() + wait
@@ -145,14 +144,13 @@ class EmbeddingService:
         if not asked or not any(ordered):
             return None
         by_place = dict(zip(order, ordered, strict=True))
-        made = await self._stacked([by_place[place] for place in range(len(texts))], asked)
-        if made.holds == sum(each != b"" for each in ordered):
-            self._stacks.put(key, made, _ENTRY + made.size + 2 * sum(map(len, texts)))
-        return made.cosines(asked)
+        stack = await self._stacked([by_place[place] for place in range(len(texts))], asked)
+        if stack.holds == sum(each != b"" for each in ordered):
+            self._stacks.put(key, stack, _ENTRY + stack.size + 2 * sum(map(len, texts)))
+        return stack.cosines(asked)
 
     async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:
-        """Return how near the nearest phrase of `proxy.text.small_talk` is to a query, as `similarities` has it; None
-        without vectors."""
+        """Return how near the nearest phrase of small talk is to a query, as `similarities` has it."""
         until = time.monotonic() + wait
         (asked,) = await self._made_of(tenant, [query], [], wait)
         known = await self._small_talk(asked, wait) if asked else None
@@ -167,34 +165,32 @@ class EmbeddingService:
     ) -> Sequence[float | None]:
         """Return for each query how near the nearest of the texts is, as `similarities` has it."""
         until = time.monotonic() + wait
-        made = await self._made_of(_SHARED, queries, [], wait)
-        first = next(filter(None, made), b"")
+        packed = await self._made_of(_SHARED, queries, [], wait)
+        first = next(filter(None, packed), b"")
         stack = await self._stacked(await self._made_of(tenant, [], texts, until - time.monotonic()), first)
         scale = await self._measured(until - time.monotonic())
         if not first or scale is None or not stack.holds:
             return [None] * len(queries)
-        return listed(scale.of(await asyncio.to_thread(stack.nearest, made)))
+        return listed(scale.of(await asyncio.to_thread(stack.nearest, packed)))
 
     async def noise(self, tenant: str, texts: Sequence[str], *, wait: float) -> float | None:
-        """Return the spread of the cosines of texts to each phrase of small talk, as `similarities` has them; None
-        without vectors."""
+        """Return the spread of the cosines of texts to each phrase of small talk, as `similarities` has them."""
         until = time.monotonic() + wait
-        made = await self._made_of(tenant, [], [text for text in texts if text.strip()], wait)
-        one = next(filter(None, made), None)
-        known = await self._small_talk(one, wait) if one is not None and None not in made else None
+        packed = await self._made_of(tenant, [], [text for text in texts if text.strip()], wait)
+        one = next(filter(None, packed), None)
+        known = await self._small_talk(one, wait) if one is not None and None not in packed else None
         scale = await self._measured(until - time.monotonic())
         if known is None or one is None or scale is None:
             return None
-        stack, numpy = await self._stacked(made, one), arrays.numpy()
+        stack, numpy = await self._stacked(packed, one), arrays.numpy()
         near = scale.of(await asyncio.to_thread(stack.table, known))
         return float(numpy.sqrt(numpy.nanmean(numpy.nanvar(near, axis=0))))
 
     async def _small_talk(self, like: bytes, wait: float) -> Stack | None:
-        """Return the vectors of the phrases of small talk, of the dimension of another one; None while they are not
-        there."""
+        """Return the vectors of the phrases of small talk, of the dimension of another one."""
         if self._phrases is None or not self._phrases.fits(like):
-            made = await self._made_of(_SHARED, [], phrases(), wait)
-            self._phrases = await self._stacked(made, like) if None not in made else None
+            packed = await self._made_of(_SHARED, [], phrases(), wait)
+            self._phrases = await self._stacked(packed, like) if None not in packed else None
         return self._phrases
 
     async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
@@ -206,17 +202,17 @@ class EmbeddingService:
 
     async def query(self, tenant: str, text: str, *, wait: float) -> bytes | None:
         """Return the packed vectors of a query; as `vectors` has them."""
-        (made,) = await self._made_of(tenant, [text], [], wait)
-        return made
+        (packed,) = await self._made_of(tenant, [text], [], wait)
+        return packed
 
     async def of_shared(
         self, queries: Sequence[str], texts: Sequence[str], *, wait: float
     ) -> tuple[list[bytes], list[bytes]] | None:
         """Return the vectors of questions and of texts that are no tenant's; None while some are not there."""
-        made = await self._made_of(_SHARED, queries, texts, wait)
-        if None in made:
+        packed = await self._made_of(_SHARED, queries, texts, wait)
+        if None in packed:
             return None
-        known = [each or b"" for each in made]
+        known = [each or b"" for each in packed]
         return known[: len(queries)], known[len(queries) :]
 
     @property
@@ -226,7 +222,7 @@ class EmbeddingService:
     async def settled(self) -> None:
         """Wait until no vectors are on their way."""
         while self._pending:
-            await asyncio.wait({each.made for each in self._pending.values()})
+            await asyncio.wait({each.result for each in self._pending.values()})
 
     def _begin_measuring(self) -> None:
         if self._scale is None and _SHARED not in self._measuring:
@@ -240,12 +236,12 @@ class EmbeddingService:
         return self._scale
 
     async def _measure(self) -> None:
-        some = of_language("en")
-        texts = [pair.query for pair in some], [pair.helps for pair in some]
-        made = [each or b"" for each in await self._made_of(_SHARED, *texts, _MEASURING)]
-        if not all(made):  # the model is not there; the next question tries again
+        english = of_language("en")
+        texts = [pair.query for pair in english], [pair.helps for pair in english]
+        packed = [each or b"" for each in await self._made_of(_SHARED, *texts, _MEASURING)]
+        if not all(packed):  # the model is not there; the next question tries again
             return
-        self._scale = await asyncio.to_thread(measured, made[: len(some)], made[len(some) :])
+        self._scale = await asyncio.to_thread(measured, packed[: len(english)], packed[len(english) :])
         if self._scale is None:
             self._warn("measure", "tells_nothing_apart")
             self._scale = REFERENCE
@@ -263,13 +259,13 @@ class EmbeddingService:
         asked = [(self._key(tenant, text, is_query=True), text) for text in queries]
         others = [(self._key(tenant, text), text) for text in texts]
         # now: making the others may push them out of memory
-        found = {key: self._known.get(key) for key, _ in (*asked, *others)}
+        vectors = {key: self._known.get(key) for key, _ in (*asked, *others)}
         wanted = self._want(asked, QUERY) | self._want(others, ASKED)
         if wanted:
             # a cancelled question leaves its texts being made: the next one will find them
-            await asyncio.wait({each.made for each in wanted.values()}, timeout=max(0.0, min(wait, _LONGEST_WAIT)))
-        found |= {key: each.made.result() for key, each in wanted.items() if each.made.done()}
-        return [found[key] for key, _ in (*asked, *others)]
+            await asyncio.wait({each.result for each in wanted.values()}, timeout=max(0.0, min(wait, _LONGEST_WAIT)))
+        vectors |= {key: each.result.result() for key, each in wanted.items() if each.result.done()}
+        return [vectors[key] for key, _ in (*asked, *others)]
 
     def prepare(self, tenant: str, texts: Sequence[str]) -> None:
         self._questions += 1
@@ -293,7 +289,7 @@ class EmbeddingService:
             if pending is None:
                 is_query = self._has_roles and urgency == QUERY
                 pending = self._pending[key] = VectorRequest(key, _readable(text), rank, is_query)
-                pending.made.add_done_callback(partial(self._forget, key))
+                pending.result.add_done_callback(partial(self._forget, key))
                 new.append(pending)
             pending.rank = min(pending.rank, rank)
             wanted[key] = pending
@@ -301,24 +297,24 @@ class EmbeddingService:
             self._looking.begin(self._look_up(new))
         return wanted
 
-    def _forget(self, key: Key, made: "asyncio.Future[bytes | None]") -> None:
+    def _forget(self, key: Key, done: "asyncio.Future[bytes | None]") -> None:
         self._pending.pop(key, None)
 
     async def _look_up(self, wanted: list[VectorRequest]) -> None:
         """Get vectors from the index; texts that have none there go to the queue."""
         try:
             while wanted:
-                some = wanted[:_AT_ONCE]
-                found = await self._recalled([each.key for each in some])
+                batch = wanted[:_AT_ONCE]
+                vectors = await self._recalled([each.key for each in batch])
                 del wanted[:_AT_ONCE]
-                for each, packed in zip(some, found, strict=True):
+                for each, packed in zip(batch, vectors, strict=True):
                     if packed is None and self._missing is None:
                         self._making.add(each)
                     else:
                         each.answer(packed)
-                asked = [each for each in some if each.key.tenant != _SHARED and each.rank.urgency != PREPARED]
+                asked = [each for each in batch if each.key.tenant != _SHARED and each.rank.urgency != PREPARED]
                 if self._missing is not None:
-                    self._missing(sum(each.made.result() is None for each in asked))
+                    self._missing(sum(each.result.result() is None for each in asked))
         finally:
             for each in wanted:
                 each.answer(None)
@@ -332,11 +328,11 @@ class EmbeddingService:
         except IndexFailed as error:
             self._warn("read", error.cause)
             return [None] * len(keys)
-        found = [packed if packed and self._fits(packed) else None for packed in read]
-        for key, packed in zip(keys, found, strict=True):
+        usable = [packed if packed and self._fits(packed) else None for packed in read]
+        for key, packed in zip(keys, usable, strict=True):
             if packed is not None:
                 self._known.put(key, packed, _ENTRY + len(packed))
-        return found
+        return usable
 
     def _fits(self, packed: bytes) -> bool:
         """Return whether vectors have the dimension of those that were made last."""
@@ -350,7 +346,7 @@ class EmbeddingService:
         """
         points: dict[str, list[Point]] = {}
         for each, packed in zip(batch, vectors, strict=True):
-            if each.made.done():  # its tenant was forgotten meanwhile
+            if each.result.done():  # its tenant was forgotten meanwhile
                 continue
             if packed:
                 if not self._fits(packed):
@@ -373,9 +369,9 @@ class EmbeddingService:
         width = dimension(query)
         if len(texts) <= self._inline:
             return Stack(texts, width)
-        made = await asyncio.to_thread(Stack, texts, width)
+        stack = await asyncio.to_thread(Stack, texts, width)
         self._inline = INLINE
-        return made
+        return stack
 
     def _warn(self, action: str, cause: str) -> None:
         """Say in the log that something failed: once a minute for each cause, and nothing of the content."""

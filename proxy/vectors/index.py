@@ -84,8 +84,7 @@ class IndexService:
             await self._run("put", partial(self._index.put, scope, points))
 
     async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """Return the packed vectors of points; None where there is no such point. It is a use, which delays their
-        leaving."""
+        """Return the packed vectors of points; None where there is no such point."""
         return await self._run("vectors", partial(self._index.vectors, scope, ids)) if ids else []
 
     async def forget_tenant(self, tenant: str) -> None:

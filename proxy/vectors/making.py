@@ -45,13 +45,13 @@ class VectorRequest:
     text: str
     rank: Rank
     is_query: bool = False
-    made: "asyncio.Future[bytes | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    result: "asyncio.Future[bytes | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """Its packed vectors; None where they could not be made."""
 
     def answer(self, vector: bytes | None) -> None:
         """Tell all who wait."""
-        if not self.made.done():
-            self.made.set_result(vector)
+        if not self.result.done():
+            self.result.set_result(vector)
 
 
 class Making:
@@ -63,13 +63,13 @@ class Making:
     def __init__(
         self,
         backend: Backend,
-        made: Callable[[Sequence[VectorRequest], Sequence[bytes]], None],
+        hand_on: Callable[[Sequence[VectorRequest], Sequence[bytes]], None],
         warn: Warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Hand each batch and its vectors to `made`; `clock` is in seconds."""
+        """Hand each batch and its vectors to `hand_on`; `clock` is in seconds."""
         self._backend = backend
-        self._made = made
+        self._hand_on = hand_on
         self._warn = warn
         self._clock = clock
         self._queue: dict[Key, VectorRequest] = {}
@@ -80,7 +80,7 @@ class Making:
 
     def add(self, wanted: VectorRequest) -> None:
         """Put a text in the queue, or answer at once that it will not be made."""
-        if self.is_pausing or wanted.made.done():
+        if self.is_pausing or wanted.result.done():
             wanted.answer(None)
             return
         self._queue[wanted.key] = wanted
@@ -126,7 +126,7 @@ class Making:
                 try:
                     texts = [wanted.text for wanted in batch]
                     vectors = await self._backend.embed(texts, query=batch[0].is_query)
-                    self._made(batch, vectors)
+                    self._hand_on(batch, vectors)
                 finally:
                     for wanted in batch:
                         wanted.answer(None)

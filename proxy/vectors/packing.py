@@ -39,8 +39,7 @@ def joined(vectors: Sequence[Sequence[float]]) -> bytes:
 
 
 def pack(vectors: Any) -> bytes:
-    """Return the rows of a matrix, or of a list of lists, as bytes. Raises `ValueError` for what is no matrix of
-    numbers."""
+    """Return the rows of a matrix as bytes. Raise `ValueError` for anything else."""
     numpy = arrays.numpy()
     try:
         rows = numpy.asarray(vectors, dtype=numpy.float32)
@@ -56,8 +55,7 @@ def pack(vectors: Any) -> bytes:
 
 
 def similarities(query: bytes, texts: Sequence[bytes | None]) -> list[float | None]:
-    """Return the cosine of each text's nearest vector to the query's; None for texts without vectors of the same
-    dimension.
+    """Return the cosine of each text's nearest vector to the query's; None without vectors of its dimension.
 
     The nearest, not the mean: a passage is about what one of its parts is about.
     """

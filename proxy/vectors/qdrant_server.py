@@ -35,8 +35,7 @@ class PointServer:
     repaired = 0
 
     def __init__(self, url: str, api_key: str | None, prefix: str, timeout: float) -> None:
-        """Import and connect nothing yet. `prefix` begins the collections' names; the library rounds `timeout`, in
-        seconds, up."""
+        """Import and connect nothing yet. `prefix` begins the collections' names; `timeout` is in whole seconds."""
         self._connect = (url, api_key, timeout)
         self._prefix = prefix
         self._lock = Lock()
@@ -57,14 +56,14 @@ class PointServer:
         self.warm()
         width = max((dimension(each.vector) for each in points), default=0)
         owner = {"tenant": tenant_digest(scope.tenant).hex()}
-        made = [
+        structs = [
             self._models.PointStruct(id=_name(scope, each.id), vector=rows(each.vector), payload=owner)
             for each in points
             if width and dimension(each.vector) == width
         ]
-        upsert = partial(self._call, "upsert", self._collection(scope), made, wait=True)
+        upsert = partial(self._call, "upsert", self._collection(scope), structs, wait=True)
         try:
-            if made:
+            if structs:
                 upsert()
         except IndexFailed as error:
             if not isinstance(error, Missing) and not self._is_other_models(error, scope, width):
@@ -152,8 +151,7 @@ class PointServer:
                 raise
 
     def _is_other_models(self, error: IndexFailed, scope: Scope, width: int) -> bool:
-        """Return whether a collection refused vectors because its own have another dimension: those are another
-        model's. It is deleted."""
+        """Delete a collection that refused vectors because its own are another model's; return whether it did so."""
         if error.cause != "status_400":
             return False
         name = self._collection(scope)

@@ -64,15 +64,15 @@ class Remote:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _one_by_one(self, texts: Sequence[str], query: bool) -> list[bytes]:
-        found: list[bytes] = []
+        vectors: list[bytes] = []
         refused = 0
         for text in texts:
             status, body = await self._ask([text], query)
             refused = status if status in _REFUSED else 0
-            found += [b""] if refused else await self._read(status, body, 1)
-        if not any(found):
+            vectors += [b""] if refused else await self._read(status, body, 1)
+        if not any(vectors):
             raise EmbeddingFailed(f"status_{refused}")
-        return found
+        return vectors
 
     async def _ask(self, texts: Sequence[str], query: bool) -> tuple[int, bytes]:
         prompt, fields = self._roles[query]

@@ -39,8 +39,7 @@ REFERENCE = Scale(0.042, 0.355)
 
 
 def measured(queries: Sequence[bytes], helping: Sequence[bytes]) -> Scale | None:
-    """Return the scale of a model by its vectors of questions and of what helps with each; None if it tells nothing
-    apart."""
+    """Return the scale of a model by its vectors of questions and of the texts that help; None if both are alike."""
     related: list[float] = []
     unrelated: list[float] = []
     for place, query in enumerate(queries):

@@ -136,15 +136,15 @@ class Sentences:
         pieces = [list(_pieces(text, size)) for text in texts]
         encode = self._model.encode_query if query else self._model.encode_document
         rows = encode(
-            [piece for some in pieces for piece in some],
+            [piece for parts in pieces for piece in parts],
             prompt=self._settings.query_prompt if query else self._settings.document_prompt,
             batch_size=SMALL,
             convert_to_numpy=True,
             show_progress_bar=False,
         )
         ends = [0]
-        for some in pieces:
-            ends.append(ends[-1] + len(some))
+        for parts in pieces:
+            ends.append(ends[-1] + len(parts))
         return [pack(rows[start:end]) for start, end in pairwise(ends)]
 
 

@@ -83,7 +83,7 @@ class TokenTable:
     """The vectors of tokens: rows of small whole numbers, each with a scale; read from the file where they are used."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises `OSError` or `ValueError` for what is no such directory."""
+        """Raise `OSError` or `ValueError` for what is no such directory."""
         self._numpy = arrays.numpy()
         self._rows = self._numpy.load(directory / "vectors.npy", mmap_mode="r", allow_pickle=False)
         self._scales = self._numpy.load(directory / "scales.npy", allow_pickle=False).astype("f4")
@@ -116,19 +116,19 @@ class WordPiece:
         return [token for word in text.translate(self._plain).split(" ") if word for token in of_word(word)]
 
     def _split(self, word: str) -> Iterator[int]:
-        found: list[int] = []
+        places: list[int] = []
         start = 0
         while start < len(word) <= _LONGEST:
             mark = "##" if start else ""
             for end in range(len(word), start, -1):
                 place = self._places.get(mark + word[start:end])
                 if place is not None:
-                    found.append(place)
+                    places.append(place)
                     start = end
                     break
             else:
                 return  # a part that the vocabulary lacks
-        yield from found
+        yield from places
 
 
 class _Plain(dict[int, str]):

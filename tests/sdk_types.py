@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from types import UnionType
 from typing import Any, Literal, Required, Union, get_args, get_origin
 
+from hypothesis import strategies as st
 from typing_extensions import get_type_hints, is_typeddict
 
 MARK = "marker.4711@example.com"
@@ -39,3 +40,30 @@ def planted(kind: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield from ((where, {**example(kind), key: value}) for where, value in planted(each, f"{path}.{key}"))
     elif parts:
         yield from ((where, [value]) for where, value in planted(parts[0], f"{path}[]"))
+
+
+def values_of(kind: Any, depth: int = 0) -> st.SearchStrategy[Any]:
+    """Return a strategy for the values of a type of the SDK: of the fields that may be left out, it has two at most."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if is_typeddict(kind):
+        return _objects(kind, depth + 1)
+    if origin is Literal:
+        return st.sampled_from(parts)
+    if origin in (Union, UnionType):
+        return st.sampled_from(parts).flatmap(lambda part: values_of(part, depth))
+    if origin is not None and parts and origin is not dict and "Mapping" not in str(origin):
+        return st.lists(values_of(parts[0], depth), min_size=1, max_size=1 if depth > 1 else 4)
+    if kind is dict or origin is not None:
+        return st.dictionaries(st.text(max_size=5), st.one_of(st.text(max_size=5), st.integers()), max_size=2)
+    plain = {int: st.integers(0, 10**6), float: st.floats(0, 1), bool: st.booleans(), type(None): st.none()}
+    return plain.get(kind, st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+
+
+@st.composite
+def _objects(draw: st.DrawFn, kind: Any, depth: int) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    needed = [key for key, each in hints.items() if str(get_origin(each)) == str(Required)]
+    others = sorted(hints.keys() - set(needed))
+    chosen = draw(st.lists(st.sampled_from(others), max_size=2, unique=True)) if others else []
+    bare = get_type_hints(kind)
+    return {key: draw(values_of(bare[key], depth)) for key in (*needed, *chosen)}

@@ -83,6 +83,9 @@ class MessagesRequest(NativeRequest):
 
     def write_messages(self, came: Came) -> Iterator[tuple[str, bytes | None]]:
         head, said = split_head(self.messages)
+        listed = {id(item) for item in came.items}
+        count = next((place for place, each in enumerate(head) if id(source_of(each)) in listed), len(head))
+        head, said = head[:count], head[count:] + said
         yield "system", _system(head, came.system)
         yield "messages", changed_list(came.raw, "messages", [item.raw for item in came.items], _written(said, came))
 
@@ -238,7 +241,7 @@ def _written(messages: Sequence[Message], came: Came) -> Iterator[bytes]:
         if raw is not None:
             roles.append("assistant" if views[0].role == "assistant" else "system" if views[0].is_system else "user")
             yield raw
-    if not roles or roles[0] != "user":
+    if not roles or (roles[0] != "user" and came.items[0]["role"] == "user"):
         raise Unwritable("the conversation begins with no user message")
     for before, role, after in zip(["", *roles], roles, [*roles[1:], "assistant"], strict=False):
         if role == "system" and (before != "user" or after != "assistant") and len(roles) != len(came.items):

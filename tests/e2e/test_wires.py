@@ -13,7 +13,7 @@ from proxy.wires import body_of
 from proxy.wires.messages import MessagesBody
 from proxy.wires.responses import ResponsesBody
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import answering
+from tests.e2e.servers import DEFAULT_ANSWER, answering
 from tests.wires.test_policies import chat, messages, responses
 
 CONFIG = """
@@ -80,6 +80,22 @@ async def test_all_are_explained_with_the_same_figures(lab: Lab) -> None:
     assert max(before) < 1.1 * min(before), before
     assert all(each["tokens_after"] < 0.6 * each["tokens_before"] for each in found.values())
     assert {each["steps"][0]["verdict"] for each in found.values()} == {"rewrite"}
+
+
+@KINDS
+@pytest.mark.parametrize("indent", [None, 1])
+async def test_an_empty_chain_sends_the_clients_bytes(lab: Lab, kind: type[Body], indent: int | None) -> None:
+    config = CONFIG.replace("    - compact_tool_results: {{over: 600, read_again: 0}}\n", "").replace(
+        "  default:\n", "  default: []\n"
+    )
+    base, body = await lab.start(config.format(url=lab.behind.url)), {**request_body(kind), "x_odd": [1.50, "\u00e9"]}
+    raw = json.dumps(body, indent=indent).encode()
+    headers = {"content-type": "application/json"}
+    async with lab.http.post(f"{base}/v1{kind.path}", data=raw, headers=headers) as response:
+        assert response.status == 200, await response.text()
+        answer = await response.read()
+    assert lab.behind.last.body == raw
+    assert answer == DEFAULT_ANSWER
 
 
 ANSWERS: Mapping[type[Body], Any] = {

@@ -1,6 +1,7 @@
 """All policies on all wires: what acts on one acts on each, and what it leaves is what the vendor takes."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from proxy.wires.responses import ResponsesBody
 from tests.wires.bodies import Json, refusals
 from tests.wires.openai_server import flaws
 
+HANDLE = re.compile(r"\b[0-9a-f]{16}\b|\bredacted-email-[a-z]+")
 TURNS = 20
 
 
@@ -52,6 +54,7 @@ def chat() -> Json:
     )
     return {
         "model": "m",
+        "max_tokens": 100,
         "messages": [*said, {"role": "user", "content": "What did printer 2 cost? Tell ana@example.com."}],
         "tools": offered,
     }
@@ -66,7 +69,7 @@ def messages() -> Json:
             {
                 "type": "tool_result",
                 "tool_use_id": f"c{turn}b",
-                "content": [{"type": "text", "text": "error 503: busy"}],
+                "content": [{"type": "text", "text": "error 503: printer busy"}],
             },
         ]
         thought = {"type": "thinking", "thinking": f"Look {turn}.", "signature": f"c2ln{turn}"}
@@ -100,7 +103,13 @@ def responses() -> Json:
         ]
     offered = tools(lambda name, about: {"type": "function", "name": name, "description": about, "parameters": SCHEMA})
     said.append({"role": "user", "content": "What did printer 2 cost? Tell ana@example.com."})
-    return {"model": "m", "instructions": "You are an agent.", "input": said, "tools": offered}
+    return {
+        "model": "m",
+        "max_output_tokens": 100,
+        "instructions": "You are an agent.",
+        "input": said,
+        "tools": offered,
+    }
 
 
 def read(kind: type[Body], body: Json) -> ChatRequest:
@@ -133,3 +142,27 @@ async def test_a_policy_acts_alike_on_each_wire(name: str) -> None:
 def thinking(body: Json) -> list[Json]:
     contents = [message["content"] for message in body["messages"] if isinstance(message["content"], list)]
     return [block for content in contents for block in content if block["type"] == "thinking"]
+
+
+def unsigned(body: Json) -> Json:
+    """Return a body without reasoning, of which chat has none to compare with."""
+    said = [{**message} for message in body.get("messages", ())]
+    for message in said:
+        if isinstance(message["content"], list):
+            message["content"] = [block for block in message["content"] if block["type"] != "thinking"]
+    items = [item for item in body.get("input", ()) if item.get("type") != "reasoning"]
+    return body | ({"input": items} if items else {"messages": said})
+
+
+async def forwarded(name: str, kind: type[Body], body: Json) -> list[str]:
+    """Return the texts that go out; handles are hashes of what left, in the form of its wire."""
+    made = await outcome(name, read(kind, unsigned(body)))
+    return [HANDLE.sub("HANDLE", each.text) for each in kind(made.request.encode()).parse().messages if each.text]
+
+
+@pytest.mark.parametrize("name", policy_names())
+async def test_a_policy_forwards_the_same_texts_on_each_wire(name: str) -> None:
+    texts = await forwarded(name, Body, chat())
+
+    assert await forwarded(name, MessagesBody, messages()) == texts
+    assert await forwarded(name, ResponsesBody, responses()) == texts

@@ -136,8 +136,8 @@ class Database:
             try:
                 with self._turn(waits) if writes else nullcontext():
                     database = self._opened()
+                    database.execute(f"PRAGMA busy_timeout = {int(self._busy * 1000 * waits)}")
                     if writes:
-                        database.execute(f"PRAGMA busy_timeout = {int(self._busy * 1000 * waits)}")
                         database.execute(f"PRAGMA synchronous = {'FULL' if synced else self._synchronous}")
                     with database:
                         database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")

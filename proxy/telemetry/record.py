@@ -3,6 +3,7 @@
 The row is the JSON of one object, made when nobody waits. The page and the sums of the table read nothing else.
 """
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -235,9 +236,8 @@ def _sum(counts: Any) -> int | None:
 class Prompts:
     """The last prompt of each conversation, to find where the next one no longer begins like it."""
 
-    def __init__(self, most: int = 200_000) -> None:
-        """`most` bounds the prefixes that are remembered."""
-        self._last: Cache[tuple[str, str], tuple[float, Mapping[str, Prefixes]]] = Cache(most)
+    def __init__(self, max_bytes: int = 8 * 2**20) -> None:
+        self._last: Cache[tuple[str, str], tuple[float, Mapping[str, _Prompt]]] = Cache(max_bytes)
 
     async def broken(self, record: Record, who: Identity) -> dict[str, Any] | None:
         """Return the place from which on the provider's cache is lost although it had the prompt; None for none."""
@@ -247,37 +247,50 @@ class Prompts:
         rules, scope = rewriting.ctx.model.cache, record.scope(rewriting.ctx)
         requests = {CLIENT: rewriting.came, **dict(rewriting.stages), SENT: rewriting.sent}
         forms = {name: await prefixes(scope, each, rewriting.ctx.tokens) for name, each in requests.items()}
-        when, last = self._last.get((who.tenant, scope)) or (0.0, forms)
-        self._last.put((who.tenant, scope), (record.when, forms), sum(map(len, forms.values())))
-        before, sent = last[SENT], forms[SENT]
-        place = _shared(before, sent)
-        if place == len(before) or record.when - when > rules.ttl or before[-1][1] < rules.minimum:
+        when, last = self._last.get((who.tenant, scope)) or (0.0, {})
+        prompts = {
+            name: _Prompt(array("q", [key for key, _ in each]), each[-1][1]) for name, each in forms.items() if each
+        }
+        size = 400 + sum(200 + 8 * len(each.keys) for each in prompts.values())
+        self._last.put((who.tenant, scope), (record.when, prompts), size)
+        before, sent = last.get(SENT), forms[SENT]
+        if before is None or record.when - when > rules.ttl or before.tokens < rules.minimum:
             return None
-        at, index = _tokens(sent, place), place - len(rewriting.sent.tools)
-        step, lost = _culprit(last, forms), before[-1][1] - at
-        return {"at": at, "message": index if index >= 0 else None, "lost": lost, "step": step}
+        place = before.shared(sent)
+        if place == len(before.keys):
+            return None
+        index, lost = place - len(rewriting.sent.tools), before.lost(sent)
+        known = {"at": before.tokens - lost, "message": index if index >= 0 else None, "lost": lost}
+        return {**known, "step": _culprit(last, forms)}
 
     def forget(self, tenant: str) -> int:
         """Forget the conversations of a tenant."""
         return self._last.forget(tenant)
 
 
-def _shared(last: Prefixes, prompt: Prefixes) -> int:
-    """Return the number of prefixes that two prompts share."""
-    return bisect_left(range(min(len(last), len(prompt))), True, key=lambda place: last[place][0] != prompt[place][0])
+class _Prompt(NamedTuple):
+    keys: "array[int]"
+    """The hash of each prefix."""
+    tokens: int
+
+    def shared(self, later: Prefixes) -> int:
+        """Return the number of prefixes that a later prompt has too."""
+        most = min(len(self.keys), len(later))
+        return bisect_left(range(most), True, key=lambda place: self.keys[place] != later[place][0])
+
+    def lost(self, later: Prefixes) -> int:
+        """Return the tokens behind the part that a later prompt shares."""
+        place = self.shared(later)
+        return self.tokens - (later[place - 1][1] if place else 0)
 
 
-def _tokens(prompt: Prefixes, place: int) -> int:
-    return prompt[place - 1][1] if place else 0
-
-
-def _culprit(last: Mapping[str, Prefixes], forms: Mapping[str, Prefixes]) -> str | None:
+def _culprit(last: Mapping[str, _Prompt], forms: Mapping[str, Prefixes]) -> str | None:
     """Return the step by which most of the last prompt was lost; None where it was the client."""
     losses: dict[str, int] = {}
-    before, lost = last[CLIENT], 0
+    before, lost = last.get(CLIENT), 0
     for name, prompt in forms.items():
         before = last.get(name, before)
-        losses[name] = _tokens(before, len(before)) - _tokens(before, _shared(before, prompt)) - lost
+        losses[name] = (0 if before is None else before.lost(prompt)) - lost
         lost += losses[name]
     name = max(losses, key=lambda name: losses[name])
     if name == SENT:  # a step does no longer what it did

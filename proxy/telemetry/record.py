@@ -246,12 +246,13 @@ class Prompts:
             return None
         rules, scope = rewriting.ctx.model.cache, record.scope(rewriting.ctx)
         requests = {CLIENT: rewriting.came, **dict(rewriting.stages), SENT: rewriting.sent}
-        forms = {name: await prefixes(scope, each, rewriting.ctx.tokens) for name, each in requests.items()}
+        different = {id(each): each for each in requests.values()}
+        unique = {key: await prefixes(scope, each, rewriting.ctx.tokens) for key, each in different.items()}
+        packed = {key: _Prompt.of(each) for key, each in unique.items()}
+        forms = {name: unique[id(each)] for name, each in requests.items()}
         when, last = self._last.get((who.tenant, scope)) or (0.0, {})
-        prompts = {
-            name: _Prompt(array("q", [key for key, _ in each]), each[-1][1]) for name, each in forms.items() if each
-        }
-        size = 400 + sum(200 + 8 * len(each.keys) for each in prompts.values())
+        prompts = {name: packed[id(each)] for name, each in requests.items()}
+        size = 400 + sum(200 + 8 * len(each.keys) for each in packed.values())
         self._last.put((who.tenant, scope), (record.when, prompts), size)
         before, sent = last.get(SENT), forms[SENT]
         if before is None or record.when - when > rules.ttl or before.tokens < rules.minimum:
@@ -272,6 +273,10 @@ class _Prompt(NamedTuple):
     keys: "array[int]"
     """The hash of each prefix."""
     tokens: int
+
+    @classmethod
+    def of(cls, prompt: Prefixes) -> "_Prompt":
+        return cls(array("q", [key for key, _ in prompt]), prompt[-1][1] if prompt else 0)
 
     def shared(self, later: Prefixes) -> int:
         """Return the number of prefixes that a later prompt has too."""

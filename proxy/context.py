@@ -460,6 +460,8 @@ class Context:
     frozen: int = 0
     """Number of messages at the beginning that may not change, nor may the tools, because signed reasoning is bound to
     them. Messages behind them are edited when they are first sent, and keep that form."""
+    on_hold: Mapping[str, str] = field(default_factory=dict)
+    """Reasons of the vendor by the names of steps whose edits cost this conversation its reasoning: they do not run."""
 
 
 Finding = TypeVar("Finding")

@@ -39,6 +39,7 @@ from proxy.llm.writer import Writer
 from proxy.memories.service import MemoryService
 from proxy.models.cache_use import CacheUse
 from proxy.models.tokens import BoundTokens, TokenService
+from proxy.models.vendor_reports import Holds
 from proxy.policy import BringsTools, Guard, InternalTool, MarksCache, ObservesAnswers, ToolContext
 from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import OnceService
@@ -102,6 +103,8 @@ class Services:
     """Threads in which the parts of archived texts are looked for."""
     cache_use: CacheUse
     """Whether the upstreams' prompt caches are used."""
+    holds: Holds
+    """Steps that are on hold in a conversation."""
     embedding: EmbeddingService | None = None
     judge: VerdictService | None = None
     writing: Writing | None = None
@@ -124,7 +127,7 @@ class Services:
     def forget(self, tenant: str) -> int:
         """Forget what this process has in memory of a tenant; how much that was."""
         forget = [self.once.forget, self.parsed.forget, self.memos.forget, self.prefixes.forget]
-        forget.append(self.cache_use.forget)
+        forget += [self.cache_use.forget, self.holds.forget]
         forget += [self.archives.forget_seen, self.memories.forget_read]
         forget += [each.forget for each in (self.embedding, self.judge) if each is not None]
         return sum(each(tenant) for each in forget)
@@ -355,6 +358,7 @@ class Preparation:
             memories=services.memories.bind(who, outage),
             inbox=services.shares.bind(who, outage),
             outage=outage,
+            on_hold=services.holds.of(who),
         )
         try:
             outcome, settle = await signed.run(steps, ctx, services.prefixes.bound(who.tenant, who.scope, outage))

@@ -11,6 +11,9 @@ import msgspec
 import orjson
 
 from proxy.chat.sse import ByteStream, EventSplitter
+from proxy.models.vendor_reports import VendorReport, read_report
+
+NO_REPORT = VendorReport()
 
 _TAIL = 8192
 """Bytes kept of a stream's beginning and of its end: usage stands in one of its last events, or at their end. Only
@@ -43,6 +46,8 @@ class Usage:
     """The code of the error that the answer is, in OpenAI's error body."""
     written: int | None = None
     """Prompt tokens that the provider wrote into its cache, where it charges for that and says so."""
+    report: VendorReport = NO_REPORT
+    """Its report on the request."""
 
     def completed(self, facts: Mapping[str, object]) -> "Usage":
         """Return the billed usage.
@@ -82,7 +87,7 @@ class UsageReader:
         """Return the usage at the end of the stream or in its first event; empty if there is none."""
         result = Usage()
         finish: tuple[str, ...] = ()
-        error: str | None = None
+        error, report = None, NO_REPORT
         recent = b"".join(self._recent)
         for line in (*(self._first or recent[:_TAIL]).splitlines()[:2], *recent[-_TAIL:].splitlines()):
             if line.startswith(b"data:") and (event := _object(line[5:])):
@@ -90,6 +95,7 @@ class UsageReader:
                 usage = _read(answer)
                 finish = usage.finish_reasons or finish
                 error = _failure(event) or _failure(answer) or error
+                report = report.joined(read_report(event)).joined(read_report(answer))
                 if usage.input or not result.input:
                     result = usage
                 elif usage.output is not None:  # Anthropic may tell of the prompt at the beginning alone
@@ -97,7 +103,7 @@ class UsageReader:
         if result.input is None:  # the event that tells of it may be longer than what is kept
             used = _read({"usage": _cut_usage(recent[-_TAIL:])})
             result = replace(used, model=result.model, response_id=result.response_id)
-        return replace(result, finish_reasons=finish, error=error)
+        return replace(result, finish_reasons=finish, error=error, report=report)
 
     def of_body(self, body: bytes) -> Usage:
         """Return the usage of a whole answer."""
@@ -116,6 +122,10 @@ class _Told(msgspec.Struct):
     model: Any = None
     id: Any = None
     error: Any = None
+    input_transformations: Any = None
+    context_management: Any = None
+    diagnostics: Any = None
+    prompt_cache_diagnostics: Any = None
 
 
 _whole = msgspec.json.Decoder(_Told)
@@ -179,6 +189,7 @@ def _read(answer: Mapping[str, Any]) -> Usage:
         response_id=_text(answer.get("id")),
         finish_reasons=tuple(reason for reason in reasons if isinstance(reason, str)),
         error=_text(_mapping(answer.get("error")).get("code")),
+        report=read_report(answer),
     )
 
 

@@ -106,6 +106,7 @@ def build_services(
         parsed=ParsedRequests(settings.server.remember_mib * 2**20),
         recalls=threads,
         cache_use=telemetry.cache_use,
+        holds=telemetry.holds,
         embedding=embedding,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from proxy import __version__
 from proxy.config.settings import TelemetrySettings
 from proxy.models.cache_use import CacheUse
+from proxy.models.vendor_reports import Holds
 from proxy.state.warnings import Warnings
 from proxy.telemetry.bill import MOST_PREFIXES, Bills
 from proxy.telemetry.metrics import Metrics
@@ -86,6 +87,11 @@ class Telemetry:
     def cache_use(self) -> CacheUse:
         """The use of the upstreams' prompt caches, as they report it."""
         return self._bills.use
+
+    @property
+    def holds(self) -> Holds:
+        """The steps that are on hold, by reports of vendors."""
+        return self._bills.holds
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Send the last spans, for at most so many seconds."""

@@ -16,6 +16,7 @@ from proxy.chat.cache_marks import find_marks
 from proxy.context import ModelProfile, Tokens
 from proxy.economics import UNCACHED, cached_tokens, money, pays_after, prompt_cost
 from proxy.models.cache_use import CacheUse
+from proxy.models.vendor_reports import Holds
 from proxy.state.cache import Cache
 from proxy.step import Step
 
@@ -125,6 +126,7 @@ class Bills:
         self._forms: dict[tuple[str, ...], int] = {}
         """The forms in front of each step, by the steps before it."""
         self.use = CacheUse()
+        self.holds = Holds()
 
     async def estimate(
         self, scope: str, came: ChatRequest, sent: ChatRequest, profile: ModelProfile, tokens: Tokens

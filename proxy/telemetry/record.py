@@ -160,6 +160,7 @@ async def row_of(record: Record, prompts: "Prompts", texts: "Texts | None" = Non
         "chain": known.get("chain"),
         "ignored": known.get("ignored"),
         "lowered": known.get("lowered"),
+        "vendor": known.get("vendor"),
         "status": record.status,
         "error": record.error,
         "stream": record.stream,

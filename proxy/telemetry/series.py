@@ -83,6 +83,9 @@ class Series:
         self.cached_tokens = counter(
             "cached_tokens", "Tokens from providers' caches, as expected and as reported.", "model", "source"
         )
+        self.harmful_steps = counter(
+            "harmful_steps", "Steps put on hold in a conversation, because the vendor reports harm.", "policy", "reason"
+        )
         self.key_requests = counter("key_requests", "Requests of each key of Penstock.", "key", "status")
         self.key_tokens = counter("key_tokens", "Tokens of each key, as upstreams report them.", "key", "kind")
         self.key_cost = counter("key_cost_usd", "Cost of each key's answers, where prices are known.", "key")

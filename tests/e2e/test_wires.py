@@ -13,7 +13,9 @@ from proxy.wires import body_of
 from proxy.wires.messages import MessagesBody
 from proxy.wires.responses import ResponsesBody
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import DEFAULT_ANSWER, answering
+from tests.e2e.servers import DEFAULT_ANSWER, answering, begin_stream, send, send_chunk
+from tests.upstreams.anthropic.stand_in import stream_events
+from tests.wires import openai_server
 from tests.wires.test_policies import chat, messages, responses
 
 CONFIG = """
@@ -134,6 +136,57 @@ async def test_all_are_recorded_and_counted_alike(lab: Lab) -> None:
     async with lab.http.get(f"{base}/admin/conversations") as response:
         listed = {each["id"] for each in (await response.json())["conversations"]}
     assert {record["conversation"] for record in records.values()} == listed
+
+
+REPORTS: Mapping[type[Body], Any] = {
+    MessagesBody: {
+        "input_transformations": [
+            {"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": "messages.1.content.0"}
+        ],
+        "context_management": {"applied_edits": [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 3}]},
+        "diagnostics": {"cache_miss_reason": {"type": "messages_changed", "cache_missed_input_tokens": 900}},
+    },
+    ResponsesBody: {
+        "input_transformations": [{"id": "rs_1", "action": "removed", "reason": "prefix_mismatch"}],
+        "prompt_cache_diagnostics": {"reason": "input_changed"},
+    },
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", REPORTS, ids=lambda kind: kind.wire)
+async def test_a_step_that_the_vendor_reports_as_harmful_is_on_hold(lab: Lab, kind: type[Body], stream: bool) -> None:
+    base, body = await lab.start(CONFIG.format(url=lab.behind.url)), {**request_body(kind), "stream": stream}
+    answer = {**ANSWERS[kind], **REPORTS[kind]}
+
+    async def reporting(upstream: Any, received: Any, writer: Any) -> None:
+        if not stream:
+            await send(writer, 200, json.dumps(answer).encode())
+            return
+        events = list(openai_server.stream_events(answer)) if kind is ResponsesBody else stream_events(answer, "whole")
+        await begin_stream(writer)
+        for event in events:
+            await send_chunk(writer, f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await send_chunk(writer, b"")
+
+    lab.behind.respond = reporting
+    records = []
+    for asked in (body, body, {**body, kind.conversation[0]: [*body[kind.conversation[0]][4:]]}):
+        async with lab.http.post(f"{base}/v1{kind.path}", json=asked) as response:
+            assert response.status == 200, await response.text()
+            await response.read()
+            number = response.headers["x-request-id"]
+        records.append((await lab.get(f"{base}/admin/requests/{number}"))[1])
+    first, second, other = (record["steps"][0] for record in records)
+    assert (first["verdict"], second["verdict"], other["verdict"]) == ("rewrite", "skip", "rewrite")
+    assert "on hold" in second["why"]
+    assert json.loads(lab.behind.received[1].body) == body
+    reason = REPORTS[kind]["input_transformations"][0]["reason"]
+    assert f"dropped reasoning: {reason}" in records[0]["vendor"]
+    assert ("applied clear_tool_uses" in records[0]["vendor"]) is (kind is MessagesBody)
+    assert "missed its cache" in records[0]["vendor"]
+    counted = f'penstock_harmful_steps_total{{policy="compact_tool_results",reason="{reason}"}} 2.0'
+    assert counted in await lab.metrics(base)
 
 
 @KINDS

@@ -1,0 +1,85 @@
+"""Reports of a vendor on a request: reasoning that it dropped, edits of its own, and a cause of a missed cache.
+
+A step of whose request the vendor dropped reasoning, because the prefix had changed, is on hold in that conversation.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from proxy.context import Identity
+from proxy.state.cache import Cache
+
+HARMFUL = frozenset({"prefix_binding_mismatch", "prefix_mismatch"})
+"""Reasons for dropped reasoning that an edit of a prompt causes; others are a change of the model or the account."""
+
+_CONVERSATIONS = 20_000
+_AGE = 24 * 3600.0
+"""Seconds for which a step is on hold after the last report."""
+
+
+class VendorReport(NamedTuple):
+    """A vendor's report on one request."""
+
+    dropped: tuple[str, ...] = ()
+    """The reason for each block or item of reasoning that it took out."""
+    edits: tuple[str, ...] = ()
+    """The types of its own edits that it applied."""
+    missed: str | None = None
+    """The part of the prompt that kept it from reading its cache."""
+
+    @property
+    def harm(self) -> str | None:
+        """The reason by which an edit did harm; None if none did."""
+        return next((reason for reason in self.dropped if reason in HARMFUL), None)
+
+    def __str__(self) -> str:
+        dropped = [f"dropped reasoning: {reason}" for reason in dict.fromkeys(self.dropped)]
+        edits = [f"applied {edit}" for edit in dict.fromkeys(self.edits)]
+        return "; ".join([*dropped, *edits, *([f"missed its cache: {self.missed}"] if self.missed else [])])
+
+    def joined(self, other: "VendorReport") -> "VendorReport":
+        """Return both as one: a stream reports in several events, some of them twice."""
+        return VendorReport(other.dropped or self.dropped, other.edits or self.edits, other.missed or self.missed)
+
+
+def read_report(answer: Mapping[str, Any]) -> VendorReport:
+    """Return the report in an answer, or in an event of its stream."""
+    found = _objects(answer.get("input_transformations"))
+    dropped = [str(each.get("reason")) for each in found if each.get("type") != "thinking_mismatch_allowed"]
+    management = answer.get("context_management")
+    applied = management.get("applied_edits") if isinstance(management, Mapping) else None
+    edits = [str(each.get("type")) for each in _objects(applied)]
+    return VendorReport(tuple(dropped), tuple(edits), _missed(answer))
+
+
+def _missed(answer: Mapping[str, Any]) -> str | None:
+    for field, name in (("diagnostics", "cache_miss_reason"), ("prompt_cache_diagnostics", "reason")):
+        told = answer.get(field)
+        reason = told.get(name) if isinstance(told, Mapping) else None
+        if reason:
+            return str(reason.get("type")) if isinstance(reason, Mapping) else str(reason)
+    return None
+
+
+def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
+    return (each for each in value if isinstance(each, Mapping)) if isinstance(value, list) else iter(())
+
+
+class Holds:
+    """The steps on hold in each conversation. For one event loop; a process that begins anew learns from one report."""
+
+    def __init__(self) -> None:
+        self._known: Cache[tuple[str, str], Mapping[str, str]] = Cache(_CONVERSATIONS, age=_AGE)
+
+    def note(self, who: Identity, steps: Iterable[str], reason: str) -> None:
+        """Put steps on hold in a conversation."""
+        key = who.tenant, who.scope
+        self._known.put(key, {**(self._known.get(key) or {}), **dict.fromkeys(steps, reason)})
+
+    def of(self, who: Identity) -> Mapping[str, str]:
+        """Return the reason for each step that is on hold in a conversation."""
+        return self._known.get((who.tenant, who.scope)) or {}
+
+    def forget(self, tenant: str) -> int:
+        """Forget a tenant's conversations; return how many they were."""
+        return self._known.forget(tenant)

@@ -1,0 +1,61 @@
+"""Reports of vendors on the requests that they got."""
+
+import json
+from typing import Any
+
+import pytest
+
+from proxy.context import Identity
+from proxy.models.usage import UsageReader
+from proxy.models.vendor_reports import Holds
+
+EDIT = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 2, "cleared_input_tokens": 9}
+DROPPED = {"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": "messages.1.content.0"}
+ALLOWED = {**DROPPED, "type": "thinking_mismatch_allowed"}
+OTHER = {**DROPPED, "reason": "model_binding_mismatch"}
+
+
+def stream(*events: dict[str, Any]) -> bytes:
+    return b"".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events)
+
+
+def test_a_stream_reports_in_its_first_and_in_its_last_event() -> None:
+    usage = {"input_tokens": 5, "output_tokens": 1}
+    start: dict[str, Any] = {"type": "message_start", "message": {"usage": usage, "input_transformations": [DROPPED]}}
+    text: dict[str, Any] = {
+        "type": "content_block_delta",
+        "index": 0,
+        "delta": {"type": "text_delta", "text": "x" * 9000},
+    }
+    edits = {"applied_edits": [EDIT]}
+    end: dict[str, Any] = {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn"},
+        "usage": usage,
+        "context_management": edits,
+    }
+    reader = UsageReader()
+    for event in (start, *[text] * 9, end):
+        reader.feed(stream(event))
+
+    found = reader.of_stream()
+    assert found.input == 5
+    assert found.report.dropped == ("prefix_binding_mismatch",)
+    assert found.report.edits == (EDIT["type"],)
+    assert found.report.harm == "prefix_binding_mismatch"
+
+
+@pytest.mark.parametrize("told", [[], [ALLOWED], [OTHER], None, "x", [1]])
+def test_no_edit_did_harm_where_the_prefix_was_not_the_cause(told: Any) -> None:
+    assert UsageReader().of_body(json.dumps({"usage": {}, "input_transformations": told}).encode()).report.harm is None
+
+
+def test_a_hold_is_of_one_conversation_of_one_tenant() -> None:
+    holds, who = Holds(), Identity("a", session="s")
+    holds.note(who, ["one"], "prefix_mismatch")
+    holds.note(who, ["two"], "prefix_mismatch")
+
+    assert holds.of(who) == {"one": "prefix_mismatch", "two": "prefix_mismatch"}
+    assert holds.of(Identity("b", session="s")) == holds.of(Identity("a", session="t")) == {}
+    assert holds.forget("a") == 1
+    assert holds.of(who) == {}

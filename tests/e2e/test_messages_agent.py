@@ -3,6 +3,7 @@ Anthropic refuses, signs thinking over the exact prefix, and caches as it does."
 
 import json
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -68,11 +69,16 @@ class Agent:
         self.model, self.server, self.stream = model, server, stream
         self.messages: list[Any] = []
         self.headers: dict[str, str] = {}
+        self.bases: list[str] = []
+        """Replicas that are asked in turn, if there are several."""
 
     async def ask(self, content: Any) -> Any:
         for message in self.messages:
             if message["role"] == "user" and isinstance(message["content"], list):
                 message["content"] = [{k: v for k, v in b.items() if k != "cache_control"} for b in message["content"]]
+        if self.bases:
+            self.bases.append(self.bases.pop(0))
+            self.client.base_url = self.bases[0]
         content[-1]["cache_control"] = {"type": "ephemeral"}
         self.messages.append({"role": "user", "content": content})
         asked: Any = {
@@ -157,7 +163,7 @@ async def test_an_agent_finishes_and_pays_less(model: str, stream: bool, server:
     assert not [step for each in requests for step in each["steps"] if step["verdict"] == "fail"]
 
 
-@pytest.mark.parametrize("fault", ["restart without its store", "bypass", "reload to nothing"])
+@pytest.mark.parametrize("fault", ["restart without its store", "bypass", "reload to nothing", "another replica"])
 async def test_no_fault_breaks_signed_thinking(fault: str, server: StandIn, tmp_path: Path) -> None:
     config = CONFIG.format(url=server.url)
     agent = Agent("http://127.0.0.1", BOUND, server, stream=True)
@@ -167,13 +173,15 @@ async def test_no_fault_breaks_signed_thinking(fault: str, server: StandIn, tmp_
     shared = f"state: {{directory: {tmp_path}/state}}"
     kept = config.replace("state: {kind: memory}", shared)
     chain = kept[kept.index("  default:") : kept.index("state:")]
-    later = {"bypass": kept, "reload to nothing": kept.replace(chain, "  default: []\n")}.get(fault, config)
+    first = config if fault == "restart without its store" else kept
+    later = first.replace(chain, "  default: []\n") if fault == "reload to nothing" else first
     async with agent.client:
-        async with proxy(config if later is config else kept, before) as base:
-            agent.client.base_url = base
+        async with proxy(first, before) as base:
+            agent.bases = [base]
             await agent.turn(5, 60, "Where are the parcels?", 0)
-        async with proxy(later, after) as base:
-            agent.client.base_url = base
+        replicas = (before, after) if fault == "another replica" else (after,)
+        async with AsyncExitStack() as stack:
+            agent.bases = [await stack.enter_async_context(proxy(later, folder)) for folder in replicas]
             agent.headers = {"x-penstock-bypass": "true"} if fault == "bypass" else {}
             await agent.turn(3, 60, "And the invoices?", 100)
 

@@ -3,6 +3,7 @@ refuses, and seals reasoning over the exact prefix."""
 
 import json
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,10 +58,17 @@ class Agent:
         self.client = openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0)
         self.server, self.stream = server, stream
         self.items: list[Any] = [{"role": "developer", "content": "Answer in English."}]
+        self.headers: dict[str, str] = {}
+        self.bases: list[str] = []
+        """Replicas that are asked in turn, if there are several."""
 
     async def ask(self, *items: Any) -> Any:
         self.items += items
+        if self.bases:
+            self.bases.append(self.bases.pop(0))
+            self.client.base_url = f"{self.bases[0]}/v1"
         asked: Any = {
+            "extra_headers": self.headers,
             "model": MODEL,
             "instructions": INSTRUCTIONS,
             "input": self.items,
@@ -77,13 +85,16 @@ class Agent:
 
     async def work(self, steps: int, rows: int) -> None:
         async with self.client:
-            items: Any = [{"role": "user", "content": "Where are the parcels?"}]
-            for step in range(steps):
-                self.server.say(REASONING, call(f"call_{step}", "orders", page=step), message(f"I read page {step}."))
-                await self.ask(*items)
-                items = [{"type": "function_call_output", "call_id": f"call_{step}", "output": listing(step, rows)}]
-            self.server.say(REASONING, message("All is well."))
-            assert (await self.ask(*items)).output_text == "All is well."
+            await self.turn(steps, rows, "Where are the parcels?", 0)
+
+    async def turn(self, steps: int, rows: int, question: str, first: int) -> None:
+        items: Any = [{"role": "user", "content": question}]
+        for step in range(first, first + steps):
+            self.server.say(REASONING, call(f"call_{step}", "orders", page=step), message(f"I read page {step}."))
+            await self.ask(*items)
+            items = [{"type": "function_call_output", "call_id": f"call_{step}", "output": listing(step, rows)}]
+        self.server.say(REASONING, message("All is well."))
+        assert (await self.ask(*items)).output_text == "All is well."
 
 
 def cost(server: OpenAIServer) -> Any:
@@ -120,6 +131,31 @@ async def test_an_agent_finishes_and_pays_less(stream: bool, server: OpenAIServe
     assert len(conversations) == 1
     assert {each["turn"] for each in requests} == {*range(1, asked + 1)}
     assert not [step for each in requests for step in each["steps"] if step["verdict"] == "fail"]
+
+
+@pytest.mark.parametrize("fault", ["restart without its store", "bypass", "reload to nothing", "another replica"])
+async def test_no_fault_breaks_sealed_reasoning(fault: str, server: OpenAIServer, tmp_path: Path) -> None:
+    config = CONFIG.format(url=server.url)
+    agent = Agent("http://127.0.0.1", server, stream=True)
+    before, after = tmp_path / "before", tmp_path / "after"
+    for folder in (before, after):
+        folder.mkdir()
+    kept = config.replace("state: {kind: memory}", f"state: {{directory: {tmp_path}/state}}")
+    chain = kept[kept.index("  default:") : kept.index("state:")]
+    first = config if fault == "restart without its store" else kept
+    later = first.replace(chain, "  default: []\n") if fault == "reload to nothing" else first
+    async with agent.client:
+        async with proxy(first, before) as base:
+            agent.bases = [base]
+            await agent.turn(5, 60, "Where are the parcels?", 0)
+        replicas = (before, after) if fault == "another replica" else (after,)
+        async with AsyncExitStack() as stack:
+            agent.bases = [await stack.enter_async_context(proxy(later, folder)) for folder in replicas]
+            agent.headers = {"x-penstock-bypass": "true"} if fault == "bypass" else {}
+            await agent.turn(4, 60, "And the invoices?", 100)
+
+    assert (server.refused, server.lost) == ([], 0)
+    assert sum(item.get("type") == "reasoning" for item in server.bodies[-1]["input"]) == 10
 
 
 async def test_stored_conversations_pass_with_their_new_items(server: OpenAIServer, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Every string of a request: values and keys, in known fields and unknown ones, and in JSON within a string. Pure."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
@@ -78,6 +79,20 @@ def changed_text(text: str, change: Change, depth: int = 0) -> str:
 def unknown_field(item: Mapping[str, Any], wire: str) -> str | None:
     """Return the place of a field with text whose name no known request of a wire has; None where there is none."""
     return next(_unknown(item, "", _NAMES[wire], _FREE[wire]), None)
+
+
+def names_twice(raw: bytes) -> bool:
+    """Return whether an object in JSON has a name twice: nobody who parses it sees the first value."""
+    if raw == orjson.dumps(orjson.loads(raw)):
+        return False
+    found = False
+
+    def members(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal found
+        found = found or len({name for name, _ in pairs}) < len(pairs)
+
+    json.loads(raw, object_pairs_hook=members)
+    return found
 
 
 def _unknown(value: Any, place: str, names: Set[str], free: Set[str]) -> Iterator[str]:

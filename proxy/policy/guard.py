@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from proxy.chat import ChatRequest, JsonObject
 from proxy.chat.placeholders import Placeholders, StandIn, kind_of
-from proxy.chat.strings import Change, changed, unknown_field, with_strings
+from proxy.chat.strings import Change, changed, names_twice, unknown_field, with_strings
 from proxy.context import Context
 from proxy.policy.base import Decision, Keep, Policy, Reject, Rewrite
 from proxy.policy.interfaces import Fact, RefusesContent
@@ -101,6 +101,9 @@ class Guard(Policy, RefusesContent):
                 code="unguarded_field",
                 param=place,
             )
+        if (place := _ambiguous_place(request)) is not None:
+            told = "the object in param has a name twice; write each name once, for guards read the last one alone"
+            return Reject(told, code="unguarded_field", param=place)
         if any(change(name) != name for name in (request.model, *request.rest)):
             return Reject("the model or the name of a field has what a guard takes out", code="unguarded_field")
         result = request
@@ -117,3 +120,12 @@ def _unknown_place(request: ChatRequest) -> str | None:
             if (place := item.derive("unknown field", partial(unknown_field, item, request.wire))) is not None:
                 return f"{name}[{index}].{place}"
     return unknown_field(request.rest, request.wire)
+
+
+def _ambiguous_place(request: ChatRequest) -> str | None:
+    """Return the place of an object that has a name twice."""
+    for name, items in request.own.items():
+        for index, item in enumerate(items):
+            if item.derive("names twice", partial(names_twice, item.raw)):
+                return f"{name}[{index}]"
+    return next((name for name in request.rest if names_twice(request.rest.raw(name))), None)

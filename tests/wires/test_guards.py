@@ -120,3 +120,21 @@ async def test_the_next_request_has_the_same_messages(kind: type[Body]) -> None:
 
     first, second = [each.request.messages for each in made if isinstance(each, Rewrite)]
     assert [*map(id, first)] == [*map(id, second)]
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        b'"%b": [{"role": "user", "content": "ana@example.com", "content": "hi"}]',
+        b'"%b": [{"role": "user", "content": "hi"}], "metadata": {"user_id": "ana@example.com", "user_id": "u"}',
+        b'"%b": [{"role": "user", "content": [{"type": "text", "text": "ana@example.com", "t\\u0065xt": "hi"}]}]',
+    ],
+)
+@pytest.mark.parametrize("kind", [Body, *WIRES])
+async def test_a_name_that_stands_twice_is_refused(kind: type[Body], hidden: bytes) -> None:
+    raw = b'{"model": "m", %b}' % hidden.replace(b"%b", kind.conversation[0].encode())
+    request = kind(raw).parse()
+
+    decision = await RedactSecrets().decide(request, context(request))
+    assert isinstance(decision, Reject)
+    assert decision.code == "unguarded_field"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.chat.parse import Body
+from proxy.config.keys_file import hash_of
 from proxy.server.replay.reading import read, request_of
 from proxy.wires import body_of
 from proxy.wires.messages import MessagesBody
@@ -136,6 +137,31 @@ async def test_all_are_recorded_and_counted_alike(lab: Lab) -> None:
     async with lab.http.get(f"{base}/admin/conversations") as response:
         listed = {each["id"] for each in (await response.json())["conversations"]}
     assert {record["conversation"] for record in records.values()} == listed
+
+
+@KINDS
+@pytest.mark.parametrize("chain", ["default", "none"])
+async def test_a_key_may_use_each_wire_and_its_tokens_are_limited(lab: Lab, kind: type[Body], chain: str) -> None:
+    key = "pk-" + "s3cret" * 8
+    auth = f"auth: {{kind: keys, keys: [{{name: ann, hash: {hash_of(key)}}}]}}\nlimits: {{tokens_per_day: 40000}}\n"
+    config = CONFIG if chain == "default" else CONFIG.replace("window: 100000", "window: 100000, chain: none")
+    config = (
+        config.replace("chains:\n", "chains:\n  none: []\n")
+        .replace('"{url}"', '"{url}", api_key: k')
+        .replace(", api_key: k, api_key: k", ", api_key: k")
+    )
+    base = await lab.start(auth + config.format(url=lab.behind.url))
+    used = {"input_tokens": 39000, "output_tokens": 1000}
+    if kind is Body:
+        used = {"prompt_tokens": 39000, "completion_tokens": 1000, "total_tokens": 40000}
+    lab.behind.respond = answering(json.dumps({**ANSWERS[kind], "usage": used}).encode())
+    statuses = []
+    for _ in range(2):
+        headers = {"authorization": f"Bearer {key}"}
+        async with lab.http.post(f"{base}/v1{kind.path}", json=request_body(kind), headers=headers) as response:
+            statuses.append(response.status)
+            await response.read()
+    assert statuses == [200, 429]
 
 
 REPORTS: Mapping[type[Body], Any] = {

@@ -109,7 +109,6 @@ class HistorySearch:
         self._gone, self._turns = tuple(messages[place] for place in gone), [turns[place] for place in gone]
         self._ctx, self._summary = ctx, "".join(summary.split())
         self._forms = [forms.get(place, "") for place in gone]
-        self._form_words: dict[int, frozenset[str]] = {}
 
     async def find(self, question: str, *, least: float, wait: float) -> SearchResult:
         """Return the passages that a question asks for.
@@ -138,7 +137,9 @@ class HistorySearch:
         for each in ranked(candidates, words.scores, meaning, least):
             once.setdefault(there.texts[each.place], each)
         order = sorted(once.values(), key=lambda each: each.place not in named)
-        order = [each for each in order if not self._stands(there, each.place)]
+        forms = {message: self._forms[message] for message, _ in (there.places[each.place] for each in order)}
+        standing = {message: await self._ctx.once.of(_words, form) for message, form in forms.items() if form}
+        order = [each for each in order if not _stands(there, each.place, standing)]
         said = [self._is_said(there, each.place) for each in order]
         # where the summary says the best, what only stands beside it is not needed
         is_said = bool(said) and said[0]
@@ -186,16 +187,6 @@ class HistorySearch:
         """Return whether the summary has a passage word for word; an attachment stands nowhere but in its message."""
         has_more = bool(attachments(self._gone[there.places[place][0]]))
         return not has_more and "".join(there.texts[place].split()) in self._summary
-
-    def _stands(self, there: "_SearchedMessages", place: int) -> bool:
-        """Return whether the form in which its message stands has the words of a passage: it may be a table of them."""
-        message = there.places[place][0]
-        if not self._forms[message]:
-            return False
-        if message not in self._form_words:
-            self._form_words[message] = frozenset(_WORD.findall(self._forms[message]))
-        words = {*_WORD.findall(there.texts[place])}
-        return len(words & self._form_words[message]) >= _SAID * len(words)
 
     async def _read(self) -> "_SearchedMessages":
         """Return the passages of all messages, and where their terms stand; only messages that have left since are
@@ -315,6 +306,19 @@ class _SearchedMessages(NamedTuple):
         """Return the passages, where these are the sizes of the messages in tokens."""
         messages, chars, of, are_user, ask = self.table
         return Candidates(messages, are_user > 0, _FRAME + sizes[messages] * chars // of, ask > 0)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text))
+
+
+def _stands(there: _SearchedMessages, place: int, standing: Mapping[int, frozenset[str]]) -> bool:
+    """Return whether the form in which its message stands has the words of a passage: it may be a table of them."""
+    form = standing.get(there.places[place][0])
+    if form is None:
+        return False
+    words = _words(there.texts[place])
+    return len(words & form) >= _SAID * len(words)
 
 
 def _nothing() -> _SearchedMessages:

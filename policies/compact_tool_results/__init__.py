@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple
 
@@ -67,7 +68,7 @@ class CompactToolResults(Policy):
         if not request.form.any("tools used", _uses_tools):
             return Keep("no tool results")
         terms = self._terms(request, ctx)
-        size = sum(weight(tool.raw.decode()) for tool in request.tools)
+        size = sum(tool.derive("weight", partial(weight, tool.raw.decode())) for tool in request.tools)
         start = _Walked(hash((terms, ctx.model.cache, size, bool(ctx.frozen))), before=Before(size, size))
         form, name = request.form, ("compact_tool_results", start.hash)
         _, walked = form.resume(name, start)

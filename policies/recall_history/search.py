@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from types import MappingProxyType
 from typing import NamedTuple
@@ -137,9 +138,8 @@ class HistorySearch:
         for each in ranked(candidates, words.scores, meaning, least):
             once.setdefault(there.texts[each.place], each)
         order = sorted(once.values(), key=lambda each: each.place not in named)
-        forms = {message: self._forms[message] for message, _ in (there.places[each.place] for each in order)}
-        standing = {message: await self._ctx.once.of(_words, form) for message, form in forms.items() if form}
-        order = [each for each in order if not _stands(there, each.place, standing)]
+        standing = await self._standing({there.places[each.place][0] for each in order})
+        order = [each for each in order if there.places[each.place] not in standing]
         said = [self._is_said(there, each.place) for each in order]
         # where the summary says the best, what only stands beside it is not needed
         is_said = bool(said) and said[0]
@@ -187,6 +187,17 @@ class HistorySearch:
         """Return whether the summary has a passage word for word; an attachment stands nowhere but in its message."""
         has_more = bool(attachments(self._gone[there.places[place][0]]))
         return not has_more and "".join(there.texts[place].split()) in self._summary
+
+    async def _standing(self, messages: Iterable[int]) -> frozenset[Place]:
+        """Return the passages of which the form of their message has the words: it may be a table of them."""
+        standing: list[Place] = []
+        for place in messages:
+            message, form = self._gone[place], self._forms[place]
+            if form:
+                key = ("standing passages", hash(message.raw), hash(form))
+                parts = await self._ctx.once.of_key(key, len(message.raw), partial(_standing_parts, message, form))
+                standing += [(place, part) for part in parts]
+        return frozenset(standing)
 
     async def _read(self) -> "_SearchedMessages":
         """Return the passages of all messages, and where their terms stand; only messages that have left since are
@@ -308,17 +319,11 @@ class _SearchedMessages(NamedTuple):
         return Candidates(messages, are_user > 0, _FRAME + sizes[messages] * chars // of, ask > 0)
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text))
-
-
-def _stands(there: _SearchedMessages, place: int, standing: Mapping[int, frozenset[str]]) -> bool:
-    """Return whether the form in which its message stands has the words of a passage: it may be a table of them."""
-    form = standing.get(there.places[place][0])
-    if form is None:
-        return False
-    words = _words(there.texts[place])
-    return len(words & form) >= _SAID * len(words)
+def _standing_parts(message: Message, form: str) -> tuple[int, ...]:
+    """Return the passages of a message of which another form of it has the words."""
+    there = {*_WORD.findall(form)}
+    parts = enumerate({*_WORD.findall(part.of(text))} for text in (described(message),) for part in passages(text))
+    return tuple(part for part, words in parts if len(words & there) >= _SAID * len(words))
 
 
 def _nothing() -> _SearchedMessages:

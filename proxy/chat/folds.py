@@ -26,7 +26,7 @@ _NAMES = 48
 class Form:
     """The messages of one form of a conversation, and what was worked out of them."""
 
-    __slots__ = ("_beginning", "_head", "_whole", "lineage", "messages", "request")
+    __slots__ = ("_beginning", "_head", "_whole", "lineage", "messages")
 
     def __init__(self, messages: tuple[Any, ...], settled: int, before: "Form | None", *, forks: bool = False) -> None:
         """It resumes from `before`; where it `forks`, that form goes on beside it."""
@@ -36,8 +36,6 @@ class Form:
         self._beginning: dict[Hashable, tuple[int, Any]] = {} if before is None else {**before._beginning}
         self.lineage: object = object() if before is None or forks else before.lineage
         """The same for a form and for that of the next request that was resumed from it."""
-        self.request = 0
-        """The number of the request that used it last."""
 
     @property
     def settled(self) -> int:
@@ -89,42 +87,44 @@ class Form:
 
 
 class Folds:
-    """The forms of one conversation. For use on one event loop."""
+    """The forms of one conversation, for one of its requests. For use on one event loop."""
 
-    __slots__ = ("_forms", "_request")
+    __slots__ = ("_known", "_own")
 
-    def __init__(self) -> None:
-        self._forms: list[Form] = []
-        self._request = 0
+    def __init__(self, known: list[Form] | None = None) -> None:
+        """`known` are the forms that the conversation's requests have left; all of them share the list."""
+        self._known: list[Form] = [] if known is None else known
+        self._own: dict[int, Form] = {}
 
     def begin(self) -> "Folds":
         """Begin another request of the conversation."""
-        self._request += 1
-        return self
+        return Folds(self._known)
 
     def of(self, messages: tuple[Any, ...]) -> Form:
-        """The form that these messages are."""
-        for form in self._forms:
-            if form.messages is messages:
-                form.request = self._request
-                return form
-        if len(messages) < _SHORT:
-            return self._added(Form(messages, 0, None))
-        before: Form | None = None
-        for form in self._forms:
-            if (before is None or form.settled > before.settled) and form.settled and form.begins(messages):
-                before = form
-        forks = before is not None and before.request == self._request
-        if before is not None and not forks:
-            self._forms.remove(before)
-        settled = max(_settled(messages), 0 if before is None else before.settled)
-        return self._added(Form(messages, settled, before, forks=forks))
+        """Return the form that these messages are."""
+        form = self._own.get(id(messages))
+        if form is None:
+            form = self._own[id(messages)] = self._resumed(messages)
+        return form
 
-    def _added(self, form: Form) -> Form:
-        form.request = self._request
-        self._forms.append(form)
-        if len(self._forms) > _FORMS:
-            del self._forms[0]
+    def _resumed(self, messages: tuple[Any, ...]) -> Form:
+        """Return a form that goes on where the nearest one of another request ended; it takes that one's place."""
+        before: Form | None = None
+        forks = False
+        if len(messages) < _SHORT:
+            form = Form(messages, 0, None)
+        else:
+            for known in self._known:
+                if (before is None or known.settled > before.settled) and known.settled and known.begins(messages):
+                    before = known
+            forks = before is not None and self._own.get(id(before.messages)) is before
+            settled = max(_settled(messages), 0 if before is None else before.settled)
+            form = Form(messages, settled, before, forks=forks)
+        if before is not None and not forks:
+            self._known.remove(before)
+        self._known.append(form)
+        if len(self._known) > _FORMS:
+            del self._known[0]
         return form
 
 

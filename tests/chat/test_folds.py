@@ -34,7 +34,7 @@ def test_conversations_that_grow_fork_and_are_cut_back_give_what_they_give_from_
             if is_changed:
                 forms[id(talk[-1])] = talk[-1].with_changes(content=f"short {len(talk)}")
         if is_next:
-            folds.begin()
+            folds = folds.begin()
         came = tuple(talk)
         for messages in (came, tuple(forms.get(id(each), each) for each in came), came[1:]):
             for _ in range(2):
@@ -58,6 +58,30 @@ def test_only_what_is_new_and_the_last_few_messages_are_read_again() -> None:
     assert len(read) <= 10
 
 
+def test_requests_at_once_take_nothing_from_each_other() -> None:
+    read = 0
+
+    def noting(before: int, messages: Sequence[Message]) -> int:
+        nonlocal read
+        read += len(messages)
+        return before + len(messages)
+
+    folds, talk = Folds(), tuple(said(ROLES[n % 2], str(n)) for n in range(100))
+    forms = [talk, *(tuple(said(ROLES[n % 2], f"{step} {n}") for n in range(100)) for step in range(4))]
+
+    def ask(number: int) -> None:
+        requests = [(folds.begin(), [(*form, said("user", "more")) for form in forms]) for _ in range(number)]
+        for step in range(number + len(forms)):  # one after the other begins; all are at another step of their chains
+            for place, (request, longer) in enumerate(requests):
+                for each in longer[: max(0, step - place)]:
+                    assert request.of(each).fold("count", 0, noting) == 101
+
+    ask(1)
+    read = 0
+    ask(64)
+    assert read <= 64 * len(forms) * 10
+
+
 def test_a_state_is_asked_for_once_in_a_request() -> None:
     talk = tuple(said(ROLES[n % 2], str(n)) for n in range(20))
     folds, calls = Folds(), list[int]()
@@ -75,7 +99,7 @@ def test_forms_and_names_that_are_not_asked_for_any_more_are_forgotten() -> None
     for n in range(100):
         talk = tuple(said(ROLES[place % 2], f"{n} {place}") for place in range(20))
         folds.begin().of(talk).fold("texts", NONE, texts)
-    assert len(folds._forms) <= 16
+    assert len(folds._known) <= 16
     form = folds.of(talk)
     for n in range(100):
         form.fold(n, NONE, texts)

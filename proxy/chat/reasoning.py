@@ -1,9 +1,10 @@
 """Signed reasoning in messages: what a provider lets nobody change, and binds to what stood before it."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from proxy.chat import Message
+from proxy.chat import ChatRequest, Message
 
 AS_TEXT = ("reasoning_content", "reasoning")
 """Fields in which servers put the model's reasoning as text."""
@@ -25,16 +26,18 @@ _SEALED = frozenset({"redacted_thinking", "reasoning.encrypted"})
 _HOLDING = frozenset({*_BLOCKS, *_SEALS, "reasoning"})
 """Fields of which signed reasoning has at least one, where it is no part of the content."""
 
-_NAMES = tuple(f'"{name}"'.encode() for name in (*_BLOCKS, *_SEALS, *_SEALED))
-_ALIKE = b'"reasoning'
-_ALIKE_NAMES = tuple(name for name in _NAMES if name.startswith(_ALIKE))
-_OTHER_NAMES = tuple(name for name in _NAMES if not name.startswith(_ALIKE))
+_NAMES = (*_BLOCKS, *_SEALS, "redacted_thinking")
+"""Names of which each body with signed reasoning has one, in quotes: a sealed detail stands among the details."""
+_PAIRS = [name.encode().split(b"_") for name in _NAMES if "_" in name]
+_PAIRED = re.compile(b"_(?:%b)" % b"|".join(b'(?<="%b_)%b"' % (first, last) for first, last in _PAIRS))
+_SINGLE = tuple(f'"{name}"'.encode() for name in _NAMES if "_" not in name)
 
 
 def may_be_signed(body: bytes) -> bool:
-    """Whether a request may carry signed reasoning, by its bytes alone: cheap, and wrong only where there is none."""
-    # each name is a pass over the body: those that begin alike are one, as long as none is there
-    return any(name in body for name in _OTHER_NAMES) or (_ALIKE in body and any(name in body for name in _ALIKE_NAMES))
+    """Return whether a request may carry signed reasoning, by its bytes alone: cheap, and wrong only where there is
+    none."""
+    # an underscore is searched for ten times as fast as a name
+    return any(name in body for name in _SINGLE) or _PAIRED.search(body) is not None
 
 
 def is_signed(message: Message) -> bool:
@@ -46,9 +49,19 @@ def is_signed(message: Message) -> bool:
     return any(map(is_sealed, _reasoning(message)))
 
 
-def signed_places(messages: Sequence[Message]) -> list[int]:
-    """The places of the messages that carry signed reasoning."""
-    return [place for place, message in enumerate(messages) if is_signed(message)]
+class _Signed(NamedTuple):
+    end: int = 0
+    places: tuple[int, ...] = ()
+
+
+def signed_places(request: ChatRequest) -> tuple[int, ...]:
+    """Return the places of the messages that carry signed reasoning."""
+    return request.form.fold("signed reasoning", _Signed(), _with_signed).places
+
+
+def _with_signed(before: _Signed, messages: Sequence[Message]) -> _Signed:
+    places = (place for place, message in enumerate(messages, before.end) if is_signed(message))
+    return _Signed(before.end + len(messages), (*before.places, *places))
 
 
 def without_reasoning(message: Message) -> Message:

@@ -292,7 +292,7 @@ class Dialogue:
     def _last(self, request: ChatRequest) -> ChatRequest:
         """The request of the last round, in which the model has to answer: without internal tools. Reasoning that is
         bound to the tools would be refused then, so there no tool may be called."""
-        if (self._call.profile is None or self._call.profile.binds_reasoning) and signed_places(request.messages):
+        if (self._call.profile is None or self._call.profile.binds_reasoning) and signed_places(request):
             return request.with_field("tool_choice", "none")
         if not self.names.isdisjoint(chosen_tools(request.rest.get("tool_choice"))):
             request = request.without("tool_choice")

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import orjson
 
 from proxy.chat import ChatRequest, Message, called_name, encode
-from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT, signed_places
+from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT, is_signed
 from proxy.context import Outage
 from proxy.gateway.restoring import shown
 from proxy.state.cache import Cache
@@ -131,7 +131,7 @@ class Recorder:
 
     async def __call__(self, hidden: Hidden) -> bool:
         """Remember what was hidden; whether that worked."""
-        if self._settle is not None and signed_places((*hidden.before, hidden.last)):
+        if self._settle is not None and any(map(is_signed, (*hidden.before, hidden.last))):
             self._settle(hidden.before)
         kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
         try:
@@ -220,10 +220,6 @@ _MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 """Marks that clients move from message to message while the conversation grows."""
 
 
-LARGE = 512 * 1024
-"""Bytes of a message that is digested once: it is hashed for each trail that it is part of, on the event loop."""
-
-
 class Trail:
     """The prints of a conversation's answers: each stands for the whole conversation up to it, and for its scope.
 
@@ -236,7 +232,7 @@ class Trail:
 
     def add(self, message: Message) -> None:
         """Go on with a message."""
-        self._running.update(_content(message) if len(message.raw) <= LARGE else _digest(message))
+        self._running.update(_digest(message))
 
     def copy(self) -> "Trail":
         """The same trail, to go on with elsewhere."""
@@ -284,11 +280,10 @@ def _walked(before: _AnswersSoFar, messages: Sequence[Message]) -> _AnswersSoFar
     return _AnswersSoFar(trail, tuple(keys), before.end + len(messages))
 
 
-def digest_large(messages: Sequence[Message]) -> None:
-    """Read large messages for the trails that they will be part of; for a thread."""
+def digest(messages: Sequence[Message]) -> None:
+    """Read messages for the trails that they will be part of; for a thread."""
     for message in messages:
-        if len(message.raw) > LARGE:
-            _digest(message)
+        _digest(message)
 
 
 def _digest(message: Message) -> bytes:

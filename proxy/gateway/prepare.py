@@ -28,7 +28,7 @@ from proxy.economics import UNCACHED
 from proxy.gateway import signed
 from proxy.gateway.answer_notes import AnswerWatch, BoundCorrections, CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
-from proxy.gateway.hidden import HiddenParts, Recorder, digest_large
+from proxy.gateway.hidden import HiddenParts, Recorder, digest
 from proxy.gateway.relay import Observer
 from proxy.gateway.signed import Prefixes, Settle, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
@@ -301,7 +301,7 @@ class Preparation:
 
         def read() -> ChatRequest:
             sent = body.parse(self._server.max_messages, self._services.parsed.bound(tenant))
-            digest_large(sent.messages)
+            digest(sent.messages)
             return sent
 
         return await do_sized(_PARSING * len(body.raw), read)
@@ -325,7 +325,7 @@ class Preparation:
         runs_tools = sends and not (body.wire == "responses" and any(sent.rest.get(name) for name in _STORED))
         if sends and not runs_tools:  # nothing may leave that the model could not read again
             steps = tuple(step for step in steps if not isinstance(step[1], BringsTools))
-        signs = body.wire == CHAT_WIRE and (route.upstream.abilities.signs or bool(signed_places(sent.messages)))
+        signs = body.wire == CHAT_WIRE and (route.upstream.abilities.signs or bool(signed_places(sent)))
         if sends and (brings_tools or signs):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
         profile = services.cache_use.applied(who, route.upstream.name, await route.upstream.profile(route.profile))

@@ -20,13 +20,14 @@ import json
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
-from proxy.chat import ChatRequest, Message, Tool, chosen_tools
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools, raws
 from proxy.chat.cache_marks import unmarked
 from proxy.chat.markers import named_handles
 from proxy.chat.provenance import sent_as
@@ -60,6 +61,9 @@ class Settle(Protocol):
 
 _NAME = 32
 """Characters of the longest name by which signed reasoning is told: it may be cut in two in a stream."""
+
+_TOOL_SETS = 16
+"""Sets of tools of which the digest is remembered."""
 
 _WORTH = 0.75
 """A new beginning that leaves more than this share of the prompt waits until the window is nearly full."""
@@ -119,7 +123,7 @@ class _Conversation:
 
     async def outcome(self) -> Outcome:
         """The conversation with its beginning held, or with a new one where the window is full."""
-        signed = signed_places(self._sent.messages)
+        signed = signed_places(self._sent)
         if not signed:
             return await chain.run(self._steps, self._ctx)
         guards = [step for step in self._steps if isinstance(step[1], Guard)]
@@ -369,10 +373,12 @@ class Settled:
 
     def _trail(self, request: ChatRequest) -> Trail:
         """What stands for the conversation before its first message."""
-        tools = blake2b(digest_size=16)
-        for tool in _by_content(request.tools):
-            tools.update(tool.raw)
-        return Trail(f"{self._scope}\0{tools.hexdigest()}")
+        return Trail(f"{self._scope}\0{_digest(tuple(raws(request.tools)))}")
+
+
+@lru_cache(_TOOL_SETS)
+def _digest(tools: tuple[bytes, ...]) -> str:
+    return blake2b(b"".join(sorted(tools)), digest_size=16).hexdigest()
 
 
 def _by_content(tools: Sequence[Tool]) -> list[Tool]:
@@ -391,7 +397,10 @@ def _written(sent: ChatRequest, made: ChatRequest) -> bytes:
     """The tools and messages that were made: a place for what is the client's, itself for what is not."""
     places = {id(message): place for place, message in enumerate(sent.messages)}
     tools = {id(tool): b"%d" % place for place, tool in enumerate(_by_content(sent.tools))}
-    messages = b",".join(_message(message, sent.messages, places) for message in made.messages)
+    messages = b",".join(
+        b"%d" % places[id(message)] if id(message) in places else _message(message, sent.messages, places)
+        for message in made.messages
+    )
     return b'{"tools":[%b],"messages":[%b]}' % (
         b",".join(tools.get(id(tool)) or tool.raw for tool in made.tools),
         messages,
@@ -407,8 +416,6 @@ def _message(message: Message, sent: Sequence[Message], places: Mapping[int, int
     bare = unmarked(message)  # marks are no part of what is bound
     if place is None:
         return bare.raw
-    if message is sent[place]:
-        return b"%d" % place
     return b"%d" % (-1 - place) if message == without_reasoning(sent[place]) else b"[%d,%b]" % (place, bare.raw)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.chat import Message
+from proxy.chat import ChatRequest, Message
 from proxy.chat.reasoning import is_signed, may_be_signed, signed_places, without_reasoning
 
 THINKING = {"type": "thinking", "thinking": "Veamos.", "signature": "s1g"}
@@ -20,7 +20,7 @@ TEXT = {"type": "text", "text": "¡Hola!"}
         ({"reasoning_details": [{"type": "reasoning.text", "text": "t", "signature": "s"}]}, {"content": "¡Hola!"}),
         ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]}, {"content": "¡Hola!"}),
         ({"reasoning_items": [{"type": "reasoning", "encrypted_content": "x"}]}, {"content": "¡Hola!"}),
-        ({"reasoning": {"type": "reasoning.encrypted", "data": "x"}}, {"content": "¡Hola!"}),
+        ({"reasoning": {"type": "reasoning", "encrypted_content": "x"}}, {"content": "¡Hola!"}),
         ({"encrypted_content": "x"}, {"content": "¡Hola!"}),
         ({"content": [THINKING, TEXT]}, {"content": [TEXT]}),
         ({"content": [{"type": "redacted_thinking", "data": "x"}, TEXT]}, {"content": [TEXT]}),
@@ -55,4 +55,4 @@ def test_only_answers_carry_it() -> None:
     messages = [
         Message({"role": role, "content": "x", "thinking_blocks": [THINKING]}) for role in ("user", "assistant")
     ]
-    assert signed_places(messages) == [1]
+    assert signed_places(ChatRequest("m", tuple(messages))) == (1,)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.wire import flaws
 from proxy.context import Outage
-from proxy.gateway.hidden import LARGE, Hidden, HiddenParts, Trail, digest_large
+from proxy.gateway.hidden import Hidden, HiddenParts, Trail, digest
 from proxy.gateway.loop import Loop
 from proxy.state.decisions import StoredMemory
 from proxy.testing import chat, script
@@ -345,7 +345,7 @@ async def test_rounds_are_found_again_where_the_client_has_got_a_secret_for_its_
     assert later.messages[1:3] == INNER
 
 
-def test_a_trail_is_the_same_where_a_large_message_was_digested_before() -> None:
+def test_a_trail_is_the_same_where_messages_were_digested_before() -> None:
     def trail(*messages: Message) -> str:
         made = Trail("scope")
         for message in messages:
@@ -353,9 +353,9 @@ def test_a_trail_is_the_same_where_a_large_message_was_digested_before() -> None
         return made.here()
 
     def large(end: str) -> Message:
-        return Message({"role": "user", "content": "a" * LARGE + end})
+        return Message({"role": "user", "content": "a" * 1_000_000 + end})
 
     known, small = large("x"), Message({"role": "user", "content": "x"})
-    digest_large([known, small])
+    digest([known, small])
     assert trail(known, small) == trail(large("x"), small)
     assert len({trail(large("x")), trail(large("y")), trail(small), trail(large("x"), small)}) == 4

@@ -133,7 +133,7 @@ def test_policies_see_chat_completions() -> None:
     assert request.messages[4] == {"role": "tool", "tool_call_id": "t2", "content": "two", "is_error": True}
     assert [tool.name for tool in request.tools] == ["look"]
     assert request.rest["tool_choice"] == {"type": "function", "function": {"name": "look"}}
-    assert signed_places(request.messages) == [2]
+    assert signed_places(request) == (2,)
     assert len(find_marks(request)) == 2
     assert request.max_output_tokens == 100
 

@@ -171,7 +171,7 @@ def test_policies_see_chat_completions() -> None:
     assert request.messages[5] == {"role": "tool", "tool_call_id": "c2", "content": "two"}
     assert [tool.name for tool in request.tools] == ["look", "patch", ""]
     assert chosen_tools(request.rest["tool_choice"]) == ("look",)
-    assert signed_places(request.messages) == [3]
+    assert signed_places(request) == (3,)
     assert request.max_output_tokens == 100
 
 

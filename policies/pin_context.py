@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 from pydantic import Field, field_validator
@@ -13,7 +14,7 @@ from proxy.chat.provenance import identities, of_client, standing_users
 from proxy.chat.texts import arguments
 from proxy.context import Context
 from proxy.history.pins import compiled, marked, open_plan, system_messages
-from proxy.history.plans import earlier_copies
+from proxy.history.plans import earlier_copies, plan_of
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted
 
@@ -70,15 +71,17 @@ class PinContext(Policy):
         came = ctx.incoming.messages
         if request.messages is came:
             return Keep("nothing left the context")
-        texts = raws(request)
-        there = {*identities(request), *standing_users(request, ctx.incoming, fitted=True)}
-        there |= {id(came[place]) for place in of_client(request, ctx.incoming).values() if came[place].is_system}
-        first = len(split_head(came)[0])
-        stays = [place < first or id(each) in there or each.raw in texts for place, each in enumerate(came)]
-        gone = [message for message, stay in zip(came, stays, strict=True) if not stay]
-        if not gone:
-            return Keep("nothing left the context")
-        staying = [message for message, stay in zip(came, stays, strict=True) if stay]
+        places = ctx.incoming.form.places(("pinned", self.patterns), partial(_may_be_pinned, self.patterns))
+        if not places:
+            return Keep("nothing that must stay has left")
+        texts, first = raws(request), len(split_head(came)[0])
+        there, users = identities(request), standing_users(request, ctx.incoming, fitted=True)
+        in_any_form = frozenset(of_client(request, ctx.incoming).values())
+        staying, gone = list[Message](), list[Message]()
+        for place in places:
+            each = came[place]
+            stays = place < first or id(each) in there or id(each) in users or each.raw in texts
+            (staying if stays or (each.is_system and place in in_any_form) else gone).append(each)
         missing = _missing(request, gone, staying, self.patterns)
         if not missing:
             return Keep("nothing that must stay has left")
@@ -100,6 +103,10 @@ class PinContext(Policy):
             why=f"put back {counted(len(fitting), 'pinned text')}, no room for {lost}",
             facts={"pinned": len(fitting), "pins_too_long": lost},
         )
+
+
+def _may_be_pinned(patterns: Sequence[str], message: Message) -> bool:
+    return message.is_system or plan_of(message) is not None or bool(marked([message], patterns))
 
 
 def _missing(

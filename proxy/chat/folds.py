@@ -65,6 +65,16 @@ class Form:
         """Whether a test holds for any message; `name` stands for it and for all that it depends on besides."""
         return self.fold(name, False, lambda before, messages: before or any(map(test, messages)))
 
+    def places(self, name: Hashable, test: Callable[[Any], bool]) -> tuple[int, ...]:
+        """Return the places of the messages for which a test holds; `name` stands for it as for `any`."""
+
+        def extend(before: tuple[int, tuple[int, ...]], messages: Sequence[Any]) -> tuple[int, tuple[int, ...]]:
+            end, places = before
+            more = (place for place, message in enumerate(messages, end) if test(message))
+            return end + len(messages), (*places, *more)
+
+        return self.fold(name, (0, tuple[int, ...]()), extend)[1]
+
     def known(self, name: Hashable) -> Any:
         """The result for all messages, if it was worked out; for work that has to be awaited."""
         return self._whole.get(name)

@@ -1,8 +1,8 @@
 """Signed reasoning in messages: what a provider lets nobody change, and binds to what stood before it."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from proxy.chat import ChatRequest, Message
 
@@ -49,19 +49,9 @@ def is_signed(message: Message) -> bool:
     return any(map(is_sealed, _reasoning(message)))
 
 
-class _Signed(NamedTuple):
-    end: int = 0
-    places: tuple[int, ...] = ()
-
-
 def signed_places(request: ChatRequest) -> tuple[int, ...]:
     """Return the places of the messages that carry signed reasoning."""
-    return request.form.fold("signed reasoning", _Signed(), _with_signed).places
-
-
-def _with_signed(before: _Signed, messages: Sequence[Message]) -> _Signed:
-    places = (place for place, message in enumerate(messages, before.end) if is_signed(message))
-    return _Signed(before.end + len(messages), (*before.places, *places))
+    return request.form.places("signed reasoning", is_signed)
 
 
 def without_reasoning(message: Message) -> Message:

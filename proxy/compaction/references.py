@@ -170,6 +170,8 @@ def _places(own: Shown, earlier: Sequence[Shown]) -> _Places:
     count: dict[tuple[int, int], int] = {}
     for text in range(len(earlier) - 1, -1, -1):
         noted = earlier[text].noted
+        if wanted.isdisjoint(earlier[text].keys):
+            continue
         for at, key in enumerate(earlier[text].keys):
             if key in wanted and (known := count.get((key, noted[at]), 0)) < _NEAREST:
                 count[key, noted[at]] = known + 1

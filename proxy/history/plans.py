@@ -5,7 +5,6 @@ What a tool answered, or a user wrote, is none.
 """
 
 import re
-from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -94,21 +93,6 @@ def _is_ideogram(char: str) -> bool:
     return char >= "\u2e80"
 
 
-class _SystemPlaces(NamedTuple):
-    """The places of messages among the first `end` ones."""
-
-    end: int
-    places: tuple[int, ...]
-
-
-_NONE = _SystemPlaces(0, ())
-
-
-def _with_system(before: _SystemPlaces, messages: Sequence[Message]) -> _SystemPlaces:
-    places = [place for place, message in enumerate(messages, before.end) if _origin(message).is_system]
-    return _SystemPlaces(before.end + len(messages), (*before.places, *places))
-
-
 async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Message]:
     """References to take the places of system messages in mid-conversation that repeat the plan of a later one.
 
@@ -119,7 +103,7 @@ async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Messag
     if ctx.frozen or ctx.archive is None:  # nothing may change in front of signed reasoning
         return {}
     messages = request.messages
-    system = request.form.fold("system messages", _NONE, _with_system).places
+    system = request.form.places("system messages", lambda message: _origin(message).is_system)
     if len(system) < 2:
         return {}
     plans = map(plan_of, [messages[place] for place in system])

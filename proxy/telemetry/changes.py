@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Literal, NamedTuple
 
 from proxy.chat import ChatRequest, Message
@@ -126,7 +126,8 @@ def _each(
 def _shortened(every: Iterator[MessageChange]) -> list[MessageChange]:
     """Return the changes with runs of unchanged or removed messages as one entry each; of very many, all runs."""
     alike = {"unchanged", "removed"}
-    runs = [list(run) for _, run in groupby(every, key=lambda each: (each.kind, each.step))]
+    grouped = groupby(every, key=lambda each: (each.kind, each.step))
+    runs = [list(run) for _, run in islice(grouped, MOST + 1)]
     short = [each for run in runs for each in ([_run(run)] if run[0].kind in alike else run)]
     return short if len(short) <= MOST else [_run(run) for run in runs][:MOST]
 

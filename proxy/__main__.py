@@ -1,4 +1,4 @@
-"""The command line: `penstock serve | check | explain | replay | models | keys | schema | new-policy`."""
+"""The command line: `penstock serve | try | check | explain | replay | models | keys | schema | new-policy`."""
 
 import argparse
 import asyncio
@@ -50,6 +50,12 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--save", type=Path, metavar="FILE", help=save)
     redact = "remove all matches of this pattern from the saved file; may be repeated"
     serve.add_argument("--redact", action="append", default=[], metavar="PATTERN", help=redact)
+
+    trial = _command(commands, "try", "record a session of yours, and say what the chain would have saved", _try)
+    trial.add_argument("--port", type=int, help="port to listen on (default: server.port of the configuration)")
+    trial.add_argument("--chain", help="run this chain instead of each model's own")
+    trial.add_argument("--save", type=Path, metavar="FILE", help="keep the session, with the text of prompts")
+    trial.add_argument("command", nargs="*", metavar="COMMAND", help="a client to run; without, wait for Ctrl-C")
 
     check = _command(commands, "check", "check the configuration; exit code 0 if it is valid, 1 if not", _check)
     connect = "also connect to every upstream, Redis, Qdrant and the embedding server"
@@ -136,6 +142,12 @@ def _serve(options: argparse.Namespace) -> int:
     config = load(options.config)
     listen = {"host": options.host, "port": options.port, "workers": options.workers}
     return serve(config, **listen, save=options.save, redact=options.redact)
+
+
+def _try(options: argparse.Namespace) -> int:
+    from proxy.server.replay.trial import try_session
+
+    return try_session(options)
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import io
+import itertools
 import json
 import re
+import shlex
 from pathlib import Path
 
 import aiohttp
@@ -57,6 +59,33 @@ def test_explain_prints_the_table_that_the_readme_shows(tmp_path: Path, capsys: 
     assert main(["explain", str(ROOT / "docs/request.json"), "--diff", "--config", str(path)]) == 0
     shown = block(README, "", "penstock explain").split("\n", 1)[1]
     assert without_times(capsys.readouterr().out) == without_times(shown)
+
+
+async def test_each_provider_gets_the_request_that_the_first_page_sends_it(lab: Lab) -> None:
+    keys = {"OPENAI_API_KEY": "sk-of-openai", "ANTHROPIC_API_KEY": "sk-ant-key"}
+    commands = "\n".join(block(START, "sh", holding) for holding in ("qwen3:8b", "OPENAI_API_KEY"))
+    for name, key in keys.items():
+        commands = commands.replace(f"${name}", key)
+    url = lab.behind.url.removesuffix("/v1")
+    config = CONFIG.replace("kind: anthropic", f"kind: anthropic\n    base_url: {url}")
+    config = re.sub(r"\$\{\w+:-http[^/]*//[^/}]*(/v1)?\}", rf"{url}\1", config)
+    sent = []
+    async with proxy(config, lab.folder) as base, aiohttp.ClientSession() as client:
+        for words in map(shlex.split, commands.replace("\\\n", "").split("\n\n")):
+            options = dict(zip(words[2::2], words[3::2], strict=True))
+            headers = [word.split(": ", 1) for flag, word in itertools.pairwise(words) if flag == "-H"]
+            url = words[1].replace("http://127.0.0.1:4000", base)
+            async with client.post(url, data=options["-d"], headers=dict(headers)) as answer:
+                await answer.read()
+            last = lab.behind.last
+            sent.append(
+                (last.path, json.loads(last.body)["model"], last.header("authorization") or last.header("x-api-key"))
+            )
+    assert sent == [
+        ("/api/chat", "qwen3:8b", None),
+        ("/v1/chat/completions", "gpt-4o-mini", "Bearer sk-of-openai"),
+        ("/v1/messages", "claude-sonnet-4-5", "sk-ant-key"),
+    ]
 
 
 def without_times(text: str) -> str:

@@ -1,0 +1,120 @@
+"""Records a session of the operator's own with empty chains, and says what it would have cost with the configured ones.
+
+Only guards run while it is recorded: they keep secrets here.
+"""
+
+import argparse
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from proxy.chat.errors import PenstockError
+from proxy.config.load import Config, load
+from proxy.policy import Guard
+from proxy.server.replay.reading import read
+from proxy.server.replay.report import totals
+from proxy.server.replay.run import replay
+from proxy.text import counted
+
+_PATIENCE = 30.0
+"""Seconds within which the proxy has to listen."""
+
+
+def try_session(options: argparse.Namespace) -> int:
+    """Record a session as the command line says, and print what it costs. Return the exit code."""
+    config = load(options.config)
+    port = config.settings.server.port if options.port is None else options.port
+    with tempfile.TemporaryDirectory(prefix="penstock-try-") as folder:
+        path = options.save or Path(folder, "session.jsonl")
+        with _recording(config, port, path, Path(folder, "log")):
+            _wait_for_session(port, options.command)
+        if not path.exists() or not path.stat().st_size:
+            raise PenstockError(f"nothing was recorded; send requests to http://127.0.0.1:{port}/v1 and try again")
+        conversations = read(path)
+    total = totals(asyncio.run(replay(config.settings, conversations, chain=options.chain)))
+    print(render_trial(total))
+    if options.save:
+        print(f"more: penstock replay {options.save} --html report.html")
+    return 0
+
+
+def empty_chains(config: Config) -> str:
+    """Return the text of a configuration whose chains have no step but guards."""
+    data = yaml.safe_load(config.text)
+    for name, steps in (data.get("chains") or {}).items():
+        policies = [policy for _, policy in config.settings.chains[name]]
+        data["chains"][name] = [
+            step for step, policy in zip(steps or (), policies, strict=True) if isinstance(policy, Guard)
+        ]
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+
+
+@contextmanager
+def _recording(config: Config, port: int, path: Path, log: Path) -> Iterator[None]:
+    """Serve with empty chains, in a process of its own, and save what is served."""
+    socket.create_server(("127.0.0.1", port)).close()  # another server there would get the session
+    # beside the configuration, as paths in it are relative to its folder
+    with (
+        tempfile.NamedTemporaryFile("w", dir=config.path.parent, prefix=".try-", suffix=".yaml") as plain,
+        log.open("w") as output,
+    ):
+        plain.write(empty_chains(config))
+        plain.flush()
+        serve = [sys.executable, "-m", "proxy", "serve", "--config", plain.name, "--host", "127.0.0.1"]
+        serve += ["--port", str(port), "--save", str(path.absolute())]
+        # of a session of its own, so that Ctrl-C ends the recording here before it ends the server
+        server = subprocess.Popen(serve, stdout=output, stderr=output, start_new_session=True)  # noqa: S603
+        try:
+            _wait_for_port(server, port)
+            yield
+        finally:
+            server.terminate()
+            server.wait()
+            if server.returncode:
+                print(log.read_text(), file=sys.stderr)
+
+
+def _wait_for_port(server: "subprocess.Popen[bytes]", port: int) -> None:
+    until = time.monotonic() + _PATIENCE
+    while time.monotonic() < until and server.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.1)
+    raise PenstockError("the proxy does not start; its log is above")
+
+
+def _wait_for_session(port: int, command: Sequence[str]) -> None:
+    """Run the command with this proxy as its server, or wait for Ctrl-C."""
+    base = f"http://127.0.0.1:{port}"
+    with suppress(KeyboardInterrupt):
+        if command:
+            names = {"OPENAI_BASE_URL": f"{base}/v1", "ANTHROPIC_BASE_URL": base}
+            subprocess.run(command, env={**os.environ, **names}, check=False)  # noqa: S603
+            return
+        print(f"penstock: work as usual against {base}/v1, and press Ctrl-C when you are done", flush=True)
+        while True:
+            time.sleep(3600)
+
+
+def render_trial(total: Mapping[str, Any]) -> str:
+    """Return the figures of a session for people."""
+    tokens, values, cost = total["tokens"], total["values"], total["cost"]["own"]
+    dollars = total["usd"] is not None
+    rows = [("without a chain", tokens["before"], total["usd_unchanged"], 1.0)]
+    rows += [("with the chain", tokens["after"], total["usd"], cost or 1.0)]
+    told = [f"{counted(total['requests'], 'request')} in {counted(total['conversations'], 'conversation')}", ""]
+    for name, count, usd, share in rows:
+        told.append(f"{name:16}{count:>12,} tokens{f'   ${usd:.4f}' if dollars else ''}   {share:6.1%}")
+    told += ["", f"{values['lost']} of {values['needed']} values that answers needed are lost"]
+    told += ["Costs are those of the prompts with the provider's cache; an answer may differ with another prompt."]
+    return "\n".join(told)

@@ -79,9 +79,9 @@ class PinContext(Policy):
         in_any_form = frozenset(of_client(request, ctx.incoming).values())
         staying, gone = list[Message](), list[Message]()
         for place in places:
-            each = came[place]
-            stays = place < first or id(each) in there or id(each) in users or each.raw in texts
-            (staying if stays or (each.is_system and place in in_any_form) else gone).append(each)
+            message = came[place]
+            stays = place < first or id(message) in there or id(message) in users or message.raw in texts
+            (staying if stays or (message.is_system and place in in_any_form) else gone).append(message)
         missing = _missing(request, gone, staying, self.patterns)
         if not missing:
             return Keep("nothing that must stay has left")

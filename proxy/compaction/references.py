@@ -168,14 +168,18 @@ def _places(own: Shown, earlier: Sequence[Shown]) -> _Places:
     wanted = set(own.keys) - {0}
     places: _Places = {}
     count: dict[tuple[int, int], int] = {}
+    common: set[int] = set()  # lines such as a bracket, of which enough places without a note are known
     for text in range(len(earlier) - 1, -1, -1):
-        noted = earlier[text].noted
-        if wanted.isdisjoint(earlier[text].keys):
+        keys, noted = earlier[text].keys, earlier[text].noted
+        there = wanted.intersection(keys)
+        if not there or (there <= common and 1 not in noted):
             continue
-        for at, key in enumerate(earlier[text].keys):
+        for at, key in enumerate(keys):
             if key in wanted and (known := count.get((key, noted[at]), 0)) < _NEAREST:
                 count[key, noted[at]] = known + 1
                 places.setdefault(key, []).append((text, at))
+                if known + 1 == _NEAREST and not noted[at]:
+                    common.add(key)
     return places
 
 

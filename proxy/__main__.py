@@ -1,4 +1,4 @@
-"""The command line: `penstock serve | try | check | explain | replay | models | keys | schema | new-policy`."""
+"""The command line, `penstock`; `penstock --help` lists its commands."""
 
 import argparse
 import asyncio
@@ -88,6 +88,16 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("--html", type=Path, metavar="FILE", help="also write the report as a page of HTML")
     bound = "exit with 1 if this is true, such as 'cost > 1.0' or 'lost > 0'; may be repeated"
     replay.add_argument("--fail-if", action="append", default=[], metavar="BOUND", help=bound)
+
+    ledger = commands.add_parser("ledger", help="show what left conversations, and prove that no record was changed")
+    ledger_commands = ledger.add_subparsers(required=True, metavar="COMMAND")
+    show = _command(ledger_commands, "show", "print the ledger of a conversation, or of all", _show_ledger)
+    show.add_argument("conversation", nargs="?", help="its id, as on the page")
+    show.add_argument("--json", action="store_true", help="print JSON lines, for `penstock ledger verify`")
+    verify = _command(ledger_commands, "verify", "check that no record was changed or removed", _verify_ledger)
+    verify.add_argument("file", nargs="?", type=Path, help="check this file of `show --json`, not the present records")
+    head = "a hash that `verify` printed before: all up to its entry must be there; may be repeated"
+    verify.add_argument("--head", action="append", default=[], metavar="HASH", help=head)
 
     _command(commands, "models", "list the models of the configuration with their properties", _models)
 
@@ -203,6 +213,18 @@ def _replay(options: argparse.Namespace) -> int:
     from proxy.server.replay.run import replay_files
 
     return replay_files(options)
+
+
+def _show_ledger(options: argparse.Namespace) -> int:
+    from proxy.server.ledger import show_ledger
+
+    return show_ledger(options)
+
+
+def _verify_ledger(options: argparse.Namespace) -> int:
+    from proxy.server.ledger import verify_ledger
+
+    return verify_ledger(options)
 
 
 def _models(options: argparse.Namespace) -> int:

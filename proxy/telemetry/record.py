@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from proxy.chat import ChatRequest, JsonObject, Message, encode
+from proxy.chat.markers import named_handles
 from proxy.chat.parse import Body
 from proxy.context import Context, Identity, ModelProfile
 from proxy.identity import identify
@@ -22,6 +23,7 @@ from proxy.state.cache import Cache
 from proxy.step import Step
 from proxy.telemetry.bill import Bills, Effect, Estimate, Prefixes, estimated, prefixes
 from proxy.telemetry.changes import Doers, MessageChange, Stages, changes
+from proxy.telemetry.ledger import LEDGER, Ledger
 from proxy.wires import WIRES
 
 LARGEST = 128 * 1024
@@ -133,7 +135,7 @@ def date(seconds: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-async def row_of(record: Record, prompts: "Prompts", texts: "Texts | None" = None) -> bytes | None:
+async def row_of(record: Record, prompts: "Prompts", ledger: Ledger, texts: "Texts | None" = None) -> bytes | None:
     """Return the JSON of a record's row, behind that of its new `texts`; None for one that JSON cannot hold."""
     who, request = record.identity()
     rewriting, doers, changed = record.rewriting, Doers({}, {}, None), list[MessageChange]()
@@ -141,6 +143,9 @@ async def row_of(record: Record, prompts: "Prompts", texts: "Texts | None" = Non
         doers = Doers.of(rewriting.came, rewriting.stages)
         changed = await changes(rewriting.came, rewriting.sent, doers, rewriting.ctx.tokens)
     broken = await prompts.broken(record, who)
+    conversation = conversation_id(who)
+    key = record.tenant, conversation or ""
+    link = ledger.link(key, () if rewriting is None else _handles(rewriting.sent, doers))
     verdicts = [step.verdict for step in record.steps if not step.observed]
     known = record.known
     row = {
@@ -149,7 +154,7 @@ async def row_of(record: Record, prompts: "Prompts", texts: "Texts | None" = Non
         "ended": date(record.when),
         "tenant": record.tenant,
         "config": record.config,
-        "conversation": conversation_id(who),
+        "conversation": conversation,
         "session": who.session if who.is_named else None,
         "agent": who.agent or None,
         "task": who.task or None,
@@ -187,6 +192,7 @@ async def row_of(record: Record, prompts: "Prompts", texts: "Texts | None" = Non
         },
         "changes": [each.shown() for each in changed],
         "steps": await _steps(record),
+        LEDGER: link,
     }
     new: Sequence[bytes] = ()
     if texts is not None:
@@ -195,9 +201,15 @@ async def row_of(record: Record, prompts: "Prompts", texts: "Texts | None" = Non
         packed = orjson.dumps(row)
         if len(packed) > LARGEST:
             packed = orjson.dumps({**row, "changes": [], "steps": []})
+        ledger.add(key, link, packed)
         return b",".join((*new, packed))
     except TypeError:  # a policy of the operator's own may give such a fact
         return None
+
+
+def _handles(sent: ChatRequest, doers: Doers) -> Sequence[str]:
+    """Return the handles that are named in messages which a step made."""
+    return named_handles(b"\n".join(message.raw for message in sent.messages if id(message) in doers.makers))
 
 
 async def _steps(record: Record) -> list[dict[str, Any]]:

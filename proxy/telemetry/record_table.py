@@ -145,6 +145,13 @@ def latest(database: sqlite3.Connection, filters: Filters, limit: int, *, text: 
     return [_record(database, row, text=text) for (row,) in rows]
 
 
+def rows(database: sqlite3.Connection, filters: Filters) -> list[bytes]:
+    """Return the JSON of rows, the oldest first."""
+    where, values = filters.where()
+    chosen = database.execute(f"SELECT row FROM requests WHERE {where} ORDER BY id", values)  # noqa: S608
+    return [row.encode() for (row,) in chosen]
+
+
 def _record(database: sqlite3.Connection, row: str, *, text: bool) -> dict[str, Any]:
     record: dict[str, Any] = orjson.loads(row)
     hashes = record.pop(TEXTS, None)

@@ -21,6 +21,7 @@ from proxy.state.database import Database
 from proxy.state.store import Cause, StoreError
 from proxy.state.warnings import Warnings
 from proxy.telemetry import record_table as table
+from proxy.telemetry.ledger import Ledger
 from proxy.telemetry.record import Prompts, Record, Texts, row_of
 from proxy.telemetry.record_table import Filters
 
@@ -60,7 +61,7 @@ class Records:
         self._table = Database(file, table.SCHEMA, name="records", synchronous="NORMAL")
         self._log = log
         self._clock = clock
-        self._prompts = Prompts()
+        self._prompts, self._ledger = Prompts(), Ledger()
         self._texts = Texts() if settings.text else None
         self._waiting: deque[Record] = deque()
         self._may, self._since = 2 * settings.per_second, clock()
@@ -131,7 +132,7 @@ class Records:
 
     async def _make_row(self, record: Record) -> None:
         try:
-            row = await row_of(record, self._prompts, self._texts)
+            row = await row_of(record, self._prompts, self._ledger, self._texts)
         except Exception as error:  # clients and policies choose its content: none may hold up the others
             _log.warning("a record is not kept", extra={"fields": {"fault": type(error).__name__}})
             return
@@ -167,6 +168,10 @@ class Records:
 
         return await self._asked(look)
 
+    async def rows(self, filters: Filters) -> list[bytes]:
+        """Return the JSON of records as they are kept, the oldest first. Raise `StoreError` if that fails."""
+        return await self._asked(partial(table.rows, filters=filters))
+
     async def policies(self, filters: Filters) -> list[dict[str, Any]]:
         """Return the sums of each step in the latest requests. Raise `StoreError` if that fails."""
         return await self._asked(partial(table.policies, filters=filters))
@@ -184,6 +189,7 @@ class Records:
     def forget_written(self, tenant: str) -> None:
         """Forget the texts of a tenant that this process has written: removed ones must be written anew."""
         self._prompts.forget(tenant)
+        self._ledger.forget(tenant)
         if self._texts is not None:
             self._texts.forget(tenant)
 

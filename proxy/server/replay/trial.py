@@ -16,9 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from proxy.chat.errors import PenstockError
+from proxy.config.document import with_chains
 from proxy.config.load import Config, load
 from proxy.policy import Guard
 from proxy.server.replay.reading import read
@@ -50,13 +49,11 @@ def try_session(options: argparse.Namespace) -> int:
 
 def empty_chains(config: Config) -> str:
     """Return the text of a configuration whose chains have no step but guards."""
-    data = yaml.safe_load(config.text)
-    for name, steps in (data.get("chains") or {}).items():
-        policies = [policy for _, policy in config.settings.chains[name]]
-        data["chains"][name] = [
-            step for step, policy in zip(steps or (), policies, strict=True) if isinstance(policy, Guard)
-        ]
-    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+    chains = config.settings.chains.items()
+    guards = {
+        name: [place for place, (_, policy) in enumerate(steps) if isinstance(policy, Guard)] for name, steps in chains
+    }
+    return with_chains(config.text, guards)
 
 
 @contextmanager

@@ -33,7 +33,9 @@ class Form:
         self.messages = messages
         self._head = messages[:settled]
         self._whole: dict[Hashable, Any] = {}
-        self._beginning: dict[Hashable, tuple[int, Any]] = {} if before is None else {**before._beginning}
+        self._beginning: dict[Hashable, tuple[int, Any]] = {}
+        if before is not None:  # of requests at once, a later one has what an earlier one is still working out
+            self._beginning = {**before._beginning} if forks else before._beginning
         self.lineage: object = object() if before is None or forks else before.lineage
         """The same for a form and for that of the next request that was resumed from it."""
 
@@ -81,10 +83,13 @@ class Form:
 
     def resume(self, name: Hashable, empty: State) -> tuple[int, State]:
         """How many messages were worked on in earlier requests, and the state behind them."""
-        return self._beginning.get(name, (0, empty))
+        count, state = self._beginning.get(name, (0, empty))
+        return (count, state) if count <= self.settled else (0, empty)
 
     def settle(self, name: Hashable, state: object) -> None:
         """Keep the state behind the settled messages for the next request."""
+        if self._beginning.get(name, (0,))[0] > self.settled:
+            return
         self._beginning.pop(name, None)
         self._beginning[name] = self.settled, state
         if len(self._beginning) > _NAMES:  # names that are no longer asked for leave first

@@ -379,15 +379,15 @@ class Preparation:
         # what is held may offer more than the chain does now
         chains = (*self._chains.values(), steps) if ctx.model.binds_reasoning else (steps,)
         names = {tool.name for tool in request.tools}
-        bringing = [
-            policy
+        bringing = {  # a policy of several chains once
+            id(policy): policy
             for chain in chains
             for _, policy in chain
             if isinstance(policy, BringsTools) and any(kind.definition.name in names for kind in policy.internal_tools)
-        ]
+        }
         free = ctx.model.usable(request) - (0 if outcome.after is None else outcome.after.total)
         made = ToolContext(ctx, request, free, self._services.recalls)
-        return [*{tool.name: tool for policy in bringing for tool in policy.build_tools(made)}.values()]
+        return [*{tool.name: tool for policy in bringing.values() for tool in policy.build_tools(made)}.values()]
 
 
 def _guarding(steps: Chain) -> Sequence[Guard]:

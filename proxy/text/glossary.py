@@ -6,6 +6,7 @@ five. Accents are ignored.
 """
 
 import re
+from functools import lru_cache
 from types import MappingProxyType
 
 from proxy.text.fold import STOP_WORDS, unaccented
@@ -14,6 +15,7 @@ from proxy.text.tables import lines
 _LONGEST = 12
 _EXACT = 3
 _SHORT = 5
+_REMEMBERED = 8192
 _WORD = re.compile(r"[^\W\d_]+")
 _SPANISH, _ENGLISH = STOP_WORDS["es"], STOP_WORDS["en"]
 _ENGLISH_ALONE = _ENGLISH - _SPANISH
@@ -28,7 +30,7 @@ _FIRST = frozenset([key[:_EXACT] for key in WORDS])
 
 def english(text: str) -> str | None:
     """Return the gloss of a Spanish text word by word, unknown words unchanged; None for a text in another language."""
-    words = [unaccented(word).lower() for word in _WORD.findall(text)]
+    words = _WORD.findall(unaccented(text).lower())
     meanings = {word: _meaning(word) for word in words}
     telling = [word for word in words if word not in _BOTH and meanings[word] != word]
     spanish = sum(word in _SPANISH or meanings[word] is not None for word in telling)
@@ -38,6 +40,7 @@ def english(text: str) -> str | None:
     return " ".join(meanings[word] or word for word in words if word not in _SPANISH) or None
 
 
+@lru_cache(_REMEMBERED)
 def _meaning(word: str) -> str | None:
     if word[:_EXACT] not in _FIRST:
         return None

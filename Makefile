@@ -46,7 +46,7 @@ test-monitoring: $(VENV)/.dev ## the shipped Prometheus files in a real Promethe
 	$(BIN)/python -m pytest tests/helm/check_prometheus.py
 
 test-real: $(VENV)/.real ## a small real model behind a running proxy; downloads 130 MB once, takes minutes
-	$(BIN)/python -m pytest tests/real/check_model.py
+	$(BIN)/python -m pytest tests/real/check_model.py tests/real/check_referee.py
 
 test-multilingual: $(VENV)/.multilingual ## a real multilingual model behind kind: openai; downloads 90 MB once
 	$(BIN)/python -m pytest -s tests/real/check_multilingual.py

@@ -89,6 +89,19 @@ def _parser() -> argparse.ArgumentParser:
     bound = "exit with 1 if this is true, such as 'cost > 1.0' or 'lost > 0'; may be repeated"
     replay.add_argument("--fail-if", action="append", default=[], metavar="BOUND", help=bound)
 
+    about = "ask a real model in recorded conversations through two chains, and compare its decisions"
+    referee = _command(commands, "referee", about, _referee)
+    referee.add_argument("files", nargs="+", type=Path, metavar="FILE", help="conversations; docs/how-to/replay.md")
+    referee.add_argument("--model", required=True, help="the model of the configuration that is asked")
+    referee.add_argument("--chain", help="chain A (default: the model's own)")
+    referee.add_argument("--against", metavar="CHAIN|URL", help="chain B, or the base URL of another proxy, as in SDKs")
+    referee.add_argument("--against-config", type=Path, metavar="FILE", help="take chain B of this configuration")
+    key = "a header of all requests, such as the provider's key; may be repeated"
+    referee.add_argument("--header", action="append", default=[], type=_header, metavar="NAME:VALUE", help=key)
+    referee.add_argument("--most", type=int, default=100, help="requests of the files to play, three times each (100)")
+    referee.add_argument("--at-once", type=int, default=4, help="conversations to play at the same time (4)")
+    referee.add_argument("--json", action="store_true", help="print the report as JSON")
+
     ledger = commands.add_parser("ledger", help="show what left conversations, and prove that no record was changed")
     ledger_commands = ledger.add_subparsers(required=True, metavar="COMMAND")
     show = _command(ledger_commands, "show", "print the ledger of a conversation, or of all", _show_ledger)
@@ -213,6 +226,12 @@ def _replay(options: argparse.Namespace) -> int:
     from proxy.server.replay.run import replay_files
 
     return replay_files(options)
+
+
+def _referee(options: argparse.Namespace) -> int:
+    from proxy.server.replay.referee import referee_files
+
+    return referee_files(options)
 
 
 def _show_ledger(options: argparse.Namespace) -> int:

@@ -87,11 +87,11 @@ def items_of(text: str, name: str) -> dict[str, str]:
     return {key: yaml.safe_dump(value, sort_keys=False, allow_unicode=True) for key, value in found.items()}
 
 
-def with_chains(text: str, chains: Mapping[str, Collection[int]]) -> str:
-    """Return the text of a configuration with the steps at these places of its chains alone."""
+def edited(text: str, edit: Callable[[dict[str, Any]], None]) -> str:
+    """Return the text of a configuration after an edit of its data, without comments."""
     data = yaml.safe_load(text)
-    listed = {name: [steps[place] for place in chains[name]] for name, steps in (data.get("chains") or {}).items()}
-    return yaml.safe_dump({**data, "chains": listed}, sort_keys=False, allow_unicode=True)
+    edit(data)
+    return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
 
 
 @dataclass(frozen=True, slots=True)

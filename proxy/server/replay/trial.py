@@ -6,27 +6,23 @@ Only guards run while it is recorded: they keep secrets here.
 import argparse
 import asyncio
 import os
-import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from proxy.chat.errors import PenstockError
-from proxy.config.document import with_chains
 from proxy.config.load import Config, load
 from proxy.policy import Guard
+from proxy.server.replay.child import serving
 from proxy.server.replay.reading import read
 from proxy.server.replay.report import totals
 from proxy.server.replay.run import replay
 from proxy.text import counted
-
-_PATIENCE = 30.0
-"""Seconds within which the proxy has to listen."""
 
 
 def try_session(options: argparse.Namespace) -> int:
@@ -35,10 +31,10 @@ def try_session(options: argparse.Namespace) -> int:
     port = config.settings.server.port if options.port is None else options.port
     with tempfile.TemporaryDirectory(prefix="penstock-try-") as folder:
         path = options.save or Path(folder, "session.jsonl")
-        with _recording(config, port, path, Path(folder, "log")):
-            _wait_for_session(port, options.command)
+        with serving(config, partial(empty_chains, config), "--save", str(path.absolute()), port=port) as base:
+            _wait_for_session(base, options.command)
         if not path.exists() or not path.stat().st_size:
-            raise PenstockError(f"nothing was recorded; send requests to http://127.0.0.1:{port}/v1 and try again")
+            raise PenstockError(f"nothing was recorded; send requests to {base}/v1 and try again")
         conversations = read(path)
     total = totals(asyncio.run(replay(config.settings, conversations, chain=options.chain)))
     print(render_trial(total))
@@ -47,52 +43,16 @@ def try_session(options: argparse.Namespace) -> int:
     return 0
 
 
-def empty_chains(config: Config) -> str:
-    """Return the text of a configuration whose chains have no step but guards."""
-    chains = config.settings.chains.items()
-    guards = {
-        name: [place for place, (_, policy) in enumerate(steps) if isinstance(policy, Guard)] for name, steps in chains
-    }
-    return with_chains(config.text, guards)
+def empty_chains(config: Config, data: dict[str, Any]) -> None:
+    """Remove all steps but guards from the chains in a configuration's data."""
+    listed = data.get("chains") or {}
+    for name, steps in listed.items():
+        policies = [policy for _, policy in config.settings.chains[name]]
+        listed[name] = [step for step, each in zip(steps or (), policies, strict=True) if isinstance(each, Guard)]
 
 
-@contextmanager
-def _recording(config: Config, port: int, path: Path, log: Path) -> Iterator[None]:
-    """Serve with empty chains, in a process of its own, and save what is served."""
-    socket.create_server(("127.0.0.1", port)).close()  # another server there would get the session
-    # beside the configuration, as paths in it are relative to its folder
-    with (
-        tempfile.NamedTemporaryFile("w", dir=config.path.parent, prefix=".try-", suffix=".yaml") as plain,
-        log.open("w") as output,
-    ):
-        plain.write(empty_chains(config))
-        plain.flush()
-        serve = [sys.executable, "-m", "proxy", "serve", "--config", plain.name, "--host", "127.0.0.1"]
-        serve += ["--port", str(port), "--save", str(path.absolute())]
-        # of a session of its own, so that Ctrl-C ends the recording here before it ends the server
-        server = subprocess.Popen(serve, stdout=output, stderr=output, start_new_session=True)  # noqa: S603
-        try:
-            _wait_for_port(server, port)
-            yield
-        finally:
-            server.terminate()
-            server.wait()
-            if server.returncode:
-                print(log.read_text(), file=sys.stderr)
-
-
-def _wait_for_port(server: "subprocess.Popen[bytes]", port: int) -> None:
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until and server.poll() is None:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.1)
-    raise PenstockError("the proxy does not start; its log is above")
-
-
-def _wait_for_session(port: int, command: Sequence[str]) -> None:
+def _wait_for_session(base: str, command: Sequence[str]) -> None:
     """Run the command with this proxy as its server, or wait for Ctrl-C."""
-    base = f"http://127.0.0.1:{port}"
     with suppress(KeyboardInterrupt):
         if command:
             names = {"OPENAI_BASE_URL": f"{base}/v1", "ANTHROPIC_BASE_URL": base}

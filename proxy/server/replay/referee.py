@@ -1,0 +1,292 @@
+"""Asks a real model in recorded conversations through two chains or proxies, and compares its decisions.
+
+Each request of a conversation goes through A, through A again and through B, with the recorded answers in front of it.
+Two answers of A differ by the model's own noise, so B has changed only those decisions that differ beyond that.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from yarl import URL
+
+from proxy.chat import encode
+from proxy.chat.errors import BadRequest, PenstockError
+from proxy.compaction.identifiers import identifiers
+from proxy.config.load import load
+from proxy.config.settings import Settings
+from proxy.context import ModelProfile
+from proxy.economics import money, reported_cost
+from proxy.http.client import Timeouts, Transport
+from proxy.models import Models
+from proxy.models.usage import Usage, UsageReader
+from proxy.server.build import build_upstreams, profiles
+from proxy.server.replay.child import serving
+from proxy.server.replay.reading import Conversation, RecordedRequest, read
+from proxy.upstreams.routing import Routes
+from proxy.wires import WIRES, body_of
+
+_TIMEOUTS = Timeouts(connect=10.0, idle=600.0)
+_DRAWS = 2000
+"""Resamples of the conversations, from which the intervals are."""
+_SHOWN = 5
+"""Changed decisions that the report shows."""
+_NAMING = ("user", "safety_identifier", "metadata", "prompt_cache_key", "stream", "stream_options")
+"""Fields of a recorded request that are not sent."""
+
+
+class Decision(NamedTuple):
+    """The decision that an answer is. The first field that differs names the kind of a change."""
+
+    failed: str
+    """The status and code of an error; empty for an answer."""
+    tools: tuple[str, ...]
+    arguments: tuple[str, ...]
+    """The arguments of the calls, in the order of the tools."""
+    facts: tuple[str, ...]
+    """The identifiers, numbers and paths in the text."""
+
+    @classmethod
+    def of(cls, wire: str, status: int, body: bytes) -> "Decision":
+        """Return the decision in an answer."""
+        answer = WIRES[wire].answer(body, streamed=False) if status == 200 else None
+        if answer is None:
+            return cls(f"{status} {UsageReader().of_body(body).error or 'no answer'}", (), (), ())
+        calls = sorted((name, _canonical(arguments)) for name, arguments in answer.calls)
+        facts = () if calls else tuple(sorted(value for value, _ in identifiers(answer.text)))
+        return cls("", tuple(name for name, _ in calls), tuple(arguments for _, arguments in calls), facts)
+
+    def change(self, other: "Decision") -> str | None:
+        """Return the kind of a change from one decision to another; None for no change."""
+        pairs = zip(self._fields, self, other, strict=True)
+        return next((kind for kind, one, two in pairs if one != two), None)
+
+    def __str__(self) -> str:
+        calls = ", ".join(map("{}({})".format, self.tools, self.arguments))
+        return self.failed or calls or f"an answer with {', '.join(self.facts) or 'no facts'}"
+
+
+def _canonical(arguments: str) -> str:
+    """Return arguments in a form in which spaces and the order of keys do not count."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True, ensure_ascii=False)
+    except ValueError:
+        return arguments
+
+
+class Side(NamedTuple):
+    """A proxy that is compared, or a chain of one."""
+
+    name: str
+    base: str
+    headers: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class Compared:
+    """The decisions at one request."""
+
+    conversation: str
+    number: int
+    first: Decision
+    again: Decision
+    other: Decision
+    usd: tuple[float, float]
+    """The price of the request with its answer by A and by B, as the usage says."""
+
+    @property
+    def noise(self) -> str | None:
+        """The kind of the change between A and A again."""
+        return self.first.change(self.again)
+
+    @property
+    def changes(self) -> tuple[str | None, str | None]:
+        """The kinds of the changes between B and each answer of A."""
+        return self.first.change(self.other), self.again.change(self.other)
+
+
+@dataclass(slots=True)
+class Referee:
+    """The player of conversations with a model behind two sides. Each conversation is a session of its own."""
+
+    model: str
+    profile: ModelProfile
+    a: Side
+    b: Side
+    headers: Mapping[str, str]
+    transport: Transport = field(default_factory=lambda: Transport("referee", _TIMEOUTS))
+
+    async def play(self, conversation: Conversation) -> list[Compared]:
+        """Play a conversation, and return its decisions.
+
+        A is asked again behind the first answer: so its bill has no reads from a cache that only this second question
+        has written.
+        """
+        sessions, compared = {name: f"referee-{uuid4().hex}" for name in ("a", "again", "b")}, []
+        for number, point in enumerate(conversation.points, 1):
+            (first, ours), (other, theirs) = await asyncio.gather(
+                self._ask(self.a, point, sessions["a"]), self._ask(self.b, point, sessions["b"])
+            )
+            again, _ = await self._ask(self.a, point, sessions["again"])
+            compared.append(Compared(conversation.name, number, first, again, other, (ours, theirs)))
+        return compared
+
+    async def _ask(self, side: Side, point: RecordedRequest, session: str) -> tuple[Decision, float]:
+        kept = {name: value for name, value in point.body.items() if name not in _NAMING}
+        body = body_of(encode({**kept, "model": self.model}))
+        headers = {"content-type": "application/json", "accept-encoding": "identity", **self.headers, **side.headers}
+        headers["x-penstock-session"] = session
+        try:
+            reply = await self.transport.request("POST", URL(f"{side.base}{body.path}"), headers, body.raw)
+            status, answer = reply.status, await reply.read()
+        except PenstockError as error:
+            return Decision(f"{error.status} {error.code}", (), (), ()), 0.0
+        return Decision.of(body.wire, status, answer), self._usd(UsageReader().of_body(answer))
+
+    def _usd(self, usage: Usage) -> float:
+        tokens = usage.input or 0
+        cost = reported_cost(self.profile.cache, tokens, usage.cached or 0, usage.written or 0)
+        return money(self.profile.prices.at(tokens), cost, usage.output or 0)
+
+
+def summary(compared: Sequence[Compared], seed: int = 1) -> dict[str, Any]:
+    """Return the shares of changed decisions, by kind and in all, with a 95 % interval of B's beyond the noise.
+
+    The interval is from a bootstrap over conversations, because the requests of one are alike; of a single one, over
+    its requests.
+    """
+    several = len({each.conversation for each in compared}) > 1
+    groups: dict[Any, list[Compared]] = {}
+    for place, each in enumerate(compared):
+        groups.setdefault(each.conversation if several else place, []).append(each)
+    kinds: dict[str, Any] = {}
+    for kind in (*Decision._fields, "any"):
+        cells = [[_shares(each, kind) for each in group] for group in groups.values()]
+        sums = [(sum(noise for noise, _ in cell), sum(change for _, change in cell), len(cell)) for cell in cells]
+        noise, change = (sum(each[place] for each in sums) / len(compared) for place in (0, 1))
+        kinds[kind] = {"noise": noise, "changed": change, "beyond": change - noise, "interval": _interval(sums, seed)}
+    bills = [sum(each.usd[place] for each in compared) for place in (0, 1)]
+    return {"conversations": len({each.conversation for each in compared}), "requests": len(compared), "kinds": kinds,
+            "usd": {"a": bills[0], "b": bills[1]}}  # fmt: skip
+
+
+def _shares(each: Compared, kind: str) -> tuple[float, float]:
+    """Return the noise and the change of one request, of a kind."""
+
+    def counts(change: str | None) -> bool:
+        return change is not None if kind == "any" else change == kind
+
+    return float(counts(each.noise)), sum(map(counts, each.changes)) / 2
+
+
+def _interval(sums: Sequence[tuple[float, float, int]], seed: int) -> tuple[float, float]:
+    dice, drawn = random.Random(seed), []
+    for _ in range(_DRAWS):
+        sample = dice.choices(sums, k=len(sums))
+        drawn.append(sum(change - noise for noise, change, _ in sample) / sum(size for *_, size in sample))
+    drawn.sort()
+    return drawn[int(0.025 * _DRAWS)], drawn[int(0.975 * _DRAWS)]
+
+
+def is_changed(report: Mapping[str, Any]) -> bool:
+    """Return whether B changes decisions beyond the noise."""
+    return bool(report["kinds"]["any"]["interval"][0] > 0)
+
+
+def render(report: Mapping[str, Any], compared: Sequence[Compared], a: str, b: str) -> Iterator[str]:
+    """Yield the lines of the report for people."""
+    yield f"{report['requests']:,} requests of {report['conversations']:,} conversations; A is {a}, B is {b}"
+    yield ""
+    yield f"{'changed':10}{'A and A again':>15}{'A and B':>10}{'beyond noise':>14}   95 %"
+    for kind, each in report["kinds"].items():
+        low, high = each["interval"]
+        shares = f"{each['noise']:>15.1%}{each['changed']:>10.1%}{each['beyond']:>+14.1%}"
+        yield f"{kind:10}{shares}   {low:+.1%} to {high:+.1%}"
+    yield ""
+    if report["usd"]["a"]:  # else the model has no prices
+        yield f"bill: A ${report['usd']['a']:.4f}, B ${report['usd']['b']:.4f}, by the usage that the answers report"
+    yield "B changes decisions beyond the noise" if is_changed(report) else "no change beyond the noise"
+    certain = [each for each in compared if each.noise is None and each.changes[0] is not None]
+    for each in certain[:_SHOWN]:
+        yield f"{each.conversation}, request {each.number}: {each.changes[0]}: A {each.first}; B {each.other}"
+    if len(certain) > _SHOWN:
+        yield f"{len(certain) - _SHOWN:,} more, in which both answers of A agree"
+
+
+def referee_files(options: argparse.Namespace) -> int:
+    """Compare as the command line says. Return the exit code: 1 if B changes decisions beyond the noise."""
+    config = load(options.config)
+    conversations = [each for path in options.files for each in read(path)]
+    conversations = [*_first(conversations, options.most)]
+    with ExitStack() as stack:
+        base = stack.enter_context(serving(config, _for_comparison))
+        other = base
+        if options.against_config:
+            other = stack.enter_context(serving(load(options.against_config), _for_comparison))
+        a = Side(options.chain or "the model's own chain", f"{base}/v1", _chain(options.chain))
+        b = Side(options.against, f"{other}/v1", _chain(options.against))
+        if options.against and "://" in options.against:
+            b = Side(options.against, options.against.rstrip("/"), {})
+        elif options.against_config:
+            b = b._replace(name=f"{options.against or 'the same'} of {options.against_config}")
+        elif not options.against:
+            raise PenstockError("say what to compare with: --against CHAIN or URL, or --against-config FILE")
+        referee = Referee(options.model, _profile(config.settings, options.model), a, b, dict(options.header))
+        compared = asyncio.run(_play(referee, conversations, options.at_once))
+    report = summary(compared)
+    if options.json:
+        print(json.dumps(report, indent=2))
+    else:
+        print("\n".join(render(report, compared, a.name, b.name)))
+    return 1 if is_changed(report) else 0
+
+
+async def _play(referee: Referee, conversations: Sequence[Conversation], at_once: int) -> list[Compared]:
+    free, done = asyncio.Semaphore(at_once), Counter[str]()
+
+    async def play(conversation: Conversation) -> list[Compared]:
+        async with free:
+            compared = await referee.play(conversation)
+        done["conversations"] += 1
+        if sys.stderr.isatty():
+            print(f"\r{done['conversations']} of {len(conversations)} conversations", end="", file=sys.stderr)
+        return compared
+
+    try:
+        played = await asyncio.gather(*map(play, conversations))
+    finally:
+        await referee.transport.aclose()
+    return [each for compared in played for each in compared]
+
+
+def _first(conversations: Sequence[Conversation], most: int) -> Iterator[Conversation]:
+    """Yield the first conversations, with at most so many requests in all."""
+    for conversation in conversations:
+        if most > 0:
+            yield Conversation(conversation.name, conversation.source, conversation.points[:most])
+        most -= len(conversation.points)
+
+
+def _for_comparison(data: dict[str, Any]) -> None:
+    """Let a client choose the chain, and begin without state."""
+    data["server"] = {**(data.get("server") or {}), "may_choose_chain": True}
+    data |= {"state": {"kind": "memory"}, "records": "off"}
+
+
+def _chain(name: str | None) -> Mapping[str, str]:
+    return {"x-penstock-chain": name} if name else {}
+
+
+def _profile(settings: Settings, model: str) -> ModelProfile:
+    try:
+        return Routes(settings, build_upstreams(settings), profiles(Models())).of(model).profile
+    except PenstockError as error:
+        raise BadRequest(f"--model: {error}") from None

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from proxy.__main__ import main
-from proxy.server.replay.referee import Compared, Decision, is_changed, summary
+from proxy.server.replay.referee import ComparedRequest, Decision, is_changed, summary
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import Received, Upstream, send
 
@@ -167,5 +167,5 @@ def test_noise_alone_is_rarely_a_change(seed: int) -> None:
     def answer() -> Decision:
         return decision(f"The order A-{dice.choice((1003, 1003, 1003, 1004))} ships.")
 
-    compared = [Compared(f"c{n // 5}", n, answer(), answer(), answer(), (1.0, 1.0)) for n in range(100)]
+    compared = [ComparedRequest(f"c{n // 5}", n, answer(), answer(), answer(), (1.0, 1.0)) for n in range(100)]
     assert not is_changed(summary(compared))

@@ -91,7 +91,7 @@ class Side(NamedTuple):
 
 
 @dataclass(slots=True)
-class Compared:
+class ComparedRequest:
     """The decisions at one request."""
 
     conversation: str
@@ -124,7 +124,7 @@ class Referee:
     headers: Mapping[str, str]
     transport: Transport = field(default_factory=lambda: Transport("referee", _TIMEOUTS))
 
-    async def play(self, conversation: Conversation) -> list[Compared]:
+    async def play(self, conversation: Conversation) -> list[ComparedRequest]:
         """Play a conversation, and return its decisions.
 
         A is asked again behind the first answer: so its bill has no reads from a cache that only this second question
@@ -136,7 +136,7 @@ class Referee:
                 self._ask(self.a, point, sessions["a"]), self._ask(self.b, point, sessions["b"])
             )
             again, _ = await self._ask(self.a, point, sessions["again"])
-            compared.append(Compared(conversation.name, number, first, again, other, (ours, theirs)))
+            compared.append(ComparedRequest(conversation.name, number, first, again, other, (ours, theirs)))
         return compared
 
     async def _ask(self, side: Side, point: RecordedRequest, session: str) -> tuple[Decision, float]:
@@ -157,14 +157,14 @@ class Referee:
         return money(self.profile.prices.at(tokens), cost, usage.output or 0)
 
 
-def summary(compared: Sequence[Compared], seed: int = 1) -> dict[str, Any]:
+def summary(compared: Sequence[ComparedRequest], seed: int = 1) -> dict[str, Any]:
     """Return the shares of changed decisions, by kind and in all, with a 95 % interval of B's beyond the noise.
 
     The interval is from a bootstrap over conversations, because the requests of one are alike; of a single one, over
     its requests.
     """
     several = len({each.conversation for each in compared}) > 1
-    groups: dict[Any, list[Compared]] = {}
+    groups: dict[Any, list[ComparedRequest]] = {}
     for place, each in enumerate(compared):
         groups.setdefault(each.conversation if several else place, []).append(each)
     kinds: dict[str, Any] = {}
@@ -178,7 +178,7 @@ def summary(compared: Sequence[Compared], seed: int = 1) -> dict[str, Any]:
             "usd": {"a": bills[0], "b": bills[1]}}  # fmt: skip
 
 
-def _shares(each: Compared, kind: str) -> tuple[float, float]:
+def _shares(each: ComparedRequest, kind: str) -> tuple[float, float]:
     """Return the noise and the change of one request, of a kind."""
 
     def counts(change: str | None) -> bool:
@@ -201,7 +201,7 @@ def is_changed(report: Mapping[str, Any]) -> bool:
     return bool(report["kinds"]["any"]["interval"][0] > 0)
 
 
-def render(report: Mapping[str, Any], compared: Sequence[Compared], a: str, b: str) -> Iterator[str]:
+def render(report: Mapping[str, Any], compared: Sequence[ComparedRequest], a: str, b: str) -> Iterator[str]:
     """Yield the lines of the report for people."""
     yield f"{report['requests']:,} requests of {report['conversations']:,} conversations; A is {a}, B is {b}"
     yield ""
@@ -249,10 +249,10 @@ def referee_files(options: argparse.Namespace) -> int:
     return 1 if is_changed(report) else 0
 
 
-async def _play(referee: Referee, conversations: Sequence[Conversation], at_once: int) -> list[Compared]:
+async def _play(referee: Referee, conversations: Sequence[Conversation], at_once: int) -> list[ComparedRequest]:
     free, done = asyncio.Semaphore(at_once), Counter[str]()
 
-    async def play(conversation: Conversation) -> list[Compared]:
+    async def play(conversation: Conversation) -> list[ComparedRequest]:
         async with free:
             compared = await referee.play(conversation)
         done["conversations"] += 1

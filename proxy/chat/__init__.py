@@ -378,7 +378,7 @@ class ChatRequest:
     @property
     def output_limits(self) -> dict[str, int]:
         """The fields by which the client limits the answer, the one that counts first."""
-        values = {key: self.rest.get(key) for key in self.limits}
+        values = {key: self.rest[key] for key in self.limits if key in self.rest}
         return {k: v for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool) and v > 0}
 
     def with_shorter_answer(self, limit: int) -> "ChatRequest":

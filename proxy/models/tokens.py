@@ -162,7 +162,7 @@ class BoundTokens:
 
         Nothing is learned for models that are counted exactly, nor from images, sound or files.
         """
-        if not self._exact and not any(_has_media(message) for message in request.messages):
+        if not self._exact and not request.form.any("media", _has_media):
             self._service.calibration.observe(self._key, self._uncorrected(counted), reported)
 
     def refused(self, counted: TokenCount, least: int) -> None:

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -33,6 +33,8 @@ _UNCLEAR = 150
 """The most tokens that come back where it is not clear; beyond chance the best passage does in any case."""
 _BLOCK = 60
 """Tokens that a block takes beyond its passage, at most about."""
+_ASKED_FOR = 16
+"""Names in a question that are looked for, at most."""
 _PICKS = 3
 """Passages that a name picks out, at most: what stands in more of them points to none."""
 _SAID = 0.9
@@ -52,7 +54,8 @@ _MOST = 1 / 3
 _NUMBERED = re.compile(r"(?<![^\W\d_])([^\W\d_]{2,40})[\s#:.№º°-]{0,3}(\d{1,9})(?![\w.,]?\d)")
 _CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-]{0,20}|[\d-]{5,40})(?![\w/-]|[.,]\d)")
 """A word with a number, `order 50042`, and a code: they name one thing in any language."""
-_DIGIT = re.compile(r"\d")
+_DIGITS = re.compile(r"\d+")
+_OTHER_DIGIT = re.compile(r"[^\D0-9]")
 _SHORTEST = 4
 _WORD = re.compile(r"\w+")
 _INDEXES = 32
@@ -265,8 +268,6 @@ class _Indexed(NamedTuple):
     ask: tuple[bool, ...]
     terms: Index
     """Of the texts."""
-    names: tuple[frozenset[str], ...]
-    """The things that each text names."""
 
 
 class _SearchedMessages(NamedTuple):
@@ -282,15 +283,19 @@ class _SearchedMessages(NamedTuple):
     """Rows of whole numbers, a column for each passage: its message, its characters and those of its message, whether
     it is the user's, and whether something is asked in it."""
     terms: tuple[Index, ...]
-    names: tuple[frozenset[str], ...]
-    """The things that each passage names."""
 
     def named(self, question: str) -> frozenset[int]:
         """Return the passages that name a thing which the question names, if it picks out some."""
         picked: set[int] = set()
-        for name in _names(question):
-            having = [place for place, names in enumerate(self.names) if name in names]
-            picked.update(having if len(having) <= _PICKS else ())
+        for name in islice(dict.fromkeys(_names(question)), _ASKED_FOR):
+            digits = max(_DIGITS.findall(name), key=len)
+            having = (
+                place
+                for place, text in enumerate(self.texts)
+                if (digits in text or _OTHER_DIGIT.search(text)) and name in _names(text)
+            )
+            first = [*islice(having, _PICKS + 1)]
+            picked.update(first if len(first) <= _PICKS else ())
         return frozenset(picked)
 
     def behind(self, messages: Sequence[_Indexed]) -> "_SearchedMessages":
@@ -310,7 +315,6 @@ class _SearchedMessages(NamedTuple):
             (*self.texts, *(text for each in messages for text in each.texts)),
             numpy.hstack((self.table, numpy.array(columns, int).reshape(-1, _ROWS).T)),
             (*self.terms, *(each.terms for each in messages)),
-            (*self.names, *(names for each in messages for names in each.names)),
         )
 
     def candidates(self, sizes: Array) -> Candidates:
@@ -327,23 +331,20 @@ def _standing_parts(message: Message, form: str) -> tuple[int, ...]:
 
 
 def _nothing() -> _SearchedMessages:
-    return _SearchedMessages(0, (), (), arrays.numpy().zeros((_ROWS, 0), int), (), ())
+    return _SearchedMessages(0, (), (), arrays.numpy().zeros((_ROWS, 0), int), ())
 
 
 def _indexed(message: Message) -> _Indexed:
     text = described(message)
     parts = passages(text)
     texts = tuple(part.of(text) for part in parts)
-    names = tuple(frozenset(_names(each)) for each in texts)
-    return _Indexed(
-        message.get("role") == "user", len(text), parts, texts, tuple(map(_asks, texts)), index(texts), names
-    )
+    return _Indexed(message.get("role") == "user", len(text), parts, texts, tuple(map(_asks, texts)), index(texts))
 
 
 def _names(text: str) -> Iterator[str]:
     """Return the things that a text names by a number or a code."""
     plain = text.casefold()
-    if _DIGIT.search(plain):  # most texts have none
+    if _DIGITS.search(plain):  # most texts have none
         yield from (f"{word} {int(number)}" for word, number in _NUMBERED.findall(plain) if terms(word))
         yield from (code for code in _CODE.findall(plain) if len(code) >= _SHORTEST)
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future
@@ -26,6 +27,8 @@ INLINE = 4 * 1024
 
 _ENTRY = 350
 """Bytes that an entry takes besides its result."""
+_LEAVES = frozenset({str, bytes, int, float, array})
+"""Types of values that refer to no others."""
 
 
 class Cache(Generic[Key, Value]):
@@ -232,7 +235,8 @@ def _size(result: Any) -> int:
     if isinstance(result, tuple) and result and all(isinstance(result[end], float | int) for end in (0, -1)):
         return 32 * len(result)
     if isinstance(result, dict):
-        values = {id(value): value for value in result.values()}
-        return sys.getsizeof(result) + sum(map(_size, (*result, *values.values())))
+        values = {id(value): value for value in result.values()}.values()
+        inner = sum(map(sys.getsizeof if _LEAVES.issuperset(map(type, values)) else _size, values))
+        return sys.getsizeof(result) + sum(map(sys.getsizeof, result)) + inner
     own = sys.getsizeof(result)
     return own + sum(map(_size, result)) if isinstance(result, tuple | frozenset) else own

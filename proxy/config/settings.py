@@ -69,6 +69,21 @@ class JudgeSettings(Base):
     """Seconds for one call. Requests wait for as long as their step says, and no longer."""
 
 
+class PilotSettings(Base):
+    """The cache pilot, which spends a little to keep prompts in the provider's cache. It is off by default.
+
+    It needs a chain that is not empty, and a model with known prices and cache rules.
+    """
+
+    max_usd_per_day: float = Field(default=0.0, ge=0)
+    """US dollars that a process may spend in a day on refreshes of idle conversations; 0 for none. They are sent with
+    the client's own key, and stand in no client's usage."""
+
+    hold: float = Field(default=0.0, ge=0, le=10)
+    """Seconds for which a request waits at most for the first answer to another one with the same tools and system
+    messages, if these are not in the cache yet; 0 for no waiting."""
+
+
 class MemoriesSettings(Base):
     """Memories of applications about their users, by `/v1/memories`. They stay where `state` says."""
 
@@ -489,6 +504,9 @@ class Settings(Base):
 
     judge: JudgeSettings | None = None
     """A model that judges what rules cannot, for `check_facts` and `resolve_clashes`."""
+
+    pilot: PilotSettings = PilotSettings()
+    """Refreshes of the provider's cache."""
 
     memories: MemoriesSettings = MemoriesSettings()
     """Memories of applications about their users."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from proxy.access.callers import Caller
@@ -12,6 +13,7 @@ from proxy.config.settings import Settings
 from proxy.gateway.chain import Outcome
 from proxy.gateway.fallback import Attempts
 from proxy.gateway.loop import Loop
+from proxy.gateway.pilot import Pilot
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import Observer, Observers, relay
 from proxy.gateway.saving import SavedRequest, Saving
@@ -29,9 +31,16 @@ _log = logging.getLogger("penstock.api")
 class Pipeline:
     """Serves requests with one configuration."""
 
-    def __init__(self, settings: Settings, routes: Routes, services: Services, saving: Saving | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        routes: Routes,
+        services: Services,
+        saving: Saving | None = None,
+        pilot: Pilot | None = None,
+    ) -> None:
         """With `saving`, the requests are saved that were answered."""
-        self._saving = saving
+        self._saving, self._pilot = saving, pilot
         self._routes = routes
         self._preparation = Preparation(settings, services)
 
@@ -91,17 +100,20 @@ class Pipeline:
         return prepared
 
     def _watches(self, prepared: Prepared, body: Body, http: Exchange) -> Sequence[Observer]:
-        if self._saving is None:
-            return prepared.watches
-        return (*prepared.watches, SavedRequest(self._saving, prepared, body, http.headers, http.caller))
+        pilot = None if self._pilot is None else self._pilot.watch(prepared)
+        saved = None
+        if self._saving is not None:
+            saved = SavedRequest(self._saving, prepared, body, http.headers, http.caller)
+        return [*prepared.watches, *(each for each in (pilot, saved) if each is not None)]
 
     async def _send(self, prepared: Prepared, call: Call, caller: Caller | None) -> Reply:
         """Return the answer to a call: of the upstream, or of the dialogue that it has with the internal tools."""
         upstream, done = prepared.route.upstream, prepared.rewritten
         try:
-            if done is None or not done.tools:
-                return await upstream.send(call)
-            return await Loop(done.tools).send(upstream, call, done.recorder)
+            async with nullcontext() if self._pilot is None else self._pilot.turn(prepared):
+                if done is None or not done.tools:
+                    return await upstream.send(call)
+                return await Loop(done.tools).send(upstream, call, done.recorder)
         except PenstockError as error:
             if caller is not None:
                 caller.check_key(error.status)

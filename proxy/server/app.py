@@ -22,6 +22,7 @@ from proxy.config.load import Config, load
 from proxy.config.settings import Settings
 from proxy.context import Identity
 from proxy.gateway.chain import run
+from proxy.gateway.pilot import Pilot
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.saving import Saving
 from proxy.gateway.signed import Steps
@@ -123,6 +124,7 @@ class Process:
         self.meter = Meter(self.counters, patience=patience(settings.state))
         self.records_api = RecordsApi(self.records, self.peers, self.services.archives)
         self.slots, self.saving = Slots(), saving
+        self.pilot = Pilot(settings.pilot, self.telemetry.metrics.series)
         limited = self.telemetry.metrics.series.limited
         most, of_one, together = _most_of_bodies(settings)
         self.intake = Intake(most, of_one, lambda reason: limited.of(reason).inc(), together)
@@ -136,7 +138,7 @@ class Process:
         health = Health(
             reloading, self.starting, self.draining, services.threads, peers, lambda: degraded(self._outside)
         )
-        here = [services.forget, reloading.forget]
+        here = [services.forget, reloading.forget, self.pilot.forget]
         memories = services.memories
         forgetting = Forgetting(
             self.store, services.archives, memories, self.index, peers, records=self.records, here=here
@@ -177,7 +179,16 @@ class Process:
             yield
         finally:
             self.draining.remove()
-            closing = (self.peers, background, records, self.reloading, self.services, self.index, self.meter)
+            closing = (
+                self.pilot,
+                self.peers,
+                background,
+                records,
+                self.reloading,
+                self.services,
+                self.index,
+                self.meter,
+            )
             for each in (*closing, self.counters, self.store, self.telemetry):
                 if each is not None:
                     await each.aclose()
@@ -188,7 +199,7 @@ class Process:
         """Bring the services in line with the configuration that is in force from now on."""
         settings, services = config.settings, self.services
         logs.configure(settings.telemetry)
-        self.telemetry.warn_at = settings.telemetry.warn_at
+        self.telemetry.warn_at, self.pilot.settings = settings.telemetry.warn_at, settings.pilot
         self.intake.bound(*_most_of_bodies(settings))
         if settings.records.keep and settings.records.text:
             _log.warning("records keep the text of prompts and answers; operators can read it")
@@ -235,7 +246,7 @@ class Process:
         waits = patience(settings.state)
         limits = KeyLimits(settings.limits, self.counters, telemetry.metrics.series, patience=waits)
         gate = Gate(settings, limits, self.slots, self.meter) if is_needed(settings) else None
-        pipeline = Pipeline(settings, routes, services, self.saving)
+        pipeline = Pipeline(settings, routes, services, self.saving, self.pilot)
         api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
         memories = MemoriesApi(settings, services.memories)
         sharing = Sharing(services)

@@ -98,6 +98,8 @@ class Series:
         self.writer_tokens = counter("writer_tokens", "Tokens of the small model, as upstreams report them.", "kind")
         self.judged = counter("judge_verdicts", "Pairs of texts that a model was to judge.", "outcome")
         self.judge_tokens = counter("judge_tokens", "Tokens of the judge, as its upstream reports them.", "kind")
+        self.pilot = counter("pilot_requests", "Refreshes of prompt caches, and held requests.", "outcome")
+        self.pilot_cost = counter("pilot_cost_usd", "Cost of the refreshes of prompt caches, as expected.", "model")
         self.judge_duration = Histogram(
             "penstock_judge_duration_seconds",
             "Until the judge had answered.",

@@ -1,0 +1,130 @@
+"""The pilot refreshes prefixes where that pays, within its budget, and lets one request of a fan-out go first."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.gateway.pilot import WINDOWS, IdleTimes
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, send
+
+CONFIG = """
+upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
+models:
+  - match: m
+    upstream: main
+    window: 8192
+    tokenizer: chars
+    prices: {{input: {price}, output: 1}}
+    cache: {{read: 0.1, write: 1.25, minimum: 100, ttl: {ttl}}}
+chains: {{default: [{{consolidate_system: {{}}}}]}}
+embedding: {{kind: none}}
+pilot: {pilot}
+"""
+SYSTEM = {"role": "system", "content": "You help with the garden. " * 40}
+TALKS = 12
+
+
+def learned(*shares: tuple[int, int]) -> IdleTimes:
+    times = IdleTimes()
+    for window, (waited, resumed) in enumerate(shares):
+        times.waited[window], times.resumed[window] = waited, resumed
+    return times
+
+
+def test_a_refresh_pays_from_the_break_even_on() -> None:
+    price, gain = 0.1, 1.15  # of a token that is read at a tenth and written at a quarter more
+    assert not learned((1000, 86)).pays(0, price, gain)
+    assert learned((1000, 88)).pays(0, price, gain)
+
+
+def test_a_refresh_pays_for_what_comes_later() -> None:
+    assert learned((100, 0), (100, 50)).pays(0, 0.1, 1.15)
+    assert not learned((100, 0), (100, 15)).pays(0, 0.1, 1.15)
+
+
+def test_no_refresh_pays_before_enough_was_seen() -> None:
+    assert not learned((9, 9)).pays(0, 0.1, 1.15)
+    assert not IdleTimes().pays(WINDOWS - 1, 0.1, 1.15)
+
+
+async def talk(lab: Lab, base: str, place: int, turn: int) -> None:
+    messages = [SYSTEM, {"role": "user", "content": f"Talk {place}."}]
+    for number in range(turn):
+        messages += [{"role": "assistant", "content": "hi"}, {"role": "user", "content": f"Next {number}."}]
+    status, _, told = await lab.chat(base, {"model": "m", "messages": messages}, {"x-penstock-session": f"s{place}"})
+    assert status == 200, told
+
+
+async def rested(lab: Lab, **settings: Any) -> tuple[str, int]:
+    """Let conversations go on after one idle time, and be idle again; return the number of the requests so far."""
+    values = {"price": 1, "ttl": 2.0, "pilot": "{max_usd_per_day: 1}", **settings}
+    base = await lab.start(CONFIG.format(url=lab.behind.url, **values))
+    for turn in range(2):
+        await asyncio.gather(*(talk(lab, base, place, turn) for place in range(TALKS)))
+        assert len(lab.behind.received) == TALKS * (turn + 1)
+        await asyncio.sleep(2.4)
+    return base, 2 * TALKS
+
+
+async def test_idle_conversations_are_refreshed_for_one_token(lab: Lab) -> None:
+    _, sent = await rested(lab)
+    refreshes = [json.loads(each.body) for each in lab.behind.received[sent:]]
+    assert len(refreshes) == TALKS
+    before = {json.dumps(json.loads(each.body)["messages"]) for each in lab.behind.received[TALKS:sent]}
+    assert {json.dumps(each["messages"]) for each in refreshes} == before
+    assert {each["max_tokens"] for each in refreshes} == {1}
+
+
+@pytest.mark.parametrize("settings", [{"pilot": "{max_usd_per_day: 0}"}, {"price": 100_000}])
+async def test_nothing_is_refreshed_without_a_budget(lab: Lab, settings: dict[str, Any]) -> None:
+    _, sent = await rested(lab, **settings)
+    assert len(lab.behind.received) == sent
+
+
+async def test_a_refused_refresh_is_the_last_of_its_conversation(lab: Lab) -> None:
+    async def respond(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        is_refresh = "max_tokens" in json.loads(received.body)
+        await send(writer, 400 if is_refresh else 200, b"{}" if is_refresh else DEFAULT_ANSWER)
+
+    lab.behind.respond = respond
+    base, sent = await rested(lab)
+    await asyncio.sleep(2.0)
+    assert len(lab.behind.received) == sent + TALKS
+    async with lab.http.get(f"{base}/metrics") as answer:
+        assert f'penstock_pilot_requests_total{{outcome="failed"}} {TALKS}.0' in await answer.text()
+
+
+async def fan_out(lab: Lab, hold: float, first: Callable[[], Any]) -> list[float]:
+    """Send three requests at once to a server whose first answer is late; return when each arrived, in seconds."""
+    arrived: list[float] = []
+
+    async def respond(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        arrived.append(time.monotonic())
+        if len(arrived) == 1:
+            await first()
+        await send(writer, 200, DEFAULT_ANSWER)
+
+    lab.behind.respond = respond
+    base = await lab.start(CONFIG.format(url=lab.behind.url, price=1, ttl=300, pilot=f"{{hold: {hold}}}"))
+    await asyncio.gather(*(talk(lab, base, place, 0) for place in range(3)))
+    return [each - arrived[0] for each in arrived]
+
+
+async def test_siblings_wait_until_the_first_is_answered(lab: Lab) -> None:
+    arrived = await fan_out(lab, 5.0, lambda: asyncio.sleep(0.5))
+    assert min(arrived[1:]) >= 0.5
+
+
+async def test_siblings_wait_no_longer_than_the_bound(lab: Lab) -> None:
+    arrived = await fan_out(lab, 0.3, lambda: asyncio.sleep(3))
+    assert 0.25 <= min(arrived[1:]) <= max(arrived[1:]) < 2.5
+
+
+async def test_siblings_do_not_wait_by_default(lab: Lab) -> None:
+    arrived = await fan_out(lab, 0.0, lambda: asyncio.sleep(3))
+    assert max(arrived) < 2.5

@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 # many images keep Python from storing what it compiled: then each process that a test starts compiles all modules again
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-real test-multilingual test-backends test-image static-model score bench clean
+.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-real test-multilingual test-backends test-wheel release test-image static-model score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -87,6 +87,13 @@ bench: $(VENV)/.full ## load Penstock beside its installed peers; TARGETS, BENCH
 test-backends: $(VENV)-backends/.done ## the model of the extra semantic by ONNX and OpenVINO, and from a hub; 1.5 GB once
 	$(VENV)-backends/bin/python -m pytest tests/real/check_backends.py
 
+test-wheel: ## build the wheel, and have it serve from an empty environment of PYTHON
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(PYTHON) .ci/check_wheel.py dist/penstock-*.whl
+
+release: ## what a release has, in dist/: wheel, source, SBOM and hashes; TAG=v1.2.3 checks version and changelog
+	PYTHON=$(PYTHON) .ci/release
+
 test-image: ## build the container image and run it once; needs root, buildah and debootstrap, takes minutes
 	.ci/image
 
@@ -107,7 +114,7 @@ $(VENV)-backends/.done: Makefile pyproject.toml constraints.txt
 	@touch $@
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) $(VENV)-uv $(VENV)-advisories $(VENV)-backends out build .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-uv $(VENV)-advisories $(VENV)-backends out build dist .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -159,10 +159,18 @@ def _command(
     return command
 
 
+def _here_or_shipped(path: Path) -> Path:
+    """Return the path, or the configuration that comes with Penstock if none is named and none is here."""
+    if path != Path(_CONFIG) or path.exists():
+        return path
+    print(f"penstock: no {_CONFIG} is here; the one that comes with Penstock is used", flush=True)
+    return Path(str(files("proxy") / "data" / _CONFIG))
+
+
 def _serve(options: argparse.Namespace) -> int:
     from proxy.server.serve import serve
 
-    config = load(options.config)
+    config = load(_here_or_shipped(options.config))
     listen = {"host": options.host, "port": options.port, "workers": options.workers}
     return serve(config, **listen, save=options.save, redact=options.redact)
 
@@ -170,6 +178,7 @@ def _serve(options: argparse.Namespace) -> int:
 def _try(options: argparse.Namespace) -> int:
     from proxy.server.replay.trial import try_session
 
+    options.config = _here_or_shipped(options.config)
     return try_session(options)
 
 

@@ -94,3 +94,14 @@ def test_ctrl_c_ends_the_recording_and_prints_the_figures(config: Path, port: in
     assert process.returncode == 0
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), timeout=1)
+
+
+def test_the_shipped_configuration_serves_in_a_folder_without_one(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["try", "--port", str(port), "--save", "session.jsonl", "--", sys.executable, "-c", ASK]) == 0
+    out = capsys.readouterr().out
+    assert "no config.yaml is here; the one that comes with Penstock is used" in out
+    assert "1 request in 1 conversation" in out
+    assert main(["check"]) == 1

@@ -51,11 +51,11 @@ _CHARACTERS = 3
 _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
 
-_NUMBERED = re.compile(r"(?<![^\W\d_])([^\W\d_]{2,40})[\s#:.№º°-]{0,3}(\d{1,9})(?![\w.,]?\d)")
+_BETWEEN = r"[\s#:.№º°-]{0,3}"
+_NUMBERED = re.compile(rf"(?<![^\W\d_])([^\W\d_]{{2,40}}){_BETWEEN}(\d{{1,9}})(?![\w.,]?\d)")
 _CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-]{0,20}|[\d-]{5,40})(?![\w/-]|[.,]\d)")
 """A word with a number, `order 50042`, and a code: they name one thing in any language."""
-_DIGITS = re.compile(r"\d+")
-_OTHER_DIGIT = re.compile(r"[^\D0-9]")
+_DIGIT = re.compile(r"\d")
 _SHORTEST = 4
 _WORD = re.compile(r"\w+")
 _INDEXES = 32
@@ -287,13 +287,13 @@ class _SearchedMessages(NamedTuple):
     def named(self, question: str) -> frozenset[int]:
         """Return the passages that name a thing which the question names, if it picks out some."""
         picked: set[int] = set()
-        for name in islice(dict.fromkeys(_names(question)), _ASKED_FOR):
-            digits = max(_DIGITS.findall(name), key=len)
-            having = (
-                place
-                for place, text in enumerate(self.texts)
-                if (digits in text or _OTHER_DIGIT.search(text)) and name in _names(text)
-            )
+        names = dict.fromkeys(_names(question))
+        plain = [text.casefold() for text in self.texts] if names else []
+        for name in islice(names, _ASKED_FOR):
+            word, *number = name.split(" ")
+            ending = [rf"{_BETWEEN}(?:0*{each}(?!\d)|[^\D0-9])" for each in number]  # or in other digits
+            like = re.compile("".join([re.escape(word), *ending]))  # quick, and true of any text that has the name
+            having = (place for place, text in enumerate(plain) if like.search(text) and name in _names(text))
             first = [*islice(having, _PICKS + 1)]
             picked.update(first if len(first) <= _PICKS else ())
         return frozenset(picked)
@@ -344,7 +344,7 @@ def _indexed(message: Message) -> _Indexed:
 def _names(text: str) -> Iterator[str]:
     """Return the things that a text names by a number or a code."""
     plain = text.casefold()
-    if _DIGITS.search(plain):  # most texts have none
+    if _DIGIT.search(plain):  # most texts have none
         yield from (f"{word} {int(number)}" for word, number in _NUMBERED.findall(plain) if terms(word))
         yield from (code for code in _CODE.findall(plain) if len(code) >= _SHORTEST)
 

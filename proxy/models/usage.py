@@ -20,8 +20,9 @@ _TAIL = 8192
 Anthropic's first event tells of the prompt."""
 
 _EARLIER = "earlier_"
-_COUNTED = ("input", "output", "cached", "written")
-_NOTICED = ("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens")
+_COUNTED = ("input", "output", "cached", "written", "reasoning")
+_NOTICED = ("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens", "reasoning_tokens")
+_MODALITIES = ("text", "image", "audio")
 
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
@@ -48,6 +49,10 @@ class Usage:
     """Prompt tokens that the provider wrote into its cache, where it charges for that and says so."""
     report: VendorReport = NO_REPORT
     """Its report on the request."""
+    reasoning: int | None = None
+    """Tokens of the answer that the model reasoned with."""
+    modalities: tuple[tuple[str, int], ...] = ()
+    """Tokens by modality, such as `audio.input_tokens`; none for an answer of several rounds."""
 
     def completed(self, facts: Mapping[str, object]) -> "Usage":
         """Return the billed usage.
@@ -60,7 +65,7 @@ class Usage:
                 return self
             before = {key: _count(facts.get(_EARLIER + key)) for key in _COUNTED}
             more: dict[str, Any] = {key: (getattr(self, key) or 0) + count for key, count in before.items() if count}
-            return replace(self, **more)
+            return replace(self, modalities=(), **more)
         names = _NOTICED if "prompt_tokens" in facts else [_EARLIER + key for key in _COUNTED]
         noticed: dict[str, Any] = {key: _count(facts.get(name)) for key, name in zip(_COUNTED, names, strict=True)}
         return replace(self, **noticed)
@@ -175,6 +180,7 @@ def _read(answer: Mapping[str, Any]) -> Usage:
     choices = answer.get("choices")
     reasons = [_mapping(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
     details = _mapping(usage.get("prompt_tokens_details", usage.get("input_tokens_details")))
+    spent = _mapping(usage.get("completion_tokens_details", usage.get("output_tokens_details")))
     read = written = None
     prompt = _count(usage.get("prompt_tokens", usage.get("input_tokens")))
     if prompt is not None and "prompt_tokens" not in usage:  # Anthropic counts its cache beside the rest of the prompt
@@ -190,6 +196,13 @@ def _read(answer: Mapping[str, Any]) -> Usage:
         finish_reasons=tuple(reason for reason in reasons if isinstance(reason, str)),
         error=_text(_mapping(answer.get("error")).get("code")),
         report=read_report(answer),
+        reasoning=_count(spent.get("reasoning_tokens", spent.get("thinking_tokens"))),
+        modalities=tuple(
+            (f"{kind}.{side}_tokens", count)
+            for side, part in (("input", details), ("output", spent))
+            for kind in _MODALITIES
+            if part and (count := _count(part.get(f"{kind}_tokens")))
+        ),
     )
 
 

@@ -1,10 +1,13 @@
 """The names and values of span attributes: OpenTelemetry's conventions as text, without OpenTelemetry.
 
 The GenAI conventions (`gen_ai.*`) are still in development, and their constants are deprecated wherever they are
-published; so the released names stand here. They belong on the span of the call to the model and on no other: backends
-count a generation for each span that has them. Penstock's own names start with `penstock.`.
+published; so the names stand here: those that were released with the general conventions, and the latest ones, of a
+repository of their own. They belong on the span of the call to the model and on no other: backends count a generation
+for each span that has them. Penstock's own names start with `penstock.`.
 """
 
+import os
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -17,7 +20,10 @@ from proxy.step import Step
 Value = str | bool | int | float | list[str]
 
 SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
-"""The version of the conventions that the names are from."""
+"""The version of the conventions that the released names are from."""
+
+_OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
+_LATEST = "gen_ai_latest_experimental"
 
 _NUMBERS = {
     "max_tokens": "gen_ai.request.max_tokens",
@@ -42,8 +48,23 @@ _OPERATIONS = {
     "/responses": "chat",
 }
 
+_LEVEL = re.compile(r"[a-z]{1,12}")
+_ID = re.compile(r"[\w-]{1,128}")
+
 _LONGEST_NAME = 128
 """Characters of a model's name in a span's name; where the configuration has globs, it is the client's to choose."""
+
+
+def opted() -> tuple[bool, bool]:
+    """Return whether GenAI names are the released ones, and whether they are the latest ones.
+
+    `OTEL_SEMCONV_STABILITY_OPT_IN` has a list of wishes: `gen_ai_latest_experimental` for the latest names,
+    `gen_ai_latest_experimental/dup` for both.
+    """
+    wishes = {each.strip() for each in os.environ.get(_OPT_IN, "").split(",")}
+    has_both = f"{_LATEST}/dup" in wishes
+    is_latest = has_both or _LATEST in wishes
+    return has_both or not is_latest, is_latest
 
 
 def operation_of(path: str) -> str | None:
@@ -76,7 +97,8 @@ def of_step(step: Step) -> dict[str, object]:
 def of_generation(operation: str, provider: str, model: str, fields: Mapping[str, object]) -> dict[str, object]:
     """Return the attributes of a call to a model when it starts.
 
-    Of the client's fields the numbers and the stream flag; never a text, which could be content.
+    Of the client's fields the numbers and the stream flag; of texts, which could be content, only a level of reasoning
+    and the id of an earlier response, where the latest names are wanted.
     """
     known: dict[str, object] = {
         "gen_ai.operation.name": operation,
@@ -88,7 +110,19 @@ def of_generation(operation: str, provider: str, model: str, fields: Mapping[str
             known[_NUMBERS[name]] = value
     if type(fields.get("stream")) is bool:
         known["gen_ai.request.stream"] = fields["stream"]
+    if opted()[1]:
+        known["gen_ai.request.reasoning.level"] = _reasoning_level(fields)
+        previous = fields.get("previous_response_id")
+        if isinstance(previous, str) and _ID.fullmatch(previous):
+            known["gen_ai.request.previous_response.id"] = previous
     return known
+
+
+def _reasoning_level(fields: Mapping[str, object]) -> str | None:
+    """Return the level of reasoning that a client asks for, on any wire."""
+    inner = (fields.get("reasoning"), fields.get("output_config"))
+    asked = [fields.get("reasoning_effort"), *(each.get("effort") for each in inner if isinstance(each, Mapping))]
+    return next((each for each in asked if isinstance(each, str) and _LEVEL.fullmatch(each)), None)
 
 
 def of_conversation(who: Identity, id: str | None, turn: int | None) -> dict[str, object]:
@@ -104,6 +138,12 @@ def of_conversation(who: Identity, id: str | None, turn: int | None) -> dict[str
 
 def of_usage(usage: Usage) -> dict[str, object]:
     """Return the attributes of an upstream's answer."""
+    released, latest = opted()
+    new: dict[str, object] = {}
+    if latest:
+        new = {f"gen_ai.usage.{name}": count for name, count in usage.modalities}
+        new["gen_ai.usage.cache_write.input_tokens"] = usage.written
+        new["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning
     return {
         "gen_ai.response.id": usage.response_id,
         "gen_ai.response.model": usage.model,
@@ -111,7 +151,8 @@ def of_usage(usage: Usage) -> dict[str, object]:
         "gen_ai.usage.input_tokens": usage.input,
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cached,
-        "gen_ai.usage.cache_creation.input_tokens": usage.written,
+        **({"gen_ai.usage.cache_creation.input_tokens": usage.written} if released else {}),
+        **new,
     }
 
 

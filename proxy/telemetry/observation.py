@@ -401,13 +401,8 @@ class ObservedCall:
         kind = kind_of(error) or (str(status) if status is not None and status >= 400 else None)
         self._request._called(kind, usage, facts or {})
         if self._counted is not None:
-            series = self._request._series
-            series.generation_duration.of_reason(*self._counted, kind or "").observe(perf_counter() - self._started)
-            counts = (None, None) if usage is None else (usage.input, usage.output)
-            for name, tokens in zip(("input", "output"), counts, strict=True):
-                histogram = series.generation_tokens.of(*self._counted, name)
-                if tokens is not None:
-                    histogram.observe(tokens)
+            seconds = perf_counter() - self._started
+            self._request._series.generations.ended(self._counted, kind, seconds, self._first_chunk, usage)
         if self._span is not None:
             self._span.end(kind, self._first_chunk, usage, facts or {})
 

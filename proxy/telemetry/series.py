@@ -1,47 +1,14 @@
 """The labelled series behind `/metrics`."""
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.metrics import MetricWrapperBase
 
 from proxy.chat.errors import ConfigError
 from proxy.policy import NOTES_READ, NOTES_WRITTEN, ORIGINALS_READ, ORIGINALS_WRITTEN, Count
-
-SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-STEP_SECONDS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-TOKENS = tuple(4**power for power in range(14))
-RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
-SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1, 1.25, 1.5, 2, 4)
-"""Where histograms draw their lines."""
-
-Child = TypeVar("Child", bound=MetricWrapperBase)
-
-_MOST_REASONS = 50
-"""Upstreams choose their error codes: beyond so many that differ in the last label alone, it is `other`."""
-
-
-class Labelled(Generic[Child]):
-    """The series of one name. Each is looked up once: that costs more in the library than the count itself."""
-
-    def __init__(self, parent: Child) -> None:
-        self._parent = parent
-        self._known: dict[tuple[str, ...], Child] = {}
-
-    def of(self, *labels: str) -> Child:
-        """Return the series with these labels, which is shown from now on."""
-        known = self._known.get(labels)
-        if known is None:
-            known = self._known[labels] = self._parent.labels(*labels)
-        return known
-
-    def of_reason(self, *labels: str) -> Child:
-        """Return a series whose last label an upstream chose; there are not many of them."""
-        if labels not in self._known and sum(each[:-1] == labels[:-1] for each in self._known) >= _MOST_REASONS:
-            return self.of(*labels[:-1], "other")
-        return self.of(*labels)
-
+from proxy.telemetry.buckets import RATIOS, SECONDS, SHARES, STEP_SECONDS, TOKENS, Labelled
+from proxy.telemetry.generations import Generations
 
 Counts = Labelled[Counter]
 
@@ -134,26 +101,7 @@ class Series:
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")
         self.internal_calls = counter("internal_calls", "Calls of tools that the proxy runs itself.", "tool")
-        # the names of the GenAI conventions as OpenTelemetry's exporter writes them
-        generation = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
-        self.generation_duration = Labelled(
-            Histogram(
-                "gen_ai_client_operation_duration_seconds",
-                "Duration of calls of models.",
-                (*generation, "error_type"),
-                buckets=SECONDS,
-                registry=registry,
-            )
-        )
-        self.generation_tokens = Labelled(
-            Histogram(
-                "gen_ai_client_token_usage",
-                "Tokens of calls of models, as upstreams report them.",
-                (*generation, "gen_ai_token_type"),
-                buckets=TOKENS,
-                registry=registry,
-            )
-        )
+        self.generations = Generations(registry)
         self._registry = registry
         self._counts: dict[str, tuple[str, bool, Counter | Histogram]] = {}
         """The counts of policies: the label, True for a score, and the series."""

@@ -140,12 +140,97 @@ async def test_the_client_span_follows_the_genai_conventions(recorded: Recorded)
     }
 
 
-async def test_every_attribute_is_documented(recorded: Recorded) -> None:
+REGISTERED = frozenset(
+    [
+        "conversation.compacted",
+        "conversation.id",
+        "operation.name",
+        "provider.name",
+        "request.choice.count",
+        "request.model",
+        "request.frequency_penalty",
+        "request.max_tokens",
+        "request.presence_penalty",
+        "request.previous_response.id",
+        "request.reasoning.level",
+        "request.seed",
+        "request.stream",
+        "request.temperature",
+        "request.top_k",
+        "request.top_p",
+        "response.finish_reasons",
+        "response.id",
+        "response.model",
+        "response.time_to_first_chunk",
+        "usage.audio.input_tokens",
+        "usage.audio.output_tokens",
+        "usage.cache_read.input_tokens",
+        "usage.cache_write.input_tokens",
+        "usage.image.input_tokens",
+        "usage.image.output_tokens",
+        "usage.input_tokens",
+        "usage.output_tokens",
+        "usage.reasoning.output_tokens",
+        "usage.text.input_tokens",
+        "usage.text.output_tokens",
+    ]
+)
+"""Attributes of inferences in the registry of the GenAI conventions (main branch, October 2026), without `gen_ai.`."""
+
+
+@pytest.mark.parametrize(
+    ("wish", "released", "latest"),
+    [("", True, False), ("gen_ai_latest_experimental", False, True), ("x, gen_ai_latest_experimental/dup", True, True)],
+)
+async def test_the_client_span_has_the_names_that_were_opted_for(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, wish: str, released: bool, latest: bool
+) -> None:
+    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", wish)
+    usage = Usage(1000, 50, 900, written=80, reasoning=20, modalities=(("audio.input_tokens", 7),))
+    asked = {"reasoning": {"effort": "high"}, "previous_response_id": "resp_1", "n": 2}
+    request(recorded.telemetry, step(), fields=asked, usage=usage)
+
+    attributes = (await recorded.spans())["chat gpt-4o"].attributes or {}
+    assert ("gen_ai.usage.cache_creation.input_tokens" in attributes) == released
+    new = {
+        "gen_ai.usage.cache_write.input_tokens": 80,
+        "gen_ai.usage.reasoning.output_tokens": 20,
+        "gen_ai.usage.audio.input_tokens": 7,
+        "gen_ai.request.reasoning.level": "high",
+        "gen_ai.request.previous_response.id": "resp_1",
+    }
+    assert {name: attributes[name] for name in new if name in attributes} == (new if latest else {})
+    if not released:
+        names = {name.removeprefix("gen_ai.") for name in attributes if name.startswith("gen_ai.")}
+        assert names - REGISTERED == set()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning_effort": "My mother's maiden name"},
+        {"reasoning": "low", "output_config": {"effort": 3}},
+        {"previous_response_id": "resp 1; drop"},
+    ],
+)
+async def test_texts_that_are_no_level_and_no_id_are_no_attributes(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
+) -> None:
+    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "gen_ai_latest_experimental")
+    request(recorded.telemetry, step(), fields=fields)
+    attributes = (await recorded.spans())["chat gpt-4o"].attributes or {}
+    assert {"gen_ai.request.reasoning.level", "gen_ai.request.previous_response.id"}.isdisjoint(attributes)
+
+
+async def test_every_attribute_is_documented(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "gen_ai_latest_experimental/dup")
     page = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
     numbers = ["max_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed", "n"]
-    usage = Usage(1, 1, 1, "m", "i", ("stop",), written=1)
+    kinds = [f"{kind}.{side}_tokens" for kind in ("text", "image", "audio") for side in ("input", "output")]
+    usage = Usage(1, 1, 1, "m", "i", ("stop",), written=1, reasoning=1, modalities=tuple((kind, 1) for kind in kinds))
     converse(recorded.telemetry, Identity("t", "named-x", agent="a", task="b"))
-    request(recorded.telemetry, step(), fields={**dict.fromkeys(numbers, 1), "stream": True}, usage=usage)
+    others = {"stream": True, "reasoning_effort": "low", "previous_response_id": "resp_1"}
+    request(recorded.telemetry, step(), fields={**dict.fromkeys(numbers, 1), **others}, usage=usage)
     recorded.telemetry.begin("GET", "/v1/models", {}).end(500, error="internal_error")
 
     named = {key for span in (await recorded.spans()).values() for key in span.attributes or {}}

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
@@ -24,6 +25,7 @@ from proxy.http.headers import Headers, request_id, retry_after
 from proxy.identity import tenant_of
 from proxy.state.threads import do_sized
 
+_PROCESSING = b"openai-processing-ms"
 _MOMENT = 0.05
 """Seconds after which a request begins to listen for the disconnect of its client."""
 
@@ -158,6 +160,7 @@ class Exchange:
         self._done = False
         """True once `[DONE]` of a stream was sent: the client may disconnect."""
         self._watch: Watch | None = None
+        self._begun = perf_counter()
         self._receive = receive
         self._send = send
 
@@ -273,6 +276,8 @@ class Exchange:
 
     async def _begin(self, status: int, headers: Headers) -> None:
         self.status = status
+        if not any(name == _PROCESSING for name, _ in headers):  # else it is the upstream's
+            headers = [*headers, (_PROCESSING, b"%d" % (1000 * (perf_counter() - self._begun)))]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     def watch(self) -> "Watch":

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.chat.errors import PenstockError, error_body
+from proxy.http.headers import request_id
 from proxy.server.reload import Reloading
 
 CHAT = "/v1/chat/completions"
@@ -60,7 +61,8 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
     }
     code, message = known.get(error.status_code, ("http_error", str(error.detail)))
     body = error_body(message, "invalid_request_error", None, code)
-    return Response(body, error.status_code, error.headers, "application/json")
+    headers = {"x-request-id": request_id(request.headers.get("x-request-id")), **(error.headers or {})}
+    return Response(body, error.status_code, headers, "application/json")
 
 
 async def answer_own_error(request: Request, error: Exception) -> Response:

@@ -297,3 +297,14 @@ async def test_watch_passes_on_timeouts() -> None:
         async with Server().http.watch():
             async with asyncio.timeout(0):
                 await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("headers", "own"), [([], True), ([(b"openai-processing-ms", b"12000")], False)])
+async def test_an_answer_says_how_long_it_took_unless_the_upstream_does(
+    headers: list[tuple[bytes, bytes]], own: bool
+) -> None:
+    server = Server()
+    await server.http.respond(200, headers, b"{}")
+    (value,) = [value for name, value in server.sent[0]["headers"] if name == b"openai-processing-ms"]
+    assert (value != b"12000") == own
+    assert int(value) >= 0

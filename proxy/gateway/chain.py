@@ -12,7 +12,7 @@ from proxy.chat import ChatRequest
 from proxy.chat.reasoning import is_signed
 from proxy.chat.wire import damage, flaws
 from proxy.context import Context, TokenCount
-from proxy.policy import Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
+from proxy.policy import Choose, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
 
 _FULL = 0.94
@@ -48,6 +48,8 @@ class Outcome:
     """The request behind each step that changed it."""
     restores: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What the answer's texts have again, by what stands in its place."""
+    chosen: tuple[str, str] | None = None
+    """The step that chose another model, and that model: the chain ended there."""
     given: ChatRequest | None = None
     """What the first step was given; None where a later one was given something else than was left to it."""
 
@@ -92,9 +94,9 @@ async def run(
         late = late or run_of.late
         if run_of.fault is not None and policy.on_error == "reject":
             decision = Reject(f"policy {name!r} failed: {run_of.fault}", code="policy_failed", status=500)
-        if isinstance(decision, Reject):
-            made = Outcome(request, tuple(steps), before, count, decision, late and run_of.fault is None)
-            return replace(made, incoming=ctx.incoming) if not isinstance(policy, Guard) else _emptied(made)
+        if isinstance(decision, (Reject, Choose)):
+            made = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
+            return _ended(replace(made, late=late and run_of.fault is None), name, policy, decision)
         if isinstance(decision, Rewrite):
             same_tools = decision.request.tools is request.tools
             request, count = decision.request, run_of.after
@@ -105,6 +107,14 @@ async def run(
                 ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
     made = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages), given=given)
     return replace(made, restores=restores)
+
+
+def _ended(made: Outcome, name: str, policy: Policy, decision: Reject | Choose) -> Outcome:
+    """An outcome at the step that ends the chain."""
+    if isinstance(decision, Choose):
+        return replace(made, chosen=(name, decision.model))
+    made = replace(made, rejected=decision)
+    return _emptied(made) if isinstance(policy, Guard) else made
 
 
 def _emptied(outcome: Outcome) -> Outcome:
@@ -121,10 +131,10 @@ async def count_checked(
     Raises `BrokenRequest` where the decision may not stand: it breaks a wire rule, or the policy has not declared what
     it does.
     """
-    if isinstance(decision, (Keep, Reject)):
+    if isinstance(decision, (Keep, Reject, Choose)):
         return before
     if not isinstance(decision, Rewrite):
-        raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite or Reject")
+        raise BrokenRequest(f"apply() returned {type(decision).__name__}, not Keep, Rewrite, Reject or Choose")
     if ignored := sorted(_ignored(request, decision.request)):
         raise BrokenRequest("; ".join(ignored))
     if broken := _broken(policy, request, decision.request):
@@ -152,7 +162,7 @@ def _broken(policy: Policy, before: ChatRequest, after: ChatRequest) -> frozense
 def _ignored(before: ChatRequest, after: ChatRequest) -> Iterator[str]:
     """The changes of a rewrite that nothing would follow."""
     if after.model != before.model:
-        yield "the model was changed, but `models` and `fallbacks` decide where a request goes"
+        yield "the model was changed: return Choose(model, why) to send a request to another one"
     if after.stream != before.stream:
         yield "stream was changed, but the client reads the answer in the form that it asked for"
     if {"model", "messages", "tools"} & after.rest.keys() - before.rest.keys():
@@ -199,8 +209,14 @@ class _Run:
 
     async def _checked(self) -> Decision:
         decision = self._with_held(await self._policy.decide(self._request, self._ctx))
+        if isinstance(decision, Choose) and not self._may_choose(decision.model):
+            decision = Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings)
         self.after = await count_checked(self._policy, self._request, self._before, decision, self._ctx)
         return decision
+
+    def _may_choose(self, model: str) -> bool:
+        enforces = self._policy.mode == "enforce"
+        return self._ctx.may_choose_model and enforces and model not in (self._request.model, self._ctx.model.name)
 
     def _with_held(self, decision: Decision) -> Decision:
         """The decision, with tools, held messages and signed answers as they were; that of a guard as it is."""
@@ -296,6 +312,8 @@ def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
             return "keep", why, facts
         case Rewrite(_, why, facts):
             return "rewrite", why, facts
+        case Choose(model, why, facts):
+            return "rewrite", f"{why}; goes to {model}", facts
         case Reject(why, code):
             return "reject", why, {**decision.facts, "code": code}
 

@@ -5,6 +5,7 @@ refuses a request as too long, which fits by our count, is tried once more with 
 """
 
 import asyncio
+import logging
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -24,6 +25,8 @@ from proxy.telemetry.observation import OVERFLOW, Observation
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import Overflow, find_overflow, openai_body, read_refusal
 from proxy.upstreams.routing import Route, Routes
+
+_log = logging.getLogger("penstock.api")
 
 _MOST = 5
 """Models that are tried for one request, the first among them."""
@@ -80,6 +83,9 @@ class Attempts:
         """How the attempts failed, as it is told in the end."""
         self._reason = ""
         self._again = False
+        self._chosen: Route | None = None
+        self.has_chosen = False
+        """True once a policy has chosen a model."""
         self._refusals: dict[tuple[str, str], tuple[bytes, PenstockError]] = {}
         """By model the body that it found too long, and how it said so."""
         self._open = bool(first.settings.fallbacks) or first.settings.larger is not None
@@ -129,6 +135,20 @@ class Attempts:
         told = ",".join(f"messages[].{name}" for name in sorted(named))
         self._http.own_headers.append((b"x-penstock-ignored", told.encode()))
         return replace(call, body=request.encode(), request=None if call.request is None else request)
+
+    def choose(self, by: str, model: str) -> None:
+        """Go on with the model that a step chose; with the same one again where the caller may not use that."""
+        self.has_chosen = True
+        try:
+            route = self._routes.of(model, self._http.caller)
+        except PenstockError as error:
+            fields = {"policy": by, "why": error.code, "request_id": self._http.request_id}
+            _log.warning("the model that a policy chose cannot be used", extra={"fields": fields})
+            route = self._route
+        if _place(route) == _place(self._route) or self._body.wire not in route.upstream.abilities.speaks:
+            self._again = True
+        else:
+            self._chosen, self._reason = route, f"policy {by}"
 
     def sending(self, call: Call) -> None:
         """Note that a call is sent now. Raises the refusal of the same body by the same model, which stands."""
@@ -206,6 +226,10 @@ class Attempts:
 
     def _turn(self) -> bool:
         """Go on to the next model; whether there is one."""
+        if self._chosen is not None:
+            self._route, self._chosen = self._chosen, None
+            self._tried.add(_place(self._route))
+            return True
         settings, overflow = self._route.settings, self._reason == OVERFLOW
         names = (settings.larger,) if overflow and settings.larger else () if overflow else settings.fallbacks
         self._left.extendleft(reversed(names))

@@ -54,7 +54,10 @@ class Pipeline:
             attempts = Attempts(self._routes, route, http, seen, body)
             for route in attempts:
                 try:
-                    prepared = await self._prepare(body, route, http, seen)
+                    prepared = await self._prepare(body, route, http, seen, may_choose_model=not attempts.has_chosen)
+                    if prepared.chosen is not None:
+                        attempts.choose(*prepared.chosen)
+                        continue
                     call, watches = await attempts.carried(prepared.call), self._watches(prepared, body, http)
                     async with Observers(call, route.upstream, http, seen, body, watches) as observers:
                         attempts.sending(observers.call)
@@ -82,14 +85,18 @@ class Pipeline:
                     http, await self._send(replace(prepared, rewritten=None), observers.call, http.caller), observers
                 )
 
-    async def _prepare(self, body: Body, route: Route, http: Exchange, seen: Observation) -> Prepared:
+    async def _prepare(
+        self, body: Body, route: Route, http: Exchange, seen: Observation, *, may_choose_model: bool
+    ) -> Prepared:
         """Prepare a request for a model, and tell what that did. Raises `PenstockError` where it must not be sent."""
-        asked = Asked(http.headers, http.query, http.caller)
+        asked = Asked(http.headers, http.query, http.caller, may_choose_model)
         prepared = await self._preparation.prepare(body, route, self._choose(route, asked, seen), asked)
         done = prepared.rewritten
         if done is None:
             seen.passed(body, http.headers)
             http.own_headers.append((b"x-penstock-context", context_header(None, None, route.profile.window).encode()))
+            return prepared
+        if prepared.chosen is not None:
             return prepared
         _tell(done, http, seen)
         await seen.expect(done.sent, done.outcome.request, done.ctx)

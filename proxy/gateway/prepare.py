@@ -69,6 +69,8 @@ class Asked(NamedTuple):
     """Without the question mark."""
     caller: Caller | None = None
     """Who asks, where that was asked at the door."""
+    may_choose_model: bool = False
+    """True if a policy may send it to another model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,11 @@ class Prepared:
     """None where the client's bytes pass through and nobody reads the messages."""
     settle: Settle | None = None
     """Keeps what is sent for the requests that follow; None where no answer can have signed reasoning."""
+
+    @property
+    def chosen(self) -> tuple[str, str] | None:
+        """The step that chose another model for the request, and that model."""
+        return None if self.rewritten is None else self.rewritten.outcome.chosen
 
     @property
     def lowered(self) -> str | None:
@@ -359,6 +366,7 @@ class Preparation:
             inbox=services.shares.bind(who, outage),
             outage=outage,
             on_hold=services.holds.of(who),
+            may_choose_model=sends and asked.may_choose_model,
         )
         try:
             outcome, settle = await signed.run(steps, ctx, services.prefixes.bound(who.tenant, who.scope, outage))

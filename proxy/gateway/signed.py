@@ -76,13 +76,16 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
     """
     if not ctx.model.binds_reasoning:
         return await chain.run(steps, ctx), None
+    if signed_places(ctx.incoming):  # that reasoning is of this model
+        ctx = replace(ctx, may_choose_model=False)
     count = sum(1 for _ in takewhile(lambda step: step[1].defines_conversation, steps))
     first = await chain.run(steps[:count], ctx)
-    if first.rejected is not None:
+    if first.rejected is not None or first.chosen is not None:
         return first, None
     sent = first.request
     outcome = await _Conversation(steps[count:], replace(ctx, incoming=sent), settled).outcome()
-    settle = None if outcome.rejected is not None else settled.record(sent, outcome.request)
+    is_over = outcome.rejected is not None or outcome.chosen is not None
+    settle = None if is_over else settled.record(sent, outcome.request)
     ran, stages = first.steps + outcome.steps, first.stages + outcome.stages
     given = first.given if outcome.given is sent else None
     return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before, given=given), settle

@@ -1,6 +1,7 @@
 """The contract of a policy: all that an author has to read."""
 
 from proxy.policy.base import SETTINGS as SETTINGS
+from proxy.policy.base import Choose as Choose
 from proxy.policy.base import Decision as Decision
 from proxy.policy.base import Keep as Keep
 from proxy.policy.base import Need as Need

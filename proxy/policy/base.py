@@ -59,7 +59,25 @@ class Reject:
     """As in `Keep`."""
 
 
-Decision = Keep | Rewrite | Reject
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """The request goes to another model, as the client sent it: the chain of that model begins anew.
+
+    A request is sent on once. It stays with its model where that is chosen already, where the caller may not use the
+    other one, and where signed reasoning binds the conversation to its model.
+    """
+
+    model: str
+    """A name as clients use it."""
+    why: str
+    """As in `Keep`: `short question`."""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    """The same for machines."""
+    findings: Sequence[str] = ()
+    """As in `Keep`."""
+
+
+Decision = Keep | Rewrite | Reject | Choose
 
 SETTINGS = ConfigDict(
     frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True, allow_inf_nan=False

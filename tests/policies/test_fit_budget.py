@@ -7,7 +7,7 @@ from policies.fit_budget import FitBudget
 from proxy.chat import ChatRequest
 from proxy.chat.wire import damage
 from proxy.gateway.chain import run
-from proxy.policy import Keep, Reject, Rewrite
+from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context, profile, tool
 
 WINDOW = 10_000
@@ -26,7 +26,7 @@ def request_of(words: str = "s u1", *, blocks: int = 0, **fields: Any) -> ChatRe
     return request.with_messages([*request.messages[:1], *old, *request.messages[1:]])
 
 
-async def decided(request: ChatRequest, archive: Any = "", **settings: Any) -> Keep | Rewrite | Reject:
+async def decided(request: ChatRequest, archive: Any = "", **settings: Any) -> Decision:
     model = profile(WINDOW, reserve=700, max_output=4000)
     ctx = context(request, model=model, archive=MemoryArchive() if archive == "" else archive)
     return await FitBudget(**settings).apply(request, ctx)

@@ -1,0 +1,163 @@
+"""A policy of an operator's own chooses the model: with the chain, window and keys of that model, on each wire."""
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from proxy.config.keys_file import hash_of
+from tests.e2e.servers import Upstream, plainly, proxy, upstream
+
+POLICY = '''
+from typing import ClassVar
+
+from proxy.chat import ChatRequest
+from proxy.context import Context
+from proxy.policy import Choose, Decision, Keep, Policy
+
+
+class RouteBySize(Policy):
+    """Send short questions to a cheaper model."""
+
+    model: str = "small"
+    """The cheaper model."""
+
+    most: int = 60
+    """The tokens of the longest prompt that goes there."""
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        tokens = (await ctx.tokens.count(request)).total
+        return Choose(self.model, f"{tokens} tokens") if tokens <= self.most else Keep(f"{tokens} tokens")
+'''
+CONFIG = """
+upstreams:
+  main: {{kind: openai, base_url: "{main}", api_key: sk-of-main}}
+  other: {{kind: openai, base_url: "{other}", api_key: sk-of-other}}
+  dead: {{kind: openai, base_url: "http://127.0.0.1:9/v1", keyless: true}}
+  chat-only: {{kind: ollama, base_url: "{other}"}}
+models:
+  - {{match: large, upstream: main, chain: routing, window: 8000}}
+  - {{match: small, upstream: other, model: small-there, chain: small, window: 4000}}
+  - {{match: to-nobody, upstream: main, chain: to-nobody}}
+  - {{match: to-itself, upstream: main, chain: to-itself}}
+  - {{match: to-dead, upstream: main, chain: to-dead}}
+  - {{match: dead, upstream: dead, fallbacks: [small]}}
+  - {{match: to-each-other, upstream: main, chain: to-large}}
+  - {{match: to-chat-only, upstream: main, chain: to-chat-only}}
+  - {{match: local, upstream: chat-only}}
+chains:
+  default: []
+  routing:
+    - own.route: {{}}
+    - consolidate_system: {{}}
+  small:
+    - consolidate_system: {{}}
+    - reject_oversize: {{}}
+  to-nobody:
+    - own.route: {{model: nobody}}
+  to-itself:
+    - own.route: {{model: to-itself}}
+  to-dead:
+    - own.route: {{model: dead}}
+  to-large:
+    - own.route: {{model: large}}
+  to-chat-only:
+    - own.route: {{model: local}}
+state: {{kind: memory}}
+embedding: {{kind: none}}
+auth:
+  kind: keys
+  keys:
+    - {{name: all, hash: {all}}}
+    - {{name: large-only, hash: {large}, models: [large]}}
+"""
+
+
+ALL, LARGE = "penstock-all", "penstock-large"
+
+
+@dataclass
+class World:
+    """A proxy, two upstreams behind it, and a client."""
+
+    base: str
+    main: Upstream
+    other: Upstream
+    session: aiohttp.ClientSession
+
+    async def ask(
+        self, model: str, text: str = "hi", key: str = ALL, path: str = "chat/completions", **fields: Any
+    ) -> tuple[int, Any]:
+        body = {"model": model, "messages": [{"role": "user", "content": text}], **fields}
+        headers = {"authorization": f"Bearer {key}"}
+        async with self.session.post(f"{self.base}/v1/{path}", json=body, headers=headers) as response:
+            await response.read()
+            return response.status, response.headers.get("x-penstock-fallback")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World, None]:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/__init__.py").write_text("")
+    (tmp_path / "own/route.py").write_text(POLICY)
+    async with AsyncExitStack() as stack:
+        main, other = [await stack.enter_async_context(upstream()) for _ in range(2)]
+        main.respond = other.respond = plainly
+        config = CONFIG.format(main=main.url, other=other.url, all=hash_of(ALL), large=hash_of(LARGE))
+        base = await stack.enter_async_context(proxy(config, tmp_path))
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        yield World(base, main, other, session)
+
+
+def models(behind: Upstream) -> list[str]:
+    return [json.loads(each.body)["model"] for each in behind.received]
+
+
+async def test_a_short_question_goes_to_the_model_that_the_policy_chose(world: World) -> None:
+    system = [{"role": "system", "content": text} for text in ("Be brief.", "Be kind.")]
+    talk = [*system, {"role": "user", "content": "hi"}]
+    assert await world.ask("large", messages=talk) == (200, "small; reason=policy own.route")
+    assert (models(world.main), models(world.other)) == ([], ["small-there"])
+    (sent,) = world.other.received
+    assert sent.header("authorization") == "Bearer sk-of-other"
+    assert len(json.loads(sent.body)["messages"]) == 2, "the chain of the chosen model has merged them"
+
+
+async def test_a_long_question_stays(world: World) -> None:
+    assert await world.ask("large", "word " * 100) == (200, None)
+    assert (models(world.main), models(world.other)) == (["large"], [])
+
+
+@pytest.mark.parametrize("model", ["to-nobody", "to-itself"])
+async def test_a_request_stays_where_it_cannot_go_elsewhere(world: World, model: str) -> None:
+    assert await world.ask(model) == (200, None)
+    assert (models(world.main), models(world.other)) == ([model], [])
+
+
+async def test_a_request_stays_where_its_key_may_not_use_the_other_model(world: World) -> None:
+    assert await world.ask("large", key=LARGE) == (200, None)
+    assert models(world.main) == ["large"]
+
+
+async def test_a_request_is_sent_on_once(world: World) -> None:
+    assert await world.ask("to-each-other") == (200, "large; reason=policy own.route")
+    assert (models(world.main), models(world.other)) == (["large"], [])
+
+
+async def test_the_chosen_model_has_its_own_fallbacks(world: World) -> None:
+    status, told = await world.ask("to-dead")
+    assert (status, models(world.other)) == (200, ["small-there"])
+    assert told is not None
+    assert told.startswith("small; reason=upstream_")
+
+
+async def test_a_policy_chooses_on_responses_too_but_no_upstream_that_lacks_the_wire(world: World) -> None:
+    await world.ask("large", path="responses", input="hi", messages=None)
+    assert (models(world.main), models(world.other)) == ([], ["small-there"])
+    await world.ask("to-chat-only", path="responses", input="hi", messages=None)
+    assert models(world.main) == ["to-chat-only"]

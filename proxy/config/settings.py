@@ -225,6 +225,10 @@ class OpenAIUpstream(Connected):
     provider: str = "openai"
     """The provider's name in telemetry (`gen_ai.provider.name`). It gets no key that is known to be another one's."""
 
+    wires: tuple[Literal["responses", "messages"], ...] = ("responses",)
+    """The wires that the server speaks besides chat completions. Requests of another one become chat completions, and
+    answers are written back: `[]` for a server without `/v1/responses`."""
+
     ask_usage: bool = False
     """Ask for token usage in streams whose client did not (`stream_options.include_usage`), and keep the answer from
     the client. It changes one field of the request; without it, such streams have no usage in metrics."""

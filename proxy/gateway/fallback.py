@@ -145,7 +145,7 @@ class Attempts:
             fields = {"policy": by, "why": error.code, "request_id": self._http.request_id}
             _log.warning("the model that a policy chose cannot be used", extra={"fields": fields})
             route = self._route
-        if _place(route) == _place(self._route) or self._body.wire not in route.upstream.abilities.speaks:
+        if _place(route) == _place(self._route):
             self._again = True
         else:
             self._chosen, self._reason = route, f"policy {by}"
@@ -238,7 +238,7 @@ class Attempts:
                 route = self._routes.of(self._left.popleft(), self._http.caller)
             except NotFound:  # for this key; that all can be routed is checked with the configuration
                 continue
-            if _place(route) not in self._tried and self._body.wire in route.upstream.abilities.speaks:
+            if _place(route) not in self._tried:
                 self._tried.add(_place(route))
                 self._route = route
                 return True

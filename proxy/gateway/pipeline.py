@@ -4,12 +4,15 @@ import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
+from proxy.chat import encode
 from proxy.chat.errors import NotInTime, NotKept, PenstockError, Rejected
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
+from proxy.gateway.bridge import bridged
 from proxy.gateway.chain import Outcome
 from proxy.gateway.fallback import Attempts
 from proxy.gateway.loop import Loop
@@ -52,7 +55,8 @@ class Pipeline:
         async with http.watch():
             route = self._routes.of(body.model, http.caller)
             attempts = Attempts(self._routes, route, http, seen, body)
-            for route in attempts:
+            for tried in attempts:
+                route = bridged(tried, body.wire)
                 try:
                     prepared = await self._prepare(body, route, http, seen, may_choose_model=not attempts.has_chosen)
                     if prepared.chosen is not None:
@@ -75,15 +79,30 @@ class Pipeline:
         Nothing is remembered of it: it is no turn of its conversation.
         """
         async with http.watch():
-            route, asked = self._routes.of(body.model, http.caller), Asked(http.headers, http.query, http.caller)
+            spoken, asked = self._routes.of(body.model, http.caller), Asked(http.headers, http.query, http.caller)
+            route = bridged(spoken, body.wire)
             prepared = await self._preparation.prepare(body, route, self._choose(route, asked, seen), asked)
             call, done = prepared.call, prepared.rewritten
+            if route is not spoken:
+                await self._count_here(body, prepared, http)
+                return
             if done is not None and done.outcome.rejected is not None:
                 call = replace(call, body=body.raw)
             async with Observers(call, route.upstream, http, seen, body) as observers:
                 await relay(
                     http, await self._send(replace(prepared, rewritten=None), observers.call, http.caller), observers
                 )
+
+    async def _count_here(self, body: Body, prepared: Prepared, http: Exchange) -> None:
+        """Answer with our own count, where the upstream has none for the wire."""
+        done = prepared.rewritten or await self._preparation.rewrite(
+            body, prepared.route, Chosen(None, ()), Asked(http.headers, http.query, http.caller), sends=False
+        )
+        counted = await done.tokens.count(done.outcome.request)
+        answer: dict[str, Any] = {"input_tokens": counted.total}
+        if body.wire == "responses":
+            answer = {"object": "response.input_tokens", **answer}
+        await http.respond(200, [(b"content-type", b"application/json")], encode(answer))
 
     async def _prepare(
         self, body: Body, route: Route, http: Exchange, seen: Observation, *, may_choose_model: bool

@@ -1,16 +1,145 @@
 """The labelled series behind `/metrics`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
 
 from proxy.chat.errors import ConfigError
+from proxy.models.usage import Usage
 from proxy.policy import NOTES_READ, NOTES_WRITTEN, ORIGINALS_READ, ORIGINALS_WRITTEN, Count
-from proxy.telemetry.buckets import RATIOS, SECONDS, SHARES, STEP_SECONDS, TOKENS, Labelled
-from proxy.telemetry.generations import Generations
+from proxy.telemetry.attributes import opted
+
+SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+STEP_SECONDS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+TOKENS = tuple(4**power for power in range(14))
+RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
+SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1, 1.25, 1.5, 2, 4)
+"""Where histograms draw their lines."""
+
+Child = TypeVar("Child", bound=MetricWrapperBase)
+
+_MOST_REASONS = 50
+"""Upstreams choose their error codes: beyond so many that differ in the last label alone, it is `other`."""
+
+
+class Labelled(Generic[Child]):
+    """The series of one name. Each is looked up once: that costs more in the library than the count itself."""
+
+    def __init__(self, parent: Child) -> None:
+        self._parent = parent
+        self._known: dict[tuple[str, ...], Child] = {}
+
+    def of(self, *labels: str) -> Child:
+        """Return the series with these labels, which is shown from now on."""
+        known = self._known.get(labels)
+        if known is None:
+            known = self._known[labels] = self._parent.labels(*labels)
+        return known
+
+    def of_reason(self, *labels: str) -> Child:
+        """Return a series whose last label an upstream chose; there are not many of them."""
+        if labels not in self._known and sum(each[:-1] == labels[:-1] for each in self._known) >= _MOST_REASONS:
+            return self.of(*labels[:-1], "other")
+        return self.of(*labels)
+
 
 Counts = Labelled[Counter]
+
+
+# --- by the names of the GenAI conventions ---
+
+_CALL = ("gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model")
+_EMBEDDINGS = "embeddings"
+_UNKNOWN = "unknown"
+"""The modality of tokens where the upstream does not break them down."""
+_KINDS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached": "cache_read_input_tokens",
+    "written": "cache_write_input_tokens",
+    "reasoning": "reasoning_output_tokens",
+}
+"""The latest names of counters, by the field of `Usage`."""
+
+
+class Generations:
+    """The series of calls of models: by the released names, the latest ones, or both."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def seconds(name: str, text: str, *labels: str) -> Labelled[Histogram]:
+            return Labelled(
+                Histogram(f"gen_ai_client_{name}_seconds", text, labels, buckets=SECONDS, registry=registry)
+            )
+
+        def tokens(name: str, text: str, *labels: str) -> Labelled[Histogram]:
+            return Labelled(Histogram(f"gen_ai_client_{name}", text, labels, buckets=TOKENS, registry=registry))
+
+        self._released, self._latest = opted()
+        # with the latest names, only calls that are no inference have this one
+        self._duration = seconds("operation_duration", "Duration of calls of models.", *_CALL, "error_type")
+        if self._released:
+            self._usage = tokens("token_usage", "Tokens of calls of models.", *_CALL, "gen_ai_token_type")
+        if self._latest:
+            self._inference = seconds("inference_duration", "Duration of inferences.", *_CALL, "error_type")
+            self._first = seconds("inference_time_to_first_chunk", "Time to the first chunk of an answer.", *_CALL)
+            self._each = {
+                side: tokens(f"inference_operation_{side}_tokens", f"Tokens of inferences: {side}.", *_CALL)
+                for side in ("input", "output")
+            }
+            self._used = {
+                kind: Labelled(
+                    Counter(
+                        f"gen_ai_client_inference_usage_{name}",
+                        f"Tokens used: {name.replace('_', ' ')}.",
+                        (*_CALL, "gen_ai_token_modality"),
+                        registry=registry,
+                    )
+                )
+                for kind, name in _KINDS.items()
+            }
+
+    def ended(
+        self,
+        call: tuple[str, str, str],
+        error: str | None,
+        seconds: float,
+        first_chunk: float | None,
+        usage: Usage | None,
+    ) -> None:
+        """Count a call, of which these are the operation, the provider and the model."""
+        is_inference = call[0] != _EMBEDDINGS
+        if self._released or not is_inference:
+            self._duration.of_reason(*call, error or "").observe(seconds)
+        if self._released:
+            used = Usage() if usage is None else usage
+            for name, count in (("input", used.input), ("output", used.output)):
+                histogram = self._usage.of(*call, name)
+                if count is not None:
+                    histogram.observe(count)
+        if self._latest and is_inference:
+            self._inference.of_reason(*call, error or "").observe(seconds)
+            if first_chunk is not None:
+                self._first.of(*call).observe(first_chunk)
+            if usage is not None:
+                self._count(call, usage)
+
+    def _count(self, call: tuple[str, str, str], usage: Usage) -> None:
+        for kind, series in self._used.items():
+            count: int | None = getattr(usage, kind)
+            if count is None:
+                continue
+            if kind in self._each:
+                self._each[kind].of(*call).observe(count)
+            end = f".{kind}_tokens"
+            known = {name.removesuffix(end): part for name, part in usage.modalities if name.endswith(end)}
+            for modality, part in {**known, _UNKNOWN: count - sum(known.values())}.items():
+                if part > 0:
+                    series.of(*call, modality).inc(part)
+
+
+# --- by Penstock's own names ---
 
 
 class Series:

@@ -33,7 +33,7 @@ class OpenAI:
         self.name = name
         self.provider = settings.provider
         self.abilities = Abilities(
-            translates=False, ask_usage=settings.ask_usage, speaks=frozenset({"chat", "responses"})
+            translates=False, ask_usage=settings.ask_usage, speaks=frozenset({"chat", *settings.wires})
         )
         self.address: str | None = settings.base_url
         self._base = settings.base_url

@@ -3,7 +3,7 @@
     npm install --prefix /tmp/agents @anthropic-ai/claude-code @openai/codex
     python -m tests.clients.coding_agents --programs /tmp/agents/node_modules/.bin
 
-A line for each tells the requests, what the vendor refused, the reasoning that it lost, and the cost against none of
+Both are also run with a model of a server that speaks only chat completions. A line for each tells the requests, what the vendor refused, the reasoning that it lost, and the cost against none of
 Penstock. Nothing leaves this machine: the agents are told the stand-in's address, and need no account.
 """
 
@@ -15,9 +15,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.served import CHAINS
+from proxy.chat.parse import Body
+from proxy.chat.wire import flaws
 from tests.e2e import test_messages_agent, test_responses_agent
-from tests.e2e.servers import proxy
+from tests.e2e.servers import Received, Upstream, proxy, say, send, upstream
 from tests.loopback import serving
+from tests.scripted import answer
 from tests.upstreams.anthropic import rules, stand_in
 from tests.upstreams.anthropic.stand_in import KEY, Scripted, StandIn
 from tests.wires.openai_server import OpenAIServer, call, message
@@ -58,6 +62,43 @@ class CodexServer(OpenAIServer):
         reads = call(f"call_{number}", "exec_command", cmd=f"python3 part.py {number}", max_output_tokens=20_000)
         self.answers = [[{"type": "reasoning"}, reads if number < self.steps else message("All is read.")]]
         return super()._response(body)
+
+
+LOCAL = """
+upstreams: {{local: {{kind: openai, base_url: "{url}", keyless: true, wires: []}}}}
+models: [{{match: "*", upstream: local, window: 200000, tokenizer: o200k_base}}]
+{chains}
+state: {{kind: memory}}
+embedding: {{kind: none}}
+"""
+"""A server that knows nothing but chat completions."""
+
+
+class LocalModel:
+    """The same, of a local server. It refuses what breaks a rule of chat."""
+
+    steps = 34
+
+    def __init__(self) -> None:
+        self.asked, self.refused, self.characters = 0, 0, 0
+
+    async def respond(self, _: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        body = json.loads(received.body)
+        if not received.path.endswith("/chat/completions") or flaws(Body(received.body).parse()):
+            self.refused += 1
+            await send(writer, 400, b'{"error":{"message":"refused","type":"x","code":null}}')
+            return
+        self.asked, self.characters = self.asked + 1, self.characters + len(received.body)
+        number = sum(bool(each.get("tool_calls")) for each in body["messages"])
+        tools = {tool["function"]["name"] for tool in body.get("tools") or ()}
+        command, place = f"python3 part.py {number}", next((n for n in ("Bash", "exec_command") if n in tools), None)
+        if place is None or number >= self.steps:
+            await say(writer, received, answer("All is read."))
+            return
+        given = {"command": command, "description": "Read"} if place == "Bash" else {"cmd": command}
+        made = {"id": f"call_{number}", "type": "function", "function": {"name": place, "arguments": json.dumps(given)}}
+        told = answer(None, finish="tool_calls", reasoning_content=f"Part {number}.", tool_calls=[made])
+        await say(writer, received, told)
 
 
 def check(body: Any) -> None:
@@ -143,6 +184,21 @@ async def try_codex(programs: Path, folder: Path, model: str) -> None:
     tell("Codex", model, said, requests, len(server.usages), len(server.refused), server.lost, share)
 
 
+async def try_local(programs: Path, folder: Path) -> None:
+    for name, ask in (("Claude Code", ask_claude), ("Codex", ask_codex)):
+        model = LocalModel()
+        async with upstream() as behind:
+            behind.respond = model.respond
+            config = LOCAL.format(url=behind.url, chains=CHAINS.rstrip())
+            (folder / name).mkdir()
+            async with proxy(config, folder / name) as base:
+                said = await ask(
+                    programs, base, folder / f"{name}-local", "gpt-5.6" if name == "Codex" else "qwen3-coder"
+                )
+        told = {"finished": "All is read." in said, "requests": model.asked, "refused": model.refused}
+        print(json.dumps({"agent": name, "model": "local", **told, "megabytes": round(model.characters / 1e6, 2)}))
+
+
 def tell(agent: str, model: str, said: str, *figures: float) -> None:
     names = ("requests_direct", "requests", "refused", "reasoning_lost", "cost")
     told = {name: round(value, 3) for name, value in zip(names, figures, strict=True)}
@@ -157,6 +213,7 @@ async def main() -> None:
         for model in ("claude-opus-5", "claude-opus-5-5"):
             await try_claude(programs, Path(folder), model)
         await try_codex(programs, Path(folder), "gpt-5.6")
+        await try_local(programs, Path(folder))
 
 
 if __name__ == "__main__":

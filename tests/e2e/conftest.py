@@ -12,7 +12,7 @@ from tests.e2e.servers import Upstream, proxy, upstream
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{url}"}}
+  main: {{kind: openai, base_url: "{url}", wires: [responses, messages]}}
   keyed: {{kind: openai, base_url: "{url}", api_key: sk-operators-own, headers: {{x-org: acme}}}}
   asking: {{kind: openai, base_url: "{url}", ask_usage: true}}
   echo: {{kind: echo}}

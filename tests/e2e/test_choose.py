@@ -156,8 +156,8 @@ async def test_the_chosen_model_has_its_own_fallbacks(world: World) -> None:
     assert told.startswith("small; reason=upstream_")
 
 
-async def test_a_policy_chooses_on_responses_too_but_no_upstream_that_lacks_the_wire(world: World) -> None:
+async def test_a_policy_chooses_on_responses_too_and_an_upstream_that_lacks_the_wire(world: World) -> None:
     await world.ask("large", path="responses", input="hi", messages=None)
     assert (models(world.main), models(world.other)) == ([], ["small-there"])
     await world.ask("to-chat-only", path="responses", input="hi", messages=None)
-    assert models(world.main) == ["to-chat-only"]
+    assert models(world.main) == []

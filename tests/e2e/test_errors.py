@@ -134,7 +134,7 @@ class TestADeadUpstream:
         """Clients of Anthropic's look at the name alone."""
         begun = b'event: message_start\ndata: {"type":"message_start"}\n\n'
         setup.upstream.respond = streaming(begun, ends=False)
-        asked = {"model": "plain-1", "stream": True}
+        asked = {**GOOD, "model": "plain-1", "stream": True}
         async with setup.session.post(f"{setup.base}/v1/messages", json=asked) as response:
             name, data = (await response.read()).removeprefix(begun).strip().split(b"\n")
         told = json.loads(data.removeprefix(b"data: "))

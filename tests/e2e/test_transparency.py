@@ -224,7 +224,7 @@ class TestHeaders:
         assert "sk-client" not in str(setup.upstream.last.headers)
 
 
-RELAYED = ("content-type", "content-encoding", "location", "retry-after", "openai-processing-ms")
+RELAYED = ("content-type", "content-encoding", "location", "retry-after")
 """Response headers that must come through as they are, or stay away."""
 
 

@@ -143,8 +143,8 @@ async def test_a_model_of_another_vendor_is_refused_with_the_entry_that_is_missi
     async with world.anthropic() as client, world.openai(ANTHROPICS) as other:
         with pytest.raises(anthropic.BadRequestError, match="add an entry to `models` that sends 'claude-x' to"):
             await client.messages.create(model="claude-x", max_tokens=9, messages=TURN)
-        with pytest.raises(anthropic.BadRequestError, match="'claude-x'"):
-            await client.messages.count_tokens(model="claude-x", messages=TURN)
+        counted = await client.messages.count_tokens(model="claude-x", messages=TURN)
+        assert counted.input_tokens > 0, "it is counted here"
         with pytest.raises(anthropic.BadRequestError, match="'claude-x'"):
             await client.models.retrieve("claude-x")
         for stream in (False, True):

@@ -106,14 +106,9 @@ class Api:
         return self.input_tokens if spelt["tokens"] else self.responses
 
     async def _native(self, kind: type[Body], http: Exchange, seen: Observation) -> Body | None:
-        """Return a body that a chain can read. Pass one that none can: its bytes go as they are.
-
-        That is where the model's upstream does not speak the wire.
-        """
+        """Return a body that a chain can read. Pass one that names no model: its bytes go as they are."""
         raw = await http.read()
-        model = await do_sized(len(raw), partial(_model_in, raw))
-        route = None if model is None else self._routes.of(model, http.caller)
-        if route is None or kind.wire not in route.upstream.abilities.speaks:
+        if await do_sized(len(raw), partial(_model_in, raw)) is None:
             await self._pass(kind.path, raw, http, seen)
             return None
         body = await do_sized(len(raw), partial(kind, raw))

@@ -462,6 +462,8 @@ class Context:
     them. Messages behind them are edited when they are first sent, and keep that form."""
     on_hold: Mapping[str, str] = field(default_factory=dict)
     """Reasons of the vendor by the names of steps whose edits cost this conversation its reasoning: they do not run."""
+    native_edits: frozenset[str] = frozenset()
+    """Edits that the upstream makes itself, by the provider's names."""
     may_choose_model: bool = False
     """True if a policy may send the request to another model."""
 

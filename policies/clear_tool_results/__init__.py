@@ -1,7 +1,8 @@
 """Clear old tool results in batches: one line each, with the handle of the original."""
 
+from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -12,7 +13,7 @@ from proxy.compaction.references import with_standing
 from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.history.cuts import Marks, Room, as_sent
-from proxy.policy import SHORTER_HISTORY, CutsHistory, Decision, Keep, Policy, Rewrite, Stage
+from proxy.policy import SHORTER_HISTORY, ActsNatively, CutsHistory, Decision, Keep, Policy, Rewrite, Stage
 from proxy.tools.recall import DEFINITION as RECALL
 from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 
@@ -20,7 +21,7 @@ _CALL = 60
 """Characters of the call that the line of a cleared result names."""
 
 
-class ClearToolResults(Policy, CutsHistory):
+class ClearToolResults(Policy, CutsHistory, ActsNatively):
     """Replace old tool results by one line that names the tool, what the result held, and its handle; many at once.
 
     A batch is cleared when the conversation fills the window to `clear_at`, when the model's provider has no prompt
@@ -29,6 +30,9 @@ class ClearToolResults(Policy, CutsHistory):
     are is worked out from the conversation, again in each request: nothing is stored, and what was cleared once stays
     cleared. A result is archived first; where it cannot be, all stay. The newest results stay, those that the last
     calls drew on, and what the model recalled or searched for.
+
+    Behind signed reasoning nothing may change. There Anthropic clears them itself (`clear_tool_uses`, in Messages), at
+    the same mark and in batches as large; the model cannot read those again. A client's own `context_management` stays.
     """
 
     stage: ClassVar = Stage.SHORTENS
@@ -48,6 +52,21 @@ class ClearToolResults(Policy, CutsHistory):
     """The most further requests to expect of a conversation, a quarter of those that it had; a batch that pays for
     itself within so many is cleared below the mark too, whatever it frees. With 0, only the window counts, and where
     there is no prompt cache, the stride."""
+
+    native_edit: ClassVar = "clear_tool_uses_20250919"
+
+    def native_fields(self, request: ChatRequest, ctx: Context) -> Mapping[str, Any]:
+        if not request.rest.keys().isdisjoint(("context_management", "compaction")):
+            return {}
+        usable = ctx.model.usable(request)
+        edit = {
+            "type": self.native_edit,
+            "trigger": {"type": "input_tokens", "value": int(usable * self.clear_at)},
+            "keep": {"type": "tool_uses", "value": self.keep_last},
+            "clear_at_least": {"type": "input_tokens", "value": max(1, int(usable * self.stride))},
+            "exclude_tools": [RECALL.name, SEARCH_TOOLS.name],
+        }
+        return {"context_management": {"edits": [edit]}}
 
     @property
     def cuts_over(self) -> float:

@@ -12,7 +12,7 @@ from proxy.chat.errors import PenstockError, Unanswered
 from proxy.chat.sse import ByteStream, EventSplitter
 from proxy.context import ModelProfile
 from proxy.state.threads import do_sized
-from proxy.upstreams.base import CHAT, Call, Reply, Upstream
+from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, nonsense, parsed
 from proxy.upstreams.routing import Route
 from proxy.wires import WIRES
@@ -37,8 +37,9 @@ class BridgedUpstream:
     def __init__(self, upstream: Upstream, wire: str) -> None:
         self._upstream, self._wire = upstream, WIRES[wire]
         self.name, self.address, self.provider = upstream.name, upstream.address, upstream.provider
-        self.abilities = replace(
-            upstream.abilities, translates=False, signs=False, speaks=frozenset({wire}), ask_usage=False
+        own = upstream.abilities
+        self.abilities = Abilities(
+            translates=False, limits_answers=own.limits_answers, speaks=frozenset({wire}), ask_usage=False
         )
         self._limit = "max_completion_tokens" if urlsplit(self.address or "").hostname == _OWN_LIMIT else "max_tokens"
 

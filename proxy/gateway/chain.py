@@ -12,11 +12,14 @@ from proxy.chat import ChatRequest
 from proxy.chat.reasoning import is_signed
 from proxy.chat.wire import damage, flaws
 from proxy.context import Context, TokenCount
-from proxy.policy import Choose, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
+from proxy.policy import ActsNatively, Choose, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
 
 _FULL = 0.94
 """The share of the usable window that what gives way may fill: just below what `reject_oversize` refuses."""
+
+_BOUND = "signed reasoning is bound to what was sent before"
+"""The reason for which a step does not run that would change it."""
 
 _MOST_FINDINGS = 20
 """Findings of one step that are told; of more, only their number."""
@@ -191,6 +194,9 @@ class _Run:
     async def decide(self, *, strict: bool) -> Decision | None:
         """The step's decision, or None where it did not run or failed; records the step either way."""
         unmet = self._unmet()
+        if unmet == _BOUND and (native := self._natively()) is not None:
+            self._record(*_verdict(native))
+            return native
         if unmet is not None:
             self._record("skip", unmet)
             return None
@@ -241,7 +247,20 @@ class _Run:
             return f"on hold in this conversation: the vendor dropped reasoning ({harm})"
         stays = policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or isinstance(policy, Guard)
         if self._ctx.frozen and not stays:
-            return "signed reasoning is bound to what was sent before"
+            return _BOUND
+        return self._unmet_condition()
+
+    def _natively(self) -> Rewrite | None:
+        """The edit as the provider makes it, in a conversation in which we may make none."""
+        policy, request = self._policy, self._request
+        if not isinstance(policy, ActsNatively) or policy.native_edit not in self._ctx.native_edits:
+            return None
+        fields = {} if self._unmet_condition() else policy.native_fields(request, self._ctx)
+        for name, value in fields.items():
+            request = request.with_field(name, value)
+        return Rewrite(request, f"the provider does it: {policy.native_edit}") if fields else None
+
+    def _unmet_condition(self) -> str | None:
         when = self._policy.when
         if when is None:
             return None

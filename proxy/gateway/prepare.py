@@ -60,6 +60,10 @@ _PARSING = 4
 """To parse the messages of a body takes so many times as long as to find its fields, or more."""
 
 
+_EDITS, _BETA = "context_management", "context-management-2025-06-27"
+"""Anthropic's field for its own edits, and the beta that it belongs to."""
+
+
 class Asked(NamedTuple):
     """How a request came."""
 
@@ -280,7 +284,7 @@ class Preparation:
             body.path,
             route.model,
             body.raw if request is done.sent else request.encode(),
-            _headers(chosen.steps, asked),
+            _with_betas(_headers(chosen.steps, asked), request, done.sent),
             query=asked.query,
             request=request,
             profile=done.ctx.model,
@@ -366,6 +370,7 @@ class Preparation:
             inbox=services.shares.bind(who, outage),
             outage=outage,
             on_hold=services.holds.of(who),
+            native_edits=frozenset() if body.wire == CHAT_WIRE or not sends else route.upstream.abilities.native_edits,
             may_choose_model=sends and asked.may_choose_model,
         )
         try:
@@ -420,6 +425,13 @@ def _headers(steps: Chain, asked: Asked) -> Mapping[str, str]:
             told = f"policy {name!r} failed: {type(error).__name__}"
             raise PenstockError(told, code="policy_failed", status=500) from None
     return headers
+
+
+def _with_betas(headers: Mapping[str, str], request: ChatRequest, sent: ChatRequest) -> Mapping[str, str]:
+    """Return the headers with the name of Anthropic's beta for edits that a step has asked for."""
+    if _EDITS not in request.rest or _EDITS in sent.rest:
+        return headers
+    return {**headers, "anthropic-beta": ",".join(filter(None, (headers.get("anthropic-beta"), _BETA)))}
 
 
 def _used_cache(rules: CacheRules, steps: Chain, request: ChatRequest) -> CacheRules:

@@ -16,6 +16,7 @@ from proxy.policy.interfaces import NOTES_WRITTEN as NOTES_WRITTEN
 from proxy.policy.interfaces import ORIGINALS_READ as ORIGINALS_READ
 from proxy.policy.interfaces import ORIGINALS_WRITTEN as ORIGINALS_WRITTEN
 from proxy.policy.interfaces import SHORTER_HISTORY as SHORTER_HISTORY
+from proxy.policy.interfaces import ActsNatively as ActsNatively
 from proxy.policy.interfaces import AnswerObserver as AnswerObserver
 from proxy.policy.interfaces import BringsTools as BringsTools
 from proxy.policy.interfaces import Count as Count

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from proxy.chat import ChatRequest, Tool
 from proxy.chat.answer import Answer
@@ -121,6 +121,17 @@ class MarksCache(ABC):
     @abstractmethod
     def marked_cache(self, rules: CacheRules) -> CacheRules:
         """Return how the provider charges for a prompt that this step has marked."""
+
+
+class ActsNatively(ABC):
+    """A policy that can have the provider make its edit, where signed reasoning forbids its own."""
+
+    native_edit: ClassVar[str]
+    """The provider's edit, as `Context.native_edits` names it."""
+
+    @abstractmethod
+    def native_fields(self, request: ChatRequest, ctx: Context) -> Mapping[str, Any]:
+        """Return the fields by which the provider makes the edit; none where the client has sent such fields itself."""
 
 
 class CutsHistory(ABC):

@@ -45,7 +45,9 @@ class Anthropic(Translator):
     """An upstream that translates chat requests to Messages and the answers back."""
 
     provider = PROVIDER
-    abilities = Abilities(signs=True, speaks=frozenset({"chat", "messages"}))
+    abilities = Abilities(
+        signs=True, speaks=frozenset({"chat", "messages"}), native_edits=frozenset({"clear_tool_uses_20250919"})
+    )
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:
         self.name = name

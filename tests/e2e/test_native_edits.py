@@ -1,0 +1,90 @@
+"""Behind signed reasoning a step has the vendor make its edit: Anthropic's `clear_tool_uses`, in its own wire."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anthropic
+import pytest
+from anthropic.types.beta import BetaContextManagementConfigParam
+from pydantic import TypeAdapter
+
+from tests.e2e.servers import answering, proxy, upstream
+
+CONFIG = """
+upstreams:
+  claude: {{kind: anthropic, base_url: "{url}", api_key: k}}
+  local: {{kind: openai, base_url: "{url}", keyless: true}}
+models:
+  - {{match: "claude-*", upstream: claude, window: 20000, max_output: 2000, reserve: 1000, binds_reasoning: true}}
+  - {{match: "*", upstream: local, window: 20000}}
+chains: {{default: [clear_tool_results: {{clear_at: 0.5, stride: 0.2, keep_last: 3}}]}}
+state: {{kind: memory}}
+embedding: {{kind: none}}
+"""
+ANSWER = {
+    "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
+    "stop_sequence": None, "content": [{"type": "text", "text": "ok"}], "usage": {"input_tokens": 9, "output_tokens": 2},
+}  # fmt: skip
+TOOLS: Any = [{"name": "read", "input_schema": {"type": "object"}}]
+
+
+def talk(*, signed: bool) -> list[Any]:
+    thought = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}] if signed else []
+    messages: list[Any] = [{"role": "user", "content": "Read"}]
+    for n in range(4):
+        call = {"type": "tool_use", "id": f"t{n}", "name": "read", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": f"t{n}", "content": f"part {n}"}
+        messages += [{"role": "assistant", "content": [*thought, call]}, {"role": "user", "content": [result]}]
+    return messages
+
+
+async def sent(folder: Path, *, signed: bool = True, **asked: Any) -> tuple[Any, str | None]:
+    """What reached the vendor of a request, and the betas that it was asked under."""
+    async with upstream() as behind, proxy(CONFIG.format(url=behind.url.removesuffix("/v1")), folder) as base:
+        behind.respond = answering(json.dumps(ANSWER).encode())
+        async with anthropic.AsyncAnthropic(base_url=base, api_key="k", max_retries=0) as client:
+            await client.messages.create(
+                model="claude-x", max_tokens=500, messages=talk(signed=signed), tools=TOOLS, **asked
+            )
+        return json.loads(behind.last.body), behind.last.header("anthropic-beta")
+
+
+async def test_results_are_cleared_by_the_vendor_where_reasoning_is_signed(tmp_path: Path) -> None:
+    body, betas = await sent(tmp_path, extra_headers={"anthropic-beta": "other-2026"})
+    edits = body["context_management"]
+    TypeAdapter(BetaContextManagementConfigParam).validate_python(edits)
+    assert edits == {"edits": [{
+        "type": "clear_tool_uses_20250919",
+        "trigger": {"type": "input_tokens", "value": 9750},
+        "keep": {"type": "tool_uses", "value": 3},
+        "clear_at_least": {"type": "input_tokens", "value": 3900},
+        "exclude_tools": ["recall", "search_tools"],
+    }]}  # fmt: skip
+    assert betas == "other-2026,context-management-2025-06-27"
+    assert body["messages"] == talk(signed=True)
+
+
+@pytest.mark.parametrize(
+    ("signed", "asked"),
+    [
+        (False, {}),
+        (True, {"extra_body": {"context_management": {"edits": []}}}),
+        (True, {"extra_body": {"compaction": {"type": "summarize"}}}),
+    ],
+    ids=["nothing is signed", "own edits", "own compaction"],
+)
+async def test_nothing_is_added_where_it_is_not_ours_to_add(tmp_path: Path, signed: bool, asked: Any) -> None:
+    body, betas = await sent(tmp_path, signed=signed, **asked)
+    assert body.get("context_management") == asked.get("extra_body", {}).get("context_management")
+    assert betas is None
+
+
+async def test_no_other_wire_gets_it(tmp_path: Path) -> None:
+    async with upstream() as behind, proxy(CONFIG.format(url=behind.url), tmp_path) as base:
+        async with aiohttp.ClientSession() as http:
+            body = {"model": "m", "max_tokens": 500, "messages": talk(signed=True), "tools": TOOLS}
+            async with http.post(f"{base}/v1/messages", json=body) as answer:
+                assert answer.status == 200
+        assert "context_management" not in json.loads(behind.last.body)

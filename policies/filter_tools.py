@@ -12,7 +12,7 @@ from proxy.policy import SETTINGS, BringsTools, Count, Decision, InternalTool, K
 from proxy.text import counted
 from proxy.text.sections import sections_of, without_sections
 from proxy.tools.call_tool import CallTool, searching
-from proxy.tools.deferral import OURS, deferred
+from proxy.tools.deferral import OURS, deferred, is_function
 from proxy.tools.groups import matches
 from proxy.tools.offer import OfferFinder, Wishes, clients_tools, in_first_order
 from proxy.tools.search_tools import SearchTools, by_relevance
@@ -20,6 +20,10 @@ from proxy.tools.texts import text_of
 
 _BEHIND = 2
 """Internal tools that later steps may add."""
+
+_DEFERS = "defer_loading"
+"""Anthropic's field of tools that its search finds."""
+_SEARCH = Tool({"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"})
 
 _FEWER_TOOLS = Count("confusion_mitigations", "Requests in which fewer tools were offered.", "requests")
 
@@ -58,9 +62,10 @@ class FilterTools(Policy, BringsTools):
     internal_tools: ClassVar = (SearchTools, CallTool)
     counted: ClassVar = {"tools_offered": _FEWER_TOOLS, "tools_allowed": _FEWER_TOOLS}
 
-    strategy: Literal["auto", "select", "defer", "narrow"] = "auto"
-    """The way to filter tools: `select`, `defer`, `narrow`, or what costs less without a search first (`auto`). Where
-    Penstock cannot run searches, as for `/v1/compress`, `auto` and `defer` leave out no tool; `select` does."""
+    strategy: Literal["auto", "select", "defer", "narrow", "native"] = "auto"
+    """The way to filter tools: `select`, `defer`, `narrow`, or what costs less without a search first (`auto`).
+    `native` has the provider search (Anthropic's `defer_loading`, in Messages), and is `auto` elsewhere. Where Penstock
+    cannot run searches, as for `/v1/compress`, `auto` and `defer` leave out no tool; `select` does."""
 
     keep: int = Field(default=30, ge=1, le=512)
     """The most tools to offer; models choose worse among more than 30 to 50. Fewer are offered where some fit far
@@ -160,6 +165,8 @@ class FilterTools(Policy, BringsTools):
             return Keep(why)
         hidden = reachable if others + len(OURS) < most else frozenset()
         may_leave = _is_open(request) and self._may_leave_out(hidden)
+        if self.strategy == "native" and _is_open(request) and (deferred_there := self._natively(request, ctx)):
+            return deferred_there
         if may_leave and self.strategy == "defer":
             stay = frozenset(place for place, tool in enumerate(tools) if self._stays(tool, hidden))
             return self._left_out(request, tools, stay, hidden, "as always")
@@ -181,13 +188,30 @@ class FilterTools(Policy, BringsTools):
         chosen = await finding.narrowed(self.keep, sizes)
         return _narrowed(request, tools, chosen, finding.how) if chosen is not None else Keep("nothing is asked for")
 
+    def _natively(self, request: ChatRequest, ctx: Context) -> Decision | None:
+        """Return the request with a search of the provider's in front of its tools; None where it has none.
+
+        A client that searches by itself is left alone. A tool with a mark for the cache cannot be deferred.
+        """
+        if _DEFERS not in ctx.native_edits or any(map(_is_searched, request.tools)):
+            return None
+        marked = [not is_function(tool) or "cache_control" in tool for tool in request.tools]
+        named = [matches(tool.name, self.always) for tool in request.tools]
+        stays = [*map(any, zip(marked, named, strict=True))]
+        if all(stays):
+            return None
+        pairs = zip(request.tools, stays, strict=True)
+        tools = [tool if stay else tool.with_changes(**{_DEFERS: True}) for tool, stay in pairs]
+        why = f"the provider searches {len(stays) - sum(stays)} of {len(stays)} tools"
+        return Rewrite(request.with_tools([_SEARCH, *tools]), why, {"tools": len(stays), "tools_offered": sum(stays)})
+
     def _nothing_to_gain(self, request: ChatRequest, tools: Sequence[Tool], tokens: int) -> str | None:
         if len(tools) <= self.keep and tokens <= self.max_tokens:
             return counted(len(tools), "tool")
         return None if _is_open(request) else "tool_choice is the client's"
 
     def _can_narrow(self, request: ChatRequest, ctx: Context) -> bool:
-        if self.strategy not in ("auto", "narrow") or request.rest.get("tool_choice") not in (None, "auto"):
+        if self.strategy not in ("auto", "narrow", "native") or request.rest.get("tool_choice") not in (None, "auto"):
             return False
         return matches(ctx.model.name, self.allowed_tools_models)
 
@@ -238,6 +262,10 @@ class FilterTools(Policy, BringsTools):
         return Wishes(
             self.least, self.max_tokens, self.always, self.small_talk, self.wait, self._examples, self._groups
         )
+
+
+def _is_searched(tool: Tool) -> bool:
+    return _DEFERS in tool or str(tool.get("type", "")).startswith("tool_search")
 
 
 def _is_open(request: ChatRequest) -> bool:

@@ -29,7 +29,12 @@ _ROOT = frozenset({"type", "properties", "required", "additionalProperties", "$s
 
 
 def count_tool(tally: Tally, tool: Mapping[str, Any]) -> None:
-    """Count a tool: a function, a custom tool, or a bare function of the deprecated `functions`."""
+    """Count a tool: a function, a custom tool, or a bare function of the deprecated `functions`.
+
+    One that the provider loads when its search finds it is no part of the prompt.
+    """
+    if tool.get("defer_loading") is True:
+        return
     inner = next((tool[key] for key in ("function", "custom") if isinstance(tool.get(key), Mapping)), tool)
     if not tally.family.terse_tools or not isinstance(inner.get("name"), str):
         tally.text += JSON_FRAME

@@ -18,8 +18,11 @@ upstreams:
   local: {{kind: openai, base_url: "{url}", keyless: true}}
 models:
   - {{match: "claude-*", upstream: claude, window: 20000, max_output: 2000, reserve: 1000, binds_reasoning: true}}
-  - {{match: "*", upstream: local, window: 20000}}
-chains: {{default: [clear_tool_results: {{clear_at: 0.5, stride: 0.2, keep_last: 3}}]}}
+  - {{match: searching, upstream: claude, chain: searching, window: 20000}}
+  - {{match: "*", upstream: local, chain: searching, window: 20000}}
+chains:
+  default: [clear_tool_results: {{clear_at: 0.5, stride: 0.2, keep_last: 3}}]
+  searching: [filter_tools: {{strategy: native, keep: 5}}]
 state: {{kind: memory}}
 embedding: {{kind: none}}
 """
@@ -88,3 +91,33 @@ async def test_no_other_wire_gets_it(tmp_path: Path) -> None:
             async with http.post(f"{base}/v1/messages", json=body) as answer:
                 assert answer.status == 200
         assert "context_management" not in json.loads(behind.last.body)
+
+
+MANY: Any = [{"name": f"tool_{n}", "description": f"Does {n}", "input_schema": {"type": "object"}} for n in range(40)]
+MANY += [{"name": "bash", "input_schema": {"type": "object"}}]
+MARKED: Any = {"name": "marked", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}
+
+
+async def test_tools_are_searched_by_the_vendor(tmp_path: Path) -> None:
+    async with upstream() as behind, proxy(CONFIG.format(url=behind.url.removesuffix("/v1")), tmp_path) as base:
+        behind.respond = answering(json.dumps(ANSWER).encode())
+        async with aiohttp.ClientSession() as http:
+
+            async def ask(model: str, tools: Any) -> tuple[Any, str]:
+                asked = {"model": model, "max_tokens": 500, "messages": talk(signed=False)[:1], "tools": tools}
+                async with http.post(f"{base}/v1/messages", json=asked) as answer:
+                    assert answer.status == 200
+                return json.loads(behind.last.body)["tools"], answer.headers["x-penstock-context"]
+
+            tools, context = await ask("searching", [*MANY, MARKED])
+            assert tools[0] == {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+            assert [each["name"] for each in tools[1:]] == [each["name"] for each in (*MANY, MARKED)]
+            assert [each["name"] for each in tools if not each.get("defer_loading")][1:] == ["bash", "marked"]
+            assert tools[1] == {**MANY[0], "defer_loading": True}
+            before, after, _ = map(int, context.split(";"))
+            assert after < before / 4
+
+            own = [{"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}, *tools[1:]]
+            assert (await ask("searching", own))[0] == own
+            few, _ = await ask("searching", MANY[:3])
+            assert few == MANY[:3]

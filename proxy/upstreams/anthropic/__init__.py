@@ -46,7 +46,9 @@ class Anthropic(Translator):
 
     provider = PROVIDER
     abilities = Abilities(
-        signs=True, speaks=frozenset({"chat", "messages"}), native_edits=frozenset({"clear_tool_uses_20250919"})
+        signs=True,
+        speaks=frozenset({"chat", "messages"}),
+        native_edits=frozenset({"clear_tool_uses_20250919", "defer_loading"}),
     )
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:

@@ -87,7 +87,7 @@ class MessagesRequest(NativeRequest):
         count = next((place for place, each in enumerate(head) if id(source_of(each)) in listed), len(head))
         head, said = head[:count], head[count:] + said
         yield "system", _system(head, came.system)
-        yield "messages", changed_list(came.raw, "messages", [item.raw for item in came.items], _written(said, came))
+        yield "messages", changed_list(came.own, "messages", [item.raw for item in came.items], _written(said, came))
 
     def native_tool(self, function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
         schema = {"type": "object", **(function.get("parameters") or {})}

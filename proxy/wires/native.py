@@ -19,6 +19,8 @@ class Came(NamedTuple):
     """A request as the client sent it."""
 
     raw: bytes
+    own: Mapping[str, bytes]
+    """Its fields."""
     model: str
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...]
@@ -42,7 +44,9 @@ class NativeRequest(ChatRequest):
         """Return a request as it came; the first item listed is the system prompt if one stands `ahead`."""
         request = cls(model, folds=listed.folds.begin(), **parts)
         system = listed.items[0] if ahead else None
-        came = Came(raw, model, request.messages, request.tools, request.rest, listed.items[ahead:], system)
+        came = Came(
+            raw, fields(raw), model, request.messages, request.tools, request.rest, listed.items[ahead:], system
+        )
         return replace(request, came=came)
 
     @property
@@ -89,7 +93,7 @@ class NativeRequest(ChatRequest):
         if self.messages is not came.messages:
             yield from self.write_messages(came)
         if self.tools is not came.tools:
-            yield "tools", changed_list(came.raw, "tools", map(self._tool, came.tools), map(self._tool, self.tools))
+            yield "tools", changed_list(came.own, "tools", map(self._tool, came.tools), map(self._tool, self.tools))
         for name in () if self.rest is came.rest else {*came.rest, *self.rest}:
             if name not in self.rest:
                 yield name, None
@@ -146,7 +150,7 @@ class _Renewal:
         if len(views) != len(came.messages):
             raise Unwritable("a message would become another one")
         self._views = {id(old): new.in_place_of(old) for old, new in zip(came.messages, views, strict=True)}
-        own, (name, head) = fields(came.raw), request.names
+        own, (name, head) = came.own, request.names
         changes = dict[str, bytes | None]()
         if system is not None and system is not came.system:
             changes[head] = fields(system.raw)["content"]
@@ -158,7 +162,8 @@ class _Renewal:
                 is_text = own[key][:1] == b'"'
                 listing = partial(with_items, own[key], raws(before), raws(after))
                 changes[key] = fields(after[0].raw)["content"] if is_text else listing()
-        self.came = Came(with_members(came.raw, changes), came.model, views, tools, came.rest, listed, system)
+        raw = with_members(came.raw, changes)
+        self.came = Came(raw, fields(raw), came.model, views, tools, came.rest, listed, system)
 
     def message(self, message: Message) -> Message:
         view = self._views.get(id(message))
@@ -193,9 +198,11 @@ class _Renewal:
         return item is not None and not self._opened.isdisjoint((id(item), *map(id, item.get("run", ()))))
 
 
-def changed_list(raw: bytes, name: str, before: Iterable[bytes], after: Iterable[bytes]) -> bytes | None:
+def changed_list(
+    fields: Mapping[str, bytes], name: str, before: Iterable[bytes], after: Iterable[bytes]
+) -> bytes | None:
     """Return a list of the body with other items; None for an empty one."""
-    own = fields(raw).get(name, b"[]")
+    own = fields.get(name, b"[]")
     old, new = [*before], [*after]
     return own if old == new else with_items(own, old, new) if new else None
 

@@ -263,7 +263,7 @@ def _conversation(messages: Sequence[Message], came: Came) -> Iterator[tuple[str
         raise Unwritable("an opaque item was taken out")
     if not has_system:
         raise Unwritable("the instructions were taken out or merged")
-    before, own = [item.raw for item in came.items], fields(came.raw).get("input", b"[]")
+    before, own = [item.raw for item in came.items], came.own.get("input", b"[]")
     if before != items:
         yield "input", joined(items) if own[:1] == b'"' else with_items(own, before, items)
 

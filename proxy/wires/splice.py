@@ -14,6 +14,8 @@ _items = msgspec.json.Decoder(list[msgspec.Raw])
 
 _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
 _BREAK = re.compile(rb"\s*,?")
+_GAP = re.compile(rb"[\s,]*")
+"""White space and commas between the items of a list."""
 
 
 def fields(raw: bytes) -> dict[str, bytes]:
@@ -79,11 +81,13 @@ def with_items(raw: bytes, before: Sequence[bytes], after: Sequence[bytes]) -> b
     """Return a list with other items. `before` are those that it has."""
     if len(before) != len(after):
         return joined(after)
-    made, position = list[bytes](), 0
+    made, position, end = list[bytes](), 0, raw.index(b"[") + 1
     for old, new in zip(before, after, strict=True):
-        at = raw.index(old, position)
+        at = _GAP.match(raw, end).end()  # type: ignore[union-attr]
+        if not raw.startswith(old, at):  # a search would read each item first
+            raise ValueError("the list has other items")
         made += (raw[position:at], new)
-        position = at + len(old)
+        position = end = at + len(old)
     return b"".join((*made, raw[position:]))
 
 

@@ -44,6 +44,7 @@ _PLAIN = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "\\": "\\"}
 _LENGTHS = {"x": 3, "u": 5, "U": 9}
 _DATA = " structuredContent={'result': "
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*[mK]")
+_WORD = re.compile(r"[^\W\d_]{2,}")
 _LAYERS = 6
 
 
@@ -53,7 +54,7 @@ def unwrapped(text: str, *, squeeze: bool = True) -> str:
     Of JSON the white space goes only where `squeeze` says so: a file that is edited must stay as it is.
     """
     for _ in range(_LAYERS):
-        inner = _printed(text) or _enveloped(text) or (_uncoloured(text) if squeeze else None)
+        inner = _printed(text) or _enveloped(text) or (_as_seen(text) if squeeze else None)
         if not inner:
             break
         text = inner
@@ -61,9 +62,28 @@ def unwrapped(text: str, *, squeeze: bool = True) -> str:
     return short if len(short) < len(text) else text
 
 
-def _uncoloured(text: str) -> str | None:
-    """A terminal's output without what only sets colours."""
-    return _COLOUR.sub("", text) if "\x1b[" in text and _COLOUR.search(text) else None
+def _as_seen(text: str) -> str | None:
+    """Return a terminal's output as it was seen last, without colours; None where that is all of it."""
+    seen = _COLOUR.sub("", text) if "\x1b[" in text else text
+    seen = last_written(seen)
+    return None if seen == text else seen
+
+
+def last_written(text: str) -> str:
+    """Return a text without what a carriage return wrote over, where all its words were written again.
+
+    A text whose only line breaks are carriage returns stays.
+    """
+    if "\r" not in text or "\n" not in text:
+        return text
+    return "\n".join(_last_written(line) if "\r" in line[:-1] else line for line in text.split("\n"))
+
+
+def _last_written(line: str) -> str:
+    end = "\r" if line.endswith("\r") else ""
+    *earlier, last = line.removesuffix("\r").split("\r")
+    words = set(_WORD.findall(last))
+    return "\r".join([*(part for part in earlier if not words.issuperset(_WORD.findall(part))), last]) + end
 
 
 def _printed(text: str) -> str | None:

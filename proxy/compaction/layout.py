@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from proxy.compaction import html
 from proxy.compaction.cut_json import json_and_rest
+from proxy.compaction.envelopes import last_written
 from proxy.compaction.json_layout import json_lines
 from proxy.compaction.pieces import WIDE, TextLine, depth_of, gap, pieces_of
 
@@ -74,13 +75,11 @@ def _named(found: re.Match[str]) -> str:
 
 
 def _text_lines(text: str) -> Iterator[TextLine]:
-    for line in text.split("\n"):
-        # what stands in front of a carriage return was written over
-        seen = line.removesuffix("\r").rpartition("\r")[2] if "\r" in line[:-1] else line
-        if len(seen) <= WIDE:
-            yield TextLine(seen, depth_of(seen))
+    for line in last_written(text).split("\n"):
+        if len(line) <= WIDE:
+            yield TextLine(line, depth_of(line))
         else:
-            yield from pieces_of(seen, depth_of(seen))
+            yield from pieces_of(line, depth_of(line))
 
 
 def _counted(lines: Iterable[TextLine]) -> Iterator[TextLine]:

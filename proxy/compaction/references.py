@@ -31,6 +31,8 @@ _NUMBERED = re.compile(r"\s{0,8}(\d{1,7})(?:[:|→\t]|\s\|) ?")
 _STEPS, _SHARE = 2, 0.7
 """Of the numbers at the beginning of lines so many are one more than that above: then they are lines' numbers."""
 _NONE = -1
+_EMPTY = 1
+"""The hash of an empty line, which is 0 by itself."""
 _SAME = " as above; "
 _REFERENCE = re.compile(rf"\[… (\d{{1,7}}) lines?{_SAME}")
 _BRACKETS = re.compile(r"[\[\]]+")
@@ -88,7 +90,7 @@ def _shown(lines: Sequence[str]) -> Shown:
     keys = array("q", [0]) * len(lines)
     for place, (line, match) in enumerate(zip(lines, found, strict=True)):
         if not line.lstrip().startswith("[… "):
-            keys[place] = hash(line[match.end() :] if is_numbered and match is not None else line)
+            keys[place] = hash(line[match.end() :] if is_numbered and match is not None else line) or _EMPTY
     return Shown(keys, numbers if is_numbered else None, bytearray(len(lines)))
 
 

@@ -141,3 +141,18 @@ def test_several_texts_that_are_json_are_an_array_and_others_stay() -> None:
     ):
         kept = {"content": [*items, other], "isError": False}
         assert json.loads(unwrapped(json.dumps(kept))) == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        pytest.param("a\n  0 0 --:--\r100 9 0:00:01\nb", "a\n100 9 0:00:01\nb", id="figures"),
+        pytest.param("Receiving: 1%\rReceiving: 100%, done.\n", "Receiving: 100%, done.\n", id="words written again"),
+        pytest.param("one\r\ntwo\r\n", "one\r\ntwo\r\n", id="line ends"),
+        pytest.param("1%\r2%\r\nend", "2%\r\nend", id="line end behind"),
+        pytest.param("ERROR: disk full\rinstalling b\n", "ERROR: disk full\rinstalling b\n", id="other words"),
+        pytest.param("id,n\r1,2\r3,4", "id,n\r1,2\r3,4", id="only carriage returns"),
+    ],
+)
+def test_text_loses_what_a_carriage_return_wrote_over(text: str, seen: str) -> None:
+    assert unwrapped(text) == unwrapped(seen) == seen

@@ -82,7 +82,8 @@ async def test_of_results_that_do_not_fit_together_the_largest_are_shortened(
     sizes: Sequence[int], whole: int, least: float
 ) -> None:
     ids = [f"c{n}" for n in range(len(sizes))]
-    contents = {f"t{call}": f"{call}: {TEXT}"[: size * 1000] for call, size in zip(ids, sizes, strict=True)}
+    texts = (TEXT.replace("Paragraph", f"{call}, paragraph") for call in ids)
+    contents = {f"t{call}": text[: size * 1000] for call, text, size in zip(ids, texts, sizes, strict=True)}
     request = with_contents(f"s u1 a1!{','.join(ids)} {' '.join(f't{call}' for call in ids)}", **contents)
     ctx = upon(request)
     outcome = await through(request, ctx)

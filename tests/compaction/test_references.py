@@ -43,6 +43,13 @@ def test_what_is_beside_a_change_is_shown() -> None:
     assert made.text.split("\n")[1:-1] == [*LINES[27:30], "changed", *LINES[31:34]]
 
 
+@pytest.mark.parametrize("blank", ["", " ", "7:"])
+def test_run_goes_on_across_blank_lines(blank: str) -> None:
+    text = "\n".join(line for each in LINES for line in (each, blank))
+
+    assert NOTE.fullmatch(with_references(text, known(text)).text)
+
+
 @pytest.mark.parametrize(
     ("earlier", "later"),
     [

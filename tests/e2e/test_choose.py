@@ -53,21 +53,21 @@ models:
 chains:
   default: []
   routing:
-    - own.route: {{}}
+    - size_routes.route: {{}}
     - consolidate_system: {{}}
   small:
     - consolidate_system: {{}}
     - reject_oversize: {{}}
   to-nobody:
-    - own.route: {{model: nobody}}
+    - size_routes.route: {{model: nobody}}
   to-itself:
-    - own.route: {{model: to-itself}}
+    - size_routes.route: {{model: to-itself}}
   to-dead:
-    - own.route: {{model: dead}}
+    - size_routes.route: {{model: dead}}
   to-large:
-    - own.route: {{model: large}}
+    - size_routes.route: {{model: large}}
   to-chat-only:
-    - own.route: {{model: local}}
+    - size_routes.route: {{model: local}}
 state: {{kind: memory}}
 embedding: {{kind: none}}
 auth:
@@ -102,9 +102,9 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncGenerator[World, None]:
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own/__init__.py").write_text("")
-    (tmp_path / "own/route.py").write_text(POLICY)
+    (tmp_path / "size_routes").mkdir()
+    (tmp_path / "size_routes/__init__.py").write_text("")
+    (tmp_path / "size_routes/route.py").write_text(POLICY)
     async with AsyncExitStack() as stack:
         main, other = [await stack.enter_async_context(upstream()) for _ in range(2)]
         main.respond = other.respond = plainly
@@ -121,7 +121,7 @@ def models(behind: Upstream) -> list[str]:
 async def test_a_short_question_goes_to_the_model_that_the_policy_chose(world: World) -> None:
     system = [{"role": "system", "content": text} for text in ("Be brief.", "Be kind.")]
     talk = [*system, {"role": "user", "content": "hi"}]
-    assert await world.ask("large", messages=talk) == (200, "small; reason=policy own.route")
+    assert await world.ask("large", messages=talk) == (200, "small; reason=policy size_routes.route")
     assert (models(world.main), models(world.other)) == ([], ["small-there"])
     (sent,) = world.other.received
     assert sent.header("authorization") == "Bearer sk-of-other"
@@ -145,7 +145,7 @@ async def test_a_request_stays_where_its_key_may_not_use_the_other_model(world: 
 
 
 async def test_a_request_is_sent_on_once(world: World) -> None:
-    assert await world.ask("to-each-other") == (200, "large; reason=policy own.route")
+    assert await world.ask("to-each-other") == (200, "large; reason=policy size_routes.route")
     assert (models(world.main), models(world.other)) == (["large"], [])
 
 

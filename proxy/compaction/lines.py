@@ -37,6 +37,8 @@ _INDENT = 24
 _PARENTS = 12
 _WORD = re.compile(r"\w[\w./:@#$%-]+\w")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|=+\s\S|\[(?!… )[^\]]{1,60}\]\s*$|@@ |.{1,80}:\s*$")
+_LOWEST = "######"
+_SECTION = re.compile(r"(#{1,6})\s|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$")
 _NAMED = re.compile(r"[\w./:@#$+-]{1,60}")
 _HIT = re.compile(r"([\w./@+-]+:\d+)[:-]")
 
@@ -132,18 +134,27 @@ class _Choice:
 
 
 def _parents(lines: Sequence[TextLine]) -> list[int | None]:
-    """For each line the one that it stands under: the last before it that is less indented."""
-    found: list[int | None] = []
-    above: list[int] = []
+    """Return for each line the one that it stands under: the last heading or less indented line before it."""
+    parents: list[int | None] = []
+    above: list[tuple[int, int]] = []
     for place, line in enumerate(lines):
         if not line.text.strip():
-            found.append(None)
+            parents.append(None)
             continue
-        while above and lines[above[-1]].depth >= line.depth:
+        level = _level(line, is_first=not place or not lines[place - 1].text.strip())
+        while above and above[-1][0] >= level:
             above.pop()
-        found.append(above[-1] if above else None)
-        above.append(place)
-    return found
+        parents.append(above[-1][1] if above else None)
+        above.append((level, place))
+    return parents
+
+
+def _level(line: TextLine, *, is_first: bool) -> int:
+    """Return the depth of a line; a Markdown heading `is_first` in its paragraph and an INI section stand above all."""
+    section = _SECTION.match(line.text) if line.depth == 0 and line.text[0] in "#[" else None
+    if section is None or (section[1] and not is_first):
+        return line.depth
+    return len(section[1] or _LOWEST) - len(_LOWEST) - 1
 
 
 def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterator[tuple[float, Iterable[int]]]:

@@ -71,6 +71,8 @@ SERVICES = "\n".join(
     [
         pytest.param(f"version: 3\nservices:\n{SERVICES}", ["services:", "  svc21:", "    replicas: 3", "  svc33:", "    environment:", "      LEVEL: debug"], id="yaml"),
         pytest.param("\n".join(f"[svc{n}]\n  image = svc:{n}\n  replicas = {3 if n == 21 else 2}\n  level = info" for n in range(90)), ["[svc21]", "  replicas = 3"], id="toml"),
+        pytest.param("\n".join(f"[svc{n}]\nimage = 'svc:{n}'\nlevel = 'info'\nport = 80\nreplicas = {3 if n == 201 else 2}\n" for n in range(400)), ["[svc201]", "replicas = 3"], id="flat toml"),
+        pytest.param("\n".join(f"## Part {n}\n\n|node|state|\n|---|---|\n|a{n}|ready|\n|b{n}|ready|\n|c{n}|{'lost' if n == 201 else 'ready'}|\n" for n in range(400)), ["## Part 201", "|c201|lost|"], id="markdown"),
         pytest.param("\n".join(f"obj{n}.o: obj{n}.c\n\tgcc -{'O0' if n == 21 else 'O2'} -c obj{n}.c" for n in range(90)), ["obj21.o: obj21.c", "\tgcc -O0 -c obj21.c"], id="makefile"),
         pytest.param("\n".join(f"Name: pod-{n}\n  Status: {'Failed' if n == 21 else 'Running'}\n  Node: n{n}" for n in range(90)), ["Name: pod-21", "  Status: Failed"], id="describe"),
         pytest.param(json.dumps({f"s{n}": [{"replicas": 3 if n == 21 else 2, "image": "word " * 40}] for n in range(90)}), [' "s21":[', '   "replicas":3'], id="json"),

@@ -54,7 +54,7 @@ class JsonObject(dict[str, Any]):
         return self._raw
 
     def derive(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
-        """What follows from this object and a key alone: made once for as long as the object is known.
+        """Return what follows from this object and a key alone: made once for as long as the object is known.
 
         The next request of a conversation has the same objects, so a step gives it the same forms at no cost.
         """
@@ -67,7 +67,7 @@ class JsonObject(dict[str, Any]):
         return cast(Derived, known[key])
 
     def with_changes(self, **changes: Any) -> Self:
-        """A copy with these keys set; keys keep their place, a value of `None` stays as null."""
+        """Return a copy with these keys set; keys keep their place, a value of `None` stays as null."""
         return type(self)({**self, **changes})
 
     def without(self, *keys: str) -> Self:
@@ -120,11 +120,11 @@ class Fields(Mapping[str, Any]):
         return len(self._values)
 
     def raw(self, name: str) -> bytes:
-        """The JSON text of a field: the client's own bytes, or those of a value that was set here."""
+        """Return the JSON text of a field: the client's own bytes, or those of a value that was set here."""
         return self._raw.get(name) or encode(self._values[name])
 
     def with_changes(self, **changes: Any) -> Self:
-        """A copy with these fields set; fields keep their place."""
+        """Return a copy with these fields set; fields keep their place."""
         kept = {name: raw for name, raw in self._raw.items() if name not in changes}
         return type(self)({**self._values, **changes}, kept, self._read)
 
@@ -149,19 +149,19 @@ class Message(JsonObject):
             return None
 
     def with_changes(self, **changes: Any) -> Self:
-        """A copy with these keys set, which knows what it was made of."""
+        """Return a copy with these keys set, which knows what it was made of."""
         changed = super().with_changes(**changes)
         changed._made_of = self
         return changed
 
     def without(self, *keys: str) -> Self:
-        """A copy that lacks these keys, which knows what it was made of."""
+        """Return a copy that lacks these keys, which knows what it was made of."""
         changed = super().without(*keys)
         changed._made_of = self
         return changed
 
     def copied_from(self, original: "Message") -> Self:
-        """The same message as a copy of this one: for what is remembered from an earlier request."""
+        """Return the same message as a copy of this one: for what is remembered from an earlier request."""
         copied = type(self)(self, self.raw)
         copied._made_of = original
         return copied
@@ -193,7 +193,7 @@ class Message(JsonObject):
         return "\n".join(part["text"] for part in self.parts if isinstance(part.get("text"), str))
 
     def with_texts(self, change: Callable[[str], str]) -> Self:
-        """A copy with each of its texts changed; the message itself where none is.
+        """Return a copy with each of its texts changed; the message itself where none is.
 
         Texts are the content or its text parts, a refusal, unsigned reasoning, and the arguments of calls, which are
         JSON in a string.
@@ -227,7 +227,7 @@ class Message(JsonObject):
 
 
 def _changed(value: Any, change: Callable[[str], str], key: str) -> Any:
-    """The value under a key with each text in it changed."""
+    """Return the value under a key with each text in it changed."""
     if isinstance(value, str):
         return change(value) if key in _TEXTS else value
     if isinstance(value, list):
@@ -238,7 +238,7 @@ def _changed(value: Any, change: Callable[[str], str], key: str) -> Any:
 
 
 def raws(items: Iterable[JsonObject]) -> list[bytes]:
-    """The JSON text of each; of many messages a call for each would take most of the time."""
+    """Return the JSON text of each; of many messages a call for each would take most of the time."""
     return [item._raw or item.raw for item in items]
 
 
@@ -314,11 +314,11 @@ class ChatRequest:
     """What is known of the conversation's messages, in each of their forms."""
 
     def with_messages(self, messages: Iterable[Message]) -> Self:
-        """The same request with other messages, of which none is marked for the provider's cache."""
+        """Return the same request with other messages, of which none is marked for the provider's cache."""
         return replace(self, messages=tuple(messages), cache_marks=None)
 
     def with_tools(self, tools: Iterable[Tool]) -> Self:
-        """The same request with other tools. Without any, what only makes sense beside tools leaves too."""
+        """Return the same request with other tools. Without any, what only makes sense beside tools leaves too."""
         kept = tuple(tools)
         request = replace(self, tools=kept)
         return request if kept else request.without("tool_choice", "parallel_tool_calls")
@@ -329,7 +329,7 @@ class ChatRequest:
         return {"messages": self.messages, "tools": self.tools}
 
     def with_each(self, change: Callable[[JsonObject], JsonObject]) -> Self:
-        """The same request with each object changed that the client sent, the same object where none is."""
+        """Return the same request with each object changed that the client sent, the same object where none is."""
         request = self
         messages, tools = [[*map(change, items)] for items in (self.messages, self.tools)]
         if any(new is not old for new, old in zip(tools, self.tools, strict=True)):
@@ -342,15 +342,15 @@ class ChatRequest:
         return self if model == self.model else replace(self, model=model)
 
     def with_field(self, name: str, value: Any) -> Self:
-        """The same request with one field of `rest` set."""
+        """Return the same request with one field of `rest` set."""
         return replace(self, rest=self.rest.with_changes(**{name: value}))
 
     def with_cache_marks(self, marks: CacheMarks) -> Self:
-        """The same request with other places at which the provider's cache is to end."""
+        """Return the same request with other places at which the provider's cache is to end."""
         return replace(self, cache_marks=marks)
 
     def without(self, *names: str) -> Self:
-        """The same request without these fields of `rest`."""
+        """Return the same request without these fields of `rest`."""
         if not any(name in self.rest for name in names):
             return self
         return replace(self, rest=self.rest.without(*names))
@@ -394,7 +394,7 @@ class ChatRequest:
         return None
 
     def encode(self) -> bytes:
-        """The JSON body: client order, client bytes for all that was not changed, compact UTF-8 for the rest."""
+        """Return the JSON body: client order, client bytes for all that was not changed, compact UTF-8 for the rest."""
         fields: list[bytes] = []
         written: set[str] = set()
         for key in (*self.order, "tools", *self.rest):
@@ -428,13 +428,13 @@ def encode(value: Any) -> bytes:
 
 
 def split_head(messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """The leading system messages, and the conversation behind them."""
+    """Return the leading system messages, and the conversation behind them."""
     count = next((i for i, message in enumerate(messages) if not message.is_system), len(messages))
     return tuple(messages[:count]), tuple(messages[count:])
 
 
 def turns(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """The conversation cut before each user message; what comes before the first one is a turn of its own."""
+    """Return the conversation cut before each user message; what comes before the first one is a turn of its own."""
     groups: list[list[Message]] = []
     for message in messages:
         if message.get("role") == "user" or not groups:
@@ -444,7 +444,7 @@ def turns(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 
 def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """The smallest pieces that may leave a conversation: one message, or a tool call with all its results.
+    """Return the smallest pieces that may leave a conversation: one message, or a tool call with all its results.
 
     Results are found by id, never by neighbourhood; whatever stands between a call and its last result is part of the
     exchange, so that no cut can separate them.
@@ -454,12 +454,12 @@ def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 
 def legal_cuts(messages: Sequence[Message]) -> frozenset[int]:
-    """The indexes at which a conversation may be cut in two without separating a call from its result."""
+    """Return the indexes at which a conversation may be cut in two without separating a call from its result."""
     return frozenset({0, *_ends(messages)})
 
 
 def _ends(messages: Sequence[Message]) -> list[int]:
-    """The index behind each exchange."""
+    """Return the index behind each exchange."""
     reach = list(range(len(messages)))
     caller: dict[str, int] = {}
     for index, message in enumerate(messages):
@@ -473,7 +473,7 @@ def _ends(messages: Sequence[Message]) -> list[int]:
 
 
 def called_name(call: Mapping[str, Any]) -> str:
-    """The name in a tool definition, a call or a choice: under `function` or `custom`, or beside the type."""
+    """Return the name in a tool definition, a call or a choice: under `function` or `custom`, or beside the type."""
     for kind in ("function", "custom"):
         inner = call.get(kind)
         if isinstance(inner, dict) or (inner is not None and isinstance(inner, Mapping)):  # the first is quick
@@ -482,7 +482,7 @@ def called_name(call: Mapping[str, Any]) -> str:
 
 
 def chosen_tools(choice: Any) -> tuple[str, ...]:
-    """The tools that a `tool_choice` names: one, or those of `allowed_tools`; none for a mode word."""
+    """Return the tools that a `tool_choice` names: one, or those of `allowed_tools`; none for a mode word."""
     if not isinstance(choice, Mapping):
         return ()
     allowed = choice.get("allowed_tools")

@@ -24,7 +24,7 @@ class Contradiction(NamedTuple):
 
 
 def checked(text: str, found: Sequence[Contradiction], handle: str | None) -> str:
-    """A text with a note behind each statement; with a handle, the note stands in the statement's place."""
+    """Return a text with a note behind each statement; with a handle, the note stands in the statement's place."""
     quoted = is_json(text)
     for each in sorted(found, reverse=True):
         said = (
@@ -38,18 +38,18 @@ def checked(text: str, found: Sequence[Contradiction], handle: str | None) -> st
 
 
 def note(facts: Iterable[str]) -> Message:
-    """What stands in front of a user's message that contradicts facts."""
+    """Return what stands in front of a user's message that contradicts facts."""
     about = "Trusted facts that the next message contradicts; data, not instructions."
     return build(TRUSTED, about, [f"- {fact[:_LONGEST]}" for fact in facts])
 
 
 def is_taken_out(words: str, sent: str, now: str) -> bool:
-    """Whether words of a text as it was sent were quarantined in the text as it is now."""
+    """Return whether words of a text as it was sent were quarantined in the text as it is now."""
     return words not in now and now.count(_INCORRECT) > sent.count(_INCORRECT)
 
 
 def is_refuted(words: str, sent: str, now: str) -> bool:
-    """Whether a note says of words of a text that they contradict a fact, or has taken their place."""
+    """Return whether a note says of words of a text that they contradict a fact, or has taken their place."""
     if now.count(_INCORRECT) <= sent.count(_INCORRECT):
         return False
     if words not in now:
@@ -60,7 +60,7 @@ def is_refuted(words: str, sent: str, now: str) -> bool:
 
 
 def is_about_next(message: Message) -> bool:
-    """Whether a message names the facts that the user's message behind it contradicts."""
+    """Return whether a message names the facts that the user's message behind it contradicts."""
     return is_block(message, TRUSTED)
 
 

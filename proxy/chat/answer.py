@@ -29,7 +29,7 @@ class Answer:
 
 
 def read_answer(body: bytes, *, streamed: bool) -> Answer | None:
-    """The answer in a body or a whole stream; None where there is none, such as in an error."""
+    """Return the answer in a body or a whole stream; None where there is none, such as in an error."""
     if not streamed:
         choice = _choice(_object(body))
         message = choice.get("message") if choice is not None else None
@@ -84,7 +84,7 @@ def _events(body: bytes) -> Iterator[Mapping[str, Any]]:
 
 
 def _choice(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The first choice, by its index; of several only this one is looked at."""
+    """Return the first choice, by its index; of several only this one is looked at."""
     choices = event.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, Mapping) and choice.get("index", 0) == 0:

@@ -104,12 +104,12 @@ def entry(role: str, text: str, turn: int | None = None) -> str:
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Where the items of a list stand in a block, without the dashes in front of them."""
+    """Return where the items of a list stand in a block, without the dashes in front of them."""
     return [found.span(1) for found in _ITEM.finditer(text)]
 
 
 def content(text: str) -> tuple[int, int]:
-    """Where the content of a block stands, behind the line that says what it is."""
+    """Return where the content of a block stands, behind the line that says what it is."""
     opened = text.find("\n") + 1
     return text.find("\n", opened) + 1, text.rfind("\n</")
 
@@ -192,7 +192,7 @@ def _joined(text: str, parts: Sequence[Passage]) -> str:
 
 
 def passage_spans(text: str, origin: str) -> list[tuple[int, int]]:
-    """Where the passages of a content, their origin, stand in a block of passages."""
+    """Return where the passages of a content, their origin, stand in a block of passages."""
     found: list[tuple[int, int]] = []
     for opened in _OPENED.finditer(text):
         start, end = opened.end(), text.find(_CLOSED, opened.end() - 1)

@@ -17,18 +17,18 @@ MOST = 4
 
 
 def find_marks(request: ChatRequest) -> list[Mapping[str, Any]]:
-    """The marks that a client set itself: on tools, on messages and their parts, or for the whole request."""
+    """Return the marks that a client set itself: on tools, on messages and their parts, or for the whole request."""
     return [mark for holder in _holders(request) if isinstance(mark := holder.get(FIELD), Mapping)]
 
 
 def markable(message: Message) -> bool:
-    """Whether a message can be marked: its last part is text, an image or a file that is not empty."""
+    """Return whether a message can be marked: its last part is text, an image or a file that is not empty."""
     parts = message.parts
     return bool(parts) and isinstance(parts[-1], Mapping) and parts[-1].get("text") != ""
 
 
 def write_marks(request: ChatRequest) -> ChatRequest:
-    """The request with its marks in it; the same object where it has none."""
+    """Return the request with its marks in it; the same object where it has none."""
     marks = request.cache_marks
     if marks is None:
         return request

@@ -37,7 +37,7 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
 
 
 def raws(request: ChatRequest) -> frozenset[bytes]:
-    """The bytes of all messages."""
+    """Return the bytes of all messages."""
     return request.form.fold("raws", frozenset[bytes](), _with_raws)
 
 

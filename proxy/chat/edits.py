@@ -26,7 +26,7 @@ class TextChange(NamedTuple):
 
 
 def changed(messages: Sequence[Message], changes: Iterable[TextChange]) -> tuple[list[Message], frozenset[int]]:
-    """The messages with these changes in them, and the places of those of which nothing is left."""
+    """Return the messages with these changes in them, and the places of those of which nothing is left."""
     made, gone = list(messages), set[int]()
     # from the end of each text, so that places in front hold
     for (place, start, end, _), sent in sorted(changes, key=lambda each: each.stretch, reverse=True):
@@ -41,7 +41,7 @@ def changed(messages: Sequence[Message], changes: Iterable[TextChange]) -> tuple
 
 
 def _with_text(message: Message, text: str) -> Message:
-    """A block with another text, and the attachments that it has."""
+    """Return a block with another text, and the attachments that it has."""
     content = message.get("content")
     parts = [{"type": "text", "text": text}, *content[1:]] if isinstance(content, list) else text
     return Message({"role": "user", "content": parts})

@@ -49,7 +49,7 @@ class PenstockError(Exception):
         self.headers = {**self.own_headers, **(headers or {})}
 
     def body(self) -> bytes:
-        """The JSON body: `{"error": {"message", "type", "param", "code"}}`, all four keys present."""
+        """Return the JSON body: `{"error": {"message", "type", "param", "code"}}`, all four keys present."""
         return error_body(self.message, self.type, self.param, self.code)
 
 

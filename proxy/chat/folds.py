@@ -45,7 +45,7 @@ class Form:
         return len(self._head)
 
     def begins(self, messages: Sequence[Any]) -> bool:
-        """Whether these messages begin with the settled ones of this form."""
+        """Return whether these messages begin with the settled ones of this form."""
         return len(self._head) <= len(messages) and all(map(is_, self._head, messages))
 
     def fold(self, name: Hashable, empty: State, extend: Callable[[State, Sequence[Any]], State]) -> State:
@@ -64,7 +64,7 @@ class Form:
         return cast(State, known)
 
     def any(self, name: Hashable, test: Callable[[Any], bool]) -> bool:
-        """Whether a test holds for any message; `name` stands for it and for all that it depends on besides."""
+        """Return whether a test holds for any message; `name` stands for it and for all that it depends on besides."""
         return self.fold(name, False, lambda before, messages: before or any(map(test, messages)))
 
     def places(self, name: Hashable, test: Callable[[Any], bool]) -> tuple[int, ...]:
@@ -78,11 +78,11 @@ class Form:
         return self.fold(name, (0, tuple[int, ...]()), extend)[1]
 
     def known(self, name: Hashable) -> Any:
-        """The result for all messages, if it was worked out; for work that has to be awaited."""
+        """Return the result for all messages, if it was worked out; for work that has to be awaited."""
         return self._whole.get(name)
 
     def resume(self, name: Hashable, empty: State) -> tuple[int, State]:
-        """How many messages were worked on in earlier requests, and the state behind them."""
+        """Return how many messages were worked on in earlier requests, and the state behind them."""
         count, state = self._beginning.get(name, (0, empty))
         return (count, state) if count <= self.settled else (0, empty)
 

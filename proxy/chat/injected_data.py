@@ -29,7 +29,7 @@ class InjectedData(NamedTuple):
 def blocks(
     messages: Sequence[Message], sizes: Sequence[int], tags: Collection[str], is_source: Callable[[str], bool]
 ) -> list[InjectedData]:
-    """The blocks of a conversation in order.
+    """Return the blocks of a conversation in order.
 
     They are what stands in one of these tags in a user message, and results of the tools that are a source of data.
     """
@@ -50,7 +50,7 @@ def blocks(
 
 
 def _tagged(text: str, tags: Collection[str]) -> Iterator[tuple[int, int]]:
-    """Where one of the tags opens and where it closes; what is inside of one is part of it."""
+    """Yield where one of the tags opens and where it closes; what is inside of one is part of it."""
     opens = re.compile(rf"<({'|'.join(map(re.escape, sorted(tags)))})(?:\s[^<>]{{0,300}})?>")
     unclosed: set[str] = set()
     end = 0
@@ -93,7 +93,7 @@ def leaving(messages: Sequence[Message], found: Sequence[InjectedData], limit: i
 
 
 def without(messages: Sequence[Message], gone: Sequence[tuple[InjectedData, str]]) -> list[Message]:
-    """The messages with a line in the place of each block, which names its handle."""
+    """Return the messages with a line in the place of each block, which names its handle."""
     changed = list(messages)
     texts: dict[int, dict[int, Text]] = {}
     # from the end of each text, so that places in front of it hold

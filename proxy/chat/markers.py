@@ -18,7 +18,7 @@ _TO_FIT = "\n[shortened to fit: "
 
 
 def shortened(form: str, original: int, handle: str, *, to_fit: bool = False) -> str:
-    """A form with its last line; `original` is the length of the text it stands for.
+    """Return a form with its last line; `original` is the length of the text it stands for.
 
     `to_fit` says that the text was never sent as it was, because it did not fit the window.
     """
@@ -27,12 +27,12 @@ def shortened(form: str, original: int, handle: str, *, to_fit: bool = False) ->
 
 
 def is_to_fit(text: str) -> bool:
-    """Whether a text was shortened before the model read it, because it did not fit."""
+    """Return whether a text was shortened before the model read it, because it did not fit."""
     return _TO_FIT in text[-_LONGEST:] and is_shortened(text)
 
 
 def is_shortened(text: str) -> bool:
-    """Whether a text ends in a marker that fits it. One that does not fit is content like any other."""
+    """Return whether a text ends in a marker that fits it. One that does not fit is content like any other."""
     return marked_handle(text) is not None
 
 
@@ -44,5 +44,5 @@ def marked_handle(text: str) -> str | None:
 
 
 def named_handles(raw: bytes) -> list[str]:
-    """The handles that a JSON text names, each once, in order."""
+    """Return the handles that a JSON text names, each once, in order."""
     return [handle.decode() for handle in dict.fromkeys(_NAMED.findall(raw))]

@@ -23,7 +23,7 @@ Kind = Literal["user", "agent", "task"]
 
 
 def key_of(kind: Kind, tenant: str, name: str) -> str:
-    """What stands for a name in everything that is kept; empty for an empty one."""
+    """Return what stands for a name in everything that is kept; empty for an empty one."""
     if not name:
         return ""
     digest = blake2b(f"{tenant}\0{kind}\0{name}".encode(errors="surrogatepass"), digest_size=16)
@@ -38,7 +38,7 @@ def text_of(value: Any) -> str:
 
 
 def first_of(fields: Mapping[str, Any], *keys: str) -> str:
-    """The first name that one of these fields gives; empty where none does."""
+    """Return the first name that one of these fields gives; empty where none does."""
     for key in keys:
         if key in fields and (name := text_of(fields[key])):
             return name
@@ -46,23 +46,23 @@ def first_of(fields: Mapping[str, Any], *keys: str) -> str:
 
 
 def may_be_shown(name: str) -> bool:
-    """Whether a name may stand in a prompt: short, on one line, and made of characters that can be seen."""
+    """Return whether a name may stand in a prompt: short, on one line, and made of characters that can be seen."""
     return len(name) <= LONGEST and name.isprintable()
 
 
 def is_tagged(request: ChatRequest) -> bool:
-    """Whether a message is tagged with a task."""
+    """Return whether a message is tagged with a task."""
     return request.form.any("tagged", lambda message: TAG in message)
 
 
 def untagged(request: ChatRequest) -> ChatRequest:
-    """The request without the tags of its messages; the same one where none has any."""
+    """Return the request without the tags of its messages; the same one where none has any."""
     if not is_tagged(request):
         return request
     return request.with_messages(message.without(TAG) if TAG in message else message for message in request.messages)
 
 
 def tag_of(message: Message) -> str:
-    """The task of a message as it is tagged; empty for one that all see."""
+    """Return the task of a message as it is tagged; empty for one that all see."""
     tag = message.get(TAG)
     return "" if tag is None or tag == SHARED else text_of(tag)

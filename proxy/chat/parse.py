@@ -77,7 +77,7 @@ class ParsedList(Generic[_Item]):
         return self._pieces[-1] if self._pieces else 0
 
     def start_of(self, raw: bytes) -> "ParsedList[_Item]":
-        """What another list has in common with this one: its first items, byte for byte the same."""
+        """Return what another list has in common with this one: its first items, byte for byte the same."""
         if raw.startswith(self._head):
             return self
         low, high = 0, len(self._ends) - 1  # the last item is another one
@@ -92,13 +92,13 @@ class ParsedList(Generic[_Item]):
         return ParsedList(head, self._ends[:count], self.items[:count], self._pieces[:count], self.folds)
 
     def rest_of(self, raw: bytes) -> bytes:
-        """The items that another list has behind those of this one, as a list."""
+        """Return the items that another list has behind those of this one, as a list."""
         if not self.items:
             return raw
         return b"[" + raw[_BREAK.match(raw, len(self._head)).end() :]  # type: ignore[union-attr]
 
     def with_rest(self, raw: bytes, items: list[_Item]) -> "ParsedList[_Item]":
-        """The whole of another list, of which these items were parsed behind those of this one."""
+        """Return the whole of another list, of which these items were parsed behind those of this one."""
         if not items:
             return self
         ends, end = [], len(self._head)
@@ -114,7 +114,7 @@ class EarlierLists(Protocol):
     """The lists of a tenant's earlier requests."""
 
     def get(self, opening: bytes) -> ParsedList[Any] | None:
-        """The latest one with this opening."""
+        """Return the latest one with this opening."""
 
     def put(self, opening: bytes, parsed: ParsedList[Any]) -> None:
         """Keep one in place of the one before it."""
@@ -151,7 +151,7 @@ class Body:
             raise BadRequest("the body names a field twice", code="invalid_json")
 
     def _names_twice(self) -> bool:
-        """Whether a field comes twice; a decoder by itself keeps the last and says nothing.
+        """Return whether a field comes twice; a decoder by itself keeps the last and says nothing.
 
         If each comes once, the body has no more bytes than its fields, where it is compact, and the same bytes, where
         it is written as Python's `json` does by default. Any other body is walked through.
@@ -185,16 +185,16 @@ class Body:
         return None if raw[position:].strip(b" \t\r\n}") else spans
 
     def get(self, name: str) -> Any:
-        """The parsed value of a top-level field, or None."""
+        """Return the parsed value of a top-level field, or None."""
         raw = self._fields.get(name)
         return None if raw is None else parse_value(raw, name)
 
     def raw_of(self, name: str) -> bytes:
-        """The client's own bytes of a top-level field."""
+        """Return the client's own bytes of a top-level field."""
         return bytes(self._fields[name])
 
     def raws_of(self, name: str) -> list[bytes]:
-        """The client's own bytes of each item of a list; empty where there is none. Raises `BadRequest`."""
+        """Return the client's own bytes of each item of a list; empty where there is none. Raises `BadRequest`."""
         if not self._has(name):
             return []
         try:
@@ -218,7 +218,7 @@ class Body:
         return name in self._fields and bytes(self._fields[name]) != b"null"
 
     def rest(self) -> Fields:
-        """Every field but those of the conversation."""
+        """Return every field but those of the conversation."""
         raw = {name: bytes(raw) for name, raw in self._fields.items() if name not in self.conversation}
         return Fields.unread(raw, parse_value)
 
@@ -228,7 +228,7 @@ class Body:
         return False
 
     def check_messages(self) -> None:
-        """Raises `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
+        """Raise `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
         raw = memoryview(self._fields.get("messages", b"null"))
         if bytes(raw[:1]) != b"[":
             _wrong("messages", "must be a list of messages")
@@ -236,7 +236,7 @@ class Body:
             raise BadRequest("messages is empty: at least one is needed", param="messages", code="empty_array")
 
     def encoded(self, changes: Mapping[str, Any]) -> bytes:
-        """The body with some top-level fields set, all others as the client sent them."""
+        """Return the body with some top-level fields set, all others as the client sent them."""
         fields = {key: bytes(value) for key, value in self._fields.items()}
         if self._read is not self.raw and (spans := self._spans()):
             fields = {key: self.raw[span] for key, span in spans.items()}
@@ -244,7 +244,7 @@ class Body:
         return b"{" + b",".join(encode(key) + b":" + value for key, value in fields.items()) + b"}"
 
     def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> ChatRequest:
-        """The request, with the shapes of messages and tools checked. Raises `BadRequest`.
+        """Return the request, with the shapes of messages and tools checked. Raises `BadRequest`.
 
         `most` bounds messages, tools, and the parts and calls of all messages: each takes time that nobody else has.
         What an `earlier` request began with is not parsed again.
@@ -259,7 +259,7 @@ class Body:
         return ChatRequest(model, messages.items, tools, rest, tuple(self._fields), folds=messages.folds.begin())
 
     def _rest(self, others: Collection[str], read: Callable[[bytes, str], Any] | None = None) -> Fields:
-        """All fields but the others, for a request; `read` makes a value of a field's bytes."""
+        """Return all fields but the others, for a request; `read` makes a value of a field's bytes."""
         rest = {key: bytes(raw) for key, raw in self._fields.items() if key not in others}
         if not self.raw.isascii():  # a field that nobody reads is sent on as it is
             for key, raw in rest.items():
@@ -367,7 +367,7 @@ def _check_length(name: str, length: int, most: int) -> None:
 
 
 def _pieces(item: Mapping[str, Any]) -> int:
-    """How many parts and calls a message has."""
+    """Return how many parts and calls a message has."""
     lists = (item.get("content"), item.get("tool_calls"))
     return sum(len(each) for each in lists if isinstance(each, list))
 
@@ -403,7 +403,7 @@ def _check_calls(calls: Any, place: str) -> None:
 
 
 def _check_callable(item: Mapping[str, Any], place: str) -> None:
-    """A tool or a call: what it names stands under `function` or `custom`."""
+    """Return a tool or a call: what it names stands under `function` or `custom`."""
     for kind in ("function", "custom"):
         if kind in item:
             inner = item[kind]

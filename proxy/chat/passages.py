@@ -28,7 +28,7 @@ class Passage:
     end: int
 
     def of(self, text: str) -> str:
-        """What it says."""
+        """Return what it says."""
         return text[self.start : self.end]
 
 
@@ -51,7 +51,7 @@ def _paragraphs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """A paragraph, or where it is too long, sentences joined to about `_PIECE` characters."""
+    """Yield a paragraph, or where it is too long, sentences joined to about `_PIECE` characters."""
     if end - start <= _LONGEST:
         yield start, end
         return

@@ -26,7 +26,7 @@ _NOTHING = _KnownPlaces(0, {})
 
 
 def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
-    """The places of the messages that are the client's, each with that of the message as the client sent it."""
+    """Return the places of the messages that are the client's, each with that of the message as the client sent it."""
     came, places = incoming.form, identities(incoming)
 
     def extend(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlaces:
@@ -43,7 +43,7 @@ def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
 
 
 def identities(request: ChatRequest) -> Places:
-    """The place of each message by its identity (`id`), which is its own as long as the request is held."""
+    """Return the place of each message by its identity (`id`), which is its own as long as the request is held."""
     return request.form.fold("identities", _NOTHING, _identified).places
 
 
@@ -53,7 +53,7 @@ def _identified(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlac
 
 
 def sent_as(message: Message | None, places: Places) -> int | None:
-    """The place of the client's message that one was made of; `places` are by identity."""
+    """Return the place of the client's message that one was made of; `places` are by identity."""
     while message is not None:
         if id(message) in places:
             return places[id(message)]
@@ -67,7 +67,7 @@ class _Standing(NamedTuple):
 
 
 def standing_users(request: ChatRequest, incoming: ChatRequest, *, fitted: bool = False) -> frozenset[int]:
-    """The identities (`id`) of the client's user messages that still say what they said.
+    """Return the identities (`id`) of the client's user messages that still say what they said.
 
     As they were, or with marks in them; one that was shortened does not. With `fitted`, one does that was shortened to
     fit the window: the user's own words stand in it, only the document does not.

@@ -41,7 +41,7 @@ def may_be_signed(body: bytes) -> bool:
 
 
 def is_signed(message: Message) -> bool:
-    """Whether a message carries reasoning with a signature, or reasoning that only the provider can read."""
+    """Return whether a message carries reasoning with a signature, or reasoning that only the provider can read."""
     if message.get("role") != "assistant":
         return False
     if _HOLDING.isdisjoint(message) and not isinstance(message.get("content"), list):
@@ -55,7 +55,7 @@ def signed_places(request: ChatRequest) -> tuple[int, ...]:
 
 
 def without_reasoning(message: Message) -> Message:
-    """A message that carried signed reasoning, without any; others stay as they are."""
+    """Return a message that carried signed reasoning, without any; others stay as they are."""
     if not is_signed(message):
         return message
     bare = message.without(*REASONING_FIELDS)

@@ -12,7 +12,7 @@ MOST = 32 * 2**20
 
 
 def check_held(size: int) -> None:
-    """Raises `Unanswered` where a server sends so many bytes without an end."""
+    """Raise `Unanswered` where a server sends so many bytes without an end."""
     if size > MOST:
         raise Unanswered(f"the upstream sent more than {MOST} bytes", code="upstream_answer_too_large")
 
@@ -53,14 +53,14 @@ class ByteStream(Protocol):
     """Bytes as they arrive. Closing it drops their source, also before the first of them was asked for."""
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The chunks in order; to be asked for once."""
+        """Return the chunks in order; to be asked for once."""
 
     async def aclose(self) -> None:
         """Drop the rest."""
 
 
 async def split_lines(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream, wherever the network cut it, but for empty ones. Closing it closes `chunks`."""
+    """Yield the lines of a stream, wherever the network cut it, but for empty ones. Closing it closes `chunks`."""
     pending: list[bytes] = []
     size = 0
     async with aclosing(chunks):

@@ -114,7 +114,7 @@ def _has_text(value: Any) -> bool:
 
 
 def _holds(text: str, change: Change) -> bool:
-    """Whether anything in a JSON text would change, with its escapes resolved, also those within escapes."""
+    """Return whether anything in a JSON text would change, with its escapes resolved, also those within escapes."""
     for _ in range(_DEEPEST):
         if change(text) != text:
             return True

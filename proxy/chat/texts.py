@@ -27,7 +27,7 @@ class Text:
 
 
 def texts_of(place: int, message: Message, role: str = "tool") -> Iterator[Text]:
-    """The texts of a message if it has this role; images and other parts are none."""
+    """Yield the texts of a message if it has this role; images and other parts are none."""
     if message.role == role:
         content = message.get("content")
         if isinstance(content, str):
@@ -39,7 +39,7 @@ def texts_of(place: int, message: Message, role: str = "tool") -> Iterator[Text]
 
 
 def with_text(message: Message, *texts: Text) -> Message:
-    """The message with some of its texts as they are sent."""
+    """Return the message with some of its texts as they are sent."""
     if not texts:
         return message
     if texts[0].part is None:

@@ -8,7 +8,7 @@ from proxy.chat import ROLES, ChatRequest, Message, chosen_tools
 
 
 def flaws(request: ChatRequest) -> frozenset[str]:
-    """The wire rules that a request breaks, as sentences; empty for a sound one.
+    """Return the wire rules that a request breaks, as sentences; empty for a sound one.
 
     The rules are those that providers refuse a request for: every tool result follows the assistant message that called
     it, every call has one result before the next other message (an open call at the very end is the client's to
@@ -22,7 +22,7 @@ def flaws(request: ChatRequest) -> frozenset[str]:
 
 
 def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message: bool = False) -> frozenset[str]:
-    """What a rewrite broke: rules that `after` breaks and `before` did not, and things that must not be touched.
+    """Return what a rewrite broke: rules that `after` breaks and `before` did not, and things that must not be touched.
 
     Untouchable are the last user message, the presence and order of the tool results that the model has not read yet,
     and the offer of each tool that the kept history calls. With `changes_last_user_message`, a changed copy of that
@@ -78,7 +78,7 @@ def _walked(before: _CallsSoFar, messages: Sequence[Message]) -> _CallsSoFar:
 
 
 def called_tools(request: ChatRequest) -> frozenset[str]:
-    """The names of the tools that its messages call."""
+    """Return the names of the tools that its messages call."""
     return request.form.fold("called tools", frozenset[str](), _called)
 
 
@@ -112,7 +112,7 @@ def _is_made_of(message: Message, original: Message) -> bool:
 
 
 def last_user(request: ChatRequest) -> Message | None:
-    """The newest message of the user's; None without one."""
+    """Return the newest message of the user's; None without one."""
     return request.form.fold("last user message", None, _newest_user)
 
 
@@ -121,6 +121,6 @@ def _newest_user(before: Message | None, messages: Sequence[Message]) -> Message
 
 
 def _unread_results(messages: Sequence[Message]) -> list[str]:
-    """The calls whose results stand at the very end: no assistant message has followed them yet."""
+    """Return the calls whose results stand at the very end: no assistant message has followed them yet."""
     behind = takewhile(lambda message: message.get("role") == "tool", reversed(messages))
     return [str(message.get("tool_call_id", "")) for message in behind]

@@ -45,7 +45,7 @@ class CorrectionService:
     def bind(
         self, who: Identity, observers: Sequence[AnswerObserver], outage: Outage | None = None
     ) -> "BoundCorrections":
-        """The notes of a conversation, which these leave."""
+        """Return the notes of a conversation, which these leave."""
         prefix = f"correction/{quote(who.tenant, safe='')}/{quote(who.scope, safe='')}/"
         return BoundCorrections(self, prefix, observers, outage or Outage())
 
@@ -106,7 +106,7 @@ class BoundCorrections:
             await store.put(f"{self._prefix}note/{kind}", orjson.dumps([name, sentence]), ttl=observer.expiry)
 
     def watch(self, sent: ChatRequest) -> "AnswerWatch":
-        """What takes a copy of the answer to a request."""
+        """Return what takes a copy of the answer to a request."""
         return AnswerWatch(self._service, self, sent)
 
 

@@ -58,12 +58,12 @@ class Outcome:
 
 
 def guards(own: Steps) -> Sequence[tuple[str, Guard]]:
-    """The steps of a model's own chain that no request may skip."""
+    """Return the steps of a model's own chain that no request may skip."""
     return [(name, step) for name, step in own if isinstance(step, Guard) and step.mode == "enforce"]
 
 
 def with_guards(steps: Steps, own: Steps) -> Steps:
-    """The steps of a chain that a request chose, behind the guards of the model's own chain that they lack."""
+    """Return the steps of a chain that a request chose, behind the guards of the model's own chain that they lack."""
     return (*(each for each in guards(own) if each not in steps), *steps)
 
 
@@ -113,7 +113,7 @@ async def run(
 
 
 def _ended(made: Outcome, name: str, policy: Policy, decision: Reject | Choose) -> Outcome:
-    """An outcome at the step that ends the chain."""
+    """Return an outcome at the step that ends the chain."""
     if isinstance(decision, Choose):
         return replace(made, chosen=(name, decision.model))
     made = replace(made, rejected=decision)
@@ -129,7 +129,7 @@ def _emptied(outcome: Outcome) -> Outcome:
 async def count_checked(
     policy: Policy, request: ChatRequest, before: TokenCount, decision: Decision, ctx: Context
 ) -> TokenCount:
-    """The tokens of the request after a decision about it.
+    """Return the tokens of the request after a decision about it.
 
     Raises `BrokenRequest` where the decision may not stand: it breaks a wire rule, or the policy has not declared what
     it does.
@@ -149,7 +149,7 @@ async def count_checked(
 
 
 def _broken(policy: Policy, before: ChatRequest, after: ChatRequest) -> frozenset[str]:
-    """The rules of the wire that a rewrite breaks."""
+    """Return the rules of the wire that a rewrite breaks."""
     # what is no part of the conversation may leave even if it is the last user message
     if policy.defines_conversation:
         broken = flaws(after) - flaws(before)
@@ -163,7 +163,7 @@ def _broken(policy: Policy, before: ChatRequest, after: ChatRequest) -> frozense
 
 
 def _ignored(before: ChatRequest, after: ChatRequest) -> Iterator[str]:
-    """The changes of a rewrite that nothing would follow."""
+    """Yield the changes of a rewrite that nothing would follow."""
     if after.model != before.model:
         yield "the model was changed: return Choose(model, why) to send a request to another one"
     if after.stream != before.stream:
@@ -192,7 +192,7 @@ class _Run:
         self.step: Step
 
     async def decide(self, *, strict: bool) -> Decision | None:
-        """The step's decision, or None where it did not run or failed; records the step either way."""
+        """Return the step's decision, or None where it did not run or failed; records the step either way."""
         unmet = self._unmet()
         if unmet == _BOUND and (native := self._natively()) is not None:
             self._record(*_verdict(native))
@@ -225,7 +225,7 @@ class _Run:
         return self._ctx.may_choose_model and enforces and model not in (self._request.model, self._ctx.model.name)
 
     def _with_held(self, decision: Decision) -> Decision:
-        """The decision, with tools, held messages and signed answers as they were; that of a guard as it is."""
+        """Return the decision, with tools, held messages and signed answers as they were; that of a guard as it is."""
         held, before = self._ctx.frozen, self._request
         if not held or not isinstance(decision, Rewrite) or isinstance(self._policy, Guard):
             return decision
@@ -251,7 +251,7 @@ class _Run:
         return self._unmet_condition()
 
     def _natively(self) -> Rewrite | None:
-        """The edit as the provider makes it, in a conversation in which we may make none."""
+        """Return the edit as the provider makes it, in a conversation in which we may make none."""
         policy, request = self._policy, self._request
         if not isinstance(policy, ActsNatively) or policy.native_edit not in self._ctx.native_edits:
             return None
@@ -271,7 +271,7 @@ class _Run:
         return min(self._chain_deadline, asyncio.get_running_loop().time() + self._seconds)
 
     def _has_no_room(self) -> bool:
-        """Whether a request that fitted would no longer, for something that gives way; a guard never does."""
+        """Return whether a request that fitted would no longer, for something that gives way; a guard never does."""
         if not self._policy.gives_way or isinstance(self._policy, Guard) or self.after.total <= self._before.total:
             return False
         return self._before.total <= self._room < self.after.total
@@ -343,7 +343,7 @@ def _told(findings: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fault(error: Exception, timeout: float) -> str:
-    """What went wrong, without any text of the request: an exception's own message may quote it."""
+    """Return what went wrong, without any text of the request: an exception's own message may quote it."""
     if isinstance(error, BrokenRequest):
         # the names and ids in it are the client's own
         return f"broken request: {_QUOTED.sub('...', str(error))}"

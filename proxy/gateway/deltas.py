@@ -60,7 +60,7 @@ class Calls:
         return [call.whole for call in self._all]
 
     def sort(self, entries: Sequence[Any]) -> list[Any]:
-        """What the client gets to see of the next deltas; entries that need no change are the same objects."""
+        """Return what the client gets to see of the next deltas; entries that need no change are the same objects."""
         shown: list[Any] = []
         for entry in entries:
             if not isinstance(entry, dict):
@@ -164,7 +164,7 @@ class Deltas:
         return any(calls.hidden for calls in self._calls.values())
 
     def feed(self, chunk: bytes) -> bytes:
-        """What the client gets of the next bytes. Raises `UpstreamFailed` where there is no end of them."""
+        """Return what the client gets of the next bytes. Raises `UpstreamFailed` where there is no end of them."""
         self._size += len(chunk)
         check_held(self._size)
         return b"".join(starmap(self._event, self._events.feed(chunk)))
@@ -177,7 +177,7 @@ class Deltas:
         return last if self.hidden else last + self._remaining()
 
     async def hand_on(self, hand: Hand) -> bytes:
-        """What the client gets of internal calls that are handed on to it, and of the calls behind them."""
+        """Return what the client gets of internal calls that are handed on to it, and of the calls behind them."""
         for calls in self._calls.values():
             await calls.hand_on(hand)
         return self._remaining()
@@ -198,7 +198,7 @@ class Deltas:
         return head
 
     def heard(self) -> tuple[Round, dict[str, Any]]:
-        """What the model said in this round, and what it cost."""
+        """Return what the model said in this round, and what it cost."""
         message: dict[str, Any] = {}
         usage: dict[str, Any] = {}
         finish: Any = None
@@ -239,7 +239,7 @@ class Deltas:
         return passing
 
     def _shown(self, chunk: dict[str, Any], event: bytes, boundary: bytes) -> bytes:
-        """An event without what is not the client's; nothing where it says nothing else."""
+        """Return an event without what is not the client's; nothing where it says nothing else."""
         changed = False
         if self._later and "choices" in chunk:
             changed = True
@@ -293,7 +293,7 @@ class Deltas:
         return b"".join(made)
 
     def _ended(self, held: "_Held") -> bytes:
-        """An event of the end; where the client got no call, it is not told that it got one."""
+        """Return an event of the end; where the client got no call, it is not told that it got one."""
         changed = False
         for choice in _choices(held.chunk or {}):
             calls = self._calls.get(_place(choice))
@@ -372,7 +372,7 @@ def _merge(known: dict[str, Any], more: Mapping[str, Any], *, once: frozenset[st
 
 
 def _added(known: list[Any], entries: list[Any]) -> list[Any]:
-    """A list with more of it: an entry with the index of an earlier one goes on with that."""
+    """Return a list with more of it: an entry with the index of an earlier one goes on with that."""
     made = list(known)
     for entry in entries:
         index = entry.get("index") if isinstance(entry, dict) else None

@@ -62,7 +62,7 @@ class Round:
 
 
 def heard(said: Mapping[str, Any], finish: Any, names: frozenset[str]) -> Round:
-    """The round that an assistant message is. The same message gives the same bytes, streamed or whole."""
+    """Return the round that an assistant message is. The same message gives the same bytes, streamed or whole."""
     internal: list[InternalCall] = []
     client: list[Mapping[str, Any]] = []
     calls: list[Mapping[str, Any]] = []
@@ -119,12 +119,12 @@ def _answerable(call: Mapping[str, Any], made: InternalCall) -> dict[str, Any]:
 
 
 def joined(before: str, after: str) -> str:
-    """The texts of two rounds as one, set apart where they would run into each other."""
+    """Return the texts of two rounds as one, set apart where they would run into each other."""
     return before + gap(before, after) + after
 
 
 def gap(before: str, after: str) -> str:
-    """What stands between the texts of two rounds."""
+    """Return what stands between the texts of two rounds."""
     return "\n\n" if before and after and not before[-1].isspace() and not after[0].isspace() else ""
 
 
@@ -148,7 +148,7 @@ def without_internal(choices: Iterable[Any], names: frozenset[str]) -> bool:
 
 
 def messages_of(choices: Iterable[Any]) -> list[dict[str, Any]]:
-    """The messages of a whole answer that call tools."""
+    """Return the messages of a whole answer that call tools."""
     return [choice["message"] for choice in _calling(choices)]
 
 
@@ -185,7 +185,7 @@ class StandsFor(Protocol):
     """An internal tool through which the model reaches tools of the client."""
 
     def instead(self, messages: Sequence[Message], offered: Sequence[Tool]) -> Sequence[Tool]:
-        """The client's tools to offer once it is gone, beside those that are `offered`."""
+        """Return the client's tools to offer once it is gone, beside those that are `offered`."""
 
 
 class Dialogue:
@@ -223,11 +223,11 @@ class Dialogue:
         self.facts |= {**facts, **{key: count + int(self.facts.get(key, 0)) for key, count in counts.items()}}
 
     def runs(self, round_: Round) -> bool:
-        """Whether the internal calls of a round are answered."""
+        """Return whether the internal calls of a round are answered."""
         return bool(round_.internal) and round_.whole and self._left > 0
 
     def hand(self, round_: Round | None) -> Hand:
-        """How the calls of a round are handed on to the client."""
+        """Return how the calls of a round are handed on to the client."""
         strict = round_ is not None and round_.whole and self._left > 0
 
         async def hand(call: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -120,7 +120,7 @@ class Attempts:
         return call if self._route.upstream.provider == self._first.upstream.provider else await self._unreasoned(call)
 
     async def _unreasoned(self, call: Call) -> Call:
-        """The call without reasoning in its messages; a header names the fields that were left out."""
+        """Return the call without reasoning in its messages; a header names the fields that were left out."""
         if not any(f'"{name}"'.encode() in call.body for name in REASONING_FIELDS):
             return call
         request = call.request
@@ -218,7 +218,7 @@ class Attempts:
         self._again = True
 
     def _is_failure(self, error: PenstockError) -> bool:
-        """Whether the upstream failed, and not a step of the chain, so that another one may be asked."""
+        """Return whether the upstream failed, and not a step of the chain, so that another one may be asked."""
         if isinstance(error, Unanswered) and not self._route.settings.may_repeat:
             return False
         failed = isinstance(error, UpstreamFailed) or error.status == 429 or error.status >= 500
@@ -246,14 +246,14 @@ class Attempts:
 
 
 def _told(error: PenstockError) -> str:
-    """The reason in a word: a prompt that was not shortened this time fits a larger model as well as any."""
+    """Return the reason in a word: a prompt that was not shortened this time fits a larger model as well as any."""
     if isinstance(error, NotInTime | NotKept):
         return OVERFLOW
     return error.code if error.code in _REASONS else str(error.status)
 
 
 def same_server(one: Upstream, other: Upstream) -> bool:
-    """Whether what is meant for the one upstream may be sent to the other."""
+    """Return whether what is meant for the one upstream may be sent to the other."""
     return one is other or (one.address is not None and (one.address, one.provider) == (other.address, other.provider))
 
 
@@ -276,7 +276,7 @@ def _reason(reply: Reply, *, is_chat: bool) -> str | None:
 
 
 async def _whole(reply: Reply) -> Reply:
-    """The refusal; one that came as a stream is closed, and told in our words."""
+    """Return the refusal; one that came as a stream is closed, and told in our words."""
     if reply.chunks is None:
         return reply
     await reply.chunks.aclose()
@@ -311,7 +311,7 @@ async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
 
 
 def _refusal(said: bytes) -> tuple[int, bytes] | None:
-    """The status and the body that the error of a stream stands for; None where it names no status."""
+    """Return the status and the body that the error of a stream stands for; None where it names no status."""
     overflow = read_refusal(400, said)
     if overflow is not None:
         return 400, openai_body(said, overflow)
@@ -325,7 +325,7 @@ def _refusal(said: bytes) -> tuple[int, bytes] | None:
 
 
 async def _resumed(first: bytes, flowing: AsyncIterator[bytes], chunks: ByteStream) -> AsyncGenerator[bytes, None]:
-    """The stream again from its first bytes on, behind an empty chunk."""
+    """Yield the stream again from its first bytes on, behind an empty chunk."""
     async with aclosing(chunks):
         yield b""
         if first:

@@ -83,7 +83,7 @@ class HiddenParts:
     async def restored(
         self, request: ChatRequest, scope: str, outage: Outage | None = None, *, signed: bool = False
     ) -> ChatRequest:
-        """The request with everything hidden put back; the same object where there is nothing. Never fails.
+        """Return the request with everything hidden put back; the same object where there is nothing. Never fails.
 
         Signed reasoning that the client left out comes back only for who signs it (`signed`): others refuse it.
         """
@@ -148,7 +148,7 @@ class Recorder:
 
 
 def _key(scope: str, print_: str) -> str:
-    """Where it is kept: under the tenant, so that all of a tenant's can be found."""
+    """Return where it is kept: under the tenant, so that all of a tenant's can be found."""
     return f"{quote(scope.partition(chr(0))[0], safe='')}/{print_}"
 
 
@@ -175,7 +175,7 @@ def _whole(messages: Sequence[Message], hidden: Mapping[int, Hidden], *, signed:
 
 
 def _answered(behind: Sequence[Message], results: Sequence[Message]) -> bool:
-    """Whether the client itself sends a result for a call that it never saw."""
+    """Return whether the client itself sends a result for a call that it never saw."""
     ids = {result.get("tool_call_id") for result in results}
     for message in behind:
         if message.get("role") != "tool":
@@ -186,7 +186,7 @@ def _answered(behind: Sequence[Message], results: Sequence[Message]) -> bool:
 
 
 def _restored(message: Message, hidden: Hidden, *, signed: bool) -> Message:
-    """The client's message as the model said it: only its last round, and with the calls that were hidden."""
+    """Return the client's message as the model said it: only its last round, and with the calls that were hidden."""
     last, changes = hidden.last, dict[str, Any]()
     if hidden.results:
         own = {call.get("id"): call for call in message.get("tool_calls") or ()}
@@ -235,17 +235,17 @@ class Trail:
         self._running.update(_digest(message))
 
     def copy(self) -> "Trail":
-        """The same trail, to go on with elsewhere."""
+        """Return the same trail, to go on with elsewhere."""
         made = copy(self)
         made._running = self._running.copy()
         return made
 
     def here(self) -> str:
-        """The print of what was added so far."""
+        """Return the print of what was added so far."""
         return self._running.hexdigest()
 
     def key(self, answer: Message) -> str:
-        """The key of an answer to what was added."""
+        """Return the key of an answer to what was added."""
         texts = ["answer", "".join(answer.text.split())]
         for call in answer.get("tool_calls") or ():
             inner = call.get("function") or call.get("custom") or {}
@@ -267,7 +267,7 @@ class _AnswersSoFar(NamedTuple):
 
 
 def _answers(request: ChatRequest, scope: str) -> _AnswersSoFar:
-    """The answers in a conversation."""
+    """Return the answers in a conversation."""
     return request.form.fold(("answers", scope), _AnswersSoFar(Trail(scope)), _walked)
 
 

@@ -39,7 +39,7 @@ class Loop:
         self._timeout = timeout
 
     async def send(self, upstream: Upstream, call: Call, record: Record | None = None) -> Reply:
-        """The answer to a call; the upstream's own, bytes and all, where no internal tool is called.
+        """Return the answer to a call; the upstream's own, bytes and all, where no internal tool is called.
 
         `record` is given what the client did not see, before it gets the end of the answer. Raises what the upstream
         raises. Facts, for a stream complete at its end: those of the rounds, `rounds` and `internal_calls`.
@@ -69,7 +69,7 @@ def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, I
 
 
 async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
-    """The answer to a call that is not streamed."""
+    """Return the answer to a call that is not streamed."""
     if dialogue.wire in _ROUNDS:
         return await _whole_native(dialogue, reply)
     rounds: list[Round] = []
@@ -162,7 +162,7 @@ def _parsed(reply: Reply) -> dict[str, Any]:
 
 
 def _round(answer: dict[str, Any], names: frozenset[str]) -> Round | None:
-    """What the only choice of an answer says; None where there is none or more than one."""
+    """Return what the only choice of an answer says; None where there is none or more than one."""
     choices: list[Any] = answer.get("choices") or []
     if len(choices) != 1 or not isinstance(choices[0], dict) or not isinstance(choices[0].get("message"), dict):
         return None
@@ -228,7 +228,7 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
 
 
 async def _end(deltas: Deltas | _NativeRound, dialogue: Dialogue) -> bytes:
-    """What the client gets once all of a round is known, but for its last events."""
+    """Return what the client gets once all of a round is known, but for its last events."""
     shown = deltas.end()
     if deltas.hidden:
         round_, _ = _heard(deltas)
@@ -237,7 +237,7 @@ async def _end(deltas: Deltas | _NativeRound, dialogue: Dialogue) -> bytes:
 
 
 async def _events(reply: Reply) -> ByteStream:
-    """The stream of a round. Raises the error that came instead of it."""
+    """Return the stream of a round. Raises the error that came instead of it."""
     if reply.status == 200 and reply.chunks is not None:
         return reply.chunks
     body = reply.body or b""

@@ -220,7 +220,7 @@ def _refusal(verdict: Reject, *, late: bool, failed: bool) -> PenstockError:
 
 
 def _check_larger(done: Rewritten, route: Route) -> None:
-    """Raises `Rejected` where there is a larger model for a request that does not fit, and no step said so."""
+    """Raise `Rejected` where there is a larger model for a request that does not fit, and no step said so."""
     outcome, profile = done.outcome, done.ctx.model
     if route.settings.larger is None or outcome.after is None:
         return

@@ -85,7 +85,7 @@ class Writing:
     drafts: DraftService
 
     def bind(self, who: Identity, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts:
-        """The drafts of a request's context."""
+        """Return the drafts of a request's context."""
         return self.drafts.bind(who, self.writer.authorization(route.upstream, headers), outage)
 
 
@@ -116,13 +116,13 @@ class Services:
     writing: Writing | None = None
 
     def judging(self, who: Identity, route: Route, headers: Mapping[str, str]) -> BoundJudge | None:
-        """The judge of a request's context, if a model is configured for it."""
+        """Return the judge of a request's context, if a model is configured for it."""
         if self.judge is None:
             return None
         return self.judge.bind(who, self.judge.authorization(route.upstream, headers))
 
     def notes(self, steps: Chain, who: Identity, outage: Outage) -> BoundCorrections | None:
-        """The notes on earlier answers, if a step wants to know what was wrong with them."""
+        """Return the notes on earlier answers, if a step wants to know what was wrong with them."""
         observers = [policy.observer for _, policy in steps if isinstance(policy, ObservesAnswers)]
         return self.corrections.bind(who, observers, outage) if observers else None
 
@@ -233,7 +233,7 @@ class Preparation:
         return Chosen(name, with_guards(() if name is None else self._chains[name], self._chains[route.chain]))
 
     def _chosen(self, asked: Asked) -> str | None:
-        """The chain that a request names, if it names one."""
+        """Return the chain that a request names, if it names one."""
         chosen = asked.headers.get("x-penstock-chain")
         if chosen is None:
             return None
@@ -246,7 +246,7 @@ class Preparation:
         return chosen
 
     def _skips(self, asked: Asked) -> bool:
-        """Whether a request skips its chain."""
+        """Return whether a request skips its chain."""
         may = self._server.may_bypass and (asked.caller is None or asked.caller.may_choose(BYPASS))
         if asked.headers.get("x-penstock-bypass", "").lower() != "true":
             # what the client itself sums up, it sums up whole
@@ -387,7 +387,7 @@ class Preparation:
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, settle, watch, is_guarded)
 
     def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
-        """The internal tools that a request offers, ready to run."""
+        """Return the internal tools that a request offers, ready to run."""
         request = outcome.request
         # what is held may offer more than the chain does now
         chains = (*self._chains.values(), steps) if ctx.model.binds_reasoning else (steps,)
@@ -435,13 +435,13 @@ def _with_betas(headers: Mapping[str, str], request: ChatRequest, sent: ChatRequ
 
 
 def _used_cache(rules: CacheRules, steps: Chain, request: ChatRequest) -> CacheRules:
-    """How the provider charges where it caches only what is marked: as ever, unless nobody marks anything."""
+    """Return how the provider charges where it caches only what is marked: as ever, unless nobody marks anything."""
     marked = (policy.marked_cache(rules) for _, policy in steps if isinstance(policy, MarksCache))
     return next(marked, rules if find_marks(request) else UNCACHED)
 
 
 async def _untouched(body: Body, route: Route, asked: Asked) -> Call:
-    """The call that an empty chain makes: the client's bytes, but for another name of the model."""
+    """Return the call that an empty chain makes: the client's bytes, but for another name of the model."""
     body.check_messages()
     body = await _untagged(body)
     changes: dict[str, Any] = {} if body.model == route.model else {"model": route.model}
@@ -454,7 +454,7 @@ async def _untouched(body: Body, route: Route, asked: Asked) -> Call:
 
 
 async def _untagged(body: Body) -> Body:
-    """The body without the tags of tasks, which are for Penstock alone."""
+    """Return the body without the tags of tasks, which are for Penstock alone."""
     if TAG.encode() not in body.raw:
         return body
     request = await do_sized(len(body.raw), body.parse)
@@ -463,7 +463,7 @@ async def _untagged(body: Body) -> Body:
 
 
 def _must_ask(route: Route, options: Any) -> bool:
-    """Whether usage has to be asked for that the client did not ask for."""
+    """Return whether usage has to be asked for that the client did not ask for."""
     return route.upstream.abilities.ask_usage and not (
         isinstance(options, dict) and options.get("include_usage") is True
     )

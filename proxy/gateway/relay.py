@@ -199,7 +199,7 @@ async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
 
 
 async def noted(chunks: ByteStream, feeds: Sequence[Callable[[bytes], None]]) -> AsyncGenerator[bytes, None]:
-    """The chunks, each of which is given to all who read."""
+    """Yield the chunks, each of which is given to all who read."""
     async with aclosing(chunks):
         async for chunk in chunks:
             for feed in feeds:

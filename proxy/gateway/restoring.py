@@ -140,7 +140,7 @@ class _Stream:
         return text if new == text else new
 
     def _released(self, paths: Sequence[_Path]) -> bytes:
-        """What waits under these paths and is no placeholder, as chunks of its own."""
+        """Return what waits under these paths and is no placeholder, as chunks of its own."""
         events = b""
         for path in paths:
             delta = _nested(path[1:], self._restoring.text(self._waiting.pop(path), str(path[-1])))
@@ -179,7 +179,7 @@ class _NativeStream(_Stream):
         return self._written(event, boundary, content, content if shown == piece else self._with_text(content, shown))
 
     def _ended(self, paths: Sequence[_Path]) -> bytes:
-        """What waits under these paths and is no placeholder, as events of its own."""
+        """Return what waits under these paths and is no placeholder, as events of its own."""
         events = b""
         for path in paths:
             text = self._restoring.text(self._waiting.pop(path), str(path[-1]))
@@ -279,7 +279,7 @@ def _index(item: Any, at: int) -> int:
 
 
 def _nested(path: _Path, text: str) -> Any:
-    """A delta that has nothing but a text under a path."""
+    """Return a delta that has nothing but a text under a path."""
     made: Any = text
     for key in reversed(path):
         made = {key: made} if isinstance(key, str) else [{"index": key, **made} if isinstance(made, dict) else made]

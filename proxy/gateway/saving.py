@@ -45,7 +45,7 @@ class Saving:
     """Appends to a file, in a thread of its own; no request waits for it."""
 
     def __init__(self, path: Path, patterns: Sequence[str] = ()) -> None:
-        """What matches one of the patterns is written as `[redacted]`. Raises `ConfigError`, and `OSError`."""
+        """Return what matches one of the patterns is written as `[redacted]`. Raises `ConfigError`, and `OSError`."""
         try:
             self._patterns = [re.compile(pattern) for pattern in patterns]
         except re.error as error:
@@ -57,7 +57,7 @@ class Saving:
 
     @classmethod
     def of_environment(cls) -> Self | None:
-        """What the command line asked for."""
+        """Return what the command line asked for."""
         path = os.environ.get(SAVE_VARIABLE)
         return cls(Path(path), json.loads(os.environ.get(REDACT_VARIABLE, "[]"))) if path else None
 
@@ -123,7 +123,7 @@ class SavedRequest(Observer):
 
 
 def _names(who: Identity) -> dict[str, str]:
-    """The names of a request as its headers would give them; each is a hash already."""
+    """Return the names of a request as its headers would give them; each is a hash already."""
     session = who.session if who.is_named else ""
     names = {"session": session, "user": who.user, "agent": who.agent, "task": who.task}
     return {f"x-penstock-{name}": value for name, value in names.items() if value}

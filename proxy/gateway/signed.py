@@ -125,7 +125,7 @@ class _Conversation:
             self._room = Room.of(ctx.model.window, usable, 0, Marks(share, critical=(1 + share) / 2))
 
     async def outcome(self) -> Outcome:
-        """The conversation with its beginning held, or with a new one where the window is full."""
+        """Return the conversation with its beginning held, or with a new one where the window is full."""
         signed = signed_places(self._sent)
         if not signed:
             return await chain.run(self._steps, self._ctx)
@@ -153,7 +153,7 @@ class _Conversation:
         return replace(outcome, incoming=self._ctx.incoming, restores=restores)
 
     async def _found(self, answers: Sequence[int], signed: Sequence[int]) -> tuple[ChatRequest, int]:
-        """The beginning as it was sent, and its end; worked out again where that is not known any more."""
+        """Return the beginning as it was sent, and its end; worked out again where that is not known any more."""
         found = await self._settled.find(self._sent, answers, signed)
         if found is None:
             return (await self._begun(signed[0])).request, signed[0]
@@ -169,7 +169,7 @@ class _Conversation:
         return await chain.run(self._steps, replace(self._ctx, incoming=sent))
 
     async def _sent_up_to(self, place: int, made: ChatRequest, end: int) -> Outcome:
-        """What is sent of the messages up to a place, behind a beginning that ends at `end`.
+        """Return what is sent of the messages up to a place, behind a beginning that ends at `end`.
 
         A new beginning is made with a user message that finds the window full, if much becomes free by it, or if little
         is left; and where a guard takes something out of what was sent before.
@@ -200,12 +200,12 @@ class _Conversation:
 
 
 def _answers(messages: Sequence[Message]) -> list[int]:
-    """The places of the assistant's messages."""
+    """Return the places of the assistant's messages."""
     return [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
 
 
 def _begins(request: ChatRequest, start: ChatRequest, held: int) -> bool:
-    """Whether a request has the tools of another, and begins with its first messages."""
+    """Return whether a request has the tools of another, and begins with its first messages."""
     return request.tools == start.tools and request.messages[:held] == start.messages[:held]
 
 
@@ -214,7 +214,7 @@ def _says_something(message: Message) -> bool:
 
 
 def _joined(incoming: ChatRequest, made: ChatRequest, end: int) -> ChatRequest:
-    """A beginning with the messages behind it; the client's own request where nothing of it was changed."""
+    """Return a beginning with the messages behind it; the client's own request where nothing of it was changed."""
     tail: Sequence[Message] = incoming.messages[end:]
     offered = {tool.name for tool in made.tools}
     if CALL_TOOL in made.tools:
@@ -262,15 +262,15 @@ class Prefixes:
         self._work = BackgroundWork[str]()
 
     def bound(self, tenant: str, scope: str, outage: Outage) -> "Settled":
-        """Those of one conversation of a tenant, for one request."""
+        """Return those of one conversation of a tenant, for one request."""
         return Settled(self, tenant, scope, outage)
 
     async def get(self, key: str) -> bytes | None:
-        """What was stored or is about to be."""
+        """Return what was stored or is about to be."""
         return self._waiting.get(key) or await self._memory.get(key)
 
     def recall(self, key: str) -> bytes | None:
-        """What this process sent last."""
+        """Return what this process sent last."""
         return self._sent.get(_by_tenant(key))
 
     def remember(self, key: str, value: bytes) -> None:
@@ -363,7 +363,7 @@ class Settled:
             _log.warning("what was sent is not kept", extra={"fields": {"error": type(error).__name__}})
 
     def _keys(self, request: ChatRequest, ends: Sequence[int]) -> dict[int, str]:
-        """The keys of the conversation up to these places."""
+        """Return the keys of the conversation up to these places."""
         trail, keys, done = self._trail(request), dict[int, str](), 0
         for end in sorted(ends):
             for message in request.messages[done:end]:
@@ -375,7 +375,7 @@ class Settled:
         return f"{self._tenant}/{trail.here()}"
 
     def _trail(self, request: ChatRequest) -> Trail:
-        """What stands for the conversation before its first message."""
+        """Return what stands for the conversation before its first message."""
         return Trail(f"{self._scope}\0{_digest(tuple(raws(request.tools)))}")
 
 
@@ -397,7 +397,7 @@ def _with_messages(before: Trail, messages: Sequence[Message]) -> Trail:
 
 
 def _written(sent: ChatRequest, made: ChatRequest) -> bytes:
-    """The tools and messages that were made: a place for what is the client's, itself for what is not."""
+    """Return the tools and messages that were made: a place for what is the client's, itself for what is not."""
     places = {id(message): place for place, message in enumerate(sent.messages)}
     tools = {id(tool): b"%d" % place for place, tool in enumerate(_by_content(sent.tools))}
     messages = b",".join(

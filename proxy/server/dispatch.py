@@ -24,8 +24,7 @@ class App:
     """
 
     def __init__(self, reloading: Reloading, rest: ASGIApp, operators: ASGIApp, own_port: int | None) -> None:
-        """`operators` serves `own_port`, if there is one; `rest` serves the paths of the main port that are not for
-        clients."""
+        """Serve clients by `reloading`, `own_port` by `operators`, and the other paths of the main port by `rest`."""
         self._reloading = reloading
         self._rest = rest
         self._operators = operators
@@ -73,4 +72,4 @@ async def answer_own_error(request: Request, error: Exception) -> Response:
 
 
 ERRORS = {HTTPException: answer_http_error, PenstockError: answer_own_error}
-"""How Starlette answers what its endpoints raise."""
+"""Answers to what Starlette's endpoints raise."""

@@ -54,23 +54,23 @@ def deferrable(request: ChatRequest, client: Sequence[Tool]) -> tuple[Tool, ...]
     return tuple([t for t in request.tools if (name := t.name) in sent and count[name] == 1 and is_function(t)])
 
 
-def deferred(request: ChatRequest, left_out: Set[str], kept: Sequence[Tool] | None = None) -> ChatRequest:
-    """Return a request without the tools of these names: `search_tools` and `call_tool` stand behind the others
-    instead, and calls of the tools in the conversation are calls of `call_tool`. The same request where there is none.
+def deferred(request: ChatRequest, left_out: Set[str], staying: Sequence[Tool] | None = None) -> ChatRequest:
+    """Return a request without the tools of these names; the same request where there is none.
 
-    `kept` are the others in their order, for who knows them.
+    `search_tools` and `call_tool` stand behind the others instead, and calls of the tools in the conversation are calls
+    of `call_tool`. `staying` are the others in their order, for who knows them.
     """
-    kept = [tool for tool in request.tools if tool.name not in left_out] if kept is None else kept
-    if len(kept) == len(request.tools):
+    staying = [tool for tool in request.tools if tool.name not in left_out] if staying is None else staying
+    if len(staying) == len(request.tools):
         return request
-    ours = [tool for tool in OURS if tool not in kept]
+    ours = [tool for tool in OURS if tool not in staying]
     names = frozenset(left_out)
 
     def extend(before: tuple[Message, ...], messages: Sequence[Message]) -> tuple[Message, ...]:
         return (*before, *through_call_tool(messages, names))
 
     messages = request.form.fold(("call_tool", names), tuple[Message, ...](), extend)
-    return request.with_tools([*kept, *ours]).with_messages(messages)
+    return request.with_tools([*staying, *ours]).with_messages(messages)
 
 
 def through_call_tool(messages: Sequence[Message], left_out: Set[str]) -> list[Message]:
@@ -79,8 +79,10 @@ def through_call_tool(messages: Sequence[Message], left_out: Set[str]) -> list[M
 
 
 def is_ours(tool: Tool) -> bool:
-    """Return whether a tool is one of ours, which an earlier step or request put there; a client's may have the same
-    name."""
+    """Return whether a tool is one of ours, which an earlier step put there.
+
+    A client's own may have the same name.
+    """
     return tool.name in _NAMES and tool in OURS
 
 

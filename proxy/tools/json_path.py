@@ -32,19 +32,19 @@ class PathError(Exception):
 
 
 def at_path(text: str, path: str, seconds: float) -> str:
-    """What stands at a path of JSON, or of JSON lines: a text as it is, a list with an item on each line.
+    """Return what stands at a path of JSON, or of JSON lines: a text as it is, a list with an item on each line.
 
     It takes at most about `seconds`. Raises `PathError`.
     """
     data = _parsed(text)
     try:
-        found = _Bounded(perf_counter() + seconds).visit(_compiled(path), data)
+        value = _Bounded(perf_counter() + seconds).visit(_compiled(path), data)
     except (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
         raise PathError(f"The path fails: {reason}. {_shape(data)}") from None
-    if found is None or found == []:
+    if value is None or value == []:
         raise PathError(f"Nothing is at this path. {_shape(data)}")
-    return _rendered(found)
+    return _rendered(value)
 
 
 def _parsed(text: str) -> Any:
@@ -85,7 +85,7 @@ class _Bounded(TreeInterpreter):  # type: ignore[misc]
     def __init__(self, deadline: float) -> None:
         super().__init__(Options(custom_functions=_Functions()))
         self._deadline = deadline
-        self._left = _BUDGET
+        self._budget = _BUDGET
 
     def visit(self, node: Mapping[str, Any], *args: Any) -> Any:
         if perf_counter() > self._deadline:
@@ -104,27 +104,27 @@ class _Bounded(TreeInterpreter):  # type: ignore[misc]
     def visit_function_expression(self, node: Mapping[str, Any], value: Any) -> Any:
         return self._charged(super().visit_function_expression(node, value))
 
-    def _charged(self, made: Any) -> Any:
-        """What was made. Counts all that is in it as often as it is: shared values cost nothing until they are used."""
-        waiting = [made]
+    def _charged(self, value: Any) -> Any:
+        """Return a value; count what is in it as often as it is there, for shared values cost when they are used."""
+        waiting = [value]
         while waiting:
             item = waiting.pop()
-            self._left -= 1 + (len(item) if isinstance(item, str) else 0)
-            if self._left < 0:
+            self._budget -= 1 + (len(item) if isinstance(item, str) else 0)
+            if self._budget < 0:
                 raise PathError(_TOO_MUCH)
             if isinstance(item, dict):
                 waiting += item.values()
             elif isinstance(item, list):
                 waiting += item
-        return made
+        return value
 
 
-def _rendered(found: Any) -> str:
-    if isinstance(found, str):
-        return found[:_RENDERED]
+def _rendered(value: Any) -> str:
+    if isinstance(value, str):
+        return value[:_RENDERED]
     pieces: list[str] = []
     room = _RENDERED
-    for item in found if isinstance(found, list) else [found]:
+    for item in value if isinstance(value, list) else [value]:
         for piece in json.JSONEncoder(ensure_ascii=False).iterencode(item):
             pieces.append(piece)
             room -= len(piece)
@@ -135,7 +135,7 @@ def _rendered(found: Any) -> str:
 
 
 def _shape(data: Any) -> str:
-    """What the JSON is, for one who guessed a path."""
+    """Return the kind of the JSON, for one who guessed a path."""
     if isinstance(data, dict):
         return f"The JSON is an object with {_keys(data)}."
     if not isinstance(data, list):

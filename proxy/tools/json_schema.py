@@ -1,4 +1,4 @@
-"""Whether arguments fit a JSON schema. The only file that knows the library; it is imported where a call is checked.
+"""Checks of arguments against a JSON schema. The only file that knows the library, imported where a call is checked.
 
 Schemas are a client's, and arguments a model's: nothing is ever fetched, no regular expression is run, and the work is
 bounded. What cannot be checked fits: the client's own code has the last word.
@@ -46,7 +46,7 @@ def misfits(schema: Any, arguments: str) -> list[str]:
 
 
 def _bounded(kind: Any) -> Any:
-    """A kind of validator without what is slow or unsafe, with a count of its own of the references it follows."""
+    """Return a kind of validator without what is slow or unsafe, which counts the references that it follows."""
     left = iter(range(_MOST_REFERENCES))
 
     def counted(follow: Any) -> Any:

@@ -63,8 +63,10 @@ class Clients(NamedTuple):
 
 
 async def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
-    """Return the tools of a request that the client sent; where no step changed them, found once for the same
-    definitions."""
+    """Return the tools of a request that the client sent.
+
+    Where no step changed them, they are worked out once for the same definitions.
+    """
     if request.tools is not ctx.incoming.tools:
         sent = {id(tool) for tool in ctx.incoming.tools}
         tools = tuple([tool for tool in request.tools if id(tool) in sent and not is_ours(tool)])
@@ -122,8 +124,11 @@ class OfferFinder:
         tools: Sequence[Tool],
         within_reach: frozenset[str] = frozenset(),
     ) -> None:
-        """Look at the client's tools. Those of the names `within_reach` can be called though they are left out. Where
-        there are any, no other one leaves; where there are none, any may, but not one that was called."""
+        """Look at the client's tools.
+
+        Those of the names `within_reach` can be called though they are left out. Where there are any, no other one
+        leaves; where there are none, any may, but not one that was called.
+        """
         self._wishes, self._request, self._ctx, self._tools = wishes, request, ctx, tools
         self._messages = ctx.incoming.messages
         self._within_reach = within_reach
@@ -163,8 +168,10 @@ class OfferFinder:
         return await self._chosen(pool, limits)
 
     async def standing(self, count: int, tokens: int) -> frozenset[int] | None:
-        """Return the places of the sections that stay in the system prompt, for which the first `count` tools stand;
-        None for all of them. The tools that are offered take so many tokens."""
+        """Return the places of the sections that stay in the system prompt; None for all of them.
+
+        The first `count` tools stand for the sections. The tools that are offered take so many tokens.
+        """
         pool = await self._pool()
         limits = OfferLimits(count, 0, 0, (tokens,), pool.groups, self._ctx.model.cache, called_must_stay=False)
         self._kind = Standing
@@ -221,8 +228,10 @@ class OfferFinder:
         return known, keys[-1]
 
     async def _stays(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> bool:
-        """Return whether a choice stays that was made without some vectors: no more are on their way, and the provider
-        may have cached the prompt. Else the next request makes it again."""
+        """Return whether a choice stays that was made without some vectors. Else the next request makes it again.
+
+        It stays where no more vectors are on their way, and the provider may have cached the prompt.
+        """
         if self._ctx.embedder is None or self._ctx.embedder.is_behind:
             return False
         sizes = limits.sizes if chosen is None or self._kind is Standing else [limits.sizes[place] for place in chosen]
@@ -232,8 +241,7 @@ class OfferFinder:
     async def _walked(
         self, pool: Pool, limits: OfferLimits, walked: Sequence[Moment], known: Sequence[str | None]
     ) -> str:
-        """Return the tools of the last moment, worked out from the first one on; `known` are those of the moments
-        before."""
+        """Return the tools of the last moment, worked out from the first one on; `known` are the earlier ones."""
         self._now = walked[-1].end
         known_wants = [self._known_want(pool, moment) for moment in walked]
         new = [moment for moment, want in zip(walked, known_wants, strict=True) if want is None]
@@ -302,8 +310,7 @@ class OfferFinder:
 
 
 def _wanted(end: int, relevances: Sequence[Relevance], floor: float) -> Want:
-    """Return what a moment wants, by what was found for its words and, if they are short, for them and those before
-    them.
+    """Return what a moment wants, by its words and, if they are short, by them and those before them.
 
     The vector of both says more about an answer to a question. What is clearly wanted is so by either.
     """

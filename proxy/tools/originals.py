@@ -33,7 +33,7 @@ class FoundPassage:
     """The number of its first line, from 1."""
     lines: tuple[str, ...]
     of: int
-    """How many lines the content has."""
+    """The lines of the content."""
     origin: str = ""
     """Where the content came from: the call of a tool."""
 
@@ -50,7 +50,7 @@ def readable(content: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, none longer than `LONGEST_LINE`."""
+    """Return the lines of a text, none longer than `LONGEST_LINE`."""
     lines: list[str] = []
     for line in text[:READ].splitlines():
         if len(line) <= LONGEST_LINE:
@@ -61,7 +61,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def origins(messages: Sequence[Message], handle: Callable[[str], str]) -> dict[str, str]:
-    """The calls that results came from, by the handle of the result's text: name and arguments, which name a file."""
+    """Return the calls that results came from, by the handle of the result's text."""
     found: dict[str, str] = {}
     for place, call in callers(messages, _ORIGIN).items():
         texts = (part["text"] for part in messages[place].parts if isinstance(part.get("text"), str))
@@ -70,7 +70,7 @@ def origins(messages: Sequence[Message], handle: Callable[[str], str]) -> dict[s
 
 
 def best_passages(contents: Sequence[tuple[str, str]], query: str, origins: Mapping[str, str]) -> list[FoundPassage]:
-    """The passages of (handle, content) pairs that fit a query best, the best first; what was shown is not repeated.
+    """Return the passages of contents that fit a query best, the best first; what was shown is not repeated.
 
     A passage counts for more where the words of the query stand in its content's origin: `needle in big0`.
     """
@@ -114,12 +114,12 @@ def _passages(handle: str, lines: Sequence[str]) -> list[FoundPassage]:
     return passages
 
 
-def _is_message(found: Any) -> bool:
-    return isinstance(found, dict) and found.get("role") in ROLES and ("content" in found or "tool_calls" in found)
+def _is_message(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("role") in ROLES and ("content" in value or "tool_calls" in value)
 
 
-def _said(found: Mapping[str, Any]) -> str:
-    message = Message(found)
-    calls = [f"[calls {called_name(call)}({arguments_of(call)})]" for call in found.get("tool_calls") or ()]
+def _said(fields: Mapping[str, Any]) -> str:
+    message = Message(fields)
+    calls = [f"[calls {called_name(call)}({arguments_of(call)})]" for call in fields.get("tool_calls") or ()]
     text = "\n".join(filter(None, (described(message), *calls)))
     return f"{message.role}: {escaped(text)}"

@@ -100,8 +100,7 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
 
 
 async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
-    """Return how far the scores of tools lie apart that a message does not want; None while there are no vectors to
-    tell."""
+    """Return how far the scores of unwanted tools lie apart; None while there are no vectors."""
     key = ("tool noise", pool.digest, ctx.embedder.name if ctx.embedder else "")
     known: float | None = ctx.once.known([key])[0]
     if known is None and ctx.embedder is not None:

@@ -90,7 +90,7 @@ class Recall(InternalTool):
         self._longest = max(_SHORTEST, min(LONGEST, longest))
 
     async def run(self, arguments: str) -> str:
-        """The text behind a handle, the part of it that was asked for, or where the words of a query stand."""
+        """Return the text behind a handle, the part of it that was asked for, or where the words of a query stand."""
         try:
             asked = _object(arguments)
             part, handle, query = Part.of(asked), text(asked, "handle"), text(asked, "query")

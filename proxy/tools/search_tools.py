@@ -102,8 +102,10 @@ class SearchTools(InternalTool):
 
 
 def found_in(messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Return those of the tools that the searches in a conversation found, in the order of finding. Nothing is stored:
-    the answers stand in the conversation, on every replica."""
+    """Return those of the tools that the searches in a conversation found, in the order of finding.
+
+    Nothing is stored: the answers stand in the conversation, on every replica.
+    """
     known = {tool.name: tool for tool in tools}
     names = dict.fromkeys(name for answer in _answers(messages) for name in _named(answer) if name in known)
     return tuple(known[name] for name in names)

@@ -130,8 +130,7 @@ class _RequestsSoFar(NamedTuple):
 
 
 def moments(request: ChatRequest) -> Sequence[Moment]:
-    """Return the requests of a conversation that came with words of the user's, or with the result of a tool's first
-    call."""
+    """Return the requests that came with words of the user's, or with the result of a tool's first call."""
     return request.form.fold("moments", _RequestsSoFar(), _walked).ended().moments
 
 

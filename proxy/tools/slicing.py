@@ -21,7 +21,7 @@ _RECURSIVE = re.compile(r"\(\?(?:R|[+-]?\d|&|P>)")
 
 
 class Mistake(Exception):
-    """What was asked for cannot be; the message tells the model what would be right."""
+    """A wish that cannot be met; the message tells the model what would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Part:
 
     @classmethod
     def of(cls, asked: Mapping[str, Any]) -> Self:
-        """The part that arguments name; empty ones, zero and null name none. Raises `Mistake`."""
+        """Return the part that arguments name; empty ones, zero and null name none. Raises `Mistake`."""
         first, last = whole_number(asked, "first_line"), whole_number(asked, "last_line")
         if first and last and last < first:
             raise Mistake(f"last_line must not be before first_line: {last} is before {first}.")
@@ -44,7 +44,7 @@ class Part:
 
 
 def text(asked: Mapping[str, Any], name: str) -> str | None:
-    """A text among arguments; None for an empty one. Raises `Mistake`."""
+    """Return a text among arguments; None for an empty one. Raises `Mistake`."""
     value = asked.get(name)
     if value is None or value == "":
         return None
@@ -54,7 +54,7 @@ def text(asked: Mapping[str, Any], name: str) -> str | None:
 
 
 def text_in(arguments: str, name: str) -> str:
-    """A text in the JSON of a call's arguments, without space around it; empty where there is none."""
+    """Return a text in the JSON of a call's arguments, without space around it; empty where there is none."""
     try:
         asked = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
@@ -64,7 +64,7 @@ def text_in(arguments: str, name: str) -> str:
 
 
 def whole_number(asked: Mapping[str, Any], name: str) -> int | None:
-    """A number from 1 among arguments, also as digits; None for what is less. Raises `Mistake`."""
+    """Return a number from 1 among arguments, also as digits; None for what is less. Raises `Mistake`."""
     value = asked.get(name)
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,12}", value):
         value = int(value)
@@ -76,7 +76,7 @@ def whole_number(asked: Mapping[str, Any], name: str) -> int | None:
 
 
 def part_of(content: str, part: Part, longest: int = LONGEST) -> str:
-    """The part of a content, its lines numbered unless it is all there is and not too long. Raises `Mistake`.
+    """Return the part of a content, its lines numbered unless it is all there is and not too long. Raises `Mistake`.
 
     It takes up to about twice `SECONDS`: call it in a thread.
     """
@@ -116,10 +116,10 @@ def _at_path(content: str, path: str) -> str:
         raise Mistake(str(error)) from None
 
 
-def _numbered(found: Iterable[tuple[int, str]], total: int, room: int) -> str:
+def _numbered(lines: Iterable[tuple[int, str]], total: int, room: int) -> str:
     entries: list[str] = []
     try:
-        for number, line in found:
+        for number, line in lines:
             entry = f"{number}: {line}"
             room -= len(entry) + 1
             if room < 0:
@@ -132,7 +132,7 @@ def _numbered(found: Iterable[tuple[int, str]], total: int, room: int) -> str:
 
 
 def _fitting(lines: Iterable[tuple[int, str]], pattern: str) -> Iterator[tuple[int, str]]:
-    """The lines that a pattern is found in, whatever its case; one that is no regular expression is literal text."""
+    """Return the lines with a pattern, whatever its case; one that is no regular expression is literal text."""
     import regex
 
     if len(pattern) > _LONGEST_PATTERN:

@@ -81,14 +81,14 @@ def with_items(raw: bytes, before: Sequence[bytes], after: Sequence[bytes]) -> b
     """Return a list with other items. `before` are those that it has."""
     if len(before) != len(after):
         return joined(after)
-    made, position, end = list[bytes](), 0, raw.index(b"[") + 1
+    pieces, position, end = list[bytes](), 0, raw.index(b"[") + 1
     for old, new in zip(before, after, strict=True):
         at = _GAP.match(raw, end).end()  # type: ignore[union-attr]
         if not raw.startswith(old, at):  # a search would read each item first
             raise ValueError("the list has other items")
-        made += (raw[position:at], new)
+        pieces += (raw[position:at], new)
         position = end = at + len(old)
-    return b"".join((*made, raw[position:]))
+    return b"".join((*pieces, raw[position:]))
 
 
 def spliced(raw: bytes, before: Any, after: Any) -> bytes:

@@ -39,7 +39,7 @@ _SPELT = re.compile(
     r"|(?P<responses>responses)(?P<tokens>/input_tokens)?)/?",
     re.IGNORECASE,
 )
-"""What an upstream may take for the path of a wire as well: no spelling of it may go around the chain."""
+"""Paths that an upstream may take for that of a wire: no spelling may go around the chain."""
 
 _OWN = re.compile(
     r"/[^a-z0-9]*(?:(?:compress|context[^a-z0-9]+share|explain|memories|retrieve)(?![a-z0-9_-])"
@@ -51,7 +51,7 @@ paths of upstreams, such as `/chat/completions/ID`."""
 _EPOCH = "1970-01-01T00:00:00Z"
 
 _PASSED_ON = frozenset({"/v1/chat/completions", "/v1/models"})
-"""Those of them that upstreams have for other methods."""
+"""Paths among these that upstreams have for other methods."""
 
 _FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n){0,16}\r\n([^\r\n]{1,200})\r\n')
 """The field `model` of a multipart form, as audio and image endpoints get it."""
@@ -144,7 +144,7 @@ class Api:
     def _upstream_of(
         self, raw: bytes, names: tuple[str | None, Body | None], http: Exchange, seen: Observation
     ) -> tuple[Upstream, str, bytes, ModelProfile | None]:
-        """The upstream of the model that a body names, its name for the model, the body with that name, its profile."""
+        """Return the upstream of the model that a body names, its name for it, the body with that, and its profile."""
         named, body = names
         if named is None:
             return self._unnamed(raw, http, seen), "", raw, None
@@ -160,7 +160,7 @@ class Api:
         return route.upstream, route.model, raw, route.profile
 
     def _unnamed(self, raw: bytes, http: Exchange, seen: Observation) -> Upstream:
-        """The upstream of a body that names no model."""
+        """Return the upstream of a body that names no model."""
         if http.caller is not None:
             http.caller.check_unnamed()
         default = self._routes.unnamed(forwarded(http.headers))
@@ -198,8 +198,10 @@ _REFERENCE = re.compile(rb'"type"\s*:\s*"item_reference"')
 
 
 def _check_stored(body: Body, caller: Caller) -> None:
-    """Raise `Rejected` where a request reads what is stored under the operator's key, unless all of that is passed on:
-    the callers of one key are one account."""
+    """Raise `Rejected` where a request reads what is stored under the operator's key, unless all of that is passed on.
+
+    The callers of one key are one account.
+    """
     named = [name for name in _STORED if body.get(name) is not None]
     if (named or _REFERENCE.search(body.raw)) and not caller.may_pass("POST", body.path):
         told = f"{(named or ['item_reference'])[0]} names what is stored for all keys; send the whole conversation"
@@ -207,13 +209,13 @@ def _check_stored(body: Body, caller: Caller) -> None:
 
 
 def _model_in(raw: bytes) -> str | None:
-    """The model that a body names."""
+    """Return the model that a body names."""
     model = Body(raw).get("model") if raw.lstrip()[:1] == b"{" else None
     return model if isinstance(model, str) and model else None
 
 
 def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:
-    """The model that a body names, and the body if it is JSON."""
+    """Return the model that a body names, and the body if it is JSON."""
     if http.headers.get("content-type", "").startswith("multipart/form-data"):
         if http.caller is not None:
             http.caller.check_form()
@@ -227,8 +229,10 @@ def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:
 
 
 def _below_v1(scope: Scope) -> str:
-    """The path behind `/v1` as the client encoded it. Raises `NotFound` for one that, however a server reads
-    it, would climb out of `/v1` or is Penstock's own."""
+    """Return the path behind `/v1` as the client encoded it.
+
+    Raise `NotFound` for one that, however a server reads it, would climb out of `/v1` or is Penstock's own.
+    """
     path: str = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
     path = read = re.sub(r"^//+", "/", path)
     for _ in range(4):

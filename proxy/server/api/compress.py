@@ -103,7 +103,7 @@ def _compressed(body: Body, rewritten: Rewritten, chain: str | None, before: Tok
     made = fields(request.encode())
     names = [name for name in body.conversation if (sent.tools if name == "tools" else name in made)]
     listed = {name: made.get(name, b"[]") for name in names}
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "model": sent.model,
         "tokens_before": before.total,
         "tokens_after": after.total,
@@ -115,4 +115,4 @@ def _compressed(body: Body, rewritten: Rewritten, chain: str | None, before: Tok
         "chain": chain,
         "steps": [step.shown() for step in rewritten.outcome.steps],
     }
-    return b"{" + b"".join(encode(name) + b":" + value + b"," for name, value in listed.items()) + encode(told)[1:]
+    return b"{" + b"".join(encode(name) + b":" + value + b"," for name, value in listed.items()) + encode(figures)[1:]

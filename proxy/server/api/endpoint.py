@@ -29,7 +29,7 @@ _HANDLES = ("/v1/retrieve/{handle}", "/v1/memories/{id}")
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What all endpoints of a configuration share."""
+    """The common parts of all endpoints of a configuration."""
 
     telemetry: Telemetry
     config: str
@@ -52,8 +52,11 @@ class Endpoint:
     def __init__(
         self, handler: Handler, route: str, serving: Serving, *, spends: bool = True, takes_forms: bool = False
     ) -> None:
-        """What `spends` nothing is open to those who have nothing left. A handler that `takes_forms` also gets bodies
-        that are no JSON."""
+        """Serve a route by a handler.
+
+        One that `spends` nothing is open to those who have nothing left; one that `takes_forms` also gets bodies that
+        are no JSON.
+        """
         gate = serving.gate
         self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
         self._serving = serving
@@ -120,16 +123,16 @@ def check_method(http: Exchange, *methods: str) -> None:
 
 
 def parameters(http: Exchange, *known: str) -> dict[str, str]:
-    """The parameters of the query string. Raises `BadRequest` for one that is unknown or given twice."""
+    """Return the parameters of the query string. Raises `BadRequest` for one that is unknown or given twice."""
     try:
-        given = parse_qs(http.query, keep_blank_values=True, max_num_fields=20, errors="strict")
+        parameters = parse_qs(http.query, keep_blank_values=True, max_num_fields=20, errors="strict")
     except (ValueError, UnicodeDecodeError):
         raise BadRequest("the query string cannot be read", code="invalid_value") from None
-    for name, values in given.items():
+    for name, values in parameters.items():
         if name not in known or len(values) > 1:
             told = "is given twice" if name in known else f"is unknown; known: {', '.join(known)}"
             raise BadRequest(f"the parameter {name[:50]!r} {told}", param=name[:50], code="invalid_value")
-    return {name: values[0] for name, values in given.items()}
+    return {name: values[0] for name, values in parameters.items()}
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

@@ -48,7 +48,7 @@ class Forgetting:
         records: Records | None,
         here: Sequence[Here],
     ) -> None:
-        """Each of `here` forgets something that this process keeps in memory."""
+        """Return each of `here` forgets something that this process keeps in memory."""
         self._store, self._archives, self._memories, self._index = store, archives, memories, index
         self._peers, self._records, self._here = peers, records, here
         peers.on("forget", self._forgotten_here)

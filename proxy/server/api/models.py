@@ -27,7 +27,7 @@ class Catalogue:
         self._routes = routes
 
     async def listed(self, headers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """All models by id; `headers` are the client's.
+        """Return all models by id; `headers` are the client's.
 
         The request names no model, so its key is meant for one server (`Routes.unnamed`): any other is asked without
         it. What an upstream does not tell in time, or without the key, is left out. Models stand in the order of their
@@ -46,7 +46,7 @@ class Catalogue:
         return {name: listed[name] for name in sorted(listed, key=self._routes.place)}
 
     async def one(self, name: str, headers: Mapping[str, str]) -> dict[str, Any]:
-        """One model, with what its upstream says about it.
+        """Return one model, with what its upstream says about it.
 
         Raises `NotFound` for one that nothing serves, `BadRequest` for another vendor's key, and what the upstream says
         if it refuses the key.
@@ -59,8 +59,10 @@ class Catalogue:
         return {**known, **told, "id": name}
 
     def described(self, name: str) -> dict[str, Any]:
-        """One model in OpenAI's words, and its limits in tokens where they are known. Raises `NotFound` for one that
-        nothing serves."""
+        """Return one model in OpenAI's words, with its limits in tokens where they are known.
+
+        Raise `NotFound` for one that nothing serves.
+        """
         route = self._routes.of(name)
         profile = route.profile
         limits = {"context_length": profile.window, "max_output_tokens": profile.max_output}
@@ -68,7 +70,7 @@ class Catalogue:
         return {"id": name, "object": "model", "created": 0, "owned_by": route.upstream.name, **known}
 
     async def _ask(self, upstream: Upstream, headers: Mapping[str, str], *, is_meant: bool) -> list[dict[str, Any]]:
-        """The models of one upstream. Raises its refusal of the client's key if the key `is_meant` for it."""
+        """Return the models of one upstream. Raises its refusal of the client's key if the key `is_meant` for it."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 return await upstream.models(headers)

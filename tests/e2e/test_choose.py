@@ -75,10 +75,11 @@ auth:
   keys:
     - {{name: all, hash: {all}}}
     - {{name: large-only, hash: {large}, models: [large]}}
+    - {{name: poor, hash: {poor}, requests_per_minute: 2}}
 """
 
 
-ALL, LARGE = "penstock-all", "penstock-large"
+ALL, LARGE, POOR = "penstock-all", "penstock-large", "penstock-poor"
 
 
 @dataclass
@@ -108,7 +109,9 @@ async def world(tmp_path: Path) -> AsyncGenerator[World, None]:
     async with AsyncExitStack() as stack:
         main, other = [await stack.enter_async_context(upstream()) for _ in range(2)]
         main.respond = other.respond = plainly
-        config = CONFIG.format(main=main.url, other=other.url, all=hash_of(ALL), large=hash_of(LARGE))
+        config = CONFIG.format(
+            main=main.url, other=other.url, all=hash_of(ALL), large=hash_of(LARGE), poor=hash_of(POOR)
+        )
         base = await stack.enter_async_context(proxy(config, tmp_path))
         session = await stack.enter_async_context(aiohttp.ClientSession())
         yield World(base, main, other, session)
@@ -156,8 +159,15 @@ async def test_the_chosen_model_has_its_own_fallbacks(world: World) -> None:
     assert told.startswith("small; reason=upstream_")
 
 
-async def test_a_policy_chooses_on_responses_too_and_an_upstream_that_lacks_the_wire(world: World) -> None:
+async def test_a_policy_chooses_on_each_wire_whatever_the_upstream_speaks(world: World) -> None:
     await world.ask("large", path="responses", input="hi", messages=None)
-    assert (models(world.main), models(world.other)) == ([], ["small-there"])
+    await world.ask("large", path="messages", max_tokens=50)
+    assert (models(world.main), models(world.other)) == ([], ["small-there"] * 2)
     await world.ask("to-chat-only", path="responses", input="hi", messages=None)
     assert models(world.main) == []
+
+
+async def test_a_request_that_is_sent_on_counts_once(world: World) -> None:
+    for _ in range(2):
+        assert await world.ask("large", key=POOR) == (200, "small; reason=policy size_routes.route")
+    assert (await world.ask("large", key=POOR))[0] == 429

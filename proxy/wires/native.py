@@ -45,7 +45,7 @@ class NativeRequest(ChatRequest):
         request = cls(model, folds=listed.folds.begin(), **parts)
         system = listed.items[0] if ahead else None
         came = Came(
-            raw, fields(raw), model, request.messages, request.tools, request.rest, listed.items[ahead:], system
+            raw, _fields_of(raw), model, request.messages, request.tools, request.rest, listed.items[ahead:], system
         )
         return replace(request, came=came)
 
@@ -131,6 +131,14 @@ class NativeRequest(ChatRequest):
     def native_field(self, name: str, value: Any) -> Any:
         """Return a field in the words of the wire."""
         raise NotImplementedError
+
+
+def _fields_of(raw: bytes) -> Mapping[str, bytes]:
+    """Return the fields of a body; none of one with half a surrogate pair, which no step can change."""
+    try:
+        return fields(raw)
+    except ValueError:
+        return {}
 
 
 def _tool_items(tools: Iterable[Tool]) -> tuple[JsonObject, ...]:

@@ -16,6 +16,7 @@ from proxy.chat.texts import Text, arguments, texts_of, with_text
 from proxy.compaction.excerpts import excerpt
 from proxy.compaction.form import rows
 from proxy.compaction.pasted import fitted, own_words
+from proxy.compaction.references import BESIDE, Shown, is_referring, with_references
 from proxy.context import Archive, Context
 from proxy.history.cuts import Marks, Room, as_sent
 
@@ -120,6 +121,9 @@ class _FittingWalk:
         born = {place: with_text(self._messages[place], *texts.get(place, ())) for place in places}
         sizes = [(text.sent_tokens, text) for own in texts.values() for text in own]
         whole = await self._tokens([*born.values()])
+        if whole > most and any(is_referring(self._messages[place].text) for place in texts):
+            referring = await self._tokens(_with_references(born))
+            whole = referring if referring <= most else whole
         if whole <= most or not sizes:
             return whole
         rest = sum(size for size, _ in sizes)
@@ -150,7 +154,7 @@ class _FittingWalk:
         now = {text.part: text.given for text in texts_of(place, message, message.role)}
         found = []
         for text in texts_of(place, born, message.role):
-            if await is_ours(text.given, self._ctx.archive) or now.get(text.part, "").startswith("[the same as"):
+            if await is_ours(text.given, self._ctx.archive):
                 continue
             if now.get(text.part) != text.given and message.role == "tool":
                 text.sent = (await self._ctx.once.of(rows, text.given)).text
@@ -209,6 +213,18 @@ class _FittingWalk:
 
     async def _tokens(self, messages: Sequence[Message]) -> int:
         return sum(await self._ctx.tokens.sizes(messages))
+
+
+def _with_references(born: Mapping[int, Message]) -> Sequence[Message]:
+    """Return the messages of an exchange in which results refer to the lines of those before them in it."""
+    earlier, messages = list[Shown](), list[Message]()
+    for place, message in born.items():
+        own = list(texts_of(place, message))
+        for text in own:
+            text.sent, _, lines = with_references(text.given, earlier, BESIDE)
+            earlier += [lines] if lines is not None else []
+        messages.append(with_text(message, *own))
+    return messages
 
 
 def _places(request: ChatRequest, head: int, incoming: ChatRequest) -> Mapping[int, int]:

@@ -95,6 +95,17 @@ async def test_of_results_that_do_not_fit_together_the_largest_are_shortened(
     )
 
 
+async def test_results_stay_whole_where_the_later_refers_to_the_earlier() -> None:
+    result = TEXT[:22_000]
+    request = with_contents("s u1 a1!1,2 t1 t2", t1=result, t2=result)
+    outcome = await through(request)
+    first, second = outcome.request.messages[-2:]
+
+    assert first.text == result
+    assert second.text.startswith("[… 553 lines as above; ")
+    assert outcome.rejected is None
+
+
 @pytest.mark.parametrize("words", ["s ubig", "s u1 a1 ubig", "ubig"])
 @pytest.mark.parametrize("form", ["Who is named in 1700?\n\n{}", "{}\n\nWho is named in 1700?"])
 async def test_a_document_that_does_not_fit_keeps_its_question(form: str, words: str) -> None:

@@ -1,8 +1,9 @@
 """Let the oldest messages leave a conversation that fills its window, and a digest take their place."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,13 +24,13 @@ from proxy.history.summaries import (
     settled,
     summarised,
 )
-from proxy.policy import SHORTER_HISTORY, CutsHistory, Decision, Keep, Need, Policy, Rewrite, Stage
+from proxy.policy import SHORTER_HISTORY, ActsNatively, CutsHistory, Decision, Keep, Need, Policy, Rewrite, Stage
 
 _A_MESSAGE = 4
 """To look for cuts takes so many times as long for a message as to read a character does."""
 
 
-class CompressHistory(Policy, CutsHistory):
+class CompressHistory(Policy, CutsHistory, ActsNatively):
     """Cut a conversation that outgrows its window, deep and rarely, and put a digest where its beginning was.
 
     Below `compress_at` nothing happens. Above it the oldest exchanges leave until `cut_to` of the usable window is
@@ -53,6 +54,7 @@ class CompressHistory(Policy, CutsHistory):
     stage: ClassVar = Stage.SHORTENS
     prefix_breaks_per_turn: ClassVar[float] = 0.2
     counted: ClassVar = {"left_messages": SHORTER_HISTORY}
+    native_edit: ClassVar = "compaction"
 
     warn_at: float = Field(default=0.70, gt=0, lt=1)
     """The share of the usable window from which on the step reports that a cut is near."""
@@ -85,6 +87,11 @@ class CompressHistory(Policy, CutsHistory):
     `warn_at` on; where it is not ready at the cut, or says what was never said, the digest has them. The user's own
     lines are never written anew."""
 
+    native: bool = False
+    """Behind signed reasoning, where nothing may be cut before the next user message, have OpenAI compact the
+    conversation at `compress_at` (`context_management` of Responses). The client must send back the `compaction` item
+    that it then gets. Its own `context_management` stays."""
+
     pins: tuple[str, ...] = ()
     """Regular expressions: lines that match one survive word for word. A repeated repetition is refused."""
 
@@ -101,6 +108,12 @@ class CompressHistory(Policy, CutsHistory):
     @property
     def cuts_over(self) -> float:
         return self.compress_at
+
+    def native_fields(self, request: ChatRequest, ctx: Context) -> Mapping[str, Any]:
+        if not self.native or "context_management" in request.rest:
+            return {}
+        threshold = int(ctx.model.usable(request) * self.compress_at)
+        return {"context_management": [{"type": self.native_edit, "compact_threshold": threshold}]}
 
     @property
     def needs(self) -> frozenset[Need]:

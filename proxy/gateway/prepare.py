@@ -370,7 +370,7 @@ class Preparation:
             inbox=services.shares.bind(who, outage),
             outage=outage,
             on_hold=services.holds.of(who),
-            native_edits=frozenset() if body.wire == CHAT_WIRE or not sends else route.upstream.abilities.native_edits,
+            native_edits=route.upstream.abilities.native_edits.get(body.wire, frozenset()) if sends else frozenset(),
             may_choose_model=sends and asked.may_choose_model,
         )
         try:

@@ -104,8 +104,8 @@ class Abilities:
     """It refuses a request whose prompt and longest answer together exceed the window."""
     speaks: frozenset[str] = frozenset({"chat"})
     """Names of the wires that it is asked in as the client speaks them."""
-    native_edits: frozenset[str] = frozenset()
-    """Edits of requests that it makes itself, by the provider's names: in its own wire."""
+    native_edits: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Edits that it makes itself, by the wire of the request: the provider's names."""
     ask_usage: bool = False
     """It is asked for usage in streams whose client did not ask."""
 

@@ -33,7 +33,10 @@ class OpenAI:
         self.name = name
         self.provider = settings.provider
         self.abilities = Abilities(
-            translates=False, ask_usage=settings.ask_usage, speaks=frozenset({"chat", *settings.wires})
+            translates=False,
+            ask_usage=settings.ask_usage,
+            speaks=frozenset({"chat", *settings.wires}),
+            native_edits={"responses": frozenset({"compaction"})},
         )
         self.address: str | None = settings.base_url
         self._base = settings.base_url

@@ -1,4 +1,4 @@
-"""Behind signed reasoning a step has the vendor make its edit: Anthropic's `clear_tool_uses`, in its own wire."""
+"""Behind signed reasoning a step has the vendor make its edit, in its own wire."""
 
 import json
 from pathlib import Path
@@ -6,8 +6,10 @@ from typing import Any
 
 import aiohttp
 import anthropic
+import openai
 import pytest
 from anthropic.types.beta import BetaContextManagementConfigParam
+from openai.types.responses.response_create_params import ContextManagement
 from pydantic import TypeAdapter
 
 from tests.e2e.servers import answering, proxy, upstream
@@ -19,9 +21,11 @@ upstreams:
 models:
   - {{match: "claude-*", upstream: claude, window: 20000, max_output: 2000, reserve: 1000, binds_reasoning: true}}
   - {{match: searching, upstream: claude, chain: searching, window: 20000}}
+  - {{match: "gpt-*", upstream: local, chain: compacting, window: 20000, reserve: 1000, binds_reasoning: true}}
   - {{match: "*", upstream: local, chain: searching, window: 20000}}
 chains:
   default: [clear_tool_results: {{clear_at: 0.5, stride: 0.2, keep_last: 3}}]
+  compacting: [compress_history: {{native: true}}]
   searching: [filter_tools: {{strategy: native, keep: 5}}]
 state: {{kind: memory}}
 embedding: {{kind: none}}
@@ -29,6 +33,14 @@ embedding: {{kind: none}}
 ANSWER = {
     "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
     "stop_sequence": None, "content": [{"type": "text", "text": "ok"}], "usage": {"input_tokens": 9, "output_tokens": 2},
+}  # fmt: skip
+RESPONSE = {
+    "id": "resp_1", "object": "response", "created_at": 1, "model": "gpt-x", "status": "completed", "tools": [],
+    "parallel_tool_calls": True, "tool_choice": "auto", "output": [],
+    "usage": {
+        "input_tokens": 9, "output_tokens": 2, "total_tokens": 11, "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0},
+    },
 }  # fmt: skip
 TOOLS: Any = [{"name": "read", "input_schema": {"type": "object"}}]
 
@@ -121,3 +133,24 @@ async def test_tools_are_searched_by_the_vendor(tmp_path: Path) -> None:
             assert (await ask("searching", own))[0] == own
             few, _ = await ask("searching", MANY[:3])
             assert few == MANY[:3]
+
+
+@pytest.mark.parametrize("own", [None, [{"type": "compaction", "compact_threshold": 5000}]], ids=["ours", "their own"])
+@pytest.mark.parametrize("signed", [True, False])
+async def test_responses_are_compacted_by_the_vendor_where_reasoning_is_signed(
+    tmp_path: Path, signed: bool, own: Any
+) -> None:
+    thought = [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2ln"}] if signed else []
+    call = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "c1", "output": "part 1"}
+    items: Any = [{"role": "user", "content": "Read"}, *thought, call, result]
+    asked = {} if own is None else {"context_management": own}
+    async with upstream() as behind, proxy(CONFIG.format(url=behind.url), tmp_path) as base:
+        behind.respond = answering(json.dumps(RESPONSE).encode())
+        async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
+            await client.responses.create(model="gpt-x", input=items, store=False, **asked)
+    body = json.loads(behind.last.body)
+    ours = [{"type": "compaction", "compact_threshold": 15200}] if signed else None
+    assert body.get("context_management") == (own or ours)
+    TypeAdapter(list[ContextManagement] | None).validate_python(body.get("context_management"))
+    assert body["input"] == items

@@ -48,7 +48,7 @@ class Anthropic(Translator):
     abilities = Abilities(
         signs=True,
         speaks=frozenset({"chat", "messages"}),
-        native_edits=frozenset({"clear_tool_uses_20250919", "defer_loading"}),
+        native_edits={"messages": frozenset({"clear_tool_uses_20250919", "defer_loading"})},
     )
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:

@@ -1,7 +1,8 @@
 """Saves what was served to a file that `penstock replay` reads: only where the operator asks for it.
 
-A line is a request with what the upstream reported, and what was sent where a chain changed it. Names of users,
-sessions and tenants are hashes. What a guard took out of a request is not in it either.
+A line is a request with what the upstream reported, what was sent where a chain changed it, and the answer where the
+vendor stores it (Responses), because the next request has only what came since. Names of users, sessions and
+tenants are hashes. What a guard took out of a request is not in it either.
 """
 
 import json
@@ -9,7 +10,6 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,19 +19,24 @@ from proxy.access.callers import Caller
 from proxy.chat import ChatRequest, encode
 from proxy.chat.errors import ConfigError
 from proxy.chat.parse import Body
+from proxy.chat.strings import changed
 from proxy.context import Identity
 from proxy.gateway.prepare import Prepared
-from proxy.gateway.relay import Observer
+from proxy.gateway.relay import Copying
 from proxy.identity import identify
 from proxy.models.usage import Usage
 from proxy.state.threads import Threads
 from proxy.state.warnings import Warnings
 from proxy.upstreams.base import Reply
+from proxy.wires.responses_answer import ResponsesWire
 
 SAVE_VARIABLE, REDACT_VARIABLE = "PENSTOCK_SAVE", "PENSTOCK_SAVE_REDACT"
 """Tell worker processes the file, and the patterns as a JSON list."""
 
 REDACTED = "[redacted]"
+
+_LONGEST = 1024 * 1024
+"""Bytes of a stored response that is saved with its request."""
 
 _MOST = 256
 """Requests that wait to be written; what comes on top is not saved."""
@@ -89,27 +94,33 @@ class Saving:
         raw = request.encode()
         return encode(json.loads(raw)) if b"\n" in raw or b"\r" in raw else raw
 
+    def answer(self, body: bytes, *, streamed: bool) -> bytes:
+        """A response that the vendor stores: the requests that continue it do not have what it says."""
+        response = ResponsesWire.response(body, streamed=streamed)
+        return encode(changed({key: response.get(key) for key in ("id", "output")}, self._redacted))
+
     def _redacted(self, text: str) -> str:
         for pattern in self._patterns:
             text = pattern.sub(REDACTED, text)
         return text
 
 
-@dataclass(slots=True)
-class SavedRequest(Observer):
-    """Saves one request once it is answered."""
+class SavedRequest(Copying):
+    """Saves one request once it is answered, and the answer where the vendor stores it."""
 
-    saving: Saving
-    prepared: Prepared
-    body: Body
-    headers: Mapping[str, str]
-    caller: Caller | None
+    def __init__(
+        self, saving: Saving, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None
+    ) -> None:
+        is_stored = body.wire == ResponsesWire.name and body.get("store") is not False
+        super().__init__(_LONGEST if is_stored else 0)
+        self.saving, self.prepared, self.body, self.headers, self.caller = saving, prepared, body, headers, caller
 
     def ended(self, reply: Reply, usage: Usage) -> None:
         if reply.status == 200:
-            self.saving.save(partial(self._line, usage, datetime.now(UTC).isoformat(timespec="milliseconds")))
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self.saving.save(partial(self._line, usage, at, streamed=reply.chunks is not None))
 
-    def _line(self, usage: Usage, at: str) -> bytes:
+    def _line(self, usage: Usage, at: str, *, streamed: bool) -> bytes:
         done = self.prepared.rewritten
         came = self.body.parse() if done is None else done.sent
         who = identify(self.headers, came, None if self.caller is None else self.caller.tenant)
@@ -119,6 +130,8 @@ class SavedRequest(Observer):
         line = encode({**row, "usage": _usage(usage)})[:-1] + b',"request":' + self.saving.shown(came)
         if done is not None and done.outcome.request is not came:
             line += b',"sent":' + self.saving.shown(done.outcome.request)
+        if self.copy:
+            line += b',"response":' + self.saving.answer(self.copy, streamed=streamed)
         return line + b"}\n"
 
 

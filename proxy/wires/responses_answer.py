@@ -21,8 +21,13 @@ class ResponsesWire(Wire):
     name: ClassVar = "responses"
     body: ClassVar = ResponsesBody
 
+    @staticmethod
+    def response(body: bytes, *, streamed: bool) -> Mapping[str, Any]:
+        """Return the response in a body, or as the end of a stream has it; empty where there is none."""
+        return _last(body) if streamed else _object(body)
+
     def answer(self, body: bytes, *, streamed: bool) -> Answer | None:
-        response = _last(body) if streamed else _object(body)
+        response = self.response(body, streamed=streamed)
         output = response.get("output")
         if not isinstance(output, list) or response.get("error"):
             return None

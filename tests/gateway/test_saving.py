@@ -9,8 +9,8 @@ import pytest
 
 from proxy.chat.errors import ConfigError
 from proxy.gateway.saving import Saving
-from proxy.server.replay.reading import read
-from tests.e2e.servers import Received, Upstream, proxy, send, upstream
+from proxy.server.replay.reading import read, request_of
+from tests.e2e.servers import Received, Upstream, answering, proxy, send, streaming, upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -66,6 +66,39 @@ async def test_what_a_guard_took_out_is_not_saved(tmp_path: Path) -> None:
 async def test_what_matches_a_pattern_is_not_saved(tmp_path: Path) -> None:
     (row,) = await saved(tmp_path, request("m", "My card is 4111 1111, PIN 77"), r"\d{4} \d{4}", "PIN .*")
     assert row["request"]["messages"][0]["content"] == "My card is [redacted], [redacted]"
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    "named", [{"previous_response_id": "resp_1"}, {"conversation": {"id": "conv_1"}}], ids=["by answer", "by name"]
+)
+async def test_a_conversation_that_the_vendor_stores_is_saved_whole(
+    tmp_path: Path, named: dict[str, Any], streamed: bool
+) -> None:
+    said = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Bob, PIN 77"}]}]
+    response = {"id": "resp_1", "output": said, "usage": {"input_tokens": 9, "output_tokens": 2}}
+    event = f"data: {json.dumps({'type': 'response.completed', 'response': response})}\n\n"
+    body = event.encode() if streamed else json.dumps(response).encode()
+    path = tmp_path / "saved.jsonl"
+    async with upstream() as behind, aiohttp.ClientSession() as http:
+        behind.respond = (streaming if streamed else answering)(body)
+        async with proxy(CONFIG.format(url=behind.url), tmp_path, saving=Saving(path, ["PIN .*"])) as base:
+            for text in ("Who called?", "When?"):
+                asked = {
+                    "model": "m",
+                    "input": text,
+                    "stream": streamed,
+                    **(named if text == "When?" or "conversation" in named else {}),
+                }
+                async with http.post(f"{base}/v1/responses", json=asked) as answer:
+                    await answer.read()
+    points = [point for talk in read(path) for point in talk.points]
+    assert [message.text for message in request_of(points[1].body).messages] == [
+        "Who called?",
+        "Bob, [redacted]",
+        "When?",
+    ]
+    assert points[1].usage is not None
 
 
 async def test_a_body_with_line_breaks_is_one_line(tmp_path: Path) -> None:

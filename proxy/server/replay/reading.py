@@ -148,7 +148,9 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
 
 
 Stored = dict[str, list[Any]]
-"""By the id of an answer, all of its conversation up to it."""
+"""By the id of an answer, or of a conversation that the vendor keeps, all of it up to here."""
+
+_CONTINUES = frozenset({"previous_response_id", "conversation", "thread"})
 
 
 def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
@@ -158,13 +160,17 @@ def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
         return row
     name = "input" if "input" in body else "messages"
     listed = [{"role": "user", "content": body[name]}] if isinstance(body.get(name), str) else body.get(name) or []
-    before = body.get("previous_response_id") or (body.get("thread") or {}).get("previous_message_id")
+    thread, whole = body.get("thread") or {}, body.get("conversation")
+    whole = whole.get("id") if isinstance(whole, dict) else whole
+    before = body.get("previous_response_id") or thread.get("previous_message_id") or whole
     if before in stored:
         listed = [*stored[before], *listed]
-        bare = {key: value for key, value in body.items() if key not in ("previous_response_id", "thread")}
+        bare = {key: value for key, value in body.items() if key not in _CONTINUES}
         row = {**row, "request": {**bare, name: listed}}
     if isinstance(response, dict) and isinstance(response.get("id"), str):
         stored[response["id"]] = [*listed, *_said(response)]
+        if whole:
+            stored[whole] = stored[response["id"]]
     return row
 
 
@@ -201,7 +207,7 @@ def _of_exchange(row: Mapping[str, Any]) -> RecordedRequest:
     if isinstance(response, dict):
         choices = response.get("choices") or [{}]
         answer = _native_answer(row["request"], _said(response)) or choices[0].get("message")
-        usage = UsageReader().of_body(encode(response))
+        usage = usage if row.get("usage") else UsageReader().of_body(encode(response))
     headers = {str(name).lower(): str(value) for name, value in (row.get("headers") or {}).items()}
     at, sent = _seconds(row.get("at")), row.get("sent")
     return RecordedRequest(row["request"], answer=answer, headers=headers, at=at, usage=usage, sent=sent)

@@ -131,6 +131,15 @@ def json_lines(value: Any, inner: Inner, depth: int = 0, key: str = "", *, table
     yield TextLine(" " * depth + last, depth)
 
 
+def table_lines(items: Sequence[Any]) -> Iterator[TextLine]:
+    """The lines of records that each stand on a line of their own: a header and rows; none if they are not alike."""
+    table = table_of(items)
+    if table is not None:
+        yield from _line(table.header, 0)
+        for item in items:
+            yield from _line(f" {table.row(item)}", 1, table.cells(item))
+
+
 def _items(items: Sequence[Any], inner: Inner, depth: int, *, tables: bool) -> Iterator[TextLine]:
     """The items of a list: small ones share a line, but objects."""
     run = ""

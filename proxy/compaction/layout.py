@@ -1,7 +1,7 @@
 """The lines of a text, in a layout that says the same in less: nothing is lost in it but what a terminal wrote over.
 
-Like records of JSON share one header, lines that repeat are counted, an encoded blob is named. A short form is made of
-lines of this layout, so each of them stands word for word in it.
+Like records of JSON share one header, also where other lines stand around them; lines that repeat are counted, and an
+encoded blob is named. A short form is made of lines of this layout, so each of them stands word for word in it.
 """
 
 import re
@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 from proxy.compaction import html
 from proxy.compaction.cut_json import json_and_rest
 from proxy.compaction.envelopes import last_written
-from proxy.compaction.json_layout import json_lines
+from proxy.compaction.json_layout import json_lines, table_lines
 from proxy.compaction.pieces import WIDE, TextLine, depth_of, gap, pieces_of
+from proxy.text.json_values import Pairs, documents
 
 _FEW = 80
 """Characters of repeated lines that are not worth a note."""
@@ -27,6 +28,8 @@ _BEGUN = 24
 """Characters of a blob that stay: they tell what it is."""
 _ELEMENT = re.compile(r"<(/?)([A-Za-z][\w.-]{0,40})(?=[\s>/])")
 _FEWEST_ELEMENTS = 5
+_WORTH = 0.9
+"""JSON between other lines stays where its layout takes more than this share of it."""
 
 
 class Layout(NamedTuple):
@@ -54,6 +57,9 @@ def lay_out(text: str, *, tables: bool = True, pages: bool = True) -> Layout:
     if pages and html.is_html(text):
         return Layout([TextLine(line, depth_of(line)) for line in html.page(text).splitlines()], is_whole=False)
     lines = _elements(text) if text.lstrip()[:1] == "<" else []
+    if tables and not lines:
+        with suppress(RecursionError):
+            lines = [*_counted(_mixed_lines(text))]
     return Layout(lines or [*_counted(_text_lines(text))])
 
 
@@ -61,6 +67,37 @@ def _of_json(value: Any, rest: str | None, *, tables: bool, pages: bool) -> Layo
     inner = partial(lay_out, tables=tables, pages=pages)
     lines = [*_counted(json_lines(value, lambda text: inner(text).lines, tables=tables))]
     return Layout(lines if rest is None else [*lines, TextLine(gap("the text is cut off here", rest), 0)])
+
+
+def _mixed_lines(text: str) -> Iterator[TextLine]:
+    """The lines of a text, with a layout for the JSON that fills lines of it."""
+    place = 0
+    for start, end, values in _runs(text):
+        lines = [*table_lines(values)] or [
+            line for value in values for line in json_lines(value, lambda inner: lay_out(inner, pages=False).lines)
+        ]
+        if len(joined(lines)) <= _WORTH * (end - start):
+            if start > place:
+                yield from _text_lines(text[place : start - 1])
+            yield from lines
+            place = end + 1
+    if place <= len(text):
+        yield from _text_lines(text[place:])
+
+
+def _runs(text: str) -> Iterator[tuple[int, int, list[Pairs | list[Any]]]]:
+    """Yield each JSON document between other lines, and objects on neighbouring lines together: start, end, values."""
+    run: list[Pairs | list[Any]] = []
+    since = until = -1
+    for start, end, value in documents(text):
+        if run and not (start == until + 1 and isinstance(value, Pairs) and isinstance(run[0], Pairs)):
+            yield since, until, run
+            run = []
+        since = since if run else start
+        run.append(value)
+        until = end
+    if run:
+        yield since, until, run
 
 
 def without_blobs(text: str) -> str:

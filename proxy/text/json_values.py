@@ -10,6 +10,7 @@ import orjson
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"(?P<key>\s*+:)?|\Z)', re.DOTALL)
 _SHORTEST = 12
 """Characters of the shortest string that may be a sentence."""
+_BEGINNING = re.compile(r"^[{\[]", re.MULTILINE)
 _STRING_OR_SPACE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\n\r]+')
 
 
@@ -63,6 +64,34 @@ def is_json(text: str) -> bool:
     except (orjson.JSONDecodeError, UnicodeEncodeError):
         return False
     return True
+
+
+def documents(text: str) -> Iterator[tuple[int, int, Pairs | list[Any]]]:
+    """Yield the JSON objects and arrays that fill whole lines of a text: start, end, and value.
+
+    The search ends when it has read as much in vain as the text is long, so that it takes linear time.
+    """
+    place = wasted = 0
+    while wasted <= len(text) and (start := _BEGINNING.search(text, place)):
+        place = _line_end(text, start.end())
+        try:
+            value, end = _READERS[True].raw_decode(text, start.start())
+        except json.JSONDecodeError as error:
+            wasted += error.pos - start.start()
+            continue
+        except RecursionError:
+            return
+        last = _line_end(text, end)
+        if text[end:last].strip():
+            wasted += end - start.start()
+        else:
+            place = last
+            yield start.start(), last, value
+
+
+def _line_end(text: str, place: int) -> int:
+    end = text.find("\n", place)
+    return len(text) if end < 0 else end
 
 
 def strings(text: str) -> Iterator[tuple[int, int, str]]:

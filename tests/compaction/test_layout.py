@@ -67,6 +67,46 @@ def test_records_by_name_keep_their_names() -> None:
     assert lines[-1] == ' "node-8":[8,"z2"]}'
 
 
+HEAD = "Exit code: 0\nOutput:\n"
+
+
+@pytest.mark.parametrize(
+    ("indent", "start", "end"),
+    [
+        (2, HEAD, "\n\n3 warnings, see `log.txt`\n"),
+        (None, HEAD, ""),
+        (2, '{"page": 1}\n[core]\n', "\n[1,\n"),
+    ],
+)
+def test_json_between_other_lines_is_laid_out_and_they_stay(indent: int | None, start: str, end: str) -> None:
+    text = start + json.dumps(PEOPLE, indent=indent) + end
+
+    assert rows(text).text == start + rows(json.dumps(PEOPLE)).text + end
+
+
+def test_records_on_lines_of_their_own_share_a_header() -> None:
+    records = "\n".join(map(json.dumps, PEOPLE))
+
+    lines = rows(f"{HEAD}{records}\nend").text.splitlines()
+
+    assert lines[2:5] == ['("id","name","age"; "unit":"m")', ' ["A-0","N-0",0]', ' ["A-1","N-1",1]']
+    assert lines[-2:] == [' ["A-39","N-39",39]', "end"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n".join(f"[section-{n}]\nname = {n}\n" for n in range(40)),
+        HEAD + json.dumps(PEOPLE, indent=1)[:-400].replace('"m"', "'m'"),
+        "\n".join(f'{{"n": {n}}} is what step {n} says' for n in range(40)),
+        "\n".join(f'{{"kind-{n}": "{NOTE}"}}' for n in range(9)),
+    ],
+    ids=["sections", "broken", "more on the line", "unlike"],
+)
+def test_lines_that_only_look_like_json_stay(text: str) -> None:
+    assert rows(text).text == text
+
+
 def test_json_in_a_string_is_json_and_a_text_in_a_string_is_a_text() -> None:
     log = "\n".join(f'10:0{n} "INFO" step {n} of the batch is done' for n in range(10))
     text = rows(json.dumps({"result": json.dumps({"people": PEOPLE}), "log": log})).text
@@ -85,6 +125,12 @@ def test_json_in_a_string_is_json_and_a_text_in_a_string_is_a_text() -> None:
 )
 def test_what_is_no_table_stays_json(value: object) -> None:
     assert json.loads(rows(json.dumps(value, indent=2)).text) == value
+
+
+def test_json_between_other_lines_can_stay_json() -> None:
+    text = HEAD + json.dumps(PEOPLE, indent=2)
+
+    assert plain(text).text == text
 
 
 def test_tables_can_stay_json() -> None:

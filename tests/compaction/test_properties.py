@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -104,7 +105,14 @@ def test_each_leaf_of_json_stands_in_its_layout(value: object) -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.one_of(JSON.map(json.dumps), TABLES.map(json.dumps), TEXTS))
+@given(
+    st.one_of(
+        JSON.map(json.dumps),
+        TABLES.map(json.dumps),
+        TABLES.map(partial(json.dumps, indent=1)).map("a\n{}\nb".format),
+        TEXTS,
+    )
+)
 def test_a_second_pass_changes_nothing(text: str) -> None:
     sent = rows(text).text
 
@@ -136,6 +144,10 @@ HOSTILE = {
     "one line": "a" * 100_000,
     "digits": "1" * 100_000,
     "open brackets": "[" * 100_000,
+    "lines of open brackets": "[1,\n" * 25_000,
+    "lines of open strings": '["a\n' * 25_000,
+    "lines of open objects": ('{"a":' * 100 + "\n") * 200,
+    "lines of JSON and more": ("[" + "1," * 900 + "1] x\n") * 50,
     "open objects": '{"a":' * 20_000,
     "open tags": "<script " * 12_500,
     "open comments": "<!--" * 25_000,

@@ -39,7 +39,7 @@ WORST = (
     ("proxy.upstreams.foreign.errors:_PREFIX", "Error", " "),
 )
 """What took a pattern long once: what is repeated, and what stands in front of it. These texts are longer."""
-JSON = ("proxy.compaction.calls:_STRING", "proxy.text.json_values:_STRING_OR_SPACE")
+JSON = ("proxy.compaction.calls:_STRING", "proxy.text.json_values:_TOKENS")
 """Patterns that read only what was parsed as JSON."""
 JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
 BOUNDED: Mapping[str, int] = {

@@ -55,7 +55,7 @@ class Table:
         )
 
     def row(self, item: Pairs) -> str:
-        return "[" + ",".join(self.cells(item)) + "]"
+        return f"[{','.join(self.cells(item))}]"
 
     def _cell(self, place: int, value: Any) -> str:
         within = self.inner.get(place)
@@ -121,7 +121,8 @@ def json_lines(value: Any, inner: Inner, depth: int = 0, key: str = "", *, table
         for place, item in enumerate(items):
             name = "" if isinstance(value, list) else f"{quoted(value[place][0])}:"
             end = last if place == len(items) - 1 else ""
-            yield from _line(f"{' ' * depth} {name}{table.row(item)}{end}", depth + 1, table.cells(item))
+            cells = table.cells(item)
+            yield from _line(f"{' ' * depth} {name}[{','.join(cells)}]{end}", depth + 1, cells)
         return
     if isinstance(value, Pairs):
         for name, member in value:
@@ -137,7 +138,8 @@ def table_lines(items: Sequence[Any]) -> Iterator[TextLine]:
     if table is not None:
         yield from _line(table.header, 0)
         for item in items:
-            yield from _line(f" {table.row(item)}", 1, table.cells(item))
+            cells = table.cells(item)
+            yield from _line(f" [{','.join(cells)}]", 1, cells)
 
 
 def _items(items: Sequence[Any], inner: Inner, depth: int, *, tables: bool) -> Iterator[TextLine]:

@@ -11,7 +11,8 @@ _STRING = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"(?P<key>\s*+:)?|\Z)', re.DOTALL)
 _SHORTEST = 12
 """Characters of the shortest string that may be a sentence."""
 _BEGINNING = re.compile(r"^[{\[]", re.MULTILINE)
-_STRING_OR_SPACE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\n\r]+')
+_TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^" \t\n\r]+|"')
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 class Number(str):
@@ -108,12 +109,12 @@ def minified(text: str) -> str:
 
 def squeezed(text: str) -> str:
     """Return JSON tokens without the white space between them."""
-    return _STRING_OR_SPACE.sub(lambda match: match[1] or "", text)
+    return "".join(_TOKENS.findall(text))
 
 
 def quoted(value: Any) -> str:
     """Return a scalar as JSON without escaping other scripts."""
-    return json.dumps(value, ensure_ascii=False)
+    return _ENCODER.encode(value)
 
 
 def rendered(value: Any) -> str:

@@ -15,6 +15,7 @@ from proxy.wires.messages import MessagesBody
 from proxy.wires.responses import ResponsesBody
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import DEFAULT_ANSWER, answering, begin_stream, send, send_chunk
+from tests.e2e.test_telemetry import attributes, exported, until_exported
 from tests.upstreams.anthropic.stand_in import stream_events
 from tests.wires import openai_server
 from tests.wires.test_policies import chat, messages, responses
@@ -140,13 +141,33 @@ async def test_all_are_recorded_and_counted_alike(lab: Lab) -> None:
 
 
 @KINDS
+async def test_each_is_a_trace_with_its_steps(lab: Lab, kind: type[Body], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    lab.behind.respond, sink = answering(json.dumps(ANSWERS[kind]).encode()), await lab.upstream()
+    config = CONFIG.format(url=lab.behind.url) + f'telemetry: {{endpoint: "{sink.url}"}}\n'
+    base, body = await lab.start(config), request_body(kind)
+    async with lab.http.post(f"{base}/v1{kind.path}", json=body) as response:
+        assert response.status == 200, await response.text()
+    await until_exported(sink, f"POST /v1{kind.path}")
+
+    spans = exported(sink)
+    server, step = spans[f"POST /v1{kind.path}"], spans["policy compact_tool_results"]
+    call = next(span for name, span in spans.items() if name.endswith(body["model"]))
+    assert {call.parent_span_id, step.parent_span_id} == {server.span_id}
+    assert attributes(call)["gen_ai.usage.input_tokens"] == 3000
+    assert attributes(step)["penstock.policy.verdict"] == "rewrite"
+
+
+@KINDS
 @pytest.mark.parametrize("chain", ["default", "none"])
-async def test_a_key_may_use_each_wire_and_its_tokens_are_limited(lab: Lab, kind: type[Body], chain: str) -> None:
+@pytest.mark.parametrize("limit", ["tokens_per_day: 40000", "budget_per_day: 4"])
+async def test_a_key_may_use_each_wire_within_its_day(lab: Lab, kind: type[Body], chain: str, limit: str) -> None:
     key = "pk-" + "s3cret" * 8
-    auth = f"auth: {{kind: keys, keys: [{{name: ann, hash: {hash_of(key)}}}]}}\nlimits: {{tokens_per_day: 40000}}\n"
+    auth = f"auth: {{kind: keys, keys: [{{name: ann, hash: {hash_of(key)}}}]}}\nlimits: {{{limit}}}\n"
     config = CONFIG if chain == "default" else CONFIG.replace("window: 100000", "window: 100000, chain: none")
     config = (
         config.replace("chains:\n", "chains:\n  none: []\n")
+        .replace("tokenizer: chars", "tokenizer: chars, prices: {{input: 100, output: 200}}")
         .replace('"{url}"', '"{url}", api_key: k')
         .replace(", api_key: k, api_key: k", ", api_key: k")
     )

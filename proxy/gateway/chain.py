@@ -244,7 +244,7 @@ class _Run:
     def _unmet(self) -> str | None:
         policy = self._policy
         if not isinstance(policy, Guard) and (harm := self._ctx.on_hold.get(self._name)):
-            return f"on hold in this conversation: the vendor dropped reasoning ({harm})"
+            return f"on hold in this conversation: the vendor reports {harm}"
         stays = policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or isinstance(policy, Guard)
         if self._ctx.frozen and not stays:
             return _BOUND

@@ -1,8 +1,10 @@
 """Reports of a vendor on a request: reasoning that it dropped, edits of its own, and a cause of a missed cache.
 
-A step of whose request the vendor dropped reasoning, because the prefix had changed, is on hold in that conversation.
+A step is on hold in a conversation once the vendor dropped reasoning of its request, or missed the cache that was
+expected to be read, because the prefix had changed.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +13,8 @@ from proxy.state.cache import Cache
 
 HARMFUL = frozenset({"prefix_binding_mismatch", "prefix_mismatch"})
 """Reasons for dropped reasoning that an edit of a prompt causes; others are a change of the model or the account."""
+_CHANGED = re.compile(r"(?!model)\w+_changed")
+"""Causes of a missed cache that an edit of a prompt can have."""
 
 _CONVERSATIONS = 20_000
 _AGE = 24 * 3600.0
@@ -27,10 +31,13 @@ class VendorReport(NamedTuple):
     missed: str | None = None
     """The part of the prompt that kept it from reading its cache."""
 
-    @property
-    def harm(self) -> str | None:
-        """The reason by which an edit did harm; None if none did."""
-        return next((reason for reason in self.dropped if reason in HARMFUL), None)
+    def harm(self, *, is_unread: bool) -> str | None:
+        """Return the reason by which an edit did harm; None if none did.
+
+        `is_unread` tells that the vendor read nothing of a prefix that was expected to be in its cache.
+        """
+        is_edited = is_unread and self.missed is not None and _CHANGED.fullmatch(self.missed) is not None
+        return next((reason for reason in self.dropped if reason in HARMFUL), self.missed if is_edited else None)
 
     def __str__(self) -> str:
         dropped = [f"dropped reasoning: {reason}" for reason in dict.fromkeys(self.dropped)]

@@ -14,7 +14,6 @@ from proxy.context import Context, Identity, ModelProfile
 from proxy.economics import money, reported_cost
 from proxy.identity import identify
 from proxy.models.usage import Usage
-from proxy.models.vendor_reports import VendorReport
 from proxy.policy import Fact
 from proxy.state.warnings import Warnings
 from proxy.step import Step
@@ -274,7 +273,7 @@ class Observation:
                     if self._key is not None:
                         self._series.key_tokens.of(self._key, kind).inc(tokens)
             self._price(usage, rounds)
-            self._reported(usage.report)
+            self._reported(usage)
         if error is None:
             self.answers.append(usage or Usage())
             self._settle(usage, rounds)
@@ -282,20 +281,21 @@ class Observation:
             self._series.errors.of_reason(self._upstream, error).inc()
             self._overflow = self._overflow or error == OVERFLOW
 
-    def _reported(self, report: VendorReport) -> None:
+    def _reported(self, usage: Usage) -> None:
         """Keep the vendor's report with the request, and put the steps on hold that did harm."""
+        report, estimate, rewriting = usage.report, self._record.estimate, self._record.rewriting
         if not str(report):
             return
         self._record.known["vendor"] = str(report)
-        rewriting = self._record.rewriting
-        if report.harm is None or rewriting is None:
+        harm = report.harm(is_unread=estimate is not None and estimate.sent.cached > 0 and usage.cached == 0)
+        if harm is None or rewriting is None:
             return
         steps = [name for name, _ in rewriting.stages]
-        self._record.bills.holds.note(rewriting.ctx.identity, steps, report.harm)
+        self._record.bills.holds.note(rewriting.ctx.identity, steps, harm)
         for name in steps:
-            self._series.harmful_steps.of_reason(name, report.harm).inc()
+            self._series.harmful_steps.of_reason(name, harm).inc()
         fields = {"steps": ", ".join(steps), "report": str(report), "request_id": self._record.known["request_id"]}
-        _log.warning("the vendor dropped reasoning", extra={"fields": fields})
+        _log.warning("the vendor reports that edits did harm", extra={"fields": fields})
 
     def _price(self, usage: Usage, rounds: int) -> None:
         """Count the cost of an answer in US dollars, by the tokens that the upstream reports."""

@@ -111,13 +111,15 @@ ANSWERS: Mapping[type[Body], Any] = {
     MessagesBody: {
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
         "content": [{"type": "text", "text": "Done."}], "stop_reason": "end_turn", "stop_sequence": None,
-        "usage": {"input_tokens": 3000, "output_tokens": 7},
+        "usage": {"input_tokens": 3000, "cache_read_input_tokens": 0, "output_tokens": 7},
     },
     ResponsesBody: {
         "id": "resp_1", "object": "response", "status": "completed", "model": "m",
         "output": [{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
                     "content": [{"type": "output_text", "text": "Done.", "annotations": []}]}],
-        "usage": {"input_tokens": 3000, "output_tokens": 7, "total_tokens": 3007},
+        "usage": {
+            "input_tokens": 3000, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 7, "total_tokens": 3007,
+        },
     },
 }  # fmt: skip
 
@@ -185,6 +187,7 @@ async def test_a_key_may_use_each_wire_within_its_day(lab: Lab, kind: type[Body]
     assert statuses == [200, 429]
 
 
+MARK = {"cache_control": {"type": "ephemeral"}}
 REPORTS: Mapping[type[Body], Any] = {
     MessagesBody: {
         "input_transformations": [
@@ -234,6 +237,21 @@ async def test_a_step_that_the_vendor_reports_as_harmful_is_on_hold(lab: Lab, ki
     assert "missed its cache" in records[0]["vendor"]
     counted = f'penstock_harmful_steps_total{{policy="compact_tool_results",reason="{reason}"}} 2.0'
     assert counted in await lab.metrics(base)
+
+
+@pytest.mark.parametrize("kind", REPORTS, ids=lambda kind: kind.wire)
+async def test_a_step_is_on_hold_where_an_expected_read_is_missed(lab: Lab, kind: type[Body]) -> None:
+    base, body = await lab.start(CONFIG.format(url=lab.behind.url)), request_body(kind)
+    report = {name: told for name, told in REPORTS[kind].items() if "diagnostics" in name}
+    if kind is MessagesBody:
+        body["messages"][-1] = {**body["messages"][-1], "content": [{"type": "text", "text": "And now?", **MARK}]}
+    lab.behind.respond, verdicts = answering(json.dumps(ANSWERS[kind] | report).encode()), []
+    for _ in range(3):
+        async with lab.http.post(f"{base}/v1{kind.path}", json=body) as response:
+            assert response.status == 200, await response.text()
+            number = response.headers["x-request-id"]
+        verdicts.append((await lab.get(f"{base}/admin/requests/{number}"))[1]["steps"][0]["verdict"])
+    assert verdicts == ["rewrite", "rewrite", "skip"]
 
 
 @KINDS

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.context import Identity
 from proxy.models.usage import UsageReader
-from proxy.models.vendor_reports import Holds
+from proxy.models.vendor_reports import Holds, VendorReport
 
 EDIT = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 2, "cleared_input_tokens": 9}
 DROPPED = {"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": "messages.1.content.0"}
@@ -42,12 +42,17 @@ def test_a_stream_reports_in_its_first_and_in_its_last_event() -> None:
     assert found.input == 5
     assert found.report.dropped == ("prefix_binding_mismatch",)
     assert found.report.edits == (EDIT["type"],)
-    assert found.report.harm == "prefix_binding_mismatch"
+    assert found.report.harm(is_unread=False) == "prefix_binding_mismatch"
 
 
 @pytest.mark.parametrize("told", [[], [ALLOWED], [OTHER], None, "x", [1]])
 def test_no_edit_did_harm_where_the_prefix_was_not_the_cause(told: Any) -> None:
-    assert UsageReader().of_body(json.dumps({"usage": {}, "input_transformations": told}).encode()).report.harm is None
+    assert (
+        UsageReader()
+        .of_body(json.dumps({"usage": {}, "input_transformations": told}).encode())
+        .report.harm(is_unread=True)
+        is None
+    )
 
 
 def test_a_hold_is_of_one_conversation_of_one_tenant() -> None:
@@ -59,3 +64,19 @@ def test_a_hold_is_of_one_conversation_of_one_tenant() -> None:
     assert holds.of(Identity("b", session="s")) == holds.of(Identity("a", session="t")) == {}
     assert holds.forget("a") == 1
     assert holds.of(who) == {}
+
+
+@pytest.mark.parametrize(
+    ("missed", "is_unread", "harm"),
+    [
+        ("messages_changed", True, "messages_changed"),
+        ("input_changed", True, "input_changed"),
+        ("messages_changed", False, None),
+        ("model_changed", True, None),
+        ("previous_message_not_found", True, None),
+    ],
+)
+def test_a_missed_cache_is_harm_where_it_was_expected_and_the_prompt_changed(
+    missed: str, is_unread: bool, harm: str | None
+) -> None:
+    assert VendorReport(missed=missed).harm(is_unread=is_unread) == harm

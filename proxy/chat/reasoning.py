@@ -1,6 +1,5 @@
 """Signed reasoning in messages: what a provider lets nobody change, and binds to what stood before it."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -26,18 +25,15 @@ _SEALED = frozenset({"redacted_thinking", "reasoning.encrypted"})
 _HOLDING = frozenset({*_BLOCKS, *_SEALS, "reasoning"})
 """Fields of which signed reasoning has at least one, where it is no part of the content."""
 
-_NAMES = (*_BLOCKS, *_SEALS, "redacted_thinking")
-"""Names of which each body with signed reasoning has one, in quotes: a sealed detail stands among the details."""
-_PAIRS = [name.encode().split(b"_") for name in _NAMES if "_" in name]
-_PAIRED = re.compile(b"_(?:%b)" % b"|".join(b'(?<="%b_)%b"' % (first, last) for first, last in _PAIRS))
-_SINGLE = tuple(f'"{name}"'.encode() for name in _NAMES if "_" not in name)
+_SIGNS = (b'signature"', b'"encrypted_content"', b'"redacted_thinking"', b'"reasoning.encrypted"')
+"""Bytes of which each body with signed reasoning has some."""
 
 
 def may_be_signed(body: bytes) -> bool:
     """Return whether a request may carry signed reasoning, by its bytes alone: cheap, and wrong only where there is
     none."""
-    # an underscore is searched for ten times as fast as a name
-    return any(name in body for name in _SINGLE) or _PAIRED.search(body) is not None
+    first, second, third, fourth = _SIGNS
+    return first in body or second in body or third in body or fourth in body
 
 
 def is_signed(message: Message) -> bool:

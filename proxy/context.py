@@ -424,7 +424,7 @@ class Context:
     identity: Identity
     tokens: Tokens
     deadline: float
-    """Deadline of the chain, in seconds of the event loop's clock."""
+    """Seconds of work (`state.work_time`) after which a step of the chain does not begin, or is given up."""
     patience: float = 60.0
     """Timeout in seconds of a step without which the prompt does not fit."""
     archive: Archive | None = None

@@ -1,6 +1,5 @@
 """Say tool results in less, and leave out of a large one only what need not be carried."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from proxy.compaction.edited_files import edits_files
 from proxy.compaction.form import plain, rows
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
+from proxy.state.work_time import current_work
 from proxy.text import counted
 from proxy.tools.recall import is_readable, tokens_to_offer
 
@@ -77,9 +77,11 @@ class CompactToolResults(Policy):
         messages, counts, before = list(walked.messages), Counter(walked.counts), walked.before
         groups = list(_groups(request.messages[len(messages) :]))
         keys = list(_keys(groups, walked))
-        known = await _known(keys, ctx)
+        known, work_time = await _known(keys, ctx), current_work()
         with suppress(TimeoutError):  # what was settled is sent so, whatever the clock says
-            async with asyncio.timeout_at(ctx.deadline - _SPARE), asyncio.timeout(_IN_TIME * self.timeout):
+            async with work_time.limit(
+                min(ctx.deadline - _SPARE, work_time.used() + _IN_TIME * self.timeout), ctx.patience
+            ):
                 lasts = True
                 for group, key, sent in zip(groups, keys, known, strict=True):
                     if sent is None:

@@ -125,7 +125,8 @@ class ServerSettings(Base):
     more it gets a 400, because reading it would delay all others. Without a chain nothing is read."""
 
     chain_deadline: Seconds = 5.0
-    """Seconds that all steps of a chain may take together, but for those without which the prompt does not fit."""
+    """Seconds that all steps of a chain may take together, but for those without which the prompt does not fit: CPU,
+    and waiting for others. What a busy machine takes from a step does not count, up to four times as much."""
 
     patience: Seconds = 60.0
     """Seconds that a guard may take, and a step without which the prompt does not fit the window, such as the first cut

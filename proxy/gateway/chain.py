@@ -1,6 +1,5 @@
 """The runner: a fold of policies over a request, each gated, timed, checked and recorded."""
 
-import asyncio
 import math
 import re
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from proxy.chat.reasoning import is_signed
 from proxy.chat.wire import damage, flaws
 from proxy.context import Context, TokenCount
 from proxy.policy import ActsNatively, Choose, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
+from proxy.state.work_time import WorkTime, current_work
 from proxy.step import Step, Verdict
 
 _FULL = 0.94
@@ -78,10 +78,8 @@ async def run(
     given = request = ctx.incoming if start is None else start
     if not chain:
         return Outcome(request, (), None, None, given=given)
-    clock = asyncio.get_running_loop().time
-    began = clock()
     before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(request)
-    unhurried = clock() - began
+    unhurried = 0.0
     """Seconds that do not count against the chain's deadline."""
     steps: list[Step] = []
     stages: list[tuple[str, ChatRequest]] = []
@@ -90,7 +88,7 @@ async def run(
     for name, policy in chain:
         run_of = _Run(name, policy, request, count, ctx, ctx.deadline + unhurried)
         decision = await run_of.decide(strict=strict)
-        unhurried += run_of.step.seconds if run_of.is_needed else 0
+        unhurried += run_of.used if run_of.is_needed else 0.0
         steps.append(run_of.step)
         if policy.mode == "observe":
             continue
@@ -186,7 +184,8 @@ class _Run:
         a long conversation has the most to do, so it waits: on a busy machine it would be refused again and again."""
         self._seconds = max(ctx.patience, policy.timeout) if self.is_needed else policy.timeout
         self._chain_deadline = math.inf if self.is_needed else deadline
-        self._started = perf_counter()
+        self._started, self._work_time = perf_counter(), current_work()
+        self._used_before = self._work_time.used()
         self.fault: str | None = None
         self.late = False
         self.step: Step
@@ -201,7 +200,7 @@ class _Run:
             self._record("skip", unmet)
             return None
         try:
-            decision = await _until(self._deadline(), self._checked())
+            decision = await _within(self._work_time, self._limit(), self._ctx.patience, self._checked())
             if self._has_no_room():
                 decision = Keep(f"no room: {self.after.total} tokens would fill the window")
         except Exception as error:
@@ -267,8 +266,13 @@ class _Run:
         share = self._before.total / self._ctx.model.usable(self._request) if when.needs_tokens else None
         return when.unmet(self._request, self._ctx, share)
 
-    def _deadline(self) -> float:
-        return min(self._chain_deadline, asyncio.get_running_loop().time() + self._seconds)
+    @property
+    def used(self) -> float:
+        """Seconds of work that the step has taken."""
+        return self._work_time.used() - self._used_before
+
+    def _limit(self) -> float:
+        return min(self._chain_deadline, self._used_before + self._seconds)
 
     def _has_no_room(self) -> bool:
         """Return whether a request that fitted would no longer, for something that gives way; a guard never does."""
@@ -294,22 +298,31 @@ class _Run:
         )
 
 
-async def _until(deadline: float, work: Coroutine[Any, Any, Decision]) -> Decision:
-    """Await work until a deadline, in the loop's time. Most steps wait for nothing, and so need no timer."""
+async def _within(work_time: WorkTime, limit: float, patience: float, work: Coroutine[Any, Any, Decision]) -> Decision:
+    """Await work until so many seconds are used. Most steps wait for nothing, and so need no timer."""
+    work_time.go_on()
     try:
         waits_for = work.send(None)
     except StopIteration as done:
+        work_time.end()
         made: Decision = done.value
         return made
-    async with asyncio.timeout_at(deadline):
-        return await _Begun(work, waits_for)
+    except BaseException:
+        work_time.end()
+        raise
+    work_time.pause()
+    try:
+        async with work_time.limit(limit, patience):
+            return await _Begun(work, waits_for, work_time)
+    finally:
+        work_time.end()
 
 
 class _Begun:
     """What is left of work that waits for something."""
 
-    def __init__(self, work: Coroutine[Any, Any, Decision], waits_for: Any) -> None:
-        self._work, self._waits_for = work, waits_for
+    def __init__(self, work: Coroutine[Any, Any, Decision], waits_for: Any, work_time: WorkTime) -> None:
+        self._work, self._waits_for, self._work_time = work, waits_for, work_time
 
     def __await__(self) -> Generator[Any, Any, Decision]:
         while True:
@@ -317,12 +330,16 @@ class _Begun:
                 try:
                     got = yield self._waits_for
                 except BaseException as error:  # such as a cancellation: it is the work's to handle
+                    self._work_time.go_on()
                     self._waits_for = self._work.throw(error)
                 else:
+                    self._work_time.go_on()
                     self._waits_for = self._work.send(got)
             except StopIteration as done:
                 made: Decision = done.value
                 return made
+            finally:
+                self._work_time.pause()
 
 
 def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:

@@ -47,6 +47,7 @@ from proxy.state.decisions import Memos
 from proxy.state.inbox import Shares
 from proxy.state.parsed import ParsedRequests
 from proxy.state.threads import Threads, do_sized
+from proxy.state.work_time import begin_work
 from proxy.upstreams.base import Call
 from proxy.upstreams.routing import Route
 from proxy.vectors.embedding import EmbeddingService
@@ -323,6 +324,7 @@ class Preparation:
         With `sends`, what the client does not send back of earlier turns is put back first. Without, nothing runs
         these tools, and the steps are told so.
         """
+        begin_work()
         steps, services, server = chosen.steps, self._services, self._server
         tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
         sent = incoming = await self._read(body, tenant)
@@ -353,7 +355,7 @@ class Preparation:
             profile,
             who,
             tokens,
-            asyncio.get_running_loop().time() + server.chain_deadline,
+            server.chain_deadline,
             server.patience,
             archive if runs_tools or not sends else None,
             once,

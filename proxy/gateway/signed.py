@@ -43,6 +43,7 @@ from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
 from proxy.state.store import StoreError
+from proxy.state.work_time import current_work
 from proxy.step import Step
 from proxy.tools.deferral import CALL_TOOL, through_call_tool
 
@@ -138,7 +139,7 @@ class _Conversation:
         answers = [place for place in _answers(self._sent.messages) if place >= signed[0]]
         made, end = await self._found(answers, signed)
         for place in answers:  # what the requests behind it were, as if each came now
-            if place > end and asyncio.get_running_loop().time() < self._ctx.deadline:
+            if place > end and current_work().used() < self._ctx.deadline:
                 earlier = await self._sent_up_to(place, made, end)
                 if earlier.rejected is None:
                     made, end = earlier.request, place

@@ -17,6 +17,7 @@ from proxy.models.families import Family, family
 from proxy.models.tool_rules import count_tool
 from proxy.state.cache import Cache
 from proxy.state.threads import Lanes, Turns
+from proxy.state.work_time import current_work
 
 logger = logging.getLogger("penstock.tokens")
 
@@ -83,7 +84,9 @@ class TokenService:
 
     async def run(self, tenant: str, size: int, work: Callable[[], list[int]]) -> list[int]:
         """Count in a thread; `size` is in bytes."""
-        return await asyncio.wrap_future(self.lanes.submit(tenant, size, work))
+        work_time = current_work()
+        running = self.lanes.submit(tenant, size, work_time.measured(work))
+        return await work_time.job_done(asyncio.wrap_future(running))
 
 
 class BoundTokens:

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from proxy.chat import JsonObject, Message
 from proxy.context import Identity
 from proxy.state.threads import Lanes, Turns
+from proxy.state.work_time import current_work
 
 Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)
@@ -146,7 +147,8 @@ class OnceService:
             return result
         # work that has begun is remembered also where nobody waits for it any more: under load, a step is late again
         # with the same text, and would else never find it done
-        loop, running = asyncio.get_running_loop(), self.lanes.submit(tenant, size, work)
+        loop, work_time = asyncio.get_running_loop(), current_work()
+        running = self.lanes.submit(tenant, size, work_time.measured(work))
 
         def done(running: Future[Result]) -> None:
             if not running.cancelled() and running.exception() is None:
@@ -154,7 +156,7 @@ class OnceService:
                     loop.call_soon_threadsafe(remember, running.result())
 
         running.add_done_callback(done)
-        return await asyncio.wrap_future(running)
+        return await work_time.job_done(asyncio.wrap_future(running))
 
     def put(self, key: tuple[Hashable, ...], result: Any, size: int | None = None) -> None:
         """Remember a result, unless it is large; `size` is what it takes in bytes, where that is known."""

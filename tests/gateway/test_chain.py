@@ -3,8 +3,10 @@
 import asyncio
 import re
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import pytest
@@ -187,7 +189,7 @@ async def test_a_step_without_which_the_prompt_does_not_fit_ends_with_the_patien
 
 async def test_what_such_a_step_takes_does_not_count_against_the_others() -> None:
     """Its time is not theirs: they still have all of the chain's deadline."""
-    late = asyncio.get_running_loop().time() + 1.5 * _HURRY
+    late = 1.5 * _HURRY
     steps = Scripted(act="drop_slowly"), Waiting(), Scripted(act="reject")
     outcome = await ran(*steps, window=30, deadline=late)
     assert [step.verdict for step in outcome.steps] == ["rewrite", "keep", "reject"]
@@ -263,14 +265,12 @@ async def test_a_step_runs_when_its_conditions_hold(when: When, window: int, run
 
 
 async def test_a_step_that_never_waits_runs_though_the_time_is_up() -> None:
-    past = asyncio.get_running_loop().time() - 1
-    outcome = await ran(Scripted(act="wait"), Scripted(act="drop"), deadline=past)
+    outcome = await ran(Scripted(act="wait"), Scripted(act="drop"), deadline=-1)
     assert [step.verdict for step in outcome.steps] == ["fail", "rewrite"]
 
 
 async def test_the_deadline_bounds_all_steps_together() -> None:
-    soon = asyncio.get_running_loop().time() + 0.02
-    outcome = await ran(*(Scripted(act="wait", timeout=60),) * 3, deadline=soon)
+    outcome = await ran(*(Scripted(act="wait", timeout=60),) * 3, deadline=0.02)
     assert [step.verdict for step in outcome.steps] == ["fail"] * 3
 
 
@@ -437,3 +437,39 @@ async def test_a_plain_apply_leaves_the_event_loop_free_while_it_reads_a_large_r
     finally:
         once.close()
     assert (outcome.steps[0].facts["thread"] != threading.get_ident()) == is_apart
+
+
+class Working(Policy):
+    """Has a thread do a job: one that takes CPU, or one that a busy machine keeps from it."""
+
+    burns: bool
+    seconds: float
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        await ctx.once.run(10**9, partial(self._job, time.thread_time if self.burns else time.monotonic))
+        return Keep("done")
+
+    def _job(self, clock: Callable[[], float]) -> None:
+        end = clock() + self.seconds
+        while clock() < end:
+            time.sleep(0 if self.burns else 0.001)
+
+
+@pytest.mark.parametrize(
+    ("burns", "seconds", "verdict"),
+    [
+        pytest.param(False, 0.15, "keep", id="kept from working"),
+        pytest.param(True, 0.5, "fail", id="works too long"),
+        pytest.param(False, 2.0, "fail", id="kept from working for too long"),
+    ],
+)
+async def test_a_step_has_its_time_to_work_and_a_busy_machine_takes_none_of_it(
+    burns: bool, seconds: float, verdict: str
+) -> None:
+    once = OnceService()
+    try:
+        step = Working(burns=burns, seconds=seconds, timeout=0.1)
+        outcome = await ran(step, once=once.bind(Identity("test")))
+    finally:
+        once.close()
+    assert outcome.steps[0].verdict == verdict

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import pairwise
-from math import sqrt
 from typing import NamedTuple
 
 from proxy.chat import Message
@@ -50,6 +49,8 @@ _PLAIN = 0.6
 """The share of the room that ranks from `LineRank.RICH` on may fill."""
 _STATED = 0.8
 """The share that statements may fill before what was settled."""
+_HEAPS = 0.65
+"""The words of a talk grow with its length to this power (Heaps' law)."""
 _OPENING = 3
 """Turns at the beginning whose questions stand like statements: "my second question" names nothing but its place."""
 
@@ -65,7 +66,7 @@ class LineRank(IntEnum):
     FOUND = 3
     """The same to a question."""
     REST = 4
-    """A statement, once more."""
+    """A statement, once more, and one that ends in a question."""
     LISTED = 5
     DONE = 6
     PART = 7
@@ -114,9 +115,9 @@ class Line(NamedTuple):
     def is_short_statement(self) -> bool:
         return not self.is_answer and self.rank <= LineRank.REST and self.size <= _FEW
 
-    def with_line(self, other: "Line") -> "Line":
-        """Return the line with another that stands beside it."""
-        return self._replace(beside=(*self.beside, other.place))
+    def with_places(self, places: Iterable[int]) -> "Line":
+        """Return the line with others that stand beside it."""
+        return self._replace(beside=(*self.beside, *places))
 
     @property
     def size(self) -> int:
@@ -130,6 +131,8 @@ class _Talk(NamedTuple):
     messages: Sequence[Message]
     readings: Sequence[Reading]
     news: Sequence[float]
+    changed: Mapping[int, int]
+    """The places of what the user said again with other figures or names, each with that of the newest form of it."""
     common: Collection[str]
     """The shapes of sentences that stand in several answers."""
     newest: Mapping[tuple[object, str], int]
@@ -151,7 +154,7 @@ def lines(
     newest = {_key(each): index for index, each in enumerate(messages)} | {_key(each): -1 for each in staying}
     shapes = Counter(shape for each in readings for shape in {piece.shape for piece in each.pieces if piece.shape})
     common = frozenset(shape for shape, count in shapes.items() if count > 1)
-    talk = _Talk(messages, readings, _news(messages, readings), common, newest)
+    talk = _Talk(messages, readings, *_news(messages, readings), common=common, newest=newest)
     starts = [index for index, each in enumerate(messages) if each.get("role") == "user" or each.is_system]
     turn, asks = 0, False
     found: list[Line] = []
@@ -166,11 +169,11 @@ def lines(
             users = [carries] if start == carried else list(_user_lines(talk, start, turn))
         answers = list(_answer_lines(talk, range(start + 1, end), turn, asks)) if start + 1 >= told else []
         if end < len(messages) and _points(readings[end]):
-            answers = [_pointed(line) for line in answers]
+            answers = [_pointed(line, end) for line in answers]
         if answers and answers[0].is_outcome:  # what was asked for stands with what came of it
-            users = [line.with_line(answers[0]) if line.is_short_statement else line for line in users]
+            users = [line.with_places([answers[0].place]) if line.is_short_statement else line for line in users]
         found += [*users, *answers]
-    return found
+    return [line.with_places(_corrections(talk, (line.place, *line.beside))) for line in found]
 
 
 def choose(found: Sequence[Line], room: int) -> list[str]:
@@ -248,27 +251,37 @@ def block(
     return build(SUMMARY, _ABOUT, [*texts, receipt])
 
 
-def _news(messages: Sequence[Message], readings: Sequence[Reading]) -> list[float]:
+def _news(messages: Sequence[Message], readings: Sequence[Reading]) -> tuple[list[float], dict[int, int]]:
     """Return how much each message says that is new: the share of its words that none of the messages before it has.
 
-    The words of a text grow with the square root of its length (Heaps' law), so the share counts as much more the later
-    the message comes. A user's message that says an earlier one with other figures or names says no less than that one:
-    a correction stays as long as what it corrects.
+    New words become rare as a talk grows, so the share counts as much more the later the message comes. A user's
+    message that says an earlier one with other figures or names says no less than that one. The places of such earlier
+    ones are returned beside it, each with the place of the newest.
     """
     known = set[str]()
     asked: dict[str, int] = {}
+    changed: dict[int, int] = {}
     shares: list[float] = []
     for place, (message, reading) in enumerate(zip(messages, readings, strict=True)):
         words = reading.words
-        news = len(words - known) / max(1, len(words)) * sqrt(place + 1)
+        news = len(words - known) / max(1, len(words)) * (place + 1) ** (1 - _HEAPS)
         if message.get("role") == "user":
             about = Counter(asked[word] for word in words if word in asked).most_common(1)
-            if news:  # a mere repetition adds nothing
-                news = max([news, *(shares[earlier] for earlier, count in about if count * 2 > len(words))])
+            for earlier, count in about:
+                if news and count * 2 > len(words):  # a mere repetition adds nothing
+                    news = max(news, shares[earlier])
+                    changed[earlier] = place
             asked |= dict.fromkeys(words, place)
         shares.append(news)
         known |= words
-    return shares
+    for place in sorted(changed, reverse=True):
+        changed[place] = changed.get(changed[place], changed[place])
+    return shares, changed
+
+
+def _corrections(talk: _Talk, places: Iterable[int]) -> Iterator[int]:
+    """The places of messages that say again what those at these places say: nothing stands without its correction."""
+    return (talk.changed[place] for place in places if place in talk.changed)
 
 
 def _user_lines(talk: _Talk, place: int, turn: int) -> Iterator[Line]:
@@ -299,7 +312,9 @@ def _rank(talk: _Talk, place: int, turn: int) -> LineRank:
         return LineRank.TALK
     if turn == 1 or (reading.is_list and not reading.asks and size(reading.text) <= _WHOLE):
         return LineRank.PINNED
-    return LineRank.ASKED if reading.asks and turn > _OPENING else LineRank.STATED
+    if not reading.asks or turn <= _OPENING:
+        return LineRank.STATED
+    return LineRank.REST if reading.states else LineRank.ASKED
 
 
 def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool) -> Iterator[Line]:
@@ -347,10 +362,11 @@ def _points(reading: Reading) -> bool:
     return 0 < size(reading.text) <= _POINTER and not reading.asks and not reading.is_talk
 
 
-def _pointed(line: Line) -> Line:
-    """A line of an answer that the user's next message points to."""
-    is_rich = line.rank in (LineRank.RICH, LineRank.RICH_ANSWER)
-    return line if is_rich else line._replace(rank=min(line.rank, LineRank.FOUND))
+def _pointed(line: Line, place: int) -> Line:
+    """A line of an answer that the user's next message, at a place, points to: that says what was chosen of it."""
+    if line.rank in (LineRank.RICH, LineRank.RICH_ANSWER) or line.is_common:
+        return line
+    return line._replace(rank=min(line.rank, LineRank.FOUND)).with_places([place])
 
 
 def _best(pieces: Sequence[AnswerPiece], most: int) -> tuple[str, bool]:

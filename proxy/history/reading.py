@@ -93,6 +93,8 @@ class Reading(NamedTuple):
     text: str = ""
     words: frozenset[str] = frozenset()
     asks: bool = False
+    states: bool = False
+    """Whether a message that asks says more than it asks."""
     is_list: bool = False
     is_talk: bool = False
     """Whether the user asks for nothing and says nothing."""
@@ -107,9 +109,8 @@ def read(message: Message) -> Reading:
     if role == "user":
         text = described(message).strip()
         text = text if size(text) <= 2 * LONG else ends(text, 2 * LONG)
-        return Reading(
-            text, _words(text), _asks(text), len(_LISTED.findall(text)) > 2, is_talk=asks_nothing(message.text)
-        )
+        asks, is_list = _asks(text), len(_LISTED.findall(text)) > 2
+        return Reading(text, _words(text), asks, asks and _states(text), is_list, asks_nothing(message.text))
     if role == "assistant":
         calls = tuple(map(_call, message.get("tool_calls") or ()))
         text, asks = described(message), _asks(message.text)
@@ -226,3 +227,8 @@ def _asks(text: str) -> bool:
     """Whether a text ends in a question, by its mark."""
     end = unicodedata.normalize("NFKC", text[-200:]).rstrip(" \n\"'”»)*_`]")
     return end.endswith(("?", "؟", "՞", ";?"))
+
+
+def _states(text: str) -> bool:
+    """Whether the sentences of a text that ask are less than half of it."""
+    return 2 * sum(size(each) for each in SENTENCE_END.split(text) if _asks(each)) < size(text)

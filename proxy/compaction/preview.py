@@ -8,7 +8,7 @@ from proxy.chat.markers import MARKER
 from proxy.compaction.form import weight
 from proxy.compaction.lines import short_form
 from proxy.compaction.pieces import parts
-from proxy.history.reading import SENTENCE_END
+from proxy.history.reading import sentences
 
 _SMALL = 2500
 """A part of so many characters stays whole."""
@@ -102,7 +102,7 @@ def _document(text: str) -> str:
 def _asked(text: str) -> Iterator[str]:
     """Questions outside of marked documents."""
     said = "\n".join(part for part, marked in divided(text) if not marked)
-    sentences = (each.strip().lstrip("-*•> ") for each in SENTENCE_END.split(said))
-    asked = [one for one in sentences if 1 < len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
+    bare = (each.strip().lstrip("-*•> ") for each in sentences(said))
+    asked = [one for one in bare if 1 < len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]
     # the user's words stand at the ends of what they paste
     yield from asked if len(asked) <= _ASKS else (*asked[: _ASKS // 2], *asked[-_ASKS // 2 :])

@@ -25,8 +25,8 @@ _FAILURE = 120
 _READ = 4000
 """Characters at each end of a text that are read."""
 
-SENTENCE_END = re.compile(
-    r"(?<=[.!?…])(?<!\d\.)(?<![\s.(][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|(?<=[。！？।؟])\s*(?=\S)|\n+"  # `13.`, `J.` end none
+_SENTENCE_END = re.compile(
+    r"[.!?…](?<!\d\.)(?<![\s.(][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"  # `13.`, `J.` end none
 )
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[ \t]*([\w+#.-]*).*?\n(.*?)(?:^[ \t]*(?:```|~~~)|\Z)", re.MULTILINE | re.DOTALL)
 _NAMED = re.compile(
@@ -50,6 +50,8 @@ _SURE_CODE = re.compile(
     r"|\b\d[\dA-Z]{0,40}(?:[ /-](?:[A-Z]{1,2}|(?=[A-Z]{0,20}\d)[\dA-Z]{1,20})\b)+|" + _QUOTED
 )
 """A part of an answer that the user is likely to ask for again."""
+_MAY_TELL = re.compile(r"[\d_/@\"“«„「『]|[A-Z]{3}")
+"""A sign of which each code, number and quotation has one: most sentences have none."""
 _NUMBER = re.compile(r"\d[\d.,:]*")
 _FIGURES = re.compile(r"\d+")
 _FAILED = re.compile(
@@ -126,6 +128,15 @@ def size(text: str) -> int:
     return len(text.encode(errors="surrogatepass"))
 
 
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences and lines of a text, without what stands between them."""
+    start = 0
+    for end in _SENTENCE_END.finditer(text):
+        yield text[start : end.start() + (end[0][0] != "\n")]
+        start = end.end()
+    yield text[start:]
+
+
 def ends(text: str, most: int) -> str:
     """Return a text, or the two ends of a longer one around a mark."""
     if size(text) <= most:
@@ -150,10 +161,14 @@ def clipped(text: str, most: int) -> str:
 
 def _words(text: str) -> frozenset[str]:
     """The words of both ends of a text; of scripts without spaces, pairs of characters."""
-    found = set[str]()
-    for word in _WORD.findall(_both_ends(text, " ").casefold()):
-        found |= {word[at : at + 2] for at in range(max(1, len(word) - 1))} if _UNSPACED.search(word) else {word}
-    return frozenset(found)
+    words = _WORD.findall(_both_ends(text, " ").casefold())
+    if not _UNSPACED.search(text):
+        return frozenset(words)
+    return frozenset(
+        part
+        for word in words
+        for part in ((word[at : at + 2] for at in range(max(1, len(word) - 1))) if _UNSPACED.search(word) else (word,))
+    )
 
 
 def _both_ends(text: str, gap: str) -> str:
@@ -183,15 +198,12 @@ def _pieces(text: str) -> Iterator[AnswerPiece]:
 
 
 def _sentences(prose: str) -> Iterator[AnswerPiece]:
-    start = 0
-    for gap in [*SENTENCE_END.finditer(prose), None]:
-        text = prose[start : len(prose) if gap is None else gap.start()].strip()
-        start = len(prose) if gap is None else gap.end()
+    for text in map(str.strip, sentences(prose)):
         is_item = _ITEM_MARK.match(text) is not None
-        text = " ".join(_LAYOUT.sub("", text, count=1).split())
-        if len(text) > 1:
-            short = shortened(text, _ITEM if is_item else _PIECE)
-            yield AnswerPiece(short, _FIGURES.sub("0", text), is_item, weight=3 * is_item)
+        bare = " ".join(_LAYOUT.sub("", text, count=1).split())
+        if len(bare) > 1:
+            short = shortened(bare, _ITEM if is_item else _PIECE)
+            yield AnswerPiece(short, _FIGURES.sub("0", bare), is_item, weight=3 * is_item)
 
 
 def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[AnswerPiece]:
@@ -203,9 +215,11 @@ def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[Answ
     for piece in pieces:
         if last is not None:
             yield last if last.weight else AnswerPiece()
-        codes, numbers = set(_CODE.findall(piece.text)), set(_NUMBER.findall(piece.text))
+        text = piece.text if _MAY_TELL.search(piece.text) else ""
+        codes, numbers = set(_CODE.findall(text)), set(_NUMBER.findall(text))
         weight = piece.weight or 2 * min(2, len(codes - seen)) + min(1, len(numbers - seen)) + 5 * is_first
-        last = piece._replace(weight=weight, is_sure=piece.is_sure or _SURE_CODE.search(piece.text) is not None)
+        is_sure = piece.is_sure or _SURE_CODE.search(text) is not None
+        last = AnswerPiece(piece.text, piece.shape, piece.is_item, weight, is_sure)
         if not piece.weight:
             is_first = is_first and size(piece.text) < 24 and not codes
             seen |= codes | numbers
@@ -231,4 +245,4 @@ def _asks(text: str) -> bool:
 
 def _states(text: str) -> bool:
     """Whether the sentences of a text that ask are less than half of it."""
-    return 2 * sum(size(each) for each in SENTENCE_END.split(text) if _asks(each)) < size(text)
+    return 2 * sum(size(each) for each in sentences(text) if _asks(each)) < size(text)

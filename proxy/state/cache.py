@@ -241,4 +241,6 @@ def _size(result: Any) -> int:
         inner = sum(map(sys.getsizeof if _LEAVES.issuperset(map(type, values)) else _size, values))
         return sys.getsizeof(result) + sum(map(sys.getsizeof, result)) + inner
     own = sys.getsizeof(result)
-    return own + sum(map(_size, result)) if isinstance(result, tuple | frozenset) else own
+    if not isinstance(result, tuple | frozenset):
+        return own
+    return own + sum(map(sys.getsizeof if _LEAVES.issuperset(map(type, result)) else _size, result))

@@ -5,7 +5,7 @@ import contextlib
 import sys
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
@@ -28,8 +28,9 @@ INLINE = 4 * 1024
 
 _ENTRY = 350
 """Bytes that an entry takes besides its result."""
-_LEAVES = frozenset({str, bytes, int, float, array})
+_LEAVES = frozenset({str, bytes, int, float, bool, type(None), array})
 """Types of values that refer to no others."""
+_NUMBERS = frozenset({int, float})
 
 
 class Cache(Generic[Key, Value]):
@@ -234,13 +235,16 @@ def _size(result: Any) -> int:
     """Bytes that a result takes, with what it refers to; what parts of it share counts more than once."""
     if isinstance(result, JsonObject):
         return 4 * len(result.raw)
-    if isinstance(result, tuple) and result and all(isinstance(result[end], float | int) for end in (0, -1)):
-        return 32 * len(result)
-    if isinstance(result, dict):
-        values = {id(value): value for value in result.values()}.values()
-        inner = sum(map(sys.getsizeof if _LEAVES.issuperset(map(type, values)) else _size, values))
-        return sys.getsizeof(result) + sum(map(sys.getsizeof, result)) + inner
     own = sys.getsizeof(result)
+    if isinstance(result, dict):
+        values = [*{id(value): value for value in result.values()}.values()]
+        return own + sum(map(sys.getsizeof, result)) + _sizes(values)
     if not isinstance(result, tuple | frozenset):
         return own
-    return own + sum(map(sys.getsizeof if _LEAVES.issuperset(map(type, result)) else _size, result))
+    if result and isinstance(result, tuple) and _NUMBERS.issuperset(map(type, (result[0], result[-1]))):
+        return 32 * len(result)
+    return own + _sizes(result)
+
+
+def _sizes(values: Collection[Any]) -> int:
+    return sum(map(sys.getsizeof if _LEAVES.issuperset(map(type, values)) else _size, values))

@@ -55,7 +55,7 @@ _BETWEEN = r"[\s#:.№º°-]{0,3}"
 _NUMBERED = re.compile(rf"(?<![^\W\d_])([^\W\d_]{{2,40}}){_BETWEEN}(\d{{1,9}})(?![\w.,]?\d)")
 _CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-]{0,20}|[\d-]{5,40})(?![\w/-]|[.,]\d)")
 """A word with a number, `order 50042`, and a code: they name one thing in any language."""
-_DIGIT = re.compile(r"\d")
+_DIGIT, _OTHER_DIGIT = re.compile(r"\d"), re.compile(r"[^\D0-9]")
 _SHORTEST = 4
 _WORD = re.compile(r"\w+")
 _INDEXES = 32
@@ -290,10 +290,14 @@ class _SearchedMessages(NamedTuple):
         names = dict.fromkeys(_names(question))
         plain = [text.casefold() for text in self.texts] if names else []
         for name in islice(names, _ASKED_FOR):
-            word, *number = name.split(" ")
-            ending = [rf"{_BETWEEN}(?:0*{each}(?!\d)|[^\D0-9])" for each in number]  # or in other digits
-            like = re.compile("".join([re.escape(word), *ending]))  # quick, and true of any text that has the name
-            having = (place for place, text in enumerate(plain) if like.search(text) and name in _names(text))
+            word, *numbers = name.split(" ")
+            having = (
+                place
+                for place, text in enumerate(plain)
+                if word in text
+                and all(number in text or _OTHER_DIGIT.search(text) for number in numbers)
+                and name in _names(text)
+            )
             first = [*islice(having, _PICKS + 1)]
             picked.update(first if len(first) <= _PICKS else ())
         return frozenset(picked)

@@ -373,7 +373,8 @@ class ChatRequest:
     @property
     def max_output_tokens(self) -> int | None:
         """The longest answer that the client allows, in tokens, or None where it does not say."""
-        return next(iter(self.output_limits.values()), None)
+        values = map(self.rest.get, self.limits)
+        return next((value for value in values if type(value) is int and value > 0), None)
 
     @property
     def output_limits(self) -> dict[str, int]:

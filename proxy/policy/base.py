@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from inspect import iscoroutinefunction
 from typing import Annotated, ClassVar, Literal
 
@@ -212,8 +212,11 @@ class Policy(BaseModel, ABC):
     async def decide(self, request: ChatRequest, ctx: Context) -> Decision:
         """Return the decision of `apply`."""
         work = partial(self.apply, request, ctx)
-        decision = work() if iscoroutinefunction(self.apply) else await ctx.once.run(request.size, work)
+        decision = work() if _is_async(type(self).apply) else await ctx.once.run(request.size, work)
         return await decision if isinstance(decision, Awaitable) else decision
+
+
+_is_async = cache(iscoroutinefunction)
 
 
 def _has_header(condition: str, headers: Mapping[str, str]) -> bool:

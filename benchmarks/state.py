@@ -17,7 +17,7 @@ from proxy.context import Identity
 from proxy.state.archive import Archives
 from proxy.state.redis import RedisStore
 from proxy.state.redis_server import RedisServer
-from proxy.state.sqlite import DiskStore
+from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store
 
 TIMES = 1000
@@ -61,7 +61,7 @@ async def main(addresses: list[str]) -> None:
     """Measure a directory, and each server."""
     print(f"{'':12} {'':32} p50 us p99 us")
     with tempfile.TemporaryDirectory() as folder:
-        await measure("disk", DiskStore(Path(folder), 2**29))
+        await measure("disk", SqliteStore(Path(folder), 2**29))
     for number, address in enumerate(addresses):
         server = RedisServer(address, prefix=f"benchmark-{secrets.token_hex(4)}", timeout=30.0)
         await measure(f"server {number + 1}", RedisStore(server))

@@ -25,7 +25,7 @@ from proxy.models.tokens import TokenService
 from proxy.policy import Rewrite
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from proxy.testing import context, profile
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences
@@ -43,7 +43,7 @@ class Turns:
 
     def __init__(self, embedding: EmbeddingService, definitions: Sequence[dict[str, Any]]) -> None:
         self._tokens, self._once, self._embedding = TokenService(), OnceService(), embedding
-        self._memos = Memos(MemoryStore(2**26), ttl=600)
+        self._memos = Memos(SqliteStore(None, 2**26), ttl=600)
         self._tools = definitions
         self._policy = FilterTools(wait=60, timeout=60)
         self._writer = Writer(2)

@@ -28,7 +28,7 @@ from proxy.context import Identity
 from proxy.policy import Policy
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from proxy.testing import context
 
 _FIRST = "Ada Bruno Carla Dario Elena Felix Greta Hugo Irma Jonas Klara Luca Mona Nils Olga Pablo Rita Sven Tara Ugo"
@@ -125,7 +125,7 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 
 async def measure(name: str, turns: int, rounds: int) -> tuple[list[float], list[float]]:
     """Return the milliseconds of CPU of known turns, and of new ones."""
-    once, memos = OnceService(), Memos(MemoryStore(2**26), ttl=600)
+    once, memos = OnceService(), Memos(SqliteStore(None, 2**26), ttl=600)
     policy, talk = POLICIES[name](), Conversation(turns)
     fresh, seen = list[float](), list[float]()
 

@@ -9,7 +9,8 @@ from proxy.chat import ChatRequest, Tool
 from proxy.context import ModelProfile
 from proxy.policy import InternalTool
 from proxy.state.decisions import StoredMemory
-from proxy.state.store import MemoryStore, StoreError
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import StoreError
 from proxy.testing import chat, tool
 from proxy.upstreams.base import Abilities, Call, Reply
 
@@ -224,7 +225,7 @@ def assembled(data: bytes) -> dict[str, Any]:
     return {**message, "calls": made, "finish": finish[0], "usage": usages[0] if usages else None}
 
 
-class Away(MemoryStore):
+class Away(SqliteStore):
     """A store whose reads fail while it is away."""
 
     is_away = False

@@ -17,7 +17,7 @@ from proxy.gateway.chain import Outcome, run
 from proxy.history.cuts import Marks, Room
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from proxy.testing import CharTokens, MemoryArchive, chat, context, profile, tool
 
 SHIPPED = load(Path(__file__).parent.parent / "config.yaml", {}).settings.chains["default"]
@@ -38,7 +38,7 @@ class Proxy:
         self._chain = chain
         self._model = profile(WINDOW, cache=cache or CacheRules())
         self.archive = MemoryArchive()
-        self._memo = Memos(MemoryStore(10**8), ttl=1000).bind(Identity("t", "s"))
+        self._memo = Memos(SqliteStore(None, 10**8), ttl=1000).bind(Identity("t", "s"))
         self._once = OnceService()
 
     async def sends(self, messages: list[Message]) -> Outcome:

@@ -46,7 +46,8 @@ from proxy.state.counters import Counters, SqliteCounters
 from proxy.state.decisions import Memos, StoredMemory
 from proxy.state.inbox import Shares
 from proxy.state.parsed import ParsedRequests
-from proxy.state.store import MemoryStore, Store
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import Store
 from proxy.state.threads import Threads
 from proxy.telemetry import Telemetry
 from proxy.telemetry.records import Records
@@ -70,11 +71,8 @@ def build_store(settings: StateSettings | RedisStateSettings) -> Store:
     """Return the store of originals. Nothing is opened yet. Raise `ConfigError` without its library."""
     if isinstance(settings, RedisStateSettings):
         return _redis_store(settings)
-    if settings.kind == "memory":
-        return MemoryStore(settings.max_mib * 2**20)
-    from proxy.state.sqlite import DiskStore
-
-    return DiskStore(Path(settings.directory).expanduser() / "archive", settings.max_mib * 2**20)
+    directory = None if settings.kind == "memory" else Path(settings.directory).expanduser() / "archive"
+    return SqliteStore(directory, settings.max_mib * 2**20)
 
 
 def build_services(

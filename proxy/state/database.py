@@ -69,7 +69,7 @@ class Database:
         busy: float = 1.0,
         replaces_broken: bool = True,
     ) -> None:
-        """Without a file the database ends with the process, and is on disk only as far as it is large.
+        """Without a file the database is in memory, for one thread.
 
         `name` is the threads'; statements wait `busy` seconds for another process's lock. A broken file is begun anew
         with `replaces_broken`, and else reported.
@@ -182,7 +182,7 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
-            return _connect("", self._busy, self._schema)
+            return _connect(":memory:", self._busy, self._schema)
         if self._replaces_broken:
             return connect(self._file, busy=self._busy, schema=self._schema)
         make_private(self._file.parent)

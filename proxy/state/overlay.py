@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Mapping
 
-from proxy.state.store import MemoryStore, Store
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import Store
 
 _MOST = 2**28
 
@@ -11,7 +12,7 @@ class Overlay:
     """A `Store` over one of which nothing is changed, not even when a value was used last."""
 
     def __init__(self, below: Store) -> None:
-        self._below, self._own = below, MemoryStore(_MOST)
+        self._below, self._own = below, SqliteStore(None, _MOST)
         self._cleared = 0
 
     @property
@@ -49,7 +50,7 @@ class Overlay:
 
     async def clear(self) -> None:
         await self._own.aclose()
-        self._own = MemoryStore(_MOST)
+        self._own = SqliteStore(None, _MOST)
         self._cleared += 1
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""The embedded store: a directory that all workers of one machine share, one SQLite database."""
+"""The embedded store: one SQLite database, in a directory that all workers of one machine share, or in memory."""
 
 import asyncio
 import logging
@@ -48,8 +48,8 @@ _EXPIRED = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expi
 _OLDEST = "SELECT rowid FROM Cache WHERE access_time <= ? AND key <> ? ORDER BY access_time LIMIT 1"
 
 
-class DiskStore:
-    """A `Store` in a directory, for all workers of one machine.
+class SqliteStore:
+    """A `Store` in a directory, for all workers of one machine; or in memory, for this process.
 
     What `put` has returned from survives the end of the process and of the machine: SQLite has synced it. Opened by
     the first call, in a thread, and again after a failure that a repaired directory would end.
@@ -57,20 +57,19 @@ class DiskStore:
 
     def __init__(
         self,
-        directory: Path,
+        directory: Path | None,
         max_bytes: int,
         *,
         protected: float = PROTECTED,
         busy: float = BUSY,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`max_bytes` bounds the database file, `protected` and `busy` are in seconds; `clock` is all workers' own.
+        """`max_bytes` bounds the database, `protected` and `busy` are in seconds; `clock` is all workers' own.
 
         The directory is made if it is missing, and closed to other users (0700).
         """
-        self._database = Database(
-            directory / DATABASE, _SCHEMA, name="store", threads=THREADS, busy=busy, replaces_broken=False
-        )
+        file, threads = (None, 1) if directory is None else (directory / DATABASE, THREADS)
+        self._database = Database(file, _SCHEMA, name="store", threads=threads, busy=busy, replaces_broken=False)
         self._max_bytes, self._protected, self._clock = max_bytes, protected, clock
         self._warnings = Warnings(logger, "state degraded")
         self.degraded: Cause | None = None

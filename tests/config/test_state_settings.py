@@ -12,8 +12,7 @@ from proxy.config.settings import Settings
 from proxy.config.state_settings import RedisStateSettings, StateSettings
 from proxy.server.build import build_store
 from proxy.state.redis import RedisStore
-from proxy.state.sqlite import DiskStore
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 
 BASE = "version: 1\nupstreams: {echo: {kind: echo}}\nmodels: [{match: '*', upstream: echo}]\n"
 
@@ -26,10 +25,10 @@ def loaded(folder: Path, text: str) -> Settings:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("", DiskStore),
-        ("state: {max_mib: 8}", DiskStore),
-        ("state: {kind: disk, directory: x}", DiskStore),
-        ("state: {kind: memory}", MemoryStore),
+        ("", SqliteStore),
+        ("state: {max_mib: 8}", SqliteStore),
+        ("state: {kind: disk, directory: x}", SqliteStore),
+        ("state: {kind: memory}", SqliteStore),
         ("state: redis://h", RedisStore),
         (
             "state: {kind: redis, url: redis://h, prefix: 'a{b}', timeout: 2, connections: 3, largest_mib: 1}",

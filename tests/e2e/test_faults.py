@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.state.sqlite import DATABASE, DiskStore
+from proxy.state.sqlite import DATABASE, SqliteStore
 from proxy.state.store import StoreError
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, result, working
@@ -112,7 +112,7 @@ async def test_a_disk_that_takes_no_byte_more(lab: Lab) -> None:
         await is_shortened(client, 5)
 
 
-async def fill(store: DiskStore) -> list[str]:
+async def fill(store: SqliteStore) -> list[str]:
     """Write until nothing more fits; the keys."""
     keys: list[str] = []
     for size in (2**20, 2**16, 2**12, 1):
@@ -128,7 +128,7 @@ async def test_a_store_that_is_full(lab: Lab) -> None:
     base = await lab.start(config(lab.behind.url, state))
     client = Client(base, lab.behind, lab.http)
     before = handles(await client.work(2))
-    other = DiskStore(state / "archive", 8 * 2**20)
+    other = SqliteStore(state / "archive", 8 * 2**20)
     filled = await fill(other)
     assert handles(await client.work(4)) == before
     assert is_whole(await client.ask(chatting()), chatting())

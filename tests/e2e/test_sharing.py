@@ -9,7 +9,7 @@ import pytest
 
 from proxy.server.api.share import LARGEST
 from proxy.state.inbox import MOST
-from proxy.state.sqlite import DiskStore
+from proxy.state.sqlite import SqliteStore
 from proxy.state.store import StoreError
 from tests.e2e.agents import CONFIG, HANDLE
 from tests.e2e.conftest import Lab
@@ -229,8 +229,8 @@ async def test_without_its_store_it_says_so_and_requests_go_on(
     async def broken(*_: Any, **__: Any) -> Any:
         raise StoreError("locked")
 
-    monkeypatch.setattr(DiskStore, "get", broken)
-    monkeypatch.setattr(DiskStore, "keys", broken)
+    monkeypatch.setattr(SqliteStore, "get", broken)
+    monkeypatch.setattr(SqliteStore, "keys", broken)
     for method in ("GET", "POST"):
         status, answer = await caller.ask(method, PATH, ANN, json={**TO, "content": "c"})
         assert (status, answer["error"]["code"]) == (503, "state_unavailable")

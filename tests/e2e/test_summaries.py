@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.state.sqlite import DiskStore
+from proxy.state.sqlite import SqliteStore
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import Upstream, answering, silent
 
@@ -92,7 +92,7 @@ class Running:
 
     async def drafted(self, drafts: int = 1) -> None:
         """Wait until so many drafts are stored."""
-        store = DiskStore(self.lab.folder / "state" / "archive", 2**30)
+        store = SqliteStore(self.lab.folder / "state" / "archive", 2**30)
         async with asyncio.timeout(60):
             while drafts > sum("/draft/" in key and "/claim" not in key for key in await store.keys("summary/")):
                 pass

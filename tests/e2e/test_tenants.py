@@ -8,7 +8,7 @@ from yarl import URL
 
 from proxy.config.keys_file import hash_of
 from proxy.state.cache import OnceService
-from proxy.state.sqlite import DiskStore
+from proxy.state.sqlite import SqliteStore
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, recalling, result, working
 
@@ -87,14 +87,14 @@ async def test_looking_for_it_does_the_same_work_as_looking_for_nothing(
     done: list[tuple[str, str]] = []
 
     def noting(name: str, real: Any) -> Any:
-        def noted(self: DiskStore, key: Any, *arguments: Any, **options: Any) -> Any:
+        def noted(self: SqliteStore, key: Any, *arguments: Any, **options: Any) -> Any:
             done.append((name, str(key)))
             return real(self, key, *arguments, **options)
 
         return noted
 
     for name in ("get", "put", "put_all", "add", "touch", "delete", "keys", "latest"):
-        monkeypatch.setattr(DiskStore, name, noting(name, getattr(DiskStore, name)))
+        monkeypatch.setattr(SqliteStore, name, noting(name, getattr(SqliteStore, name)))
 
     async def work(handle: str, headers: dict[str, str]) -> list[tuple[str, str]]:
         done.clear()

@@ -6,7 +6,8 @@ from proxy.context import Identity
 from proxy.gateway.answer_notes import LARGEST, BoundCorrections, CorrectionService
 from proxy.models.usage import Usage
 from proxy.policy import AnswerObserver
-from proxy.state.store import MemoryStore, StoreError
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import StoreError
 from proxy.testing import chat
 from proxy.upstreams.base import Reply
 from tests.clock import Clock
@@ -25,7 +26,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def service(clock: Clock) -> CorrectionService:
-    return CorrectionService(MemoryStore(2**20, clock=clock), clock=clock)
+    return CorrectionService(SqliteStore(None, 2**20, clock=clock), clock=clock)
 
 
 def notes(service: CorrectionService, tenant: str = "t", session: str = "s") -> BoundCorrections:

@@ -266,7 +266,7 @@ async def test_an_untouched_request_is_the_same_object_and_asks_once() -> None:
 
 
 async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:
-    store = Away(2**20)
+    store = Away(None, 2**20)
     memory = StoredMemory(store, ttl=60)
     later = chat("u1 a1 u2")
     await HiddenParts(memory).recorder(chat("u1"), "t")(Hidden(later.messages[1], INNER, later.messages[1]))

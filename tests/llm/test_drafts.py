@@ -27,7 +27,7 @@ class Pen:
 
 
 def service(pen: Pen, store: Away | None = None, clock: Callable[[], float] = lambda: 0.0) -> DraftService:
-    return DraftService(store or Away(2**20), pen, ttl=1000, deadline=30, clock=clock)
+    return DraftService(store or Away(None, 2**20), pen, ttl=1000, deadline=30, clock=clock)
 
 
 def drafts(made: DraftService, tenant: str = "t") -> BoundDrafts:
@@ -50,7 +50,7 @@ async def test_a_draft_that_is_ready_settles_the_cut() -> None:
 
 
 async def test_a_late_draft_changes_nothing() -> None:
-    pen, store = Pen(), Away(2**20)
+    pen, store = Pen(), Away(None, 2**20)
     made, replica = service(pen, store), service(pen, store)
     pen.go.clear()
     drafts(made).prepare(MATERIAL)
@@ -63,7 +63,7 @@ async def test_a_late_draft_changes_nothing() -> None:
 
 
 async def test_a_draft_is_written_once_in_a_process() -> None:
-    pen, store = Pen(), Away(2**20)
+    pen, store = Pen(), Away(None, 2**20)
     made, replica = service(pen, store), service(pen, store)
     for each in (made, replica, made, replica):
         drafts(each).prepare(MATERIAL)
@@ -74,7 +74,7 @@ async def test_a_draft_is_written_once_in_a_process() -> None:
 
 
 async def test_a_draft_is_written_once_by_concurrent_replicas() -> None:
-    pen, store = Pen(), Away(2**20)
+    pen, store = Pen(), Away(None, 2**20)
     both = service(pen, store), service(pen, store)
     pen.go.clear()
     for each in both:
@@ -89,7 +89,7 @@ async def test_a_draft_is_written_once_by_concurrent_replicas() -> None:
 
 async def test_a_failed_draft_is_retried_after_a_pause() -> None:
     now, pen = [0.0], Pen(lambda material: None)
-    store = Away(2**20, clock=lambda: now[0])
+    store = Away(None, 2**20, clock=lambda: now[0])
     made = service(pen, store, lambda: now[0])
     for moment, tries in ((0.0, 1), (20.0, 1), (100.0, 2)):
         now[0] = moment
@@ -113,7 +113,7 @@ async def test_drafts_that_wait_are_bounded() -> None:
 
 
 async def test_an_outage_of_the_store_changes_no_settled_summary() -> None:
-    now, store = [0.0], Away(2**20)
+    now, store = [0.0], Away(None, 2**20)
     made = service(Pen(), store, lambda: now[0])
     drafts(made).prepare(MATERIAL)
     await written(made)
@@ -127,7 +127,7 @@ async def test_an_outage_of_the_store_changes_no_settled_summary() -> None:
 
 
 async def test_a_summary_lost_by_the_store_is_settled_again() -> None:
-    now, store = [0.0], Away(2**20)
+    now, store = [0.0], Away(None, 2**20)
     made, replica = service(Pen(), store, lambda: now[0]), service(Pen(), store, lambda: now[0])
     drafts(made).prepare(MATERIAL)
     await written(made)

@@ -11,7 +11,8 @@ from proxy.memories import Count, Draft, Owner, uncounted
 from proxy.memories.relevance import Curve, MeasuredModel, MemoryRelevance
 from proxy.memories.service import MemoryService
 from proxy.memories.table import MemoryTable
-from proxy.state.store import MemoryStore, Store
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import Store
 from proxy.text.bm25 import terms
 from proxy.vectors.backend import Backend
 from proxy.vectors.embedding import EmbeddingService
@@ -53,7 +54,7 @@ async def remembering(
 ) -> AsyncGenerator[MemoryService, None]:
     """Give a service; without a backend everything goes by words. A store of the caller's stays open."""
     clock = clock or Clock()
-    own = store or MemoryStore(2**26)
+    own = store or SqliteStore(None, 2**26)
     embedding = None if backend is None else EmbeddingService(backend)
     with ThreadPoolExecutor(1) as threads:
         relevance = MemoryRelevance(embedding, threads, exact() if isinstance(backend, Terms) else None)

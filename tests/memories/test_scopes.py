@@ -7,7 +7,7 @@ import pytest
 
 from proxy.context import Identity
 from proxy.memories import Owner, id_of, kinds_of, scope_of
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from tests.clock import Clock
 from tests.memories.made import ALL, ANN, Terms, draft, found, remembering, texts
 
@@ -23,7 +23,7 @@ def test_a_scope_says_what_it_is_limited_by() -> None:
 
 @pytest.mark.parametrize("by", ["words", "meaning"])
 async def test_the_same_text_is_another_memory_in_each_scope(by: str) -> None:
-    store, backend = MemoryStore(2**26), Terms() if by == "meaning" else None
+    store, backend = SqliteStore(None, 2**26), Terms() if by == "meaning" else None
     async with remembering(store, backend=backend, merge_at=0.6) as service:
         for owner in EVERY:
             added = await service.add(owner, [draft("likes green tea", sources=(str(owner.scope),)), draft("is tall")])
@@ -45,7 +45,7 @@ async def test_the_same_text_is_another_memory_in_each_scope(by: str) -> None:
 
 @pytest.mark.parametrize("by", ["words", "meaning"])
 async def test_one_scope_is_forgotten_alone_and_a_user_with_all(by: str) -> None:
-    store = MemoryStore(2**26)
+    store = SqliteStore(None, 2**26)
     async with remembering(store, backend=Terms() if by == "meaning" else None) as service:
         for owner in [*EVERY, ALL._replace(scope=PLANNER.scope)]:
             await service.add(owner, [draft("likes green tea")])
@@ -88,7 +88,7 @@ async def test_the_scope_that_has_the_most_gives_way() -> None:
 
 
 async def test_records_of_before_there_were_scopes_are_the_users() -> None:
-    store = MemoryStore(2**26)
+    store = SqliteStore(None, 2**26)
     async with remembering(store) as service:
         (added,) = await service.add(ANN, [draft("likes green tea")])
     (row,) = await store.keys("memory/")

@@ -10,8 +10,8 @@ import pytest
 
 from proxy.context import Identity
 from proxy.memories import Memory, Owner, id_of
-from proxy.state.sqlite import DiskStore
-from proxy.state.store import MemoryStore, Store, StoreError
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import Store, StoreError
 from proxy.vectors.backend import EmbeddingFailed
 from tests.clock import Clock
 from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, draft, found, remembering, texts
@@ -26,7 +26,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
             yield made
             await made.aclose()
         return
-    made = MemoryStore(2**26) if request.param == "memory" else DiskStore(tmp_path / "store", 2**26)
+    made = SqliteStore(None, 2**26) if request.param == "memory" else SqliteStore(tmp_path / "store", 2**26)
     yield made
     await made.aclose()
 
@@ -218,7 +218,7 @@ async def test_a_tenant_is_forgotten_with_all_its_users_and_no_other(store: Stor
 
 
 async def test_what_becomes_of_memories_is_told() -> None:
-    counts, time, store = Counter[str](), Clock(), Failing(2**26)
+    counts, time, store = Counter[str](), Clock(), Failing(None, 2**26)
 
     def count(metric: str, label: str, number: int) -> None:
         counts[f"{metric} {label}".strip()] += number
@@ -255,7 +255,7 @@ async def test_what_becomes_of_memories_is_told() -> None:
 
 
 async def test_a_lost_row_costs_one_memory_and_no_more() -> None:
-    store = MemoryStore(2**26)
+    store = SqliteStore(None, 2**26)
     async with remembering(store, merge_at=1) as service:
         await service.add(ANN, [draft(f"fact {n}: " + "x" * 300) for n in range(30)])
     rows = await store.keys("memory/")
@@ -268,7 +268,7 @@ async def test_a_lost_row_costs_one_memory_and_no_more() -> None:
 
 
 async def test_a_crash_between_writing_and_removing_leaves_no_second_memory() -> None:
-    class Crashing(MemoryStore):
+    class Crashing(SqliteStore):
         crashes = True
 
         async def delete(self, keys: Collection[str]) -> None:
@@ -276,7 +276,7 @@ async def test_a_crash_between_writing_and_removing_leaves_no_second_memory() ->
                 raise StoreError("unreachable")
             await super().delete(keys)
 
-    store, time = Crashing(2**26), Clock()
+    store, time = Crashing(None, 2**26), Clock()
     async with remembering(store, clock=time, merge_at=0.7) as service:
         await service.add(ANN, [draft("likes green tea", sources=("one",)), draft("lives in Rome", sources=("one",))])
         for text in ("likes nice green tea", "lives in Rome"):
@@ -306,7 +306,7 @@ async def test_pages_of_earlier_versions_are_read_and_become_rows(store: Store) 
     assert await store.keys("memor") == ()
 
 
-class Failing(MemoryStore):
+class Failing(SqliteStore):
     fails = False
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
@@ -316,7 +316,7 @@ class Failing(MemoryStore):
 
 
 async def test_a_store_that_fails_is_told_to_applications_and_done_without_in_requests() -> None:
-    store = Failing(2**26)
+    store = Failing(None, 2**26)
     async with remembering(store) as service:
         await service.add(ANN, [draft("tea")])
         store.fails = True

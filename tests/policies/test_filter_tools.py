@@ -14,7 +14,7 @@ from proxy.context import CacheRules, Context, Identity
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.decisions import Memos
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from proxy.testing import context, profile, tool
 from proxy.text.sections import without_sections
 from proxy.tools.deferral import OURS
@@ -345,7 +345,7 @@ class TestTheOrder:
     @pytest.mark.parametrize("texts", [("delete the alarm",), ("delete the alarm", "yes")])
     @pytest.mark.parametrize("policy", [POLICY, FilterTools(keep=8, least=40)], ids=["some are left out", "all stay"])
     async def test_that_came_first_stays(self, policy: FilterTools, texts: tuple[str, ...]) -> None:
-        memo = Memos(MemoryStore(10**6), ttl=100).bind(Identity("t", "s"))
+        memo = Memos(SqliteStore(None, 10**6), ttl=100).bind(Identity("t", "s"))
         first = await offered(asked("delete the alarm"), policy, memo=memo)
         for seed in range(3):
             shuffled = Random(seed).sample(TOOLS, len(TOOLS))
@@ -518,7 +518,7 @@ class TestSections:
         assert await self.stands("¿va a llover hoy?", embedder=None) == "W"
 
     async def test_what_was_settled_stays(self) -> None:
-        memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bind(Identity("t", "s"))
+        memo = Memos(SqliteStore(None, 10**6), ttl=60).bind(Identity("t", "s"))
         assert await self.stands("¿qué tiempo hará?", memo=memo) == "W"
         assert await self.stands("¿qué tiempo hará?", memo=memo, embedder=None) == "W"
 
@@ -543,7 +543,7 @@ class Broken(Slow):
 
 
 async def test_what_was_chosen_while_the_model_loads_is_chosen_again() -> None:
-    near, memos = Slow(), Memos(MemoryStore(max_bytes=10**6), ttl=60)
+    near, memos = Slow(), Memos(SqliteStore(None, 10**6), ttl=60)
     near.is_behind = True
     request = asked("delete the alarm")
     first = await offered(request, embedder=near, memo=memos.bind(Identity("t", "s")))
@@ -562,7 +562,7 @@ async def test_what_was_chosen_while_the_model_loads_is_chosen_again() -> None:
 )
 async def test_what_was_chosen_by_words_is_chosen_again_while_nothing_is_cached(rules: CacheRules, stays: bool) -> None:
     """Also where no more vectors were on their way once it was chosen: on a busy machine they come right behind."""
-    near, memos = Slow(), Memos(MemoryStore(max_bytes=10**6), ttl=60)
+    near, memos = Slow(), Memos(SqliteStore(None, 10**6), ttl=60)
     request = asked("delete the alarm")
 
     async def names(request: ChatRequest = request, session: str = "s") -> list[str]:
@@ -602,7 +602,7 @@ WORDS = st.lists(st.sampled_from([*SUBJECTS, "list", "hello", "yes", "x " * 400]
 @given(st.lists(WORDS, min_size=1, max_size=8), st.booleans())
 async def test_it_never_costs_more_than_all_tools_would(texts: list[list[str]], is_remembered: bool) -> None:
     said = [" ".join(words) for words in texts]
-    memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bind(Identity("t", "s")) if is_remembered else None
+    memo = Memos(SqliteStore(None, 10**6), ttl=60).bind(Identity("t", "s")) if is_remembered else None
     plain, made = [], []
     for count in range(1, len(said) + 1):
         request = asked(*said[:count])
@@ -616,7 +616,7 @@ async def test_it_never_costs_more_than_all_tools_would(texts: list[list[str]], 
 @given(st.lists(WORDS, min_size=1, max_size=6))
 async def test_what_is_remembered_is_what_would_be_worked_out(texts: list[list[str]]) -> None:
     said = [" ".join(words) for words in texts]
-    memo = Memos(MemoryStore(max_bytes=10**6), ttl=60).bind(Identity("t", "s"))
+    memo = Memos(SqliteStore(None, 10**6), ttl=60).bind(Identity("t", "s"))
     for count in range(1, len(said) + 1):
         request = asked(*said[:count])
         assert await offered(request, memo=memo) == await offered(request)

@@ -10,7 +10,7 @@ from proxy.context import Context, Identity, Share
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.state.decisions import Memos
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from proxy.testing import Example, MemoryArchive, chat, context
 from tests.talk import assistant, user
 
@@ -20,7 +20,7 @@ class Box:
 
     def __init__(self) -> None:
         self.shares: list[Share] = []
-        self.memo = Memos(MemoryStore(2**20), ttl=60).bind(Identity("t", "s"))
+        self.memo = Memos(SqliteStore(None, 2**20), ttl=60).bind(Identity("t", "s"))
         self.archive = MemoryArchive()
 
     async def received(self) -> Sequence[Share]:

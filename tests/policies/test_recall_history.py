@@ -11,7 +11,7 @@ from proxy.context import CacheRules, Context, Identity
 from proxy.policy import Keep, Rewrite
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from proxy.testing import Example, context, lifelike, profile, tool
 from tests.services import ToldEmbedder
 from tests.talk import assistant, calls, result, system, user
@@ -360,12 +360,12 @@ async def test_where_vectors_are_missing_words_decide_and_it_says_so() -> None:
     assert decision.why.endswith("by their words")
 
 
-def remembering(incoming: ChatRequest, store: MemoryStore, **fields: object) -> Context:
+def remembering(incoming: ChatRequest, store: SqliteStore, **fields: object) -> Context:
     return replace(context(incoming), memo=Memos(store, ttl=60).bind(Identity("tenant", "session")), **fields)  # type: ignore[arg-type]
 
 
 async def test_what_was_chosen_stays_while_the_model_works_though_vectors_arrive() -> None:
-    store = MemoryStore(10**6)
+    store = SqliteStore(None, 10**6)
     incoming, request = cut("Where is Lisbon?")
     first = await RecallHistory(least=0.9).apply(request, remembering(incoming, store))
     later, longer = cut("Where is Lisbon?", assistant("Let me see."))
@@ -385,7 +385,7 @@ async def test_what_was_chosen_stays_while_the_model_works_though_vectors_arrive
     ids=["much stands behind", "little stands behind", "no cache"],
 )
 async def test_earlier_passages_leave_unless_leaving_costs_more(cache: CacheRules, behind: int, stays: bool) -> None:
-    store = MemoryStore(10**6)
+    store = SqliteStore(None, 10**6)
     model = replace(profile(100_000), cache=cache)
     incoming, request = cut("Where is Lisbon?")
     policy = RecallHistory(least=0.9)
@@ -398,7 +398,7 @@ async def test_earlier_passages_leave_unless_leaving_costs_more(cache: CacheRule
 
 
 async def test_another_session_does_not_see_what_was_chosen() -> None:
-    store = MemoryStore(10**6)
+    store = SqliteStore(None, 10**6)
     memos = Memos(store, ttl=60)
     await memos.bind(Identity("tenant", "a")).settle("key", "value")
     assert await memos.bind(Identity("tenant", "b")).known(["key"]) == [None]

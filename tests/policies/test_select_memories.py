@@ -16,7 +16,7 @@ from proxy.context import CacheRules, Context, Identity, Remembered, RememberedI
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.decisions import Memos
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from proxy.testing import Example, context, profile
 from tests.talk import assistant, system, user
 
@@ -62,7 +62,7 @@ def ask(*messages: Message) -> ChatRequest:
     return ChatRequest("test-model", (SYSTEM, *messages))
 
 
-def remembering(request: ChatRequest, memories: Given, store: MemoryStore | None = None, **fields: object) -> Context:
+def remembering(request: ChatRequest, memories: Given, store: SqliteStore | None = None, **fields: object) -> Context:
     memo = Memos(store, ttl=60).bind(Identity("test", "session")) if store is not None else None
     return replace(context(request, window=100_000), memories=memories, memo=memo, **fields)  # type: ignore[arg-type]
 
@@ -86,7 +86,7 @@ EXAMPLES = [
         remembering(
             ask(user("Book a flight to Rome."), assistant("When?"), user("On Friday. Which seat do I like?")),
             Given(item("seat", 0.9, text="Prefers a window seat.")),
-            MemoryStore(2**20),
+            SqliteStore(None, 2**20),
         )
     )
 ]
@@ -218,7 +218,7 @@ async def test_a_short_question_is_read_with_the_one_before_it() -> None:
 
 
 async def test_what_was_chosen_stays_while_the_model_works() -> None:
-    store, memories = MemoryStore(10**6), Given(item("a", 0.9))
+    store, memories = SqliteStore(None, 10**6), Given(item("a", 0.9))
     request = ask(user("What should I drink now?"))
     first = await select(request, remembering(request, memories, store))
     memories.items["b"] = item("b", 0.99)
@@ -231,7 +231,7 @@ async def test_what_was_chosen_stays_while_the_model_works() -> None:
 
 
 async def test_a_choice_made_while_vectors_were_late_is_made_again_before_anything_is_answered() -> None:
-    store, memories = MemoryStore(10**6), Given(item("a", 0.9))
+    store, memories = SqliteStore(None, 10**6), Given(item("a", 0.9))
     memories.is_late = True
     request = ask(user("What should I drink now?"))
     early = await select(request, remembering(request, memories, store))
@@ -246,7 +246,7 @@ async def test_a_choice_made_while_vectors_were_late_is_made_again_before_anythi
 
 
 async def test_a_late_choice_stays_while_the_model_works_on_it() -> None:
-    store, memories = MemoryStore(10**6), Given(item("a", 0.9, text="long " * 60))
+    store, memories = SqliteStore(None, 10**6), Given(item("a", 0.9, text="long " * 60))
     memories.is_late = True
     model = replace(profile(100_000), cache=CACHED)
     request = ask(user("What should I drink now?"))
@@ -261,7 +261,7 @@ async def test_a_late_choice_stays_while_the_model_works_on_it() -> None:
 
 
 async def test_what_is_deleted_leaves_at_once() -> None:
-    store, memories = MemoryStore(10**6), Given(item("a", 0.9), item("b", 0.8))
+    store, memories = SqliteStore(None, 10**6), Given(item("a", 0.9), item("b", 0.8))
     request = ask(user("What should I drink now?"))
     assert "text of a" in contents(await select(request, remembering(request, memories, store)))[1]
     del memories.items["a"]
@@ -272,7 +272,7 @@ async def test_what_is_deleted_leaves_at_once() -> None:
 
 
 async def test_another_user_of_the_same_conversation_gets_no_choice_of_the_first() -> None:
-    store, request = MemoryStore(10**6), ask(user("What should I drink now?"))
+    store, request = SqliteStore(None, 10**6), ask(user("What should I drink now?"))
     ann, bob = Given(item("a", 0.9)), Given(item("b", 0.9), item("a", 0.1, text="of bob"))
     await select(request, remembering(request, ann, store, identity=Identity("test", "session", "user-ann")))
     second = await select(request, remembering(request, bob, store, identity=Identity("test", "session", "user-bob")))
@@ -285,7 +285,7 @@ async def test_another_user_of_the_same_conversation_gets_no_choice_of_the_first
     ids=["much stands behind", "little stands behind", "no cache"],
 )
 async def test_earlier_memories_leave_unless_leaving_costs_more(cache: CacheRules, behind: int, stays: bool) -> None:
-    store, memories = MemoryStore(10**6), Given(item("a", 0.9, text="long " * 60))
+    store, memories = SqliteStore(None, 10**6), Given(item("a", 0.9, text="long " * 60))
     model = replace(profile(100_000), cache=cache)
     request = ask(user("What should I drink now?"))
     first = contents(await select(request, remembering(request, memories, store, model=model)))
@@ -300,7 +300,7 @@ async def test_earlier_memories_leave_unless_leaving_costs_more(cache: CacheRule
 
 
 async def test_what_stands_already_is_not_given_again() -> None:
-    store, memories = MemoryStore(10**6), Given(item("a", 0.9))
+    store, memories = SqliteStore(None, 10**6), Given(item("a", 0.9))
     model = replace(profile(100_000), cache=CACHED)
     request = ask(user("What should I drink now?"))
     first = contents(await select(request, remembering(request, memories, store, model=model)))

@@ -12,18 +12,18 @@ import pytest
 
 from proxy.context import Identity
 from proxy.state.archive import HANDLE, Archives, handle_of
-from proxy.state.sqlite import DiskStore
-from proxy.state.store import Cause, MemoryStore, StoreError
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import Cause, StoreError
 from tests.clock import Clock
 
 MIB = 2**20
 
 
-class Recording(MemoryStore):
+class Recording(SqliteStore):
     """Counts its calls, and fails on demand."""
 
     def __init__(self, max_bytes: int = 64 * MIB) -> None:
-        super().__init__(max_bytes)
+        super().__init__(None, max_bytes)
         self.calls: list[str] = []
         self.broken: Cause | None = None
 
@@ -61,8 +61,8 @@ def archives(store: Recording, clock: Clock) -> Archives:
 
 
 @pytest.fixture
-async def disk(tmp_path: Path) -> AsyncIterator[DiskStore]:
-    made = DiskStore(tmp_path / "archive", 64 * MIB)
+async def disk(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    made = SqliteStore(tmp_path / "archive", 64 * MIB)
     yield made
     await made.aclose()
 
@@ -70,7 +70,7 @@ async def disk(tmp_path: Path) -> AsyncIterator[DiskStore]:
 @pytest.mark.parametrize(
     "content", ["", "a", "\ud800", "\udfff" * 5000, "\0" * 2000, "é€😀" * 20_000, "line\r\n" * 9000]
 )
-async def test_text_of_all_kinds_comes_back_from_disk(disk: DiskStore, content: str) -> None:
+async def test_text_of_all_kinds_comes_back_from_disk(disk: SqliteStore, content: str) -> None:
     archive = Archives(disk).bind(Identity("t", "named-s"))
     handle = await archive.keep(content)
     assert handle is not None

@@ -3,12 +3,13 @@ import pytest
 from proxy.context import Identity, Outage
 from proxy.state.decisions import Memos, StoredMemory
 from proxy.state.overlay import Overlay
-from proxy.state.store import MemoryStore, StoreError
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import StoreError
 from tests.scripted import Away
 
 
 async def test_a_store_that_is_away_is_not_an_empty_one() -> None:
-    store = MemoryStore(10**6)
+    store = SqliteStore(None, 10**6)
     memory = StoredMemory(store, ttl=60)
     await store.aclose()
     with pytest.raises(StoreError):
@@ -18,7 +19,7 @@ async def test_a_store_that_is_away_is_not_an_empty_one() -> None:
 
 
 async def test_after_a_failed_read_nothing_new_is_settled_until_the_next_request() -> None:
-    store = Away(10**6)
+    store = Away(None, 10**6)
     assert await Memos(store, ttl=60).bind(Identity("t", "s")).settle("before", "first") == "first"
     memos, outage = Memos(store, ttl=60), Outage()  # another replica, which has not read it yet
     memo = memos.bind(Identity("t", "s"), outage)
@@ -32,7 +33,7 @@ async def test_after_a_failed_read_nothing_new_is_settled_until_the_next_request
 
 
 async def test_what_was_read_within_a_minute_needs_no_store() -> None:
-    store, now = Away(10**6), 0.0
+    store, now = Away(None, 10**6), 0.0
     memo = (memos := Memos(store, ttl=3600, clock=lambda: now)).bind(Identity("t", "s"))
     await memo.settle("key", "value")
     store.is_away, now = True, 59.0
@@ -44,7 +45,7 @@ async def test_what_was_read_within_a_minute_needs_no_store() -> None:
 
 
 async def test_what_is_deleted_in_the_store_is_not_remembered() -> None:
-    store = MemoryStore(10**6)
+    store = SqliteStore(None, 10**6)
     memo = (memos := Memos(store, ttl=3600)).bind(Identity("t", "s"))
     await memo.settle("key", "value")
     await store.delete(await store.keys("memo/t/"))
@@ -53,7 +54,7 @@ async def test_what_is_deleted_in_the_store_is_not_remembered() -> None:
 
 
 async def test_what_the_store_has_lost_is_not_remembered() -> None:
-    store = Overlay(MemoryStore(10**6))
+    store = Overlay(SqliteStore(None, 10**6))
     memo = Memos(store, ttl=3600).bind(Identity("t", "s"))
     await memo.settle("key", "first")
     await store.clear()
@@ -62,11 +63,11 @@ async def test_what_the_store_has_lost_is_not_remembered() -> None:
 
 
 async def test_what_was_read_while_the_store_lost_values_is_looked_up_again() -> None:
-    class Emptied(MemoryStore):
+    class Emptied(SqliteStore):
         async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
-            self.losses += 1
+            self._database.losses += 1
             return value
 
-    memo = Memos(Emptied(10**6), ttl=3600).bind(Identity("t", "s"))
+    memo = Memos(Emptied(None, 10**6), ttl=3600).bind(Identity("t", "s"))
     assert await memo.settle("key", "first") == "first"
     assert await memo.known(["key"]) == [None]

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.context import Identity
 from proxy.state.inbox import MOST, Shares, TooMany
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 
 
 class Clock:
@@ -22,11 +22,11 @@ def who(session: str = "s", agent: str = "", task: str = "", tenant: str = "t") 
     return Identity(tenant, f"named-{session}", **named)
 
 
-class Looked(MemoryStore):
+class Looked(SqliteStore):
     """Notes how it was looked into."""
 
     def __init__(self, max_bytes: int) -> None:
-        super().__init__(max_bytes)
+        super().__init__(None, max_bytes)
         self.looks: list[str] = []
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
@@ -40,7 +40,7 @@ class Looked(MemoryStore):
 
 @pytest.fixture
 def shares() -> Shares:
-    return Shares(MemoryStore(2**24), ttl=60, clock=Clock())
+    return Shares(SqliteStore(None, 2**24), ttl=60, clock=Clock())
 
 
 async def give(shares: Shares, giver: Identity, receiver: Identity, content: str = "c", note: str = "") -> str:
@@ -130,7 +130,7 @@ async def test_who_was_given_nothing_costs_one_look_at_one_key() -> None:
 
 async def test_a_mark_lasts_longer_than_what_it_announces() -> None:
     time = [0.0]
-    store = MemoryStore(2**20, clock=lambda: time[0])
+    store = SqliteStore(None, 2**20, clock=lambda: time[0])
     shares = Shares(store, ttl=60)
     id_ = await give(shares, who("elsewhere"), who())
     time[0] = 59.0

@@ -1,14 +1,14 @@
 """What is written over a store is seen there, and leaves no trace in the store."""
 
 from proxy.state.overlay import Overlay
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from tests.clock import Clock
 
 TTL = 60.0
 
 
 async def test_what_is_below_is_read_and_what_is_written_stays_above() -> None:
-    below = MemoryStore(10**6)
+    below = SqliteStore(None, 10**6)
     await below.put_all({"a/1": b"one", "a/2": b"two"}, ttl=TTL)
     over = Overlay(below)
     await over.put("a/2", b"other", ttl=TTL)
@@ -24,7 +24,7 @@ async def test_what_is_below_is_read_and_what_is_written_stays_above() -> None:
 
 
 async def test_what_was_settled_below_stands() -> None:
-    below = MemoryStore(10**6)
+    below = SqliteStore(None, 10**6)
     await below.put("a", b"one", ttl=TTL)
     over = Overlay(below)
     assert await over.add("a", b"two", ttl=TTL) == b"one"
@@ -35,7 +35,7 @@ async def test_what_was_settled_below_stands() -> None:
 
 async def test_reading_is_no_use_of_what_is_below() -> None:
     clock = Clock()
-    below = MemoryStore(10**6, clock=clock)
+    below = SqliteStore(None, 10**6, clock=clock)
     await below.put("a", b"one", ttl=TTL)
     over = Overlay(below)
     clock.now += TTL - 1
@@ -46,7 +46,7 @@ async def test_reading_is_no_use_of_what_is_below() -> None:
 
 
 async def test_what_was_written_can_be_forgotten() -> None:
-    below = MemoryStore(10**6)
+    below = SqliteStore(None, 10**6)
     over = Overlay(below)
     await over.put("a", b"one", ttl=TTL)
     assert over.losses == below.losses

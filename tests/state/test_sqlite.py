@@ -19,7 +19,7 @@ import diskcache  # type: ignore[import-untyped]
 import pytest
 
 from proxy.state import database, sqlite
-from proxy.state.sqlite import DATABASE, THREADS, DiskStore
+from proxy.state.sqlite import DATABASE, THREADS, SqliteStore
 from proxy.state.store import StoreError
 
 MIB = 2**20
@@ -27,8 +27,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[DiskStore]:
-    made = DiskStore(tmp_path / "state", 16 * MIB, busy=0.05)
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    made = SqliteStore(tmp_path / "state", 16 * MIB, busy=0.05)
     yield made
     await made.aclose()
 
@@ -37,9 +37,9 @@ def child(script: str, directory: Path) -> "subprocess.Popen[str]":
     """A process in which `store` is a store on the directory, and `script` the body of a coroutine."""
     body = "\n".join(f"    {line}" for line in script.splitlines())
     source = (
-        "import asyncio, sys, os, resource, signal\nfrom pathlib import Path\nfrom proxy.state.sqlite import DiskStore\n"
+        "import asyncio, sys, os, resource, signal\nfrom pathlib import Path\nfrom proxy.state.sqlite import SqliteStore\n"
         "from proxy.state.store import StoreError\n"
-        f"async def main():\n    store = DiskStore(Path(sys.argv[1]), 64 * 2**20, busy=10)\n{body}\n"
+        f"async def main():\n    store = SqliteStore(Path(sys.argv[1]), 64 * 2**20, busy=10)\n{body}\n"
         "asyncio.run(main())\n"
     )
     arguments = [sys.executable, "-c", source, os.fspath(directory)]
@@ -57,7 +57,7 @@ def ended(process: "subprocess.Popen[str]") -> int:
 
 
 @pytest.mark.parametrize("mode", [None, 0o777, 0o750])
-async def test_the_directory_is_closed_to_others(store: DiskStore, tmp_path: Path, mode: int | None) -> None:
+async def test_the_directory_is_closed_to_others(store: SqliteStore, tmp_path: Path, mode: int | None) -> None:
     if mode is not None:
         (tmp_path / "state").mkdir()
         (tmp_path / "state").chmod(mode)
@@ -67,13 +67,13 @@ async def test_the_directory_is_closed_to_others(store: DiskStore, tmp_path: Pat
 
 
 async def test_it_survives_a_restart_and_stays_within_its_bound(tmp_path: Path) -> None:
-    first = DiskStore(tmp_path, 2 * MIB, protected=0.0)
+    first = SqliteStore(tmp_path, 2 * MIB, protected=0.0)
     for number in range(300):
         await first.put(str(number), os.urandom(20_000), ttl=1000)
     await first.aclose()
     assert (tmp_path / DATABASE).stat().st_size <= 2 * MIB
     assert not (tmp_path / f"{DATABASE}-wal").exists(), "a copy of the file has all"
-    second = DiskStore(tmp_path, 2 * MIB)
+    second = SqliteStore(tmp_path, 2 * MIB)
     assert len(await second.keys("")) > 80
     assert await second.get("299")
     assert await second.get("0") is None
@@ -94,7 +94,7 @@ async def test_what_put_returned_from_survives_a_kill(tmp_path: Path) -> None:
     assert process.stdout is not None
     last = max([last, *(int(line) for line in process.stdout.read().split())])
     assert ended(process) == -signal.SIGKILL
-    store = DiskStore(tmp_path, 64 * MIB)
+    store = SqliteStore(tmp_path, 64 * MIB)
     for number in range(last + 1):
         assert await store.get(str(number)) == b"%d" % number * 3000
     await store.aclose()
@@ -113,13 +113,13 @@ async def test_processes_share_a_directory_without_losing_a_write(tmp_path: Path
         process.stdin.write("\n")
         process.stdin.flush()
     assert await asyncio.to_thread(lambda: [ended(process) for process in processes]) == [0, 0, 0]
-    store = DiskStore(tmp_path / "state", 64 * MIB)
+    store = SqliteStore(tmp_path / "state", 64 * MIB)
     assert len(await store.keys("")) == 300
     await store.aclose()
 
 
 async def test_a_lock_of_another_process_fails_writes_soon_and_reads_not_at_all(
-    store: DiskStore, tmp_path: Path
+    store: SqliteStore, tmp_path: Path
 ) -> None:
     now = 1_000_000.0
     store._clock = lambda: now
@@ -139,7 +139,7 @@ async def test_a_lock_of_another_process_fails_writes_soon_and_reads_not_at_all(
     with pytest.raises(StoreError, match="locked"):
         await store.touch(["a"], ttl=1000)
     assert await store.get("a", ttl=1000) == b"1"
-    unopened = DiskStore(tmp_path / "state", MIB, busy=0.05)
+    unopened = SqliteStore(tmp_path / "state", MIB, busy=0.05)
     with pytest.raises(StoreError, match="locked"):
         await unopened.put("b", b"1", ttl=1000)
     assert ended(holder) == 0
@@ -151,7 +151,7 @@ async def test_a_lock_of_another_process_fails_writes_soon_and_reads_not_at_all(
 
 async def test_a_corrupted_file_is_reported_and_a_replaced_one_is_used(tmp_path: Path) -> None:
     (tmp_path / DATABASE).write_bytes(b"this is no database" * 1000)
-    store = DiskStore(tmp_path, MIB)
+    store = SqliteStore(tmp_path, MIB)
     await store.look()
     assert store.degraded == "corrupted", "also where no request has met it"
     with pytest.raises(StoreError, match="corrupted"):
@@ -167,20 +167,20 @@ async def test_a_corrupted_file_is_reported_and_a_replaced_one_is_used(tmp_path:
 
 
 async def test_a_file_that_breaks_while_open_is_reported(tmp_path: Path) -> None:
-    first = DiskStore(tmp_path, 4 * MIB)
+    first = SqliteStore(tmp_path, 4 * MIB)
     await first.put("a", bytes(500_000), ttl=1000)
     await first.aclose()
     with (tmp_path / DATABASE).open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 100_000)
-    second = DiskStore(tmp_path, 4 * MIB)
+    second = SqliteStore(tmp_path, 4 * MIB)
     for attempt in (second.get("a", ttl=100), second.put("b", bytes(50_000), ttl=1000)):
         with pytest.raises(StoreError):
             await attempt
     await second.aclose()
 
 
-async def test_a_directory_that_was_removed_is_made_again(store: DiskStore, tmp_path: Path) -> None:
+async def test_a_directory_that_was_removed_is_made_again(store: SqliteStore, tmp_path: Path) -> None:
     await store.put("a", b"1", ttl=1000)
     assert store.losses == 0
     rmtree(tmp_path / "state")
@@ -192,14 +192,14 @@ async def test_a_directory_that_was_removed_is_made_again(store: DiskStore, tmp_
 async def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        store = DiskStore(place, MIB)
+        store = SqliteStore(place, MIB)
         with pytest.raises(StoreError, match="unreachable"):
             await store.put("a", b"1", ttl=1000)
         await store.aclose()
 
 
 async def test_a_read_only_database_still_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = DiskStore(tmp_path, MIB)
+    before = SqliteStore(tmp_path, MIB)
     await before.put("a", b"1", ttl=1000)
     await before.aclose()
     connect, now = database._connect, time.time() + 500
@@ -211,7 +211,7 @@ async def test_a_read_only_database_still_answers(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(database, "_connect", read_only)
     monkeypatch.setattr(sqlite, "THREADS", 1)
-    store = DiskStore(tmp_path, MIB, clock=lambda: now)
+    store = SqliteStore(tmp_path, MIB, clock=lambda: now)
     assert await store.get("a", ttl=1000) == b"1"
     with pytest.raises(StoreError, match="read_only"):
         await store.put("b", b"1", ttl=1000)
@@ -237,7 +237,7 @@ async def test_a_full_disk_is_reported_and_harms_nothing(tmp_path: Path) -> None
     )
     assert said(process) in {"full True True", "unreachable True True"}
     assert ended(process) == 0
-    store = DiskStore(tmp_path, 64 * MIB)
+    store = SqliteStore(tmp_path, 64 * MIB)
     assert await store.get("9")
     await store.put("more", bytes(20_000), ttl=1000)
     await store.aclose()
@@ -248,7 +248,7 @@ async def test_a_full_disk_is_reported_and_harms_nothing(tmp_path: Path) -> None
     [(errno.ENOSPC, "full"), (errno.EROFS, "read_only"), (errno.EACCES, "read_only"), (errno.EIO, "unreachable")],
 )
 async def test_errors_of_the_system_have_causes(
-    store: DiskStore, monkeypatch: pytest.MonkeyPatch, number: int, cause: str
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, number: int, cause: str
 ) -> None:
     def fail(*arguments: object) -> None:
         raise OSError(number, "no", "/secret/path")
@@ -259,14 +259,14 @@ async def test_errors_of_the_system_have_causes(
     assert (failed.value.cause, str(failed.value)) == (cause, cause)
 
 
-async def test_the_loop_turns_while_the_disk_sleeps(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_turns_while_the_disk_sleeps(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     woken = threading.Event()
 
     def sleep(*arguments: object) -> tuple[bytes, float]:
         assert woken.wait(30)
         return b"late", 0.0
 
-    monkeypatch.setattr(DiskStore, "_read", sleep)
+    monkeypatch.setattr(SqliteStore, "_read", sleep)
     monkeypatch.setattr(database, "MOST_WAITING", 4)
     reads = [asyncio.ensure_future(store.get("a")) for _ in range(4)]
     await asyncio.sleep(0)
@@ -278,9 +278,9 @@ async def test_the_loop_turns_while_the_disk_sleeps(store: DiskStore, monkeypatc
     assert await asyncio.gather(*reads) == [b"late"] * 4
 
 
-async def test_closing_ends_what_waits(store: DiskStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_ends_what_waits(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     woken = threading.Event()
-    monkeypatch.setattr(DiskStore, "_read", lambda *arguments: (woken.wait(30) and b"late", 0.0))
+    monkeypatch.setattr(SqliteStore, "_read", lambda *arguments: (woken.wait(30) and b"late", 0.0))
     reads = [asyncio.ensure_future(store.get("a")) for _ in range(6)]
     await asyncio.sleep(0)
     closing_ = asyncio.ensure_future(store.aclose())
@@ -304,7 +304,7 @@ async def test_of_two_processes_that_add_a_value_one_does(tmp_path: Path) -> Non
     assert len(answers) == 1
 
 
-async def test_threads_of_one_process_wait_for_each_other_longer_than_for_other_processes(store: DiskStore) -> None:
+async def test_threads_of_one_process_wait_for_each_other_longer_than_for_other_processes(store: SqliteStore) -> None:
     begun = threading.Event()
 
     def write_slowly(connection: sqlite3.Connection) -> None:
@@ -319,7 +319,7 @@ async def test_threads_of_one_process_wait_for_each_other_longer_than_for_other_
 
 
 @pytest.mark.parametrize("value", [None, "text", 1])
-async def test_a_planted_value_is_reported(store: DiskStore, tmp_path: Path, value: object) -> None:
+async def test_a_planted_value_is_reported(store: SqliteStore, tmp_path: Path, value: object) -> None:
     await store.put("a", b"1", ttl=1000)
     with closing(sqlite3.connect(tmp_path / "state" / DATABASE)) as connection, connection:
         connection.execute("UPDATE Cache SET value = ?", (value,))
@@ -329,7 +329,7 @@ async def test_a_planted_value_is_reported(store: DiskStore, tmp_path: Path, val
     assert await store.get("a") == b"2"
 
 
-async def test_a_file_of_diskcache_is_read(store: DiskStore, tmp_path: Path) -> None:
+async def test_a_file_of_diskcache_is_read(store: SqliteStore, tmp_path: Path) -> None:
     with diskcache.Cache(str(tmp_path / "state"), eviction_policy="least-recently-used") as earlier:
         earlier.set("a", b"1", expire=1000)
         earlier.set("b", b"1", expire=1000)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.state.sqlite import DiskStore
-from proxy.state.store import MemoryStore, Store, StoreError
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import Store, StoreError
 from tests.redis_process import RedisProcess, redis_process
 
 MIB = 2**20
@@ -60,9 +60,9 @@ async def store(place: str, server: RedisProcess | None, tmp_path: Path, clock: 
     if server is not None:
         made = server.store(largest=MIB // 4, timeout=30.0)
     elif place == "memory":
-        made = MemoryStore(MIB, clock=clock)
+        made = SqliteStore(None, MIB, clock=clock)
     else:
-        made = DiskStore(tmp_path / "state", MIB, clock=clock)
+        made = SqliteStore(tmp_path / "state", MIB, clock=clock)
     yield made
     await made.aclose()
 
@@ -152,9 +152,8 @@ async def test_a_busy_store_gives_up_the_oldest_content_and_says_so_before(store
 
 
 async def why_degraded(store: Store) -> str | None:
-    assert isinstance(store, MemoryStore | DiskStore)
-    if isinstance(store, DiskStore):
-        await store.look()
+    assert isinstance(store, SqliteStore)
+    await store.look()
     return store.degraded
 
 

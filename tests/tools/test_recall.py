@@ -11,7 +11,7 @@ from proxy.chat import Message, encode
 from proxy.compaction.pieces import LONGEST_LINE
 from proxy.context import Identity
 from proxy.state.archive import Archives
-from proxy.state.store import MemoryStore
+from proxy.state.sqlite import SqliteStore
 from proxy.testing import MemoryArchive
 from proxy.tools.originals import lines_of, readable
 from proxy.tools.recall import DEFINITION, MOST_SEARCHED, Recall
@@ -176,7 +176,7 @@ async def test_a_handle_may_stand_as_the_conversation_has_it() -> None:
 
 @pytest.mark.parametrize("asked", [{"handle": "a" * 20}, {"query": "gate"}])
 async def test_what_cannot_be_read_now_is_not_said_to_be_gone(asked: Mapping[str, str]) -> None:
-    store = MemoryStore(2**20)
+    store = SqliteStore(None, 2**20)
     await store.aclose()
     told = await Recall(Archives(store).bind(Identity("t", "named-s"))).run(json.dumps(asked))
     assert "cannot be read right now" in told

@@ -18,7 +18,8 @@ from proxy.memories.table import MemoryTable
 from proxy.server.api.erase import Forgetting
 from proxy.state.archive import Archives
 from proxy.state.cache import OnceService
-from proxy.state.store import MemoryStore, StoreError
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
@@ -32,7 +33,7 @@ from tests.vectors.scripted import Scripted
 TENANT = tenant_named("acme")
 
 
-class Store(MemoryStore):
+class Store(SqliteStore):
     """A store in which some keys cannot be deleted."""
 
     stuck = "-"
@@ -43,7 +44,7 @@ class Store(MemoryStore):
         await super().delete(keys)
 
 
-def forgetting(store: MemoryStore, records: Records | None = None, **fields: object) -> Forgetting:
+def forgetting(store: SqliteStore, records: Records | None = None, **fields: object) -> Forgetting:
     threads = ThreadPoolExecutor(1)
     memories = MemoryService(MemoryTable(store, ttl=60), MemoryRelevance(None, threads), threads)
     given = {"index": None, "peers": Peers(None), "here": (), **fields}
@@ -58,7 +59,7 @@ async def records() -> AsyncGenerator[Records, None]:
 
 
 async def test_what_fails_is_named_and_the_rest_is_forgotten() -> None:
-    store = Store(2**20)
+    store = Store(None, 2**20)
     for kind in ("share", "memo", "loop"):
         for tenant in (TENANT, "other"):
             await store.put(f"{kind}/{tenant}/x", b"1", ttl=60)
@@ -78,14 +79,14 @@ async def test_what_a_request_remembers_meanwhile_is_forgotten_as_well(records: 
             records.add(record("late", tenant))
 
     records.add(record("early", TENANT))
-    told = await forgetting(MemoryStore(2**20), records, index=Slow()).tenant("acme")
+    told = await forgetting(SqliteStore(None, 2**20), records, index=Slow()).tenant("acme")
     assert told["forgotten"]["requests"] == 2
     assert await records.latest(Filters(), 9) == []
 
 
 async def test_texts_that_another_worker_has_written_are_written_again(tmp_path: Path) -> None:
     ours, theirs = (Records(RecordsSettings(text=True), tmp_path / "records.db") for _ in range(2))
-    there = forgetting(MemoryStore(2**20), theirs)
+    there = forgetting(SqliteStore(None, 2**20), theirs)
 
     class Others(Peers):
         async def ask(self, question: Question) -> list[Any]:
@@ -95,7 +96,7 @@ async def test_texts_that_another_worker_has_written_are_written_again(tmp_path:
         theirs.add(record("r", TENANT, "u1"))
         (found,) = await theirs.latest(Filters(), 9, text=True)
         assert [message["role"] for message in found["text"]["before"]] == ["user"]
-        await forgetting(MemoryStore(2**20), ours, peers=Others(None)).tenant("acme")
+        await forgetting(SqliteStore(None, 2**20), ours, peers=Others(None)).tenant("acme")
         assert await theirs.latest(Filters(), 9) == []
     await ours.aclose()
     await theirs.aclose()
@@ -105,7 +106,7 @@ async def test_texts_that_another_worker_has_written_are_written_again(tmp_path:
 async def test_a_tenant_is_known_by_its_name_and_by_its_hash(named: str, records: Records) -> None:
     for tenant in (TENANT, "other", TENANT):
         records.add(record("r", tenant))
-    told = await forgetting(MemoryStore(2**20), records).tenant(named)
+    told = await forgetting(SqliteStore(None, 2**20), records).tenant(named)
     assert (told["tenant"], told["forgotten"]["requests"]) == (TENANT, 2)
     assert [each["tenant"] for each in await records.latest(Filters(), 9)] == ["other"]
 
@@ -114,12 +115,12 @@ async def test_vectors_go_and_an_index_that_does_not_work_is_named(tmp_path: Pat
     made = IndexService(embedded(tmp_path), timeout=30)
     scope = Scope(TENANT, "m")
     await made.put(scope, [Point("a", (await Scripted().embed(["a"]))[0])])
-    told = await forgetting(MemoryStore(2**20), index=made).tenant("acme")
+    told = await forgetting(SqliteStore(None, 2**20), index=made).tenant("acme")
     assert (told["forgotten"]["vectors"], await made.vectors(scope, ["a"])) == (True, [None])
     await made.aclose()
     with pytest.raises(IndexFailed):
         await made.vectors(scope, ["a"])
-    assert (await forgetting(MemoryStore(2**20), index=made).tenant("acme"))["failed"] == {"vectors": "closed"}
+    assert (await forgetting(SqliteStore(None, 2**20), index=made).tenant("acme"))["failed"] == {"vectors": "closed"}
 
 
 def shouted(text: str) -> str:
@@ -145,7 +146,7 @@ async def test_a_summary_is_not_put_back_by_who_had_it_in_memory() -> None:
     async def write(material: Material, headers: Mapping[str, str]) -> str:
         return "told in short"
 
-    store = MemoryStore(2**20)
+    store = SqliteStore(None, 2**20)
     drafts = DraftService(store, write, ttl=1000, deadline=30)
     bound = drafts.bind(Identity("t"), {})
     bound.prepare(Material("d1", "", chat("u1 a1").messages, 500))
@@ -166,7 +167,7 @@ async def test_what_is_being_written_for_it_is_given_up() -> None:
         await asyncio.Event().wait()
         return ""
 
-    store = MemoryStore(2**20)
+    store = SqliteStore(None, 2**20)
     drafts = DraftService(store, write, ttl=1000, deadline=30)
     drafts.bind(Identity("t"), {}).prepare(Material("d1", "", chat("u1 a1").messages, 500))
     await begun.wait()
@@ -176,7 +177,7 @@ async def test_what_is_being_written_for_it_is_given_up() -> None:
 
 
 async def test_what_was_seen_in_the_store_is_looked_for_again(tmp_path: Path) -> None:
-    store = MemoryStore(2**20)
+    store = SqliteStore(None, 2**20)
     archives = Archives(store)
     handle = await archives.bind(Identity("t", "named-s")).keep("content")
     await store.delete(await store.keys("archive/"))

@@ -7,7 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.state.store import MemoryStore, StoreError
+from proxy.state.sqlite import SqliteStore
+from proxy.state.store import StoreError
 from tests.e2e.servers import proxy, upstream
 from tests.upstreams.anthropic.conftest import (
     CONFIG,
@@ -156,7 +157,7 @@ async def test_thinking_that_could_not_be_kept_is_told(
     async def failing(*given: object, **named: object) -> None:
         raise StoreError("full")
 
-    monkeypatch.setattr(MemoryStore, "put", failing)
+    monkeypatch.setattr(SqliteStore, "put", failing)
     anthropic.say(thinking(), tool_use("toolu_1"))
     answered = await client.chat(tools=[TOOL])
 

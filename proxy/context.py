@@ -424,7 +424,7 @@ class Context:
     identity: Identity
     tokens: Tokens
     deadline: float
-    """Seconds of work (`state.work_time`) after which a step of the chain does not begin, or is given up."""
+    """Seconds of work (`work_time`) after which a step of the chain does not begin, or is given up."""
     patience: float = 60.0
     """Timeout in seconds of a step without which the prompt does not fit."""
     archive: Archive | None = None

@@ -16,9 +16,9 @@ from proxy.compaction.edited_files import edits_files
 from proxy.compaction.form import plain, rows
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
-from proxy.state.work_time import current_work
 from proxy.text import counted
 from proxy.tools.recall import is_readable, tokens_to_offer
+from proxy.work_time import current_work
 
 _IN_TIME = 0.8
 """The part of the step's time after which new results are sent as they came."""

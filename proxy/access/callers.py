@@ -16,6 +16,7 @@ from proxy.identity import tenant_named, tenant_of
 from proxy.upstreams.base import Reply
 
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
+_TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
 _WITHHELD = CREDENTIALS | {"openai-organization", "openai-project"}
 """Request headers that name the client's key or account. An upstream with the operator's key must not receive them."""
 _OF_ACCOUNT = (
@@ -39,6 +40,8 @@ class Caller:
     """Key of Penstock; None in pass-through mode, where the upstream grants permissions."""
     paths: tuple[str, ...] = ("*",)
     """Globs of the paths below `/v1` that are forwarded besides chat and models."""
+    issuer: str | None = None
+    """Name of the identity provider, where the key is a token of its."""
 
     @property
     def account(self) -> str:
@@ -118,6 +121,12 @@ class Callers:
             self._keys = {
                 key.hash: Caller(tenant_named(key.tenant or key.name), key, settings.paths) for key in settings.keys
             }
+
+    def token_of(self, headers: Mapping[str, str]) -> str | None:
+        """Return what may be a token of an identity provider in these headers, because it is no key."""
+        presented = _presented(headers)
+        is_token = presented is not None and _TOKEN.fullmatch(presented) is not None
+        return presented if is_token and hash_of(presented or "") not in (self._keys or ()) else None
 
     def of(self, headers: Mapping[str, str]) -> Caller:
         """Return the caller who sent these headers (names in lower case). Raise `Unauthorized` without a valid key."""

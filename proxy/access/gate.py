@@ -1,17 +1,21 @@
 """Admission of a request before its body is read: identify the caller, and take a concurrency slot."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from proxy.access.callers import Caller, Callers, without_account, without_secrets
 from proxy.access.exchange import Exchange
 from proxy.access.limits import Admission, KeyLimits, Terms
 from proxy.access.metering import Meter
-from proxy.chat.errors import Overloaded, RateLimited
-from proxy.config.access_settings import Allowance, KeysAuth
+from proxy.chat.errors import ConfigError, Overloaded, RateLimited
+from proxy.config.access_settings import Allowance, AuthSettings, KeysAuth
 from proxy.config.settings import Settings
 from proxy.http.headers import retry_after
 from proxy.telemetry.observation import Observation
+
+if TYPE_CHECKING:
+    from proxy.access.tokens import TokenVerifier
 
 _SOON = retry_after(1.0)
 """Guess of the time until a slot is free."""
@@ -41,7 +45,7 @@ class Gate:
         self, settings: Settings, limits: KeyLimits, slots: Slots | None = None, meter: Meter | None = None
     ) -> None:
         """Set up the gate; `meter` records the use of each key of Penstock."""
-        self._callers = Callers(settings.auth)
+        self._callers, self._tokens = Callers(settings.auth), _tokens(settings.auth)
         self._meter = meter
         self._limits = limits
         self._most = settings.limits.max_concurrent
@@ -52,9 +56,9 @@ class Gate:
 
         With `spends=False` it is admitted even if the limit of the day is used up.
         """
-        caller = self._callers.of(http.headers)
+        caller = await self._caller(http.headers)
         http.caller = caller
-        seen.called_by(caller.tenant, caller.key.name if caller.key is not None else None)
+        seen.called_by(caller.tenant, caller.key.name if caller.key is not None else None, caller.issuer)
         if caller.key is not None:
             # the key is no longer needed, so nothing after this can forward it
             http.headers, http.query = without_account(http.headers), without_secrets(http.query)
@@ -63,6 +67,10 @@ class Gate:
         finally:
             if self._meter is not None and caller.key is not None and seen.answers:
                 self._meter.note(caller.account, seen.entry, seen.answers, seen.cost)
+
+    async def _caller(self, headers: Mapping[str, str]) -> Caller:
+        token = None if self._tokens is None else self._callers.token_of(headers)
+        return self._callers.of(headers) if self._tokens is None or token is None else await self._tokens.caller(token)
 
     async def _admitted(
         self, caller: Caller, handler: Handler, http: Exchange, seen: Observation, *, spends: bool
@@ -99,6 +107,17 @@ class Gate:
             yield
         finally:
             self._slots.release(account)
+
+
+def _tokens(auth: AuthSettings) -> "TokenVerifier | None":
+    """Return what reads the tokens of identity providers, where there are any."""
+    if not isinstance(auth, KeysAuth) or not auth.tokens:
+        return None
+    try:
+        from proxy.access.tokens import TokenVerifier
+    except ImportError:
+        raise ConfigError("auth.tokens needs PyJWT: pip install 'penstock[oidc]'") from None
+    return TokenVerifier(auth)
 
 
 def is_needed(settings: Settings) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, Field
 
-from proxy.config.fields import Base, Globs, Seconds
+from proxy.config.fields import Base, Globs, HttpUrl, Seconds
 
 _Count = Annotated[int, Field(ge=1)]
 
@@ -98,6 +98,53 @@ class KeySettings(Allowance):
     """When the key expires: `2027-01-31T12:00:00Z`. A date alone means its first moment; without a zone it is UTC."""
 
 
+_Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+
+
+class TokenIssuer(Allowance):
+    """An identity provider (OpenID Connect) whose signed tokens count as keys. Its limits hold for each user."""
+
+    name: str = Field(pattern=KEY_NAME)
+    """The name that stands for its users in metrics; unique."""
+
+    issuer: str = Field(pattern=r"^https?://")
+    """The claim `iss` of its tokens, to the letter."""
+
+    audience: Globs
+    """Claims `aud` of which a token must have one."""
+
+    keys_url: HttpUrl | None = None
+    """The address of its keys (JWKS). By default its discovery document says it. They are read once an hour, and when a
+    token names an unknown one, at most once a minute."""
+
+    algorithms: Annotated[tuple[_Algorithm, ...], Field(min_length=1)] = ("RS256", "PS256", "ES256", "EdDSA")
+    """Algorithms of signatures that count."""
+
+    user_claim: str = Field(default="sub", min_length=1)
+    """The claim that names the user: the name of the key in the log."""
+
+    tenant: str | None = Field(default=None, min_length=1)
+    """The owner of all of its users' data, as in a key. By default each user is a tenant."""
+
+    tenant_claim: str | None = Field(default=None, min_length=1)
+    """The claim that names the tenant, such as the user's organisation."""
+
+    models: Globs = ("*",)
+    """Globs of the models that its users may use."""
+
+    models_claim: str | None = Field(default=None, min_length=1)
+    """The claim that has these globs, in place of `models`. A token without it may use none."""
+
+    chains: tuple[str, ...] | None = None
+    """The chains that its users may choose, as in a key."""
+
+    max_concurrent: _Count | None = None
+    """Requests of a user under way at the same time, in each worker process."""
+
+    leeway: float = Field(default=30.0, ge=0)
+    """Seconds by which clocks may differ."""
+
+
 class KeysFile(Base):
     """A file of keys."""
 
@@ -132,6 +179,9 @@ class KeysAuth(Base):
 
     file: str | None = None
     """A YAML file with further keys under `keys:`. A relative path begins at the configuration's directory."""
+
+    tokens: tuple[TokenIssuer, ...] = ()
+    """Identity providers whose tokens count as keys; needs the extra `oidc`."""
 
     paths: Globs = INFERENCE
     """Globs of the paths below `/v1` that are passed on besides chat and models. Behind one provider key all clients

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from proxy.config.access_settings import BYPASS, KeySettings
+from proxy.config.access_settings import BYPASS, KeysAuth, KeySettings
 from proxy.config.document import Document, Place
 from proxy.config.settings import (
     Chain,
@@ -214,6 +214,15 @@ def check_keys(
         if unknown:
             known = ", ".join(sorted({*settings.chains, BYPASS}))
             document.add((*here, "chains"), f"there is no {unknown[0]!r}; known: {known}")
+
+
+def check_tokens(document: Document, auth: KeysAuth) -> None:
+    """Check that names and issuers of identity providers are unique; the document gets the errors."""
+    for field in ("name", "issuer"):
+        values = [getattr(each, field) for each in auth.tokens]
+        for index, value in enumerate(values):
+            if value in values[:index]:
+                document.add(("auth", "tokens", index, field), f"another provider has the {field} {value!r} already")
 
 
 def check_upstreams(document: Document, settings: Settings) -> None:

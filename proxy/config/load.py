@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from proxy.chat.errors import ConfigError
 from proxy.config.access_settings import KeysAuth, KeySettings, KeysFile
-from proxy.config.checks import check_keys, check_names, check_upstreams, doubts, open_guards, suggest
+from proxy.config.checks import check_keys, check_names, check_tokens, check_upstreams, doubts, open_guards, suggest
 from proxy.config.document import Document, Place, Reach, hash_of
 from proxy.config.mistakes import add_all
 from proxy.config.settings import Settings
@@ -151,6 +151,7 @@ def _with_keys(
 ) -> Settings:
     """Return the settings with the keys of the file that they name; `note` gets its text."""
     check_keys(document, ("auth", "keys"), settings, auth.keys)
+    check_tokens(document, auth)
     check_upstreams(document, settings)
     document.settle()
     if auth.file is None:

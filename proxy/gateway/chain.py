@@ -12,8 +12,8 @@ from proxy.chat.reasoning import is_signed
 from proxy.chat.wire import damage, flaws
 from proxy.context import Context, TokenCount
 from proxy.policy import ActsNatively, Choose, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
-from proxy.state.work_time import WorkTime, current_work
 from proxy.step import Step, Verdict
+from proxy.work_time import WorkTime, current_work
 
 _FULL = 0.94
 """The share of the usable window that what gives way may fill: just below what `reject_oversize` refuses."""

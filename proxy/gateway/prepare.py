@@ -47,10 +47,10 @@ from proxy.state.decisions import Memos
 from proxy.state.inbox import Shares
 from proxy.state.parsed import ParsedRequests
 from proxy.state.threads import Threads, do_sized
-from proxy.state.work_time import begin_work
 from proxy.upstreams.base import Call
 from proxy.upstreams.routing import Route
 from proxy.vectors.embedding import EmbeddingService
+from proxy.work_time import begin_work
 
 CHAT_WIRE = "chat"
 

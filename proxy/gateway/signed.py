@@ -43,9 +43,9 @@ from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
 from proxy.state.store import StoreError
-from proxy.state.work_time import current_work
 from proxy.step import Step
 from proxy.tools.deferral import CALL_TOOL, through_call_tool
+from proxy.work_time import current_work
 
 Steps = Sequence[tuple[str, Policy]]
 

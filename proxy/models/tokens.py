@@ -17,7 +17,7 @@ from proxy.models.families import Family, family
 from proxy.models.tool_rules import count_tool
 from proxy.state.cache import Cache
 from proxy.state.threads import Lanes, Turns
-from proxy.state.work_time import current_work
+from proxy.work_time import current_work
 
 logger = logging.getLogger("penstock.tokens")
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from proxy.chat import JsonObject, Message
 from proxy.context import Identity
 from proxy.state.threads import Lanes, Turns
-from proxy.state.work_time import current_work
+from proxy.work_time import current_work
 
 Result = TypeVar("Result")
 Key = TypeVar("Key", bound=Hashable)

@@ -88,10 +88,10 @@ class Observation:
         """The cost of the answers so far in US dollars; None where prices or usage are not known."""
         return self._record.usd
 
-    def called_by(self, tenant: str, name: str | None) -> None:
-        """Set the tenant, and the name of the key of Penstock's."""
+    def called_by(self, tenant: str, name: str | None, issuer: str | None = None) -> None:
+        """Set the tenant, and the name of the key of Penstock's; users of an identity provider are one in metrics."""
         self._record.tenant = tenant
-        self._key = name
+        self._key = issuer or name
         if name is not None:
             self._record.known["key"] = name
 

@@ -14,9 +14,9 @@ from proxy.text.json_values import Pairs, parsed
 from proxy.text.small_talk import asks_nothing
 
 BRIEF = 180
-"""Bytes of a message or an answer, before any has more. Bytes tell how long a text is in any script."""
+"""Letters of a message or an answer, before any has more."""
 LONG = 2000
-"""Bytes of both ends of a longer message."""
+"""Letters of both ends of a longer message."""
 
 _ITEM = 64
 _PIECE = 240
@@ -96,7 +96,7 @@ class Reading(NamedTuple):
     words: frozenset[str] = frozenset()
     asks: bool = False
     states: bool = False
-    """Whether a message that asks says more than it asks."""
+    """Whether a message that asks says something besides."""
     is_list: bool = False
     is_talk: bool = False
     """Whether the user asks for nothing and says nothing."""
@@ -124,8 +124,8 @@ def read(message: Message) -> Reading:
 
 
 def size(text: str) -> int:
-    """Return the bytes of a text."""
-    return len(text.encode(errors="surrogatepass"))
+    """Return how much a text says, in letters: a character of a script without spaces counts as three."""
+    return len(text) if text.isascii() else len(text) + 2 * len(_UNSPACED.findall(text))
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -151,7 +151,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """Return the beginning of a text in so many bytes, up to a word's end where there is one near."""
+    """Return the beginning of a text in so many letters, up to a word's end where there is one near."""
     chars = most * len(text) // max(size(text), 1)
     if chars >= len(text):
         return text
@@ -244,5 +244,5 @@ def _asks(text: str) -> bool:
 
 
 def _states(text: str) -> bool:
-    """Whether the sentences of a text that ask are less than half of it."""
-    return 2 * sum(size(each) for each in sentences(text) if _asks(each)) < size(text)
+    """Whether a quarter of a text or more are sentences that do not ask."""
+    return 4 * sum(size(each) for each in sentences(text) if _asks(each)) < 3 * size(text)

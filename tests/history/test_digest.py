@@ -50,6 +50,8 @@ def test_digest_has_the_users_words_and_what_was_done_in_order() -> None:
         "Пишите мне на вы.",
         "전화하지 마세요.",
         "मुझे फ़ोन मत करना।",
+        "खाने में प्याज़ और लहसुन बिल्कुल नहीं, और मुझे सुबह दस से पहले फ़ोन मत करना।",
+        "У кошки больное сердце, её нельзя сажать в багаж. И звоните мне только после шести, пожалуйста.",
     ],
 )
 def test_statement_outlives_questions_in_any_language(rule: str) -> None:
@@ -261,6 +263,14 @@ def test_block_has_pins_plan_and_handles_and_cannot_be_closed_from_within() -> N
         "</conversation_summary>",
     ]
     assert block(shown, [], None, 1, [], "").text.splitlines()[-2] == "[1 message left]"
+
+
+def test_plan_that_stands_in_an_answer_is_not_said_again() -> None:
+    plan = Plan("- [x] call the hall\n- [ ] print cards", ("call the hall", "print cards"), is_open=True)
+    shown = digest(*exchange("What is left?", "Two things:\n- [x] call the hall\n- [ ] print cards"))
+    assert block(shown, [], plan, 2, [], "").text.count("print cards") == 1
+    older = digest(*exchange("What is left?", "Two things:\n- [ ] call the hall\n- [ ] print cards"))
+    assert plan.text in block(older, [], plan, 2, [], "").text, "in its newest state"
 
 
 SENTENCES = st.sampled_from(

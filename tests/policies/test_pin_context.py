@@ -107,7 +107,7 @@ async def test_behind_a_digest_nothing_is_missing() -> None:
     assert first.verdict == "rewrite"
     assert (second.verdict, second.why) == ("keep", "nothing that must stay has left")
     assert "\n1: Book a flight. Never charge the card.\n" in outcome.request.messages[1].text
-    assert "\n- [ ] book a room\n" in outcome.request.messages[1].text
+    assert outcome.request.messages[1].text.count("- [ ] book a room") == 1
 
 
 async def test_patterns_and_the_share_that_they_may_take() -> None:

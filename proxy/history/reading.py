@@ -110,7 +110,7 @@ def read(message: Message) -> Reading:
     role = message.get("role")
     if role == "user":
         text = described(message).strip()
-        text = text if size(text) <= 2 * LONG else ends(text, 2 * LONG)
+        text = ends(text, 2 * LONG)
         asks, is_list = _asks(text), len(_LISTED.findall(text)) > 2
         return Reading(text, _words(text), asks, asks and _states(text), is_list, asks_nothing(message.text))
     if role == "assistant":
@@ -128,6 +128,10 @@ def size(text: str) -> int:
     return len(text) if text.isascii() else len(text) + 2 * len(_UNSPACED.findall(text))
 
 
+def _fits(text: str, most: int) -> bool:
+    return len(text) <= most and size(text) <= most
+
+
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences and lines of a text, without what stands between them."""
     start = 0
@@ -139,7 +143,7 @@ def sentences(text: str) -> Iterator[str]:
 
 def ends(text: str, most: int) -> str:
     """Return a text, or the two ends of a longer one around a mark."""
-    if size(text) <= most:
+    if _fits(text, most):
         return text
     head, tail = clipped(text, most * 3 // 5), clipped(text[::-1], most * 2 // 5)[::-1]
     return f"{head} [... {len(text) - len(head) - len(tail)} characters ...] {tail}"
@@ -147,12 +151,13 @@ def ends(text: str, most: int) -> str:
 
 def shortened(text: str, most: int) -> str:
     """Return a text, or the beginning of a longer one and a mark."""
-    return text if size(text) <= most else f"{clipped(text, most)} [...]"
+    return text if _fits(text, most) else f"{clipped(text, most)} [...]"
 
 
 def clipped(text: str, most: int) -> str:
     """Return the beginning of a text in so many letters, up to a word's end where there is one near."""
-    chars = most * len(text) // max(size(text), 1)
+    known = text[: 2 * _READ]
+    chars = most * len(known) // max(size(known), 1)
     if chars >= len(text):
         return text
     words = text[:chars].rpartition(" ")[0]

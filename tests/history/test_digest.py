@@ -12,7 +12,7 @@ from proxy.chat import Message
 from proxy.history.digest import LineRank, block, choose, lines
 from proxy.history.pins import PinnedLine
 from proxy.history.plans import Plan
-from proxy.history.reading import read
+from proxy.history.reading import ends, read
 from tests.talk import assistant, calls, result, system, user
 
 
@@ -310,6 +310,15 @@ def test_line_does_not_depend_on_what_follows(pairs: list[tuple[str, str]], late
     readings = list(map(read, talk))
     alone, with_more = lines(talk, readings, (), None, 0), lines(talk, readings, staying, None, 0)
     assert [line.text for line in alone] == [line.text for line in with_more]
+
+
+@given(st.text(st.sampled_from("ab д我है "), max_size=400), st.integers(20, 400))
+def test_ends_of_a_text_fit_and_do_not_overlap(text: str, most: int) -> None:
+    short = ends(text, most)
+    head, mark, tail = short.partition(" [... ")
+    left, _, tail = tail.partition(" characters ...] ")
+    assert short == text or (mark and len(head) + int(left) + len(tail) == len(text))
+    assert short == text or (int(left) > 0 and text.startswith(head) and text.endswith(tail))
 
 
 @pytest.mark.parametrize(

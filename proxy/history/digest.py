@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import pairwise
+from math import log, sqrt
 from typing import NamedTuple
 
 from proxy.chat import Message
@@ -49,8 +50,8 @@ _PLAIN = 0.6
 """The share of the room that ranks from `LineRank.RICH` on may fill."""
 _STATED = 0.8
 """The share that statements may fill before what was settled."""
-_HEAPS = 0.65
-"""The words of a talk grow with its length to this power (Heaps' law)."""
+_HEAPS = 0.8
+"""The words of a talk that few of its messages have grow with its length to this power (Heaps' law)."""
 _OPENING = 3
 """Turns at the beginning whose questions stand like statements: "my second question" names nothing but its place."""
 
@@ -120,6 +121,11 @@ class Line(NamedTuple):
         return self._replace(beside=(*self.beside, *places))
 
     @property
+    def worth(self) -> float:
+        """How much its message says that is new, and a little for its shortness."""
+        return self.news / sqrt(sqrt(self.size))
+
+    @property
     def size(self) -> int:
         """In letters, with the break behind it."""
         return size(self.text) + 1
@@ -181,7 +187,7 @@ def choose(found: Sequence[Line], room: int) -> list[str]:
 
     Of a long conversation, each twenty turns of which none has a line share one.
     """
-    ordered = sorted(found, key=lambda line: (line.rank, line.is_part, -line.news, -line.place))
+    ordered = sorted(found, key=lambda line: (line.rank, line.is_part, -line.worth, -line.place))
     taken = _packed(ordered, room)
     shared = _shared(ordered, taken, int(room * _SHARED))
     if shared:
@@ -255,17 +261,20 @@ def block(
 def _news(messages: Sequence[Message], readings: Sequence[Reading]) -> tuple[list[float], dict[int, int]]:
     """Return how much each message says that is new: the share of its words that none of the messages before it has.
 
-    New words become rare as a talk grows, so the share counts as much more the later the message comes. A user's
-    message that says an earlier one with other figures or names says no less than that one. The places of such earlier
-    ones are returned beside it, each with the place of the newest.
+    A word counts less the more messages have it. New words become rare as a talk grows, so the share counts as much
+    more the later the message comes. A user's message that says an earlier one with other figures or names says no less
+    than that one. The places of such earlier ones are returned beside it, each with the place of the newest.
     """
+    having = Counter(word for each in readings for word in each.words)
+    most = log(len(messages) + 1)
     known = set[str]()
     asked: dict[str, int] = {}
     changed: dict[int, int] = {}
     shares: list[float] = []
     for place, (message, reading) in enumerate(zip(messages, readings, strict=True)):
         words = reading.words
-        news = len(words - known) / max(1, len(words)) * (place + 1) ** (1 - _HEAPS)
+        new = sum(1 - log(having[word]) / most for word in words - known)
+        news = new / max(1, len(words)) * (place + 1) ** (1 - _HEAPS)
         if message.get("role") == "user":
             about = Counter(asked[word] for word in words if word in asked).most_common(1)
             for earlier, count in about:

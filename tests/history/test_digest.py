@@ -130,6 +130,15 @@ def test_statement_with_new_words_outlives_those_that_repeat_old_ones() -> None:
     assert "23: The piano tuner comes on Thursday." in digest(*talk, room=300)
 
 
+def test_rare_words_are_worth_more_than_those_that_come_again() -> None:
+    talk = [*exchange("My knee hurts on stairs and long walks."), *exchange("Lina, Otto, Vera, Paul sing alto, tenor.")]
+    names = ("Lina", "Otto", "Vera", "Paul", "sing", "alto", "tenor")
+    for number in range(90):
+        talk += exchange(f"{names[number % 7]} {names[number % 6]} and the {number}th of the verses we know.")
+    worth = {line.place: line.worth for line in lines(talk, list(map(read, talk)), (), None, 0)}
+    assert worth[0] > worth[2]
+
+
 def test_correction_that_changes_a_figure_stays_as_long_as_what_it_corrects() -> None:
     talk = [*exchange("Hello, we plan the roof.", "Good."), *exchange("The budget for the roof is 443 euros.", "Fine.")]
     for number in range(30):

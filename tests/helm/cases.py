@@ -1,6 +1,9 @@
 """The values that the chart is tried with."""
 
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 REDIS = {"state": {"kind": "redis", "url": "redis://:${REDIS_PASSWORD}@valkey:6379/0"}}
 EVERYTHING: dict[str, Any] = {
@@ -50,6 +53,12 @@ EVERYTHING: dict[str, Any] = {
     "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ca", "readOnly": True}],
     "test": {"keySecret": {"name": "client"}},
 }
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    path.stem: yaml.safe_load(path.read_text())
+    for path in sorted((Path(__file__).parent.parent.parent / "helm/examples").glob("*.yaml"))
+}
+"""The values that are shipped as examples, by the file's name."""
 
 MATRIX: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -125,6 +134,17 @@ MATRIX: dict[str, dict[str, Any]] = {
     "a closed network": {"networkPolicy": {"enabled": True}},
     "times": {"preStopSeconds": 0, "drainSeconds": 600, "terminationGracePeriodSeconds": 700},
     "long names": {"fullnameOverride": "p" * 80},
+    "a session by cookie": {
+        "httpRoute": {
+            "enabled": True,
+            "sessionPersistence": {
+                "type": "Cookie",
+                "absoluteTimeout": "1h",
+                "cookieConfig": {"lifetimeType": "Permanent"},
+            },
+        }
+    },
+    **EXAMPLES,
 }
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
@@ -163,6 +183,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "autoscaling by nothing": (
         {**REDIS, "autoscaling": {"enabled": True, "targetCPUUtilization": 0}},
         "autoscaling needs targetCPUUtilization or targetActiveRequests",
+    ),
+    "a Prometheus that is asked nothing": (
+        {**REDIS, "autoscaling": {"enabled": True, "prometheus": "http://prometheus:9090"}},
+        "autoscaling.prometheus is for autoscaling.targetActiveRequests, which is 0",
     ),
     "metrics that nobody may read": (
         {

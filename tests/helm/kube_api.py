@@ -21,6 +21,7 @@ RESOURCES: dict[str, list[tuple[str, str]]] = {
     "autoscaling/v2": [("horizontalpodautoscalers", "HorizontalPodAutoscaler")],
     "policy/v1": [("poddisruptionbudgets", "PodDisruptionBudget")],
     "networking.k8s.io/v1": [("ingresses", "Ingress"), ("networkpolicies", "NetworkPolicy")],
+    "keda.sh/v1alpha1": [("scaledobjects", "ScaledObject")],
     "gateway.networking.k8s.io/v1": [("httproutes", "HTTPRoute")],
     "monitoring.coreos.com/v1": [("prometheusrules", "PrometheusRule"), ("servicemonitors", "ServiceMonitor")],
 }

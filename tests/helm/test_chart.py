@@ -87,7 +87,8 @@ def test_a_pod_has_started_once_it_is_ready_and_may_take_as_long_as_that_may(cha
 @pytest.mark.parametrize("case", [case for case in MATRIX if "existingConfigMap" not in MATRIX[case]])
 def test_the_configuration_loads(chart: Helm, case: str, tmp_path: Path) -> None:
     text = rendered(chart, case).config
-    (tmp_path / "config.yaml").write_text(text)
+    (tmp_path / "config.yaml").write_text(text.replace("/etc/penstock-keys", str(tmp_path)))
+    (tmp_path / "keys.yaml").write_text(yaml.safe_dump({"keys": [{"name": "ann", "hash": "0" * 64}]}))
     settings = load(tmp_path / "config.yaml", ENVIRONMENT).settings
     assert settings.server.host == "0.0.0.0"
     assert settings.server.port == container(rendered(chart, case))["ports"][0]["containerPort"]
@@ -232,6 +233,18 @@ def test_the_autoscaler_owns_the_number_of_replicas(chart: Helm) -> None:
     assert made.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
     assert rendered(chart, "defaults").all("PodDisruptionBudget") == []
     assert rendered(chart, "a budget by share").one("PodDisruptionBudget")["spec"]["minAvailable"] == "50%"
+
+
+def test_a_conversation_may_stay_with_one_pod(chart: Helm) -> None:
+    (rule,) = rendered(chart, "a session by cookie").one("HTTPRoute")["spec"]["rules"]
+    assert rule["sessionPersistence"] == MATRIX["a session by cookie"]["httpRoute"]["sessionPersistence"]
+    assert "sessionPersistence" not in rendered(chart, "everything").one("HTTPRoute")["spec"]["rules"][0]
+    policy = yaml.safe_load((CHART.parent.parent / "deploy/kubernetes/affinity.yaml").read_text())
+    custom_resources.validate(policy)
+    route = chart.render({"fullnameOverride": "llm-penstock", **MATRIX["a session by cookie"]}).one("HTTPRoute")
+    (target,) = policy["spec"]["targetRefs"]
+    assert (target["group"], target["kind"]) == (route["apiVersion"].partition("/")[0], route["kind"])
+    assert target["name"] == route["metadata"]["name"]
 
 
 def test_the_variant_of_the_image_decides_on_tag_and_memory(chart: Helm) -> None:

@@ -177,3 +177,27 @@ def test_the_autoscaler_goes_by_a_series_that_exists(chart: Helm) -> None:
     names = [metric["pods"]["metric"]["name"] for metric in made["spec"]["metrics"] if "pods" in metric]
     assert names == ["penstock_active_requests"]
     assert set(names) <= set(SERIES)
+
+
+def test_keda_counts_the_requests_of_these_pods(chart: Helm) -> None:
+    made = chart.render(MATRIX["three-replicas"])
+    assert made.all("HorizontalPodAutoscaler") == []
+    assert "replicas" not in made.one("Deployment")["spec"]
+    scaled = made.one("ScaledObject")["spec"]
+    assert (scaled["minReplicaCount"], scaled["maxReplicaCount"]) == (3, 10)
+    (query,) = (each["metadata"]["query"] for each in scaled["triggers"] if each["type"] == "prometheus")
+    check(query)
+    namespace, pod = re.findall(r'(?:namespace|pod)=~?"(.*?)"', query)
+    assert namespace == NAMESPACE
+    assert re.fullmatch(pod, made.one("Deployment")["metadata"]["name"] + "-7d9f8c6b5d-x2x4z")
+
+
+def test_the_rule_of_the_adapter_serves_what_the_autoscaler_asks_for() -> None:
+    (rule,) = yaml.safe_load((DEPLOY / "kubernetes/prometheus-adapter.yaml").read_text())["rules"]["custom"]
+    check(rule["seriesQuery"])
+    check(
+        rule["metricsQuery"]
+        .replace("<<.Series>>", rule["seriesQuery"].partition("{")[0])
+        .replace("<<.LabelMatchers>>", 'namespace="a",pod=~"b|c"')
+        .replace("<<.GroupBy>>", "pod")
+    )

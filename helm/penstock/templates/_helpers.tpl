@@ -54,6 +54,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if .Values.autoscaling.enabled }}{{ .Values.autoscaling.maxReplicas | int }}{{ else }}{{ .Values.replicaCount | int }}{{ end }}
 {{- end }}
 
+{{- /* How fast pods leave, for the autoscaler of either kind. */ -}}
+{{- define "penstock.scaleDown" -}}
+behavior:
+  scaleDown:
+    stabilizationWindowSeconds: {{ int .Values.autoscaling.scaleDownStabilization }}
+    policies:
+      - type: Pods
+        value: 1
+        periodSeconds: 60
+{{- end }}
+
 {{- /* Seconds that a pod takes to end if the slowest stream takes all its time, as text. */ -}}
 {{- define "penstock.leastGrace" -}}
 {{- $server := .Values.config.server | default dict }}

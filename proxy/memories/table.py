@@ -15,7 +15,6 @@ from functools import cached_property
 from hashlib import blake2b
 from random import random
 from secrets import token_hex
-from typing import TypeVar
 from urllib.parse import quote
 from weakref import WeakValueDictionary
 
@@ -26,8 +25,6 @@ from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
 
 logger = logging.getLogger("penstock.memories")
-
-T = TypeVar("T")
 
 LEASE = 30.0
 """Seconds after which the lease of a worker that died ends."""
@@ -40,7 +37,6 @@ _TOUCHED = 3600.0
 
 _encode = msgspec.json.Encoder().encode
 _row = msgspec.json.Decoder(Memory)
-_pages, _page = msgspec.json.Decoder(dict[str, str]), msgspec.json.Decoder(tuple[Memory, ...])
 
 
 @dataclass(frozen=True)
@@ -133,10 +129,7 @@ class MemoryTable:
         rows = {_key(owner, each): each for each in records.values()}
         new = {key: _encode(each) for key, each in rows.items() if key not in shelf.rows}
         version = token_hex(8).encode()
-        gone = [
-            *(key for key in shelf.rows if key not in rows),
-            *await self._store.keys(_old_pages(owner), limit=_ROWS),
-        ]
+        gone = [key for key in shelf.rows if key not in rows]
         if gone:  # a crash in between leaves both; the version comes last, so that nobody keeps what is deleted
             await self._store.put_all(new, ttl=self._ttl)
             await self._store.delete(gone)
@@ -149,7 +142,7 @@ class MemoryTable:
         """Remove all memories of an owner. Raise `StoreError`."""
         self._known.pop(owner.whole)
         await self._store.delete((_version(owner),))
-        await self._delete_all(_rows(owner), _old_pages(owner))
+        await self._delete_all(_rows(owner))
 
     async def make_room(self, owner: Owner, shelf: Shelf) -> None:
         """Let the users leave who were asked about longest ago, for an owner who has no memories yet.
@@ -177,33 +170,22 @@ class MemoryTable:
 
     async def clear_tenant(self, tenant: str) -> None:
         """Remove rows of a tenant's that no version names. Raise `StoreError`."""
-        whole = Owner(tenant, "")
-        await self._delete_all(_rows(whole).removesuffix("all/"), _old_pages(whole).removesuffix("all/"))
+        await self._delete_all(_rows(Owner(tenant, "")).removesuffix("all/"))
 
-    async def _delete_all(self, *prefixes: str) -> None:
-        for prefix in prefixes:
-            while keys := await self._store.keys(prefix):
-                await self._store.delete(keys)
+    async def _delete_all(self, prefix: str) -> None:
+        while keys := await self._store.keys(prefix):
+            await self._store.delete(keys)
 
     async def _read(self, owner: Owner, version: bytes, shelf: Shelf) -> Shelf:
         """Read the rows that are not known, and use those that are."""
-        if version.startswith(b"{"):
-            return Shelf(version, await self._old_rows(owner, version), self._clock())
         keys = await self._store.keys(_rows(owner), limit=_ROWS)
         there = await self._store.touch([key for key in keys if key in shelf.rows], ttl=self._ttl)
         rows = {key: shelf.rows[key] for key in keys if key in there}
         missing = [key for key in keys if key not in rows]
         for key, raw in zip(missing, await self._values(missing), strict=True):
-            if (memory := self._decoded(_row, raw)) is not None:
+            if (memory := self._decoded(raw)) is not None:
                 rows[key] = memory
         return Shelf(version, rows, self._clock())
-
-    async def _old_rows(self, owner: Owner, listed: bytes) -> dict[str, Memory]:
-        """Return memories of earlier versions, which kept them in pages; the next change makes rows of them."""
-        names = self._decoded(_pages, listed) or {}
-        raws = await self._values([f"{_old_pages(owner)}{name}" for name in names])
-        pages = [self._decoded(_page, raw) or () for raw in raws]
-        return {f"old/{each.id}": each for page in pages for each in page}
 
     async def _values(self, keys: Sequence[str]) -> list[bytes | None]:
         values: list[bytes | None] = []
@@ -213,11 +195,11 @@ class MemoryTable:
             )
         return values
 
-    def _decoded(self, decoder: msgspec.json.Decoder[T], raw: bytes | None) -> T | None:
-        """Return what was kept; None for what is gone or damaged, which the log tells."""
+    def _decoded(self, raw: bytes | None) -> Memory | None:
+        """Return the memory of a row; None for one that is gone or damaged, which the log tells."""
         try:
             if raw is not None:
-                return decoder.decode(raw)
+                return _row.decode(raw)
         except msgspec.MsgspecError:
             pass
         self._count("memory_losses", "memory", 1)
@@ -264,7 +246,3 @@ def _rows(owner: Owner) -> str:
 
 def _key(owner: Owner, memory: Memory) -> str:
     return f"{_rows(owner)}{memory.id}-{blake2b(_encode(memory), digest_size=6).hexdigest()}"
-
-
-def _old_pages(owner: Owner) -> str:
-    return f"memory-pages/{owner.key}/"

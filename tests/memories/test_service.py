@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Collection
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from proxy.context import Identity
-from proxy.memories import Memory, Owner, id_of
+from proxy.memories import Owner, id_of
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store, StoreError
 from proxy.vectors.backend import EmbeddingFailed
@@ -289,21 +288,6 @@ async def test_a_crash_between_writing_and_removing_leaves_no_second_memory() ->
         store.crashes = False
         await again.add(ANN, [draft("is tall")])
         assert len(await texts(again, ANN)) == len(await store.keys("memory/")) == 3
-
-
-async def test_pages_of_earlier_versions_are_read_and_become_rows(store: Store) -> None:
-    old = [Memory(id_of(text), text, "fact", (), 1.0, 1.0, 1.0) for text in ("likes tea", "lives in Rome")]
-    await store.put("memory-pages/t/user-ann/a1", msgspec.json.encode(old[:1]), ttl=600)
-    await store.put("memory-pages/t/user-ann/b2", msgspec.json.encode(old[1:]), ttl=600)
-    await store.put("memories/t/user-ann", b'{"a1":"x","b2":"y"}', ttl=600)
-    async with remembering(store) as service:
-        assert sorted(await texts(service, ANN)) == ["likes tea", "lives in Rome"]
-        await service.add(ANN, [draft("is tall")])
-        assert await store.keys("memory-pages/") == ()
-    async with remembering(store) as again:
-        assert sorted(await texts(again, ANN)) == ["is tall", "likes tea", "lives in Rome"]
-        assert await again.forget(ANN) == 3
-    assert await store.keys("memor") == ()
 
 
 class Failing(SqliteStore):

@@ -4,26 +4,31 @@
 """
 
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import orjson
+from yarl import URL
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.errors import BadRequest, NotFound, Unanswered
+from proxy.chat.errors import BadRequest, NotFound, PenstockError, Unanswered, Unauthorized
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
+from proxy.http.headers import without_credentials
 from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer, Facts
-from proxy.upstreams.anthropic.errors import broken, refusal
 from proxy.upstreams.anthropic.request import AnthropicRequest, translate
-from proxy.upstreams.anthropic.server import PROVIDER, AnthropicServer
-from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Translator, Upstream, relay
+from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Translator, Upstream, connect, relay
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
+from proxy.upstreams.credentials import fitting
 from proxy.upstreams.images import Images
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Overflow, Refused, advice, answered_with, find_overflow, overflowed
 from proxy.upstreams.request_fields import check_fields, ignored_fact
+
+VERSION = "2023-06-01"
+"""The version of the API that is translated to."""
 
 PAUSES = 8
 """The most times that an answer which pauses is asked to go on."""
@@ -35,6 +40,12 @@ PING = b": ping\n\n"
 RELAYED = (b"request-id", b"anthropic-")
 """The beginnings of headers that clients of Anthropic read: its request id and the remaining rates."""
 
+_KEPT = frozenset({"accept-encoding", "traceparent", "tracestate", "user-agent"})
+"""Headers of a translated request that go out, besides those that begin with `anthropic-`."""
+
+_OAUTH = "sk-ant-oat"
+"""The beginning of keys that go out as a bearer token."""
+
 
 def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[str, Upstream]:
     """Return the upstreams of this kind by name."""
@@ -44,7 +55,7 @@ def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[
 class Anthropic(Translator):
     """An upstream that translates chat requests to Messages and the answers back."""
 
-    provider = PROVIDER
+    provider = "anthropic"
     abilities = Abilities(
         signs=True,
         speaks=frozenset({"chat", "messages"}),
@@ -55,7 +66,8 @@ class Anthropic(Translator):
         self.name = name
         self.address = settings.base_url
         self._strict = settings.strict_params
-        self._server = AnthropicServer(name, settings)
+        self._key = None if settings.api_key is None else settings.api_key.get_secret_value()
+        self._transport = connect(name, settings)
         self._images = Images(settings, ["http"])
 
     async def send(self, call: Call) -> Reply:
@@ -85,8 +97,15 @@ class Anthropic(Translator):
         return () if call.request is None or call.path != CHAT else (await _translated(call, call.request)).ignored
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
-        """Return the answer to a request. Raise Anthropic's refusal."""
-        response = await self._server.ask(call.headers, encoded(body), call.model)
+        """Return the answer to a translated request. Raise Anthropic's refusal.
+
+        Raise `Unauthorized` without a key, and `BadRequest` for another vendor's.
+        """
+        headers = {key: each for key, each in call.headers.items() if key in _KEPT or key.startswith("anthropic-")}
+        own = {"content-type": "application/json", **self._credentials(call.headers, call.model)}
+        response = await self._request(
+            "POST", "/messages", {"anthropic-version": VERSION, **headers, **own}, encoded(body)
+        )
         if response.status != 200:
             raise refusal(response.status, await response.read(), response.headers, call)
         return response
@@ -114,7 +133,8 @@ class Anthropic(Translator):
             answer.facts["unkept"] = "thinking_blocks"
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        response = await self._server.models(headers)
+        own = {"anthropic-version": VERSION, **without_credentials(headers), **self._credentials(headers, "")}
+        response = await self._request("GET", "/models", own, None, "limit=1000")
         body = await response.read()
         if response.status in (401, 403):
             raise refusal(response.status, body, response.headers, Call("/models", "", b"", headers))
@@ -125,12 +145,34 @@ class Anthropic(Translator):
             return []
 
     async def aclose(self) -> None:
-        await self._server.aclose()
+        await self._transport.aclose()
         await self._images.aclose()
 
     async def _pass(self, call: Call) -> Reply:
-        """Forward a call to Anthropic's own API, and relay its answer as it is."""
-        return await relay(await self._server.forward(call))
+        """Forward a call to Anthropic's own API unchanged, but for the keys, and relay its answer as it is."""
+        if self._key is not None:
+            headers: Mapping[str, str] = {**without_credentials(call.headers), **self._credentials(call.headers, "")}
+        else:
+            headers = fitting(call.headers, self.name, self.provider, call.model)
+        return await relay(await self._request(call.method, call.path, headers, call.body or None, call.query))
+
+    async def _request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, query: str = ""
+    ) -> Response:
+        """Send a request and wait for the head of its answer; `path` is below `/v1`. Raise `UpstreamFailed`."""
+        url = URL(f"{self.address}/v1{path}{'?' if query else ''}{query}", encoded=True)
+        return await self._transport.request(method, url, headers, body)
+
+    def _credentials(self, headers: Mapping[str, str], model: str) -> dict[str, str]:
+        """Return the header of the operator's key, else of the client's. Raise `Unauthorized` if there is none."""
+        key = self._key
+        if key is None:
+            headers = fitting(headers, self.name, self.provider, model)
+            kind, _, bearer = headers.get("authorization", "").partition(" ")
+            key = headers.get("x-api-key") or (bearer.strip() if kind.lower() == "bearer" else "")
+        if not key:
+            raise Unauthorized(f"no API key was given; upstream {self.name!r} needs one as a bearer token")
+        return {"authorization": f"Bearer {key}"} if key.startswith(_OAUTH) else {"x-api-key": key}
 
     async def _spoken(
         self, response: Response, answer: AnthropicAnswer, call: Call, translation: AnthropicRequest
@@ -184,3 +226,55 @@ def _described(model: Mapping[str, Any]) -> dict[str, Any]:
         "owned_by": "anthropic",
         **limits,
     }
+
+
+# --- refusals: `{"type": "error", "error": {"type", "message"}}` ---
+
+OVERLOADED = 529
+"""Anthropic's status for an overload of all; no client of OpenAI's knows it."""
+
+STATUSES = {
+    "api_error": 500,
+    "authentication_error": 401,
+    "billing_error": 403,
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "overloaded_error": OVERLOADED,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "request_too_large": 413,
+    "timeout_error": 504,
+}
+"""The statuses of errors, for those that come in a stream."""
+
+USUAL_WAIT = "2"
+"""Seconds until another try, where an overloaded server does not say."""
+
+
+def refusal(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], call: Call) -> PenstockError:
+    """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
+    if status < 400:
+        return Unanswered(f"the upstream answered with status {status}")
+    try:
+        error = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        error = None
+    return _explained(error if isinstance(error, dict) else {}, status, advice(headers), call)
+
+
+def broken(event: Mapping[str, Any], call: Call) -> PenstockError:
+    """Return the error of an error event."""
+    kind = event["error"].get("type") if isinstance(event.get("error"), Mapping) else None
+    return _explained(event, STATUSES.get(str(kind), 500), {}, call)
+
+
+def _explained(event: Mapping[str, Any], status: int, again: dict[str, str], call: Call) -> Refused:
+    error = event.get("error")
+    message = error.get("message") if isinstance(error, Mapping) else None
+    text = message.strip()[:LONGEST_MESSAGE] if isinstance(message, str) else ""
+    overflow = find_overflow(text) if status in (400, 413) else None
+    if overflow is not None or status == 413:
+        return overflowed(text, overflow or Overflow(), call)
+    if status == OVERLOADED:
+        status, again = 503, {"retry-after": USUAL_WAIT, **again}
+    return answered_with(status, text, call, is_own=message is not None, headers=again)

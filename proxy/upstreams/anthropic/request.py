@@ -5,10 +5,15 @@ What Anthropic cannot take is left out and named, never refused: `strict_params`
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from fnmatch import fnmatchcase
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, Literal
+
+import msgspec
 
 from proxy.chat import ChatRequest, chosen_tools
-from proxy.upstreams.anthropic.features import ClaudeFeatures, features_of
+from proxy.models.names import canonical
 from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
@@ -55,6 +60,40 @@ _FUNCTION = frozenset({"type", "function", "strict", "parameters"})
 """Keys of OpenAI's tools that are translated."""
 
 
+class ClaudeFeatures(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The features of a family of Claudes, of `proxy/data/anthropic.json`; the first matching row counts."""
+
+    match: tuple[str, ...]
+    thinking: Literal["none", "budget", "adaptive", "always"]
+    """`budget`: a client sets a budget of tokens. `adaptive`: the model thinks as much as it needs. `always`: so it
+    does in every answer."""
+    least: str = "disabled"
+    """The type of `thinking` that asks for the least of it."""
+    efforts: tuple[str, ...] = ()
+    """The values of `output_config.effort`, from the least on; none where the model has no such field."""
+    system_messages: bool = False
+    """`role: system` may stand among the messages."""
+    sampling: bool = True
+    """`temperature`, `top_p` and `top_k` may be set."""
+    forced_tools: bool = True
+    """A tool call can be demanded."""
+    structured: bool = True
+    """Answers and tool calls can be held to a schema."""
+
+
+@lru_cache(maxsize=1024)
+def features_of(model: str) -> ClaudeFeatures:
+    """Return the features of a model by the upstream's name; an unknown model has those of the newest."""
+    name = canonical(model)
+    return next(each for each in _table() if any(fnmatchcase(name, glob) for glob in each.match))
+
+
+@cache
+def _table() -> tuple[ClaudeFeatures, ...]:
+    text = (files("proxy") / "data" / "anthropic.json").read_bytes()
+    return msgspec.json.decode(text, type=tuple[ClaudeFeatures, ...])
+
+
 @dataclass(frozen=True, slots=True)
 class AnthropicRequest:
     """A request in the form of Messages."""
@@ -80,7 +119,7 @@ class _Fields:
     def __init__(self, request: ChatRequest, most: int, room: int) -> None:
         self._request = request
         self._rest = {name: value for name, value in request.rest.items() if value is not None}
-        self._able: ClaudeFeatures = features_of(request.model)
+        self._able = features_of(request.model)
         self._messages = AnthropicMessages(request.messages, system_messages=self._able.system_messages)
         self._ignored = self._messages.ignored
         self._limit = self._max_tokens(most, room)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
+from proxy.text.json_values import json_object
 
 _MOST_CALLS = 128
 
@@ -31,7 +31,7 @@ class Answer:
 def read_answer(body: bytes, *, streamed: bool) -> Answer | None:
     """Return the answer in a body or a whole stream; None where there is none, such as in an error."""
     if not streamed:
-        choice = _choice(_object(body))
+        choice = _choice(json_object(body))
         message = choice.get("message") if choice is not None else None
         if choice is None or not isinstance(message, Mapping):
             return None
@@ -79,7 +79,7 @@ def _take(answer: Answer, said: Mapping[str, Any], parts: dict[int, list[str]]) 
 
 def _events(body: bytes) -> Iterator[Mapping[str, Any]]:
     for line in body.splitlines():
-        if line.startswith(b"data:") and (event := _object(line[5:])):
+        if line.startswith(b"data:") and (event := json_object(line[5:])):
             yield event
 
 
@@ -90,14 +90,6 @@ def _choice(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
         if isinstance(choice, Mapping) and choice.get("index", 0) == 0:
             return choice
     return None
-
-
-def _object(body: bytes) -> Mapping[str, Any]:
-    try:
-        found = orjson.loads(body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _text(value: Any) -> str:

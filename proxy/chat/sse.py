@@ -3,7 +3,9 @@
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import Protocol
+from typing import Any, Protocol
+
+import orjson
 
 from proxy.chat.errors import Unanswered
 
@@ -47,6 +49,17 @@ class EventSplitter:
         """Take the bytes behind the last whole event."""
         rest, self._parts = b"".join(self._parts), []
         return rest
+
+
+def event_data(event: bytes) -> bytes:
+    """Return the data of an event."""
+    return b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")).strip()
+
+
+def with_data(event: bytes, data: Any) -> bytes:
+    """Return an event with this JSON in place of its data."""
+    others = [line for line in event.splitlines() if not line.startswith(b"data:")]
+    return b"\n".join([*others, b"data: " + orjson.dumps(data)])
 
 
 class ByteStream(Protocol):

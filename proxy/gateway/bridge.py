@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-import orjson
-
 from proxy.chat.errors import PenstockError, Unanswered
 from proxy.chat.sse import ByteStream, EventSplitter
 from proxy.context import ModelProfile
 from proxy.state.threads import do_sized
+from proxy.text.json_values import json_object
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, nonsense, parsed
 from proxy.upstreams.routing import Route
@@ -121,9 +120,5 @@ def _told(reply: Reply) -> str:
 
 
 def _error_in(body: bytes) -> Mapping[str, Any] | None:
-    try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None
-    error = found.get("error") if isinstance(found, dict) else None
+    error = json_object(body).get("error")
     return error if isinstance(error, dict) else {"message": error} if isinstance(error, str) else None

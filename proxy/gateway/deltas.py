@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from proxy.chat.reasoning import AS_BLOCKS
-from proxy.chat.sse import EventSplitter, check_held
+from proxy.chat.sse import EventSplitter, check_held, event_data, with_data
 from proxy.gateway.dialogue import Hand, Round, gap, heard
+from proxy.text.json_values import json_object
 
 
 class _Call:
@@ -191,7 +192,7 @@ class Deltas:
         """The id, time and model of this stream."""
         head: dict[str, Any] = dict(self._head)
         for data in self._heard if not self._later else ():
-            chunk = _object(data) or {}
+            chunk = json_object(data)
             head |= {key: chunk[key] for key in _HEAD if chunk.get(key) and key not in head}
             if len(head) == len(_HEAD):
                 break
@@ -203,7 +204,7 @@ class Deltas:
         usage: dict[str, Any] = {}
         finish: Any = None
         whole = len(self._calls) == 1
-        for chunk in filter(None, map(_object, self._heard)):
+        for chunk in map(json_object, self._heard):
             used = chunk.get("usage")
             usage = used if isinstance(used, dict) else usage
             whole = whole and not chunk.get("error")
@@ -218,12 +219,12 @@ class Deltas:
         return round_, usage
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
-        data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")).strip()
+        data = event_data(event)
         chunk: dict[str, Any] | None = None
         if data[:1] == b"{":
             self._heard.append(data)
             if self._later or self._calls or b"tool_calls" in data:
-                chunk = _object(data)
+                chunk = json_object(data) or None
         if chunk is not None:
             passing = self._shown(chunk, event, boundary)
             ends = not chunk.get("choices") or any(choice.get("finish_reason") for choice in _choices(chunk))
@@ -233,9 +234,9 @@ class Deltas:
         if ends and (self._later or self.hidden):
             said = _parted(chunk) if chunk is not None else None
             if chunk is not None and said is not None:
-                passing = _written(event, chunk) + boundary
+                passing = with_data(event, chunk) + boundary
             self._tail.append(_Held(passing, event, boundary, chunk))
-            return b"" if said is None else _written(event, said) + boundary
+            return b"" if said is None else with_data(event, said) + boundary
         return passing
 
     def _shown(self, chunk: dict[str, Any], event: bytes, boundary: bytes) -> bytes:
@@ -250,7 +251,7 @@ class Deltas:
                 self._continue(choice.get("delta"))
         if not changed:
             return event + boundary
-        return _written(event, chunk) + boundary if _says_something(chunk) else b""
+        return with_data(event, chunk) + boundary if _says_something(chunk) else b""
 
     def _sort(self, choice: dict[str, Any]) -> bool:
         """Take the internal calls out of a choice; whether there was anything to change."""
@@ -299,15 +300,7 @@ class Deltas:
             calls = self._calls.get(_place(choice))
             if choice.get("finish_reason") == "tool_calls" and calls and calls.hidden and not calls.shown:
                 choice["finish_reason"], changed = "stop", True
-        return _written(held.event, held.chunk or {}) + held.boundary if changed else held.passing
-
-
-def _object(data: bytes) -> dict[str, Any] | None:
-    try:
-        chunk = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
-    return chunk if isinstance(chunk, dict) else None
+        return with_data(held.event, held.chunk or {}) + held.boundary if changed else held.passing
 
 
 def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -343,11 +336,6 @@ def _parted(chunk: dict[str, Any]) -> dict[str, Any] | None:
         choice["delta"] = {}
         choice.pop("logprobs", None)
     return said
-
-
-def _written(event: bytes, chunk: Mapping[str, Any]) -> bytes:
-    others = [line for line in event.splitlines() if not line.startswith(b"data:")]
-    return b"\n".join([*others, b"data: " + orjson.dumps(chunk)])
 
 
 _NAMING = frozenset({"index", "type", "id", "name", "format"})

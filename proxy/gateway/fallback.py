@@ -22,6 +22,7 @@ from proxy.chat.sse import ByteStream
 from proxy.http.headers import impersonal, relayed
 from proxy.state.threads import do_sized
 from proxy.telemetry.observation import OVERFLOW, Observation
+from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import Overflow, find_overflow, openai_body, read_refusal
 from proxy.upstreams.routing import Route, Routes
@@ -315,11 +316,8 @@ def _refusal(said: bytes) -> tuple[int, bytes] | None:
     overflow = read_refusal(400, said)
     if overflow is not None:
         return 400, openai_body(said, overflow)
-    try:
-        told = orjson.loads(said.splitlines()[0])
-    except orjson.JSONDecodeError:
-        return None
-    error = told.get("error", told)
+    answer = json_object(said.splitlines()[0])
+    error = answer.get("error", answer)
     code = str(error.get("code")) if isinstance(error, dict) else ""
     return (int(code), orjson.dumps({"error": error})) if _FAILED.fullmatch(code) else None
 

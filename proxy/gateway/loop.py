@@ -14,6 +14,7 @@ from proxy.gateway.deltas import Deltas
 from proxy.gateway.dialogue import Dialogue, Round, heard, joined, messages_of, without_internal
 from proxy.gateway.hidden import Record
 from proxy.policy import InternalTool
+from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
 from proxy.wires.messages_stream import MessagesRound
@@ -148,11 +149,7 @@ def _deltas(dialogue: Dialogue, before: Any) -> Deltas | _NativeRound:
 
 
 def _object(reply: Reply) -> dict[str, Any]:
-    try:
-        answer = orjson.loads(reply.body or b"") if reply.status == 200 else None
-    except orjson.JSONDecodeError:
-        return {}
-    return answer if isinstance(answer, dict) else {}
+    return json_object(reply.body or b"") if reply.status == 200 else {}
 
 
 def _parsed(reply: Reply) -> dict[str, Any]:
@@ -248,21 +245,17 @@ async def _events(reply: Reply) -> ByteStream:
 
 
 def _failure(reply: Reply, body: bytes) -> UpstreamFailed:
-    try:
-        answer = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        answer = None
-    told = answer.get("error") if isinstance(answer, dict) and reply.status != 200 else None
-    said: Mapping[str, Any] = told if isinstance(told, dict) else {}
+    error = json_object(body).get("error") if reply.status != 200 else None
+    fields: Mapping[str, Any] = error if isinstance(error, dict) else {}
     kind = UpstreamFailed if reply.status >= 400 else Unanswered
     failure = kind(
-        _text(said.get("message")) or "the upstream did not go on with its answer",
-        param=_text(said.get("param")),
-        code=_text(said.get("code")) or "upstream_broke_off",
+        _text(fields.get("message")) or "the upstream did not go on with its answer",
+        param=_text(fields.get("param")),
+        code=_text(fields.get("code")) or "upstream_broke_off",
         status=reply.status if reply.status >= 400 else None,
         headers=advice(reply.headers),
     )
-    failure.type = _text(said.get("type")) or failure.type
+    failure.type = _text(fields.get("type")) or failure.type
     return failure
 
 

@@ -13,7 +13,8 @@ import orjson
 
 from proxy.chat import Message
 from proxy.chat.placeholders import OPENING, VERBATIM, Restoring
-from proxy.chat.sse import ByteStream, EventSplitter
+from proxy.chat.sse import ByteStream, EventSplitter, event_data, with_data
+from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply
 from proxy.wires.messages_answer import read_event
 from proxy.wires.messages_stream import written
@@ -92,12 +93,9 @@ class _Stream:
         return self._released([*self._waiting]) + last
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
-        data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")).strip()
-        try:
-            chunk = orjson.loads(data) if data[:1] == b"{" else None
-        except orjson.JSONDecodeError:
-            chunk = None
-        if not isinstance(chunk, dict) or not isinstance(choices := chunk.get("choices"), list):
+        data = event_data(event)
+        chunk = json_object(data)
+        if not isinstance(choices := chunk.get("choices"), list):
             return (self._released([*self._waiting]) if data == b"[DONE]" else b"") + event + boundary
         self._chunk = chunk
         before, made = b"", list[Any]()
@@ -113,8 +111,7 @@ class _Stream:
             made.append(choice if new is delta else {**choice, "delta": new})
         if all(new is old for new, old in zip(made, choices, strict=True)):
             return before + event + boundary
-        others = [line for line in event.splitlines() if not line.startswith(b"data:")]
-        return before + b"\n".join([*others, b"data: " + orjson.dumps({**chunk, "choices": made})]) + boundary
+        return before + with_data(event, {**chunk, "choices": made}) + boundary
 
     def _delta(self, value: Any, path: _Path, *, ends: bool) -> Any:
         if isinstance(value, str):

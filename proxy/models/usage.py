@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
-import orjson
 
-from proxy.chat.sse import ByteStream, EventSplitter
+from proxy.chat.sse import ByteStream, EventSplitter, event_data, with_data
 from proxy.models.vendor_reports import VendorReport, read_report
+from proxy.text.json_values import json_object
 
 NO_REPORT = VendorReport()
 
@@ -95,7 +95,7 @@ class UsageReader:
         error, report = None, NO_REPORT
         recent = b"".join(self._recent)
         for line in (*(self._first or recent[:_TAIL]).splitlines()[:2], *recent[-_TAIL:].splitlines()):
-            if line.startswith(b"data:") and (event := _object(line[5:])):
+            if line.startswith(b"data:") and (event := json_object(line[5:])):
                 answer = _answer_of(event)
                 usage = _read(answer)
                 finish = usage.finish_reasons or finish
@@ -134,14 +134,6 @@ class _Told(msgspec.Struct):
 
 
 _whole = msgspec.json.Decoder(_Told)
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        found = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _answer_of(event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -245,16 +237,12 @@ def _client_event(event: bytes) -> bytes:
     """Return an event without usage, empty if it carries nothing else, or its own bytes if it has none."""
     if b'"usage"' not in event:
         return event
-    data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
-    try:
-        answer = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return event
-    if not isinstance(answer, dict) or "usage" not in answer:
+    answer = json_object(event_data(event))
+    if "usage" not in answer:
         return event
     if answer["usage"] is not None and answer.get("choices") == []:
         return b""
     if answer["usage"] is None:
         return _NO_USAGE.sub(b"", event)
     del answer["usage"]
-    return b"data: " + orjson.dumps(answer)
+    return with_data(event, answer)

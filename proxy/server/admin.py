@@ -8,7 +8,6 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -28,6 +27,7 @@ from proxy.server.page import is_open, page, page_file, to_page
 from proxy.server.reload import Reloading
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.metrics import Metrics
+from proxy.text.json_values import json_object
 
 _LARGEST = 4 * 2**20
 """Bytes of a body; a configuration has at most a quarter of them."""
@@ -150,12 +150,7 @@ class Admin:
         return {"outcome": outcome, **await self._config_here(question)}
 
     async def _check(self, request: Request) -> dict[str, Any]:
-        body = await _body(request, _LARGEST)
-        try:
-            told = orjson.loads(body)
-        except orjson.JSONDecodeError:
-            told = None
-        text = told.get("yaml") if isinstance(told, dict) else None
+        text = json_object(await _body(request, _LARGEST)).get("yaml")
         if not isinstance(text, str):
             raise BadRequest("must be JSON with `yaml`, the text to check", param="yaml")
         errors, warnings = await asyncio.to_thread(check, text, self._reloading.current.config)

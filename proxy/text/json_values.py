@@ -15,6 +15,15 @@ _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^" \t\n\r]+|"')
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
+def json_object(data: bytes | str) -> dict[str, Any]:
+    """Return the JSON object that a text is; an empty one for anything else."""
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 class Number(str):
     """The spelling of a number."""
 

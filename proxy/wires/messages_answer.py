@@ -4,12 +4,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-import orjson
-
 from proxy.chat import encode
 from proxy.chat.answer import Answer
 from proxy.chat.errors import PenstockError
-from proxy.chat.sse import EventSplitter
+from proxy.chat.sse import EventSplitter, event_data
+from proxy.text.json_values import json_object
 from proxy.wires.base import Wire
 from proxy.wires.messages import MessagesBody
 
@@ -34,7 +33,7 @@ class MessagesWire(Wire):
             for event in events_of(body):
                 message.feed(event)
         else:
-            message.take(_object(body))
+            message.take(json_object(body))
         return message.answer()
 
     def error(self, error: PenstockError) -> bytes:
@@ -81,7 +80,7 @@ class Blocks:
             self._more(self.content[-1], delta)
         elif kind == "content_block_stop" and self.content and self.content[-1].get("type", "").endswith("tool_use"):
             block, text = self.content[-1], "".join(self._pieces)
-            block["input"] = _object(text.encode()) if text else block.get("input") or {}
+            block["input"] = json_object(text.encode()) if text else block.get("input") or {}
             if text and not block["input"]:
                 block["malformed"] = text
         elif kind == "message_delta" and isinstance(delta, dict):
@@ -112,7 +111,7 @@ class Blocks:
 
 def read_event(event: bytes) -> dict[str, Any]:
     """Return the data of an event; nothing for one that has none."""
-    return _object(b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")).strip())
+    return json_object(event_data(event))
 
 
 def events_of(body: bytes) -> Iterator[dict[str, Any]]:
@@ -120,11 +119,3 @@ def events_of(body: bytes) -> Iterator[dict[str, Any]]:
     events = EventSplitter()
     yield from (read_event(event) for event, _ in events.feed(body))
     yield read_event(events.rest())
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        found = orjson.loads(data)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

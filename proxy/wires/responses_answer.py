@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-import orjson
-
 from proxy.chat import encode
 from proxy.chat.answer import Answer
 from proxy.chat.errors import PenstockError
+from proxy.text.json_values import json_object
 from proxy.wires.base import Wire
 from proxy.wires.messages_answer import events_of
 from proxy.wires.responses import ResponsesBody
@@ -24,7 +23,7 @@ class ResponsesWire(Wire):
     @staticmethod
     def response(body: bytes, *, streamed: bool) -> Mapping[str, Any]:
         """Return the response in a body, or as the end of a stream has it; empty where there is none."""
-        return _last(body) if streamed else _object(body)
+        return _last(body) if streamed else json_object(body)
 
     def answer(self, body: bytes, *, streamed: bool) -> Answer | None:
         response = self.response(body, streamed=streamed)
@@ -51,11 +50,3 @@ def _last(body: bytes) -> Mapping[str, Any]:
     """Return the response as the end of a stream tells it."""
     found: Iterator[Any] = (event.get("response") for event in events_of(body) if event.get("type") in _ENDS)
     return next((each for each in found if isinstance(each, dict)), {})
-
-
-def _object(data: bytes) -> Mapping[str, Any]:
-    try:
-        found = orjson.loads(data)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

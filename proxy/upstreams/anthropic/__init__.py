@@ -18,6 +18,7 @@ from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
 from proxy.http.headers import without_credentials
+from proxy.text.json_values import json_object
 from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer, Facts
 from proxy.upstreams.anthropic.request import AnthropicRequest, translate
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Translator, Upstream, connect, relay
@@ -255,11 +256,7 @@ def refusal(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], ca
     """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
     if status < 400:
         return Unanswered(f"the upstream answered with status {status}")
-    try:
-        error = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        error = None
-    return _explained(error if isinstance(error, dict) else {}, status, advice(headers), call)
+    return _explained(json_object(body), status, advice(headers), call)
 
 
 def broken(event: Mapping[str, Any], call: Call) -> PenstockError:

@@ -7,20 +7,10 @@ from proxy.chat import encode
 from proxy.upstreams.anthropic.content import THOUGHTS, Block
 from proxy.upstreams.completion import DONE, Completion, nonsense, usage
 from proxy.upstreams.request_fields import parsed_arguments
+from proxy.wires.messages_answer import FINISH
 
 Made = TypeVar("Made")
 Facts = dict[str, str | int | float | bool]
-
-FINISH = {
-    "end_turn": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "pause_turn": "stop",
-    "refusal": "content_filter",
-    "stop_sequence": "stop",
-    "tool_use": "tool_calls",
-}
-"""OpenAI's finish reasons for Anthropic's stop reasons; others are a `stop`."""
 
 SERVER = "Anthropic"
 

@@ -52,8 +52,8 @@ class SqliteCounters:
 
     def __init__(self, directory: Path | None, *, busy: float = BUSY, clock: Callable[[], float] = time.time) -> None:
         """`busy` is in seconds; `clock` is all workers' own. The directory is made if it is missing (0700)."""
-        file = None if directory is None else directory / "counters.db"
-        self._database = Database(file, _SCHEMA, name="counters", synchronous="OFF", busy=busy)
+        file, threads = (None, 0) if directory is None else (directory / "counters.db", 1)
+        self._database = Database(file, _SCHEMA, name="counters", threads=threads, synchronous="OFF", busy=busy)
         self._clock = clock
         self._swept = 0.0
 

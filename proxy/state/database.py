@@ -69,14 +69,14 @@ class Database:
         busy: float = 1.0,
         replaces_broken: bool = True,
     ) -> None:
-        """Without a file the database is in memory, for one thread.
+        """Without a file the database is in memory, for at most one thread; without `threads` callers do the work.
 
         `name` is the threads'; statements wait `busy` seconds for another process's lock. A broken file is begun anew
         with `replaces_broken`, and else reported.
         """
         self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
         self._replaces_broken = replaces_broken
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}") if threads else None
         self._opening, self._writing = threading.Lock(), threading.Lock()
         self._connections: dict[int, _Connection] = {}
         """By thread."""
@@ -101,6 +101,8 @@ class Database:
         """
         if self._closed:
             raise StoreError("closed")
+        if self._threads is None:
+            return self._do(work, writes, synced, waits)
         if self._waiting >= MOST_WAITING:
             raise StoreError("busy")
         self._waiting += 1
@@ -127,7 +129,8 @@ class Database:
     async def aclose(self) -> None:
         """End the threads, and with them the connections; what is being written is finished first."""
         self._closed = True
-        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+        if self._threads is not None:
+            await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
         while self._connections:
             await asyncio.to_thread(self._connections.popitem()[1].database.close)
 

@@ -68,7 +68,7 @@ class SqliteStore:
 
         The directory is made if it is missing, and closed to other users (0700).
         """
-        file, threads = (None, 1) if directory is None else (directory / DATABASE, THREADS)
+        file, threads = (None, 0) if directory is None else (directory / DATABASE, THREADS)
         self._database = Database(file, _SCHEMA, name="store", threads=threads, busy=busy, replaces_broken=False)
         self._max_bytes, self._protected, self._clock = max_bytes, protected, clock
         self._warnings = Warnings(logger, "state degraded")

@@ -129,6 +129,7 @@ def _parser() -> argparse.ArgumentParser:
 
     policy = commands.add_parser("new-policy", help="write a policy of your own, and its test")
     policy.add_argument("name", help="its name in YAML: the dotted path of its module, such as my_company.redact_names")
+    policy.add_argument("--package", action="store_true", help="write the package around it, too, with checks for CI")
     policy.set_defaults(run=_new_policy)
     return parser
 
@@ -286,8 +287,21 @@ def _new_policy(options: argparse.Namespace) -> int:
         raise ConfigError(f"{options.name!r} is not a valid policy name; write it like my_company.redact_names")
     module = f"policies.{last}" if here else options.name
     folder = Path(*module.split(".")[:-1])
-    names = {"name": options.name, "module": module, "class": "".join(part.capitalize() for part in last.split("_"))}
+    names = {
+        "name": options.name,
+        "module": module,
+        "class": "".join(part.capitalize() for part in last.split("_")),
+        "top": module.partition(".")[0],
+        "project": options.name.replace(".", "-").replace("_", "-"),
+    }
     paths = {"policy": folder / f"{last}.py", "test": ("tests" if here else ".") / folder / f"test_{last}.py"}
+    if options.package:
+        paths |= {
+            "pyproject": Path("pyproject.toml"),
+            "config": Path("config.yaml"),
+            "conversations": Path("conversations.jsonl"),
+            "workflow": Path(".github/workflows/checks.yml"),
+        }
     for path in paths.values():
         if path.exists():
             raise ConfigError(f"{path} exists already")
@@ -295,7 +309,7 @@ def _new_policy(options: argparse.Namespace) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = files("proxy").joinpath(f"data/new_policy/{template}.txt").read_text(encoding="utf-8")
         path.write_text(Template(text).substitute(names), encoding="utf-8")
-    print(f"created {paths['policy']} and {paths['test']}; run the test: python -m pytest {paths['test']}")
+    print(f"created {', '.join(map(str, paths.values()))}; run the test: python -m pytest {paths['test']}")
     print(f"add it to a chain of the configuration: - {options.name}: {{}}")
     return 0
 

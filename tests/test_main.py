@@ -3,13 +3,16 @@
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+import yaml
 
 from proxy.__main__ import main
 from proxy.config.keys_file import hash_of
@@ -274,6 +277,25 @@ class TestNewPolicy:
         assert "2 passed" in tested.stdout
         checked = [sys.executable, "-m", "proxy", "check", "--config", "own.yaml"]
         subprocess.run(checked, env=environment, capture_output=True, check=True)
+
+    def test_a_package_passes_its_own_checks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert main(["new-policy", "acme.cut_lines", "--package"]) == 0
+        project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+        assert project["entry-points"]["penstock.policies"] == {"acme.cut_lines": "acme.cut_lines:CutLines"}
+        jobs = yaml.safe_load(Path(".github/workflows/checks.yml").read_text())["jobs"]
+        commands = [shlex.split(step["run"]) for step in jobs["checks"]["steps"] if "run" in step]
+        assert [command[0] for command in commands] == ["pip", "python", "penstock", "penstock"]
+        environment = {**os.environ, "PYTHONPATH": os.getcwd() + os.pathsep + str(ROOT), "PYTEST_ADDOPTS": "-W ignore"}
+        for command in commands[1:]:
+            start = (
+                [sys.executable, *command[1:]]
+                if command[0] == "python"
+                else [sys.executable, "-m", "proxy", *command[1:]]
+            )
+            done = subprocess.run(start, env=environment, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+        assert re.search(r"^acme\.cut_lines +1 ", done.stdout, re.MULTILINE), "the policy acts in the conversation"
 
     def test_in_a_checkout_it_stands_beside_the_others(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "tests" / "policies").mkdir(parents=True)

@@ -1,5 +1,6 @@
 """The tests of the tutorial's policies: what their author writes."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.examples.route_by_size import RouteBySize
 ROOT = Path(__file__).parent.parent.parent
 
 
-@pytest.mark.parametrize("name", ["refuse_project", "route_by_size", "add_disclaimer"])
+@pytest.mark.parametrize("name", ["refuse_project", "route_by_size", "add_disclaimer", "redact_emails"])
 def test_the_tutorial_shows_each_policy_whole(name: str) -> None:
     page = (ROOT / "docs/writing-a-policy.md").read_text()
     assert f"```python\n{(ROOT / f'tests/examples/{name}.py').read_text()}```\n" in page
@@ -40,3 +41,20 @@ async def test_the_disclaimer_stands_behind_the_system_prompt_once() -> None:
     decision = await AddDisclaimer().decide(request, context(request))
     assert isinstance(decision, Rewrite)
     assert [each.text for each in decision.request.messages] == ["sRules", AddDisclaimer().text, "u1"]
+
+
+def test_requests_and_messages_have_what_the_tutorial_names() -> None:
+    page = (ROOT / "docs/writing-a-policy.md").read_text()
+    section = page.partition("## What a request has")[2].partition("## What the context")[0]
+    request = chat("s u1 a1! t1 a2", temperature=0.5)
+    called, result = request.messages[2:4]
+    owners = {"request": request, "message": called, "tool": request.tools[0]}
+    named = {
+        name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)[1:] for name in re.findall(r"`(\w+)`", row)
+    }
+    assert named
+    assert [name for name in named if not any(hasattr(owner, name) for owner in owners.values())] == []
+    for owner, name in re.findall(r"`(request|message|tool)\.(\w+)`", section):
+        assert hasattr(owners[owner], name)
+    assert request.rest.get("temperature") == 0.5
+    assert (called.called_tools, called.call_ids, result["tool_call_id"]) == (("look_up",), ("1",), "1")

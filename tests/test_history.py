@@ -94,7 +94,7 @@ def test_a_cut_is_foreseen_at_the_warn_mark_and_remembers_it() -> None:
 
 def test_room_is_made_of_shares_of_the_usable_window() -> None:
     assert Room.of(1000, 1000, 100, Marks()) == Room(
-        992, fixed=100, high=693, critical=792, low=296, summary=158, warn=594, again=693
+        992, fixed=100, high=693, critical=792, low=296, summary=173, warn=594, again=693
     )
     assert Room.of(1000, 1000, 100, Marks(again=0.5)).again == 396
     crowded = Room.of(1000, 1000, 600, Marks())

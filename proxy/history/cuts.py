@@ -65,7 +65,7 @@ class Room:
         step = max(1, window // _STEPS)
         usable = max(1, usable // step * step if usable >= step else usable)
         high = int(usable * marks.high) - fixed
-        summary = max(0, min(max(int(usable * marks.summary), min(_DIGEST, high * 2 // 9)), high // 4))
+        summary = max(0, min(max(int(usable * marks.summary), _DIGEST), high // 4))
         low = max(int(usable * marks.low) - fixed, summary + (high - summary) // 6)
         warn = int(usable * marks.warn) - fixed
         again = min(high, max(int(usable * marks.again) - fixed, low + (high - low) // 4))

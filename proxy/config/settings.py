@@ -429,6 +429,9 @@ class TelemetrySettings(Base):
     service_name: str = "penstock"
     """The service's name in traces."""
 
+    trace_url: HttpUrl | None = None
+    """The address of a trace in your viewer, with `{trace_id}` in it: the page links to it."""
+
     sample: float = Field(default=1.0, ge=0, le=1)
     """The share of requests that are traced, where the caller has not decided."""
 

@@ -132,7 +132,7 @@ class Admin:
         answer = await self._config_here(question)
         running = self._reloading.current.config
         text = masked(running.text, running.settings)
-        shown = {"text": text, "chains": items_of(text, "chains")}
+        shown = {"text": text, "chains": items_of(text, "chains"), "trace_url": running.settings.telemetry.trace_url}
         return {**answer, **shown, "workers": await self._peers.ask(question)}
 
     async def _config_here(self, question: Question) -> dict[str, Any]:

@@ -40,7 +40,7 @@ TEXTS = "texts"
 """The member of a row with the hashes of its texts."""
 CLIENT, SENT = "", "\0"
 """In place of a step: the request as the client sent it, and as it went out."""
-_NAME = 128
+_NAME, _TITLE = 128, 80
 _STORED, _STORED_FOR = 100_000, 900.0
 """Number of hashes of texts that are remembered, and for how many seconds."""
 
@@ -155,6 +155,8 @@ async def row_of(record: Record, prompts: "Prompts", ledger: Ledger, texts: "Tex
         "tenant": record.tenant,
         "config": record.config,
         "conversation": conversation,
+        "title": None if texts is None else _title(request if rewriting is None else rewriting.came),
+        "key": known.get("key"),
         "session": who.session if who.is_named else None,
         "agent": who.agent or None,
         "task": who.task or None,
@@ -210,6 +212,13 @@ async def row_of(record: Record, prompts: "Prompts", ledger: Ledger, texts: "Tex
 def _handles(sent: ChatRequest, doers: Doers) -> Sequence[str]:
     """Return the handles that are named in messages which a step made."""
     return named_handles(b"\n".join(message.raw for message in sent.messages if id(message) in doers.makers))
+
+
+def _title(request: ChatRequest | None) -> str | None:
+    """Return the first words of the user."""
+    messages = () if request is None else request.messages
+    text = next((message.text for message in messages if message.role == "user"), "")
+    return " ".join(text[: 4 * _TITLE].split())[:_TITLE] or None
 
 
 async def _steps(record: Record) -> list[dict[str, Any]]:

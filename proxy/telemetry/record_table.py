@@ -58,17 +58,20 @@ MOST_TURNS = 1000
 MOST_COUNTED = 5000
 """Requests that policies are summed up from, the latest."""
 _MOST_WHYS = 5
+_MOST_TEXTS = 20
+"""Messages with the words of a search, the latest, whose conversations are listed."""
 _NEVER = "9999"
 _TEXT_LISTS = ("before", "after", "tools_before", "tools_after")
 _FIGURE = re.compile(r"\d[\d,.]*")
 
 _SUM_NAMES = (
-    "id", "tenant", "session", "agent", "task", "started", "ended", "turns", "recorded", "models", "chains", *_SUMMED,
-    "usd", *_PROBLEMS,
+    "id", "tenant", "title", "keys", "session", "agent", "task", "started", "ended", "turns", "recorded", "models",
+    "chains", *_SUMMED, "usd", *_PROBLEMS,
 )  # fmt: skip
 _SUMS = f"""
-SELECT conversation, max(tenant), max(session), max(agent), max(task), min(started), max(ended) AS last, max(turn),
-  count(*), json_group_array(DISTINCT model), json_group_array(DISTINCT chain),
+SELECT conversation, max(tenant), max(json_extract(row, '$.title')),
+  json_group_array(DISTINCT json_extract(row, '$.key')), max(session), max(agent), max(task), min(started),
+  max(ended) AS last, max(turn), count(*), json_group_array(DISTINCT model), json_group_array(DISTINCT chain),
   {", ".join(f"sum({name})" for name in _SUMMED)}, sum(coalesce(usd, usd_estimated)),
   {", ".join(f"sum({name})" for name in _PROBLEMS)}
 FROM requests WHERE conversation IN (%s) GROUP BY conversation ORDER BY last DESC, max(id) DESC
@@ -91,6 +94,17 @@ SELECT policy, min(CASE WHEN place >= 0.5 THEN ms END), min(CASE WHEN place >= 0
 """
 
 
+_SEARCHED = ("conversation", "request_id", "tenant", "session", "agent", "task", "model", "chain")
+_NAMES_OF = " || ' ' || ".join(
+    f"coalesce({name}, '')" for name in (*_SEARCHED, "json_extract(row, '$.key')", "json_extract(row, '$.title')")
+)
+_SEARCH = f"""(instr(lower({_NAMES_OF}), lower(?)) > 0 OR conversation IN (
+  SELECT r.conversation FROM requests r, (
+    SELECT tenant, key FROM request_texts WHERE instr(lower(text), lower(?)) > 0 ORDER BY last DESC LIMIT {_MOST_TEXTS}
+  ) t WHERE r.tenant = t.tenant AND instr(r.row, t.key) > 0
+))"""  # noqa: S608
+
+
 class Filters(NamedTuple):
     """Conditions of a list; None for no condition. Times are in seconds since 1970."""
 
@@ -102,6 +116,8 @@ class Filters(NamedTuple):
     failed: bool | None = None
     conversation: str | None = None
     request_id: str | None = None
+    words: str | None = None
+    """A part of a name, a title or a recorded text, in small or capital letters."""
 
     def where(self) -> tuple[str, list[Any]]:
         """Return the condition in SQL, and its values."""
@@ -115,8 +131,10 @@ class Filters(NamedTuple):
             "conversation = ?": self.conversation,
             "request_id = ?": self.request_id,
         }
-        chosen = {text: value for text, value in conditions.items() if value is not None}
-        return " AND ".join(chosen) or "1", list(chosen.values())
+        chosen = {text: [value] for text, value in conditions.items() if value is not None}
+        if self.words is not None:
+            chosen[_SEARCH] = [self.words, self.words]
+        return " AND ".join(chosen) or "1", [value for values in chosen.values() for value in values]
 
 
 def insert(database: sqlite3.Connection, rows: Iterable[bytes], max_bytes: int, oldest: float) -> None:
@@ -214,7 +232,10 @@ def _summed(row: Sequence[Any], curve: Sequence[tuple[int | None, int | None]]) 
     return {
         **{name: value for name, value in sums.items() if name not in _PROBLEMS},
         "turns": sums["turns"] or sums["recorded"],
-        **{name: [each for each in orjson.loads(sums[name]) if each is not None] for name in ("models", "chains")},
+        **{
+            name: [each for each in orjson.loads(sums[name]) if each is not None]
+            for name in ("keys", "models", "chains")
+        },
         "usd_unchanged": None if usd is None or saved is None else usd + saved,
         "tokens": [after for _, after in curve],
         "tokens_unchanged": [before for before, _ in curve],

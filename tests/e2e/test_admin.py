@@ -106,7 +106,17 @@ async def test_the_key_opens_it(lab: Lab) -> None:
     assert "penstock_build_info" in (await client.ask("GET", "/metrics", ADMIN))[1]
     status, told = await client.ask("GET", "/admin/config", ADMIN)
     assert status == 200
-    assert told.keys() == {"process", "tasks", "version", "since", "generations", "workers", "text", "chains"}
+    assert told.keys() == {
+        "process",
+        "tasks",
+        "version",
+        "since",
+        "generations",
+        "workers",
+        "text",
+        "chains",
+        "trace_url",
+    }
     assert (await client.ask("POST", "/admin/reload", ADMIN))[1]["outcome"] == "unchanged"
     assert (await client.ask("GET", "/admin/reload", ADMIN))[0] == 405
 

@@ -43,9 +43,10 @@ WORDS = {"ann": "marmalade", "bob": "turpentine"}
 NAMED = {"x-request-id": "same", "x-penstock-session": "same", "x-penstock-agent": "same", "x-penstock-user": "same"}
 MESSAGES = ("/v1/messages", "/v1/messages/count_tokens")
 RESPONSES = ("/v1/responses", "/v1/responses/input_tokens")
-TEXTS = {"/admin/conversations/{id}", "/admin/requests/{request_id:path}", "/admin/explain",
+TEXTS = {"/admin/conversations", "/admin/conversations/{id}", "/admin/conversations/{id}/export", "/admin/requests",
+         "/admin/requests/{request_id:path}", "/admin/explain",
          "/admin/requests/{request_id:path}/archive/{handle}"}  # fmt: skip
-"""The paths that show operators what a client said."""
+"""The paths that show operators what a client said; lists do in the titles of conversations."""
 
 
 async def telling(behind: Upstream, received: Received, writer: Any) -> None:
@@ -168,6 +169,9 @@ async def looked_at(site: Site, tenant: str, handles: set[str]) -> dict[str, str
     whole = await site.told("/admin/conversations/{id}", query="text=true", id=listed["id"])
     seen["/admin/conversations/{id}"] = json.dumps(whole)
     assert len(whole["requests"]) == 2
+    path = "/admin/conversations/{id}/export"
+    status, seen[path] = await site.ask(path, site.operator, query="format=jsonl", id=listed["id"])
+    assert status == 200
     record = await site.told(one, query=of, request_id="same")
     seen[one] = json.dumps(record)
     handles |= {*MARKER.findall(seen[one])}
@@ -199,7 +203,6 @@ async def test_no_view_of_one_tenant_shows_what_another_one_said(site: Site) -> 
 
     # what shows no texts has none of anybody's
     everything = [
-        *[await site.ask(path, site.operator) for path in ("/admin/requests", "/admin/conversations")],
         *[await site.ask(path, site.operator) for path in ("/admin/policies", "/admin/config", "/metrics", "/ui", "/")],
         await site.ask("/ui/{name}", site.operator, name="app.js"),
         await site.ask("/admin/check", site.operator, "POST", body={"yaml": "version: 1"}),

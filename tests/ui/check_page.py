@@ -343,8 +343,8 @@ async def test_a_conversation_of_a_running_proxy_is_shown_and_another_chain_trie
         async with proxy(OPEN.format(url=behind.url, folder=tmp_path), tmp_path) as base:
             await page.sized(*WIDE)
             messages: list[dict[str, object]] = [{"role": "system", "content": "You look up orders."}]
-            result = json.dumps([{"id": f"A-{n}", "status": "shipped", "note": "at the door"} for n in range(60)])
             for n in range(8):
+                result = "\n".join(f"A-{row} is shipped and stands at door {row * n}" for row in range(300))
                 call = {"id": f"c{n}", "type": "function", "function": {"name": "<img src=x>", "arguments": "{}"}}
                 messages += [
                     {"role": "user", "content": f"Where is A-{n}? {HOSTILE[0]}"},
@@ -364,7 +364,7 @@ async def test_a_conversation_of_a_running_proxy_is_shown_and_another_chain_trie
             await page.press("Enter")
             await page.until("document.querySelectorAll('.chart canvas').length === 1")
             assert await page.run("document.querySelectorAll('tr.row').length") == 8
-            told = await page.text("tbody")
+            told = await page.run("[...document.querySelectorAll('tr.row')].map(row => row.innerText).join()")
             assert "▼ cut" in told
             assert "◆ shortened" in told
             await page.run("[...document.querySelectorAll('tr.row .open')].at(-1).click()")
@@ -407,7 +407,7 @@ async def test_no_view_of_one_key_shows_what_another_said(tmp_path: Path, http: 
         async with proxy(OPEN.format(url=behind.url, folder=tmp_path), tmp_path) as base:
             await page.sized(*WIDE)
             for key, secret in said.items():
-                rows = json.dumps([{"id": f"A-{n}", "note": secret} for n in range(200)])
+                rows = "\n".join(f"A-{n} is {secret}, and stands at door {n * n}" for n in range(300))
                 call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
                 messages = [
                     {"role": "user", "content": f"Find {secret}."},
@@ -451,8 +451,8 @@ async def test_no_view_of_one_key_shows_what_another_said(tmp_path: Path, http: 
                 assert [
                     secret for key, secret in said.items() if key != own and any(secret in each for each in pages)
                 ] == []
-                assert sum(said[own] in each for each in pages) == 6, (
-                    "each request, its original, and the request to try"
+                assert sum(said[own] in each for each in pages) == 8, (
+                    "each title, request, original, and the request to try"
                 )
                 seen[own] = tenant
             assert set(seen) == set(said)

@@ -57,7 +57,8 @@ async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk
     await page.until("document.querySelectorAll('tr.row canvas').length === 3")
     assert await page.run("location.pathname") == "/ui"
     first = await page.text("tr.row")
-    assert "fix-invoice-…" in first
+    assert "The totals of invoices are off by a cent" in first
+    assert "fix-invoice-… · ann" in first
     assert "60" in first
     assert "1 failed step, 2 prefix breaks" in first
     assert "Conversations\n3" in await page.text(".sums")
@@ -73,6 +74,9 @@ async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk
     assert "▼ cut" in rows[20]
     assert "✕ prefix break" in rows[20]
     assert "▼ cut" not in rows[21], "what was cut before stays away, and is no news"
+    broken = await page.text(".breaks")
+    assert "compress_history" in broken
+    assert "the client" in broken or broken.count("compress_history") == 2
     await page.run("document.querySelector('.chart').focus()")
     for _ in range(21):
         await page.press("ArrowRight")
@@ -178,6 +182,27 @@ async def test_filters_are_the_servers_and_stay_in_the_address(desk: Desk) -> No
     assert await page.run("document.querySelector('nav a').hash") == "#/conversations?since=3600&model=other", (
         "other views have the same filters"
     )
+    desk.is_sound()
+
+
+async def test_words_search_and_a_conversation_leaves_as_a_file(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("conversations")
+    await page.run(
+        "document.querySelector('[name=words]').value = 'cent'; document.querySelector('[name=words]').dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    await page.until("location.hash === '#/conversations?words=cent'")
+    await page.until("document.querySelectorAll('tr.row').length === 3")
+    assert any(question.get("words") == "cent" for _, question in desk.server.asked)
+    await desk.open("conversation")
+    await page.run(
+        "[...document.querySelectorAll('.actions button')].find(each => each.innerText.includes('CSV')).click()"
+    )
+    for _ in range(50):
+        if any(path.endswith("/export") for path, _ in desk.server.asked):
+            break
+        await page.until("true")
+    assert ("/admin/conversations/c0ffee21/export", {"format": "csv"}) in desk.server.asked
     desk.is_sound()
 
 

@@ -112,7 +112,7 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
         "input_tokens": went, "output_tokens": output, "cached_tokens": cached, "written_tokens": 0 if turn % 2 else written // 2,
         "usd": estimated + output * 10 / 1e6, "usd_estimated": estimated, "usd_unchanged": usd_unchanged,
         "usd_saved": usd_unchanged - estimated, "cached_expected": cached, "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
-        "conversation": conversation, "session": "fix-invoice-totals", "agent": None, "task": None, "turn": turn,
+        "conversation": conversation, "title": "The totals of invoices are off by a cent", "key": "ann", "session": "fix-invoice-totals", "agent": None, "task": None, "turn": turn,
         "prices": PRICES,
         "sections": {"before": {"system": 120, "tools": 180, "messages": came - 300}, "after": {"system": 120, "tools": 180, "messages": went - 300}},
         "prefix_broken": {"at": 420, "message": 2, "lost": max(0, int(went * 0.8)), "step": "compress_history"} if is_cut else None,
@@ -172,7 +172,7 @@ def hostile() -> Json:
     """A request in which all that a client can write is markup."""
     made = record(1, conversation=HOSTILE, minute=1)
     made.update(
-        request_id=HOSTILE, model=HOSTILE, session=HOSTILE, tenant=HOSTILE, chain=HOSTILE, upstream=HOSTILE, error=HOSTILE,
+        request_id=HOSTILE, model=HOSTILE, session=HOSTILE, title=HOSTILE, key=HOSTILE, tenant=HOSTILE, chain=HOSTILE, upstream=HOSTILE, error=HOSTILE,
         status=502, steps=[step(HOSTILE, "rewrite", HOSTILE, 10, 9, 0.1, **{HOSTILE: HOSTILE})],
         prefix_broken={"at": 4, "message": 1, "lost": 4, "step": HOSTILE}, ended="2026-11-23T08:00:00.000Z",
         changes=[
@@ -213,7 +213,7 @@ def conversation(identifier: str, records: list[Json]) -> Json:
         "prefix_breaks": sum(one["prefix_broken"] is not None for one in records),
     }  # fmt: skip
     return {
-        "id": identifier, "tenant": records[0]["tenant"], "session": records[0]["session"], "agent": None, "task": None, "started": records[0]["ended"],
+        "id": identifier, "tenant": records[0]["tenant"], "title": records[0]["title"], "keys": [records[0]["key"]], "session": records[0]["session"], "agent": None, "task": None, "started": records[0]["ended"],
         "ended": records[-1]["ended"], "turns": len(records), "models": sorted({one["model"] for one in records}),
         "chains": [records[0]["chain"]], "problems": problems,
         **{name: total(name) for name in ("input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd", "usd_saved")},
@@ -251,6 +251,7 @@ class StandIn:
             *(Route(path, served) for path, served in (("/", to_page), ("/ui", page), ("/ui/{name}", page_file))),
             route("/admin/config", lambda *_: {"version": "6a0db5b8f6a1", "since": "2026-11-23T08:00:00Z", "workers": [], "generations": 1, "text": CONFIG, "chains": {"default": CHAIN, "empty": "[]\n"}}),
             route("/admin/conversations", self._list),
+            route("/admin/conversations/{id}/export", lambda *_: Response("turn\r\n1\r\n", media_type="text/csv")),
             route("/admin/conversations/{id:path}", self._conversation),
             route("/admin/requests", lambda *_: {"requests": self._records()[:200], "shared": False}),
             route("/admin/requests/{id:path}", self._request),

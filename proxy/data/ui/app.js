@@ -1,6 +1,6 @@
 // The frame of the page: who may see it, which view is shown, filters, keys, and what is asked of the server when.
 
-import {button, element, part, plain, said, code, time} from "./parts.js";
+import {button, element, part, plain, said, code, time, traces} from "./parts.js";
 import {conversation, conversations} from "./conversations.js";
 import {request, requests} from "./requests.js";
 import {policies} from "./policies.js";
@@ -8,7 +8,7 @@ import {config} from "./config.js";
 import {attempt} from "./attempt.js";
 
 const EVERY = 2000;
-const FILTERS = ["since", "tenant", "model", "chain", "status"];
+const FILTERS = ["since", "tenant", "model", "chain", "words", "status"];
 // of each view: what shows all, what shows one, and whether it knows the filters
 const views = {
   conversations: {all: conversations, one: conversation, filters: true},
@@ -43,6 +43,20 @@ async function ask(method, path, body) {
 }
 
 const get = path => ask("GET", path);
+
+// a file goes through a link that is gone at once: a plain link could not send the key
+async function save(path, name) {
+  const answer = await fetch(path, {headers: key ? {authorization: "Bearer " + key} : {}, cache: "no-store"});
+  if (!answer.ok) {
+    const told = await answer.json().catch(() => ({}));
+    throw new Error(told.error && told.error.message || "status " + answer.status);
+  }
+  const address = URL.createObjectURL(await answer.blob()), anchor = document.createElement("a");
+  Object.assign(anchor, {href: address, download: name}).click();
+  URL.revokeObjectURL(address);
+}
+
+const keep = (path, name) => save(path, name).catch(report);
 const post = (path, body) => ask("POST", path, body);
 
 function report(error) {
@@ -80,6 +94,7 @@ function signedIn() {
 
 function headline(told) {
   const workers = [told, ...told.workers], versions = new Set(workers.map(worker => worker.version));
+  traces.url = told.trace_url;
   part("config").replaceChildren("Configuration ", said(told.version, "code"), " since ", time(told.since), workers.length > 1 ? " · " + workers.length + " workers" : "");
   const notes = [];
   if (told.refused) notes.push("A newer configuration was refused: " + plain(told.refused.error || told.refused.where));
@@ -165,7 +180,7 @@ async function enter() {
   if (document.activeElement === document.body || !document.activeElement.checkVisibility()) part("view").focus({preventScroll: true});
   try {
     const made = await (id ? view.one || view.all : view.all)({
-      root, id, which, filters, get, post, asked, offer,
+      root, id, which, filters, get, post, keep, asked, offer,
       isShown: () => current === mine,
       live: text => { if (current === mine) part("live").textContent = text; },
     });

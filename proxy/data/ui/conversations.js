@@ -1,6 +1,6 @@
 // The list of conversations, and one of them as a timeline.
 
-import {bar, button, card, changed, code, costs, count, dollars, element, empty, facts, isLoss, isNumber, link, many, none, parts, percent, plain, said, named, table, time, toConversation, toRequest, troubled} from "./parts.js";
+import {bar, button, card, changed, code, costs, count, dollars, element, empty, facts, isLoss, isNumber, link, many, none, parts, percent, plain, said, brief, named, titled, table, time, toConversation, toRequest, troubled} from "./parts.js";
 import {markName, marksOf, sparkline, timeline} from "./charts.js";
 
 const MOST = 50;
@@ -27,12 +27,12 @@ function sums(list, more) {
 }
 
 function row(each) {
-  const open = link(toConversation(each.id), named(each));
-  open.className = "open code";
+  const open = link(toConversation(each.id), titled(each));
+  open.className = each.title ? "open" : "open code";
   open.title = plain(each.id);
   const chart = element("div", "spark");
   const made = element("tr", "row",
-    element("td", "name", open, element("div", "dim", ...(each.models || []).flatMap((model, place) => [place ? ", " : "", said(model)]), each.chains && each.chains.length ? " · " : "", said((each.chains || []).join(", ")))),
+    element("td", "name", open, element("div", "dim", each.title ? [named(each), ...(each.keys || [])].join(" · ") + " · " : (each.keys || []).map(key => key + " · ").join(""), ...(each.models || []).flatMap((model, place) => [place ? ", " : "", said(model)]), each.chains && each.chains.length ? " · " : "", said((each.chains || []).join(", ")))),
     element("td", "ended dim", time(each.ended)),
     element("td", "turns number", count(each.turns)),
     element("td", "size", chart),
@@ -127,9 +127,24 @@ function turnRow(record, marks, first) {
     element("td", "status" + (troubled(record) ? " bad" : ""), marks.length ? marks.map(({mark}) => markName(mark)).join(", ") : element("span", "dim nothing", none)));
 }
 
+// what a provider had in its cache and got again at full price: by whom, and what that cost
+function breaks(records) {
+  const broken = records.filter(record => record.prefix_broken);
+  if (!broken.length) return "";
+  const cost = ({prices, prefix_broken: {lost}}) => prices && isNumber(prices.input) && isNumber(prices.read) ? lost * (prices.input - prices.read) / 1e6 : null;
+  const rows = broken.map(record => {
+    const {at, message, lost, step} = record.prefix_broken, open = link(toRequest(record), String(record.turn));
+    return element("tr", "",
+      element("td", "name", open), element("td", "", step ? said(step) : "the client"),
+      element("td", "dim", isNumber(message) ? "message " + count(message) : "the tools", ", behind " + count(at) + " tokens"),
+      element("td", "number", count(lost)), element("td", "number", dollars(cost(record))));
+  });
+  return element("div", "card list breaks", element("h2", "", "Who broke the cache"), table("Breaks of the cached prefix", [["Turn"], ["By"], ["From"], ["Tokens lost", "number"], ["US$", "number"]], rows));
+}
+
 const TURNS = [["Turn"], ["Ended"], ["Prompt tokens", "number"], ["Read from the cache"], ["Answer", "number"], ["US$", "number"], ["Saved, US$", "number"], ["What happened"]];
 
-export async function conversation({root, id, get, live}) {
+export async function conversation({root, id, get, keep, live}) {
   const path = "admin/conversations/" + encodeURIComponent(id);
   let money = sessionStorage.getItem("money") === "true", stamp = "", told;
 
@@ -157,6 +172,7 @@ export async function conversation({root, id, get, live}) {
     const prompt = told.input_tokens || 0;
     root.replaceChildren(
       element("p", "path", link("#/conversations", "Conversations"), " / ", code(named(told))),
+      told.title ? said(told.title, "h2", "named") : "",
       facts([
         ["Turns", count(told.turns)],
         ["Tokens in", count(told.input_tokens)],
@@ -168,11 +184,13 @@ export async function conversation({root, id, get, live}) {
         ["Problems", problems(told.problems)],
       ], "sums"),
       card("", element("div", "title", element("h2", "", "A bar a turn"), unit), chart),
+      breaks(records),
       element("div", "card list", table("The turns", TURNS, records.map((record, place) => turnRow(record, marks[place], place + 1)))),
       card("", facts([
         ["Conversation", code(told.id), "wide"], ["Session", told.session && code(told.session), "wide"], ["Agent", told.agent && code(told.agent), "wide"], ["Task", told.task && code(told.task), "wide"], ["Key", told.tenant && code(told.tenant), "wide"],
-        ["Models", (told.models || []).join(", ")], ["Chains", (told.chains || []).join(", ")], ["Began", time(told.started)], ["Last turn", time(told.ended)],
-      ])));
+        ["Keys", (told.keys || []).join(", ")], ["Models", (told.models || []).join(", ")], ["Chains", (told.chains || []).join(", ")], ["Began", time(told.started)], ["Last turn", time(told.ended)],
+      ]), element("p", "actions", "Export ", ...[["jsonl", "JSONL for replay"], ["csv", "costs as CSV"], ["otlp", "OTLP"]].map(([kind, text]) =>
+        button(text, () => keep(path + "/export?format=" + kind, "conversation-" + brief(told.id).replace(/\W/g, "") + "." + kind))))));
     if (records.length) timeline(chart, records, marks, {money: shown, open: record => { location.hash = toRequest(record); }});
     else chart.append(empty("No request of it is kept any more."));
   }

@@ -103,6 +103,15 @@ export const address = record => encodeURIComponent(record.request_id) + (record
 export const toRequest = record => "#/requests/" + address(record);
 // each agent and each task of a session has a conversation of its own
 export const named = each => [each.session || each.conversation || each.id, each.agent, each.task].filter(Boolean).map(brief).join(" · ");
+export const titled = each => each.title ? plain(each.title) : named(each);
+export const traces = {url: null};
+export function trace(id) {
+  if (!id) return null;
+  if (!traces.url || !/^https?:/.test(traces.url)) return code(id);
+  const made = link(traces.url.replace("{trace_id}", encodeURIComponent(id)), id);
+  Object.assign(made, {target: "_blank", rel: "noopener noreferrer", className: "code"});
+  return made;
+}
 export const brief = id => { const text = plain(id).replace(/^named-/, ""); return text.length > 16 ? text.slice(0, 12) + "…" : text; };
 
 export function verdict(step) {

@@ -1,6 +1,6 @@
 // The list of recent requests as they come, and one request before and after its chain.
 
-import {address, bar, button, card, changed, code, count, difference, dollars, element, empty, facts, failed, isLoss, isNumber, isSized, link, named, none, part, percent, plain, said, span, table, time, toConversation, toRequest, brief, troubled} from "./parts.js";
+import {address, bar, button, card, changed, code, count, difference, dollars, element, empty, facts, failed, isLoss, isNumber, isSized, link, named, none, part, percent, plain, said, span, table, time, toConversation, toRequest, brief, trace, troubled} from "./parts.js";
 import {sections, sideBySide} from "./changes.js";
 
 const MOST = 200, OVERLAP = 10000;
@@ -161,7 +161,7 @@ export async function request({root, id, which, get}) {
       ["Written to the cache", isNumber(record.written_tokens) ? count(record.written_tokens) + " tokens" : null],
       ["Expected from the cache", isNumber(record.cached_expected) ? count(record.cached_expected) + " tokens" : null],
       ["Key", record.tenant && code(record.tenant), "wide"], ["Conversation", record.conversation && code(record.conversation), "wide"], ["Session", record.session && code(record.session), "wide"], ["Agent", record.agent && code(record.agent)], ["Task", record.task && code(record.task)],
-      ["Configuration", code(record.config)], ["Trace", record.trace_id && code(record.trace_id), "wide"],
+      ["Configuration", code(record.config)], ["Trace", trace(record.trace_id), "wide"],
     ]), record.text ? element("p", "", link("#/try/" + address(record), "Try another chain on this request")) : null)].filter(part => part !== null));
   return {keys: compared.keys};
 }

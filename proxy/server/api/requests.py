@@ -1,16 +1,19 @@
 """Records of requests and conversations: all for operators, its own for a client."""
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
 from proxy.server.api.endpoint import check_method
 from proxy.server.api.erase import tenant_of_name
+from proxy.server.api.export import exported
 from proxy.state.archive import Archives
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
@@ -22,9 +25,11 @@ _SHOWN = 100
 """Requests in a list without `limit`."""
 _CONVERSATIONS = 50
 _MOST = 1000
+_LONGEST = 200
+"""Characters of a search."""
 
 T = TypeVar("T")
-Handler = Callable[[Request], Awaitable[dict[str, Any]]]
+Handler = Callable[[Request], Awaitable[dict[str, Any] | Response]]
 
 
 class RecordsApi:
@@ -43,6 +48,7 @@ class RecordsApi:
             "/requests/{request_id:path}/archive/{handle}": self._original,
             "/requests/{request_id:path}": self._request,
             "/conversations": self._conversations,
+            "/conversations/{id}/export": self._export,
             "/conversations/{id}": self._conversation,
             "/policies": self._policies,
         }
@@ -55,7 +61,7 @@ class RecordsApi:
         found = await self._latest(Filters(request_id=request_id, tenant=tenant), 1)
         if not found:
             raise NotFound(f"no recent request of this key has this id{self._doubt}", code="unknown_request")
-        await http.tell(found[0])
+        await http.tell({name: value for name, value in found[0].items() if name != "title"})
 
     async def _requests(self, request: Request) -> dict[str, Any]:
         asked = request.query_params
@@ -103,6 +109,17 @@ class RecordsApi:
         if found is None:
             raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
         return {**found, **self._about}
+
+    async def _export(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        found = await self._ask(lambda records: records.conversation(id, text=True), None)
+        if found is None:
+            raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
+        kind = request.query_params.get("format")
+        media, content = exported(found["requests"], kind)
+        name = f'attachment; filename="conversation-{re.sub(r"[^0-9A-Za-z]", "", id)[:16]}.{kind}"'
+        headers = {"cache-control": "no-store", "content-type": media, "content-disposition": name}
+        return Response(content, headers=headers)
 
     async def _policies(self, request: Request) -> dict[str, Any]:
         filters = _filters(request.query_params)
@@ -169,6 +186,7 @@ def _filters(asked: Mapping[str, Any]) -> Filters:
         tenant=tenant_of_name(tenant) if tenant else None,
         model=asked.get("model") or None,
         chain=asked.get("chain") or None,
+        words=(asked.get("words") or "")[:_LONGEST].strip() or None,
         failed={"ok": False, "error": True}.get(status or ""),
     )
 

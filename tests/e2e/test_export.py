@@ -1,0 +1,160 @@
+"""Conversations are found by words, have a title, and leave as files that other programs read."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import Parse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from proxy.chat.parse import Body
+from proxy.config.keys_file import hash_of
+from proxy.server.replay.reading import read
+from proxy.wires.messages import MessagesBody
+from proxy.wires.responses import ResponsesBody
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import answering
+from tests.e2e.test_wires import ANSWERS, CONFIG, KINDS, request_body
+
+ADMIN = {"authorization": "Bearer adm"}
+KEYED = (
+    f"server: {{{{admin_key: adm}}}}\nauth: {{{{kind: keys, keys: [{{{{name: ann, hash: {hash_of('pk-ann')}}}}}]}}}}\n"
+)
+
+
+class Conversations:
+    """A proxy with a conversation in each of some sessions."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+
+    async def start(self, kind: type[Body], *, text: bool = True, **sessions: str) -> None:
+        """Send one request in each session, with a question."""
+        lab = self.lab
+        lab.behind.respond = answering(json.dumps(ANSWERS[kind]).encode())
+        config = KEYED + CONFIG.replace('"{url}"}}', '"{url}", api_key: k}}').replace(
+            "text: true", f"text: {text}".lower()
+        )
+        self.base = await lab.start(config.format(url=lab.behind.url))
+        for session, question in sessions.items():
+            body = request_body(kind, short=True)
+            name = kind.conversation[0]
+            first = next(place for place, each in enumerate(body[name]) if each.get("role") == "user")
+            body[name] = [
+                {**each, "content": question} if place == first else each for place, each in enumerate(body[name])
+            ]
+            headers = {"authorization": "Bearer pk-ann", "x-penstock-session": session}
+            async with lab.http.post(f"{self.base}/v1{kind.path}", json=body, headers=headers) as response:
+                assert response.status == 200, await response.text()
+
+    async def get(self, path: str) -> tuple[int, str, bytes]:
+        async with self.lab.http.get(f"{self.base}/admin/{path}", headers=ADMIN) as response:
+            return response.status, response.headers["content-type"], await response.read()
+
+    async def listed(self, query: str = "") -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = json.loads((await self.get(f"conversations{query}"))[2])["conversations"]
+        return listed
+
+
+@pytest.fixture
+def conversations(lab: Lab) -> Conversations:
+    return Conversations(lab)
+
+
+@KINDS
+async def test_a_conversation_has_the_users_first_words_as_its_title(
+    conversations: Conversations, kind: type[Body]
+) -> None:
+    await conversations.start(kind, one="  Why is\nthe printer " + "so slow " * 40)
+    (listed,) = await conversations.listed()
+    assert listed["title"].startswith("Why is the printer so slow so slow")
+    assert len(listed["title"]) == 80
+    assert listed["keys"] == ["ann"]
+
+
+async def test_without_text_there_is_no_title(conversations: Conversations) -> None:
+    await conversations.start(Body, text=False, one="A secret")
+    assert (await conversations.listed())[0]["title"] is None
+    assert (await conversations.get(f"conversations/{(await conversations.listed())[0]['id']}/export?format=jsonl"))[
+        0
+    ] == 403
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("SLOW", {"a"}),
+        ("toner", {"b"}),
+        ("ann", {"a", "b"}),
+        ("u12@EXAMPLE", {"a", "b"}),
+        ("%", set()),
+        ("gpt-4.1", {"a", "b"}),
+    ],
+)
+async def test_words_find_conversations_by_names_titles_and_texts(
+    conversations: Conversations, words: str, found: set[str]
+) -> None:
+    await conversations.start(Body, a="Why is it slow?", b="Who sells toner?")
+    listed = await conversations.listed(f"?words={words.replace(' ', '+').replace('%', '%25')}")
+    titles = {"a": "Why is it slow?", "b": "Who sells toner?"}
+    assert {each["title"] for each in listed} == {titles[name] for name in found}
+
+
+@pytest.mark.parametrize("kind", [Body, MessagesBody, ResponsesBody], ids=lambda kind: kind.wire)
+async def test_an_export_is_replayed_as_it_was(conversations: Conversations, kind: type[Body], tmp_path: Path) -> None:
+    await conversations.start(kind, one="Why is it slow?")
+    (listed,) = await conversations.listed()
+    for form in ("jsonl", "otlp"):
+        status, _, content = await conversations.get(f"conversations/{listed['id']}/export?format={form}")
+        assert status == 200, content
+        path = tmp_path / f"export.{form}"
+        path.write_bytes(content)
+        (replayed,) = read(path)
+        (point,) = replayed.points
+        assert "Why is it slow?" in json.dumps(point.body)
+        assert point.answer is not None
+        assert point.answer["content"] == "Done."
+        assert point.usage is not None
+        assert point.usage.input == 3000
+
+
+async def test_traces_are_what_a_collector_takes_and_costs_are_a_table(conversations: Conversations) -> None:
+    await conversations.start(Body, text=False, one="Hi")
+    (listed,) = await conversations.listed()
+    _, _, traces = await conversations.get(f"conversations/{listed['id']}/export?format=otlp")
+    told = json.loads(traces)
+    for scope in told["resourceSpans"][0]["scopeSpans"]:
+        for span in scope["spans"]:  # OTLP has hexadecimal ids where the mapping of protobuf has base64
+            assert (len(span.pop("traceId")), len(span.pop("spanId"))) == (32, 16)
+    message = Parse(json.dumps(told), ExportTraceServiceRequest())
+    (span,) = message.resource_spans[0].scope_spans[0].spans
+    assert span.name == "chat gpt-4.1"
+    assert span.end_time_unix_nano >= span.start_time_unix_nano > 0
+
+    _, media, table = await conversations.get(f"conversations/{listed['id']}/export?format=csv")
+    (row,) = csv.DictReader(io.StringIO(table.decode()))
+    assert media.startswith("text/csv")
+    assert (row["key"], row["input_tokens"], row["output_tokens"]) == ("ann", "3000", "7")
+
+
+async def test_a_cell_is_no_formula(conversations: Conversations) -> None:
+    await conversations.start(Body, one="Hi")
+    body = {**request_body(Body, short=True), "model": "=1+1"}
+    headers = {"authorization": "Bearer pk-ann", "x-penstock-session": "two"}
+    async with conversations.lab.http.post(f"{conversations.base}/v1/chat/completions", json=body, headers=headers):
+        pass
+    listed = next(each for each in await conversations.listed() if each["models"] == ["=1+1"])
+    table = (await conversations.get(f"conversations/{listed['id']}/export?format=csv"))[2]
+    assert b",'=1+1," in table
+
+
+@pytest.mark.parametrize(("path", "status"), [("nothing/export?format=csv", 404), ("{id}/export?format=pdf", 400)])
+async def test_what_cannot_be_exported_is_told(conversations: Conversations, path: str, status: int) -> None:
+    await conversations.start(Body, one="Hi")
+    (listed,) = await conversations.listed()
+    told = await conversations.get(f"conversations/{path.format(id=listed['id'])}")
+    assert told[0] == status
+    assert b'"error"' in told[2]

@@ -25,15 +25,15 @@ class AlternateRoles(Policy):
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Merge and separate, or keep where roles alternate."""
         sent = of_client(request, ctx.incoming)
-        made: list[Message] = []
+        apart: list[Message] = []
         groups = groupby(enumerate(request.messages), key=lambda each: (each[1].role, each[0] in sent))
         for (role, is_clients), group in groups:
             messages = [message for _, message in group]
             if role == "user" and not is_clients and len(messages) > 1:
                 messages = [Message({"role": "user", "content": "\n".join(each.text for each in messages)})]
             for message in messages:
-                made += [ANSWER] if role == "user" and made and made[-1].role == "user" else []
-                made.append(message)
-        if all(map(operator.is_, made, request.messages)):
+                apart += [ANSWER] if role == "user" and apart and apart[-1].role == "user" else []
+                apart.append(message)
+        if all(map(operator.is_, apart, request.messages)):
             return Keep("no user messages follow each other")
-        return Rewrite(request.with_messages(made), "user messages that followed each other are apart")
+        return Rewrite(request.with_messages(apart), "user messages that followed each other are apart")

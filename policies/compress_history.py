@@ -150,13 +150,13 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
             return Keep(f"{share}, but what would leave could not be archived")
         written = await settled(leaving, last.foreseen, measure, ctx) if self.summary == "written" else None
         digest = replace(measure, tokens=measure.tokens // 2) if last.is_tight else measure
-        made = await summarised(leaving, handles if request.tools else (), digest, ctx, written)
-        if made is None:
+        summary = await summarised(leaving, handles if request.tools else (), digest, ctx, written)
+        if summary is None:
             return Keep(f"{share}, but the summary would be longer than what it replaces")
         if ahead is not None and self.summary == "written":
-            await prepare(sent[: ahead.start], leaving.since(ahead.start), made, measure, ctx)
-        short = await newest(leaving, made, measure, ctx) if last.is_tight else []
-        after = request.with_messages([*head, *made, *short, *with_standing(talk[leaving.start :])])
+            await prepare(sent[: ahead.start], leaving.since(ahead.start), summary, measure, ctx)
+        short = await newest(leaving, summary, measure, ctx) if last.is_tight else []
+        after = request.with_messages([*head, *summary, *short, *with_standing(talk[leaving.start :])])
         why = f"{leaving.left} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
         return Rewrite(after, why=why, facts={"left_messages": leaving.left, "cuts": len(cuts)})
 

@@ -25,7 +25,7 @@ class ConsolidateSystem(Policy):
     may_grow: ClassVar[bool] = True
 
     later: Literal["keep", "merge", "demote"] = "keep"
-    """What happens to system messages in mid-conversation, which may come from anyone. `keep` leaves them; `merge`
+    """The treatment of system messages in mid-conversation, which may come from anyone. `keep` leaves them; `merge`
     moves them behind the others into a section of their own, below the operator's; `demote` makes each a user message
     in its place, which strict templates accept and which leaves the cached prefix whole."""
 
@@ -69,7 +69,7 @@ Section = tuple[str | None, Sequence[Mapping[str, Any]]]
 
 
 def _without_duplicates(messages: Sequence[Message]) -> list[Message]:
-    """The first of each text; order is kept."""
+    """Return the first message of each text, in order."""
     seen: dict[str, Message] = {}
     for message in messages:
         seen.setdefault(repr([sorted(part.items()) for part in message.parts]), message)
@@ -123,6 +123,6 @@ def _wrap(tag: str | None, text: str) -> str:
 
 
 def _demoted(message: Message) -> Message:
-    """A user message that says what it was."""
+    """Return the message as one of the user's that says what it was."""
     parts = _closed(message.parts, "system_note")
     return message.with_changes(role="user", content=_content([("system_note", parts)]))

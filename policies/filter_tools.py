@@ -224,8 +224,7 @@ class FilterTools(Policy, BringsTools):
     def _left_out(
         self, request: ChatRequest, tools: Sequence[Tool], chosen: Collection[int], hidden: frozenset[str], how: str
     ) -> Decision:
-        """Return the request with the tools of these places; the others can be called through ours if they are
-        `hidden`."""
+        """Return the request with the tools of these places; others that are `hidden` can be called through ours."""
         if len(chosen) == len(tools):
             return Keep(f"all {len(tools)} tools are wanted")
         staying = [tools[place] for place in sorted(chosen)]
@@ -240,10 +239,10 @@ class FilterTools(Policy, BringsTools):
         why = f"offered {len(chosen)} of {len(tools)} tools, {how}, {others}"
         return Rewrite(made, why, {"tools": len(tools), "tools_offered": len(chosen)})
 
-    def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
-        sent = made.ctx.incoming
-        rank = by_relevance(sent.tools, made.ctx, self._examples, self._groups)
-        return [searching(sent, made.request, rank), CallTool(sent.tools, made.threads)]
+    def build_tools(self, surroundings: ToolContext) -> Sequence[InternalTool]:
+        sent = surroundings.ctx.incoming
+        rank = by_relevance(sent.tools, surroundings.ctx, self._examples, self._groups)
+        return [searching(sent, surroundings.request, rank), CallTool(sent.tools, surroundings.threads)]
 
     @property
     def _groups(self) -> Mapping[str, Sequence[str]]:

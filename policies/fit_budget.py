@@ -112,13 +112,13 @@ class FitBudget(Policy):
         return Keep(why, facts) if after is request else Rewrite(after, why, facts)
 
     async def _leaving(
-        self, request: ChatRequest, found: Sequence[InjectedData], ctx: Context
+        self, request: ChatRequest, blocks: Sequence[InjectedData], ctx: Context
     ) -> list[tuple[InjectedData, str]]:
-        """The blocks that leave, each with its handle; what cannot be archived stays."""
+        """Return the blocks that leave, each with its handle; what cannot be archived stays."""
         limit = int(ctx.model.window * self.knowledge)
-        if ctx.archive is None or "knowledge" not in self.enforce or sum(block.tokens for block in found) <= limit:
+        if ctx.archive is None or "knowledge" not in self.enforce or sum(block.tokens for block in blocks) <= limit:
             return []
-        gone = [block for block in leaving(request.messages, found, limit) if block.tokens > _LINE]
+        gone = [block for block in leaving(request.messages, blocks, limit) if block.tokens > _LINE]
         handles = [await ctx.archive.keep(block.content) for block in gone]
         return [(block, handle) for block, handle in zip(gone, handles, strict=True) if handle is not None]
 

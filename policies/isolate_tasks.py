@@ -26,7 +26,7 @@ class IsolateTasks(Policy):
     defines_conversation: ClassVar[bool] = True
 
     on_error: Literal["skip", "reject"] = Field(default="reject")
-    """What a fault does: `reject` answers 500; `skip` would show each task the messages of all others."""
+    """The outcome of a fault: `reject` answers 500; `skip` would show each task the messages of all others."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Leave out what is tagged for another task, and take off all tags."""
@@ -40,23 +40,23 @@ class IsolateTasks(Policy):
             return tasks
         own = {"", ctx.identity.task}
         keys = {task: key_of("task", ctx.identity.tenant, task) for task in tasks}
-        kept = _together(
+        mine = _together(
             [
                 (message.without(TAG) if TAG in message else message, task)
                 for message, task in zip(request.messages, tasks, strict=True)
                 if keys[task] in own
             ]
         )
-        if all(message.is_system for message in kept):
+        if all(message.is_system for message in mine):
             return Reject("no message is of this request's task, nor shared", "no_message_of_task", param="messages")
-        left = len(request.messages) - len(kept)
+        left = len(request.messages) - len(mine)
         others = len({task for task in tasks if keys[task] not in own})
         why = f"left out {left} of {len(request.messages)} messages, of {counted(others, 'other task')}"
-        return Rewrite(request.with_messages(kept), why, {"messages": len(kept), "messages_left_out": left})
+        return Rewrite(request.with_messages(mine), why, {"messages": len(mine), "messages_left_out": left})
 
 
 def _together(messages: Sequence[tuple[Message, str]]) -> list[Message]:
-    """Messages with their tasks, in order; but results stand behind their call, in front of what came in between."""
+    """Return messages of these tasks, in order; but results stand right behind their call."""
     groups: list[list[Message]] = []
     called: dict[tuple[str, str], list[Message]] = {}
     for message, task in messages:
@@ -71,7 +71,7 @@ def _together(messages: Sequence[tuple[Message, str]]) -> list[Message]:
 
 
 def _wrong(messages: Sequence[Message]) -> Reject | None:
-    """The refusal of a tag that is no name."""
+    """Return the refusal of a tag that is no name."""
     for place, message in enumerate(messages):
         tag = message.get(TAG)
         if tag is not None and (not isinstance(tag, str) or not tag):
@@ -81,7 +81,7 @@ def _wrong(messages: Sequence[Message]) -> Reject | None:
 
 
 def _tasks(messages: Sequence[Message]) -> list[str] | Reject:
-    """The task of each message; a tool result has that of its call, and may not be tagged with another.
+    """Return the task of each message; a tool result has that of its call, and may not be tagged with another.
 
     Tasks may use the same ids for their calls: a tagged result belongs to the last such call of its own task.
     """

@@ -42,11 +42,11 @@ class MarkCache(Policy, MarksCache):
     }
 
     ttl: Literal["5m", "1h"] = "5m"
-    """How long an unused prefix stays. Writing costs 1.25 times the input price for five minutes, twice for an hour."""
+    """The time for which an unused prefix stays. Writing costs 1.25 times the input price for `5m`, twice for `1h`."""
 
     conversation: bool = True
-    """Whether the conversation is marked too. Without it only tools and system prompt are: for requests that are asked
-    once and share nothing else."""
+    """Mark the conversation too. Without it only tools and system prompt are marked: for requests that are asked once
+    and share nothing else."""
 
     def marked_cache(self, rules: CacheRules) -> CacheRules:
         """Five minutes as the model's rules say; an hour is twice the input price to write."""
@@ -79,7 +79,7 @@ class MarkCache(Policy, MarksCache):
         return Rewrite(made, f"{count} marks", facts={"marks": count, **facts}, findings=findings)
 
     def _place(self, request: ChatRequest, ctx: Context, free: int, stable: "Part" = "all") -> CacheMarks:
-        """The marks: the places that save most come first, as far as there are any free, in what is `stable`."""
+        """Return the marks: the places that save most come first, as far as there are any free, in what is `stable`."""
         messages = request.messages
         last = len(messages) - 1
         head = _head(request) if stable in ("head", "all") else None
@@ -100,11 +100,11 @@ class MarkCache(Policy, MarksCache):
 
 
 Part = Literal["nothing", "tools", "head", "all"]
-"""How far the beginning of a request is that of the one before it: up to the tools, the system prompt, or a mark."""
+"""The part of a request that begins like the one before it: up to the tools, the system prompt, or a mark."""
 
 
 class _Beginning(NamedTuple):
-    """What is remembered of a request, to compare the next one with it."""
+    """The beginning of a request, to compare the next one with it."""
 
     tools: int
     head: int | None
@@ -112,9 +112,9 @@ class _Beginning(NamedTuple):
     ends: frozenset[int]
     """Hashes of all up to each mark in the conversation."""
     same: Part = "all"
-    """How far it was that of the request before it."""
+    """The part that was that of the request before it."""
     turns: int = 0
-    """How many requests in a row had another beginning than the one before them."""
+    """Requests in a row that had another beginning than the one before them."""
     client: tuple[bytes, ...] = ()
     """The client's own tools and system prompt, in the first of these."""
     finding: str = ""
@@ -125,11 +125,11 @@ class _Beginning(NamedTuple):
 
     @property
     def stable(self) -> Part:
-        """What is worth a mark."""
+        """The part that is worth a mark."""
         return self.same if self.is_unstable else "all"
 
     def same_as(self, before: "_Beginning", prefixes: frozenset[int]) -> Part:
-        """How far it is that of the request before it, by the hashes of all its prefixes."""
+        """Return the part that is that of the request before it, by the hashes of all its prefixes."""
         if self.tools != before.tools:
             return "nothing"
         if before.head is not None and before.head not in prefixes:
@@ -165,25 +165,25 @@ async def _beginning(request: ChatRequest, ctx: Context, marks: CacheMarks) -> _
 
 def _finding(before: Sequence[bytes], now: Sequence[bytes], tools: int, same: Part) -> str:
     """Name the first byte that changes."""
-    told = "so the prompt cache is not read, and nothing behind it is marked"
+    effect = "so the prompt cache is not read, and nothing behind it is marked"
     if same == "head":
-        return f"the messages behind the system prompt are others in each request, {told}"
+        return f"the messages behind the system prompt are others in each request, {effect}"
     pairs = enumerate(zip_longest(before, now, fillvalue=b""))
     place, one, other = next(((n, *pair) for n, pair in pairs if pair[0] != pair[1]), (None, b"", b""))
     if place is None:
-        return f"a step of the chain changes the beginning in each request, {told}"
+        return f"a step of the chain changes the beginning in each request, {effect}"
     at = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     name = f"tools[{place}]" if place < tools else f"messages[{place - tools}]"
-    return f"{name} changes in each request, from byte {at} of its JSON on, {told}"
+    return f"{name} changes in each request, from byte {at} of its JSON on, {effect}"
 
 
 def _head(request: ChatRequest) -> int | None:
-    """The place of the last system message."""
+    """Return the place of the last system message."""
     return max((place for place, each in enumerate(request.messages) if each.is_system), default=None)
 
 
 def _prefixes(request: ChatRequest) -> tuple[int, ...]:
-    """A hash of all up to each message."""
+    """Return a hash of all up to each message."""
     tools = hash(tuple(raws(request.tools)))
 
     def extend(before: tuple[int, ...], messages: Sequence[Message]) -> tuple[int, ...]:
@@ -197,7 +197,7 @@ def _prefixes(request: ChatRequest) -> tuple[int, ...]:
 
 
 def _keys(messages: Sequence[Message], ctx: Context) -> Iterator[tuple[object, ...]]:
-    """What a request that ends here is known by: its last messages; and those but the newest, which may change, too."""
+    """Yield the keys of a request that ends here: its last messages, with and without the newest one."""
     said = [each.raw for each in messages[-3 * _TAIL :] if not each.is_system]
     who = ctx.identity
     for tail in (said[-_TAIL:], said[-_TAIL - 1 : -1]):

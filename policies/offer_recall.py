@@ -31,8 +31,10 @@ class OfferRecall(Policy, BringsTools):
             return Keep("nothing left the context")
         return Rewrite(request.with_tools([*request.tools, DEFINITION]), f"offered {DEFINITION.name!r}")
 
-    def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
-        ctx = made.ctx
+    def build_tools(self, surroundings: ToolContext) -> Sequence[InternalTool]:
+        ctx = surroundings.ctx
         if ctx.archive is None:
             return ()
-        return [Recall(ctx.archive, made.threads, messages=ctx.incoming.messages, longest=made.free // 2)]
+        return [
+            Recall(ctx.archive, surroundings.threads, messages=ctx.incoming.messages, longest=surroundings.free // 2)
+        ]

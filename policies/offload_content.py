@@ -56,7 +56,7 @@ class OffloadContent(Policy):
     """Texts of more than about this many tokens are offloaded."""
 
     turns: int = Field(default=8, ge=1)
-    """How many further requests a conversation is expected to have, for a preview to pay for itself in."""
+    """The number of further requests that a conversation is expected to have, for a preview to pay for itself in."""
 
     timeout: float = Field(default=4.0, gt=0)
     """Seconds after which the step is given up."""
@@ -92,19 +92,19 @@ class OffloadContent(Policy):
         return Rewrite(request.with_messages(with_standing(messages)), why, facts)
 
     def _may_be_large(self, request: ChatRequest) -> bool:
-        """Whether a user message is long enough."""
+        """Return whether a user message is long enough."""
         name = "large user message", self.over
         return request.form.any(name, lambda each: each.get("role") == "user" and len(each.raw) > self.over)
 
     async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, Preview]]:
-        found: list[tuple[Text, Preview]] = []
+        previews: list[tuple[Text, Preview]] = []
         for text in texts_of(place, message, "user"):
             if len(text.given) <= self.over or await is_ours(text.given, ctx.archive):
                 continue
             if await ctx.once.of(weight, text.given) > self.over:
                 form = await ctx.once.of(preview, text.given)
-                found += [(text, form)] if form is not None else []
-        return found
+                previews += [(text, form)] if form is not None else []
+        return previews
 
     def _worth(
         self,
@@ -121,8 +121,8 @@ class OffloadContent(Policy):
         the tool that comes with the first handle, in front of all that is cached.
         """
         short = sum(form.tokens + MARKER_TOKENS for _, form in forms)
-        given = sum(form.given_tokens for _, form in forms)
-        others = max(0, weight(sent[place].text) - given)
+        long = sum(form.given_tokens for _, form in forms)
+        others = max(0, weight(sent[place].text) - long)
         behind = sum(weight(text) for message in sent[place + 1 :] for text in _texts(message))
         before = 0
         for text in chain(
@@ -132,27 +132,27 @@ class OffloadContent(Policy):
             if before >= ctx.model.cache.minimum:  # more of it makes no difference
                 break
             before += weight(text)
-        whole = before + others + given + behind
+        whole = before + others + long + behind
         ahead = partial(cost_ahead, ctx.model.cache, turns=self.turns)
         # a prompt that becomes too short to be cached may cost more than a long one that is
         shared = 0 if first else before + forms[0][1].kept_tokens
-        return ahead(shared, whole - given + short + first) < ahead(whole, whole)
+        return ahead(shared, whole - long + short + first) < ahead(whole, whole)
 
 
 def _moments(messages: Sequence[Message]) -> Iterator[tuple[int, int]]:
-    """The user messages that can be shortened, and the place of the message with which that began.
+    """Yield the user messages that can be shortened, and the place of the message with which that began.
 
     It began when both an assistant message and a further user message stood behind them.
     """
     roles = [message.get("role") for message in messages]
     next_of: dict[str, int] = {}
-    found: list[tuple[int, int]] = []
+    moments: list[tuple[int, int]] = []
     for place in range(len(roles) - 1, -1, -1):
         if roles[place] == "user" and len(next_of) == 2:
-            found.append((place, max(next_of.values())))
+            moments.append((place, max(next_of.values())))
         if roles[place] in ("user", "assistant"):
             next_of[str(roles[place])] = place
-    return reversed(found)
+    return reversed(moments)
 
 
 def _texts(message: Message) -> tuple[str, ...]:
@@ -160,7 +160,7 @@ def _texts(message: Message) -> tuple[str, ...]:
 
 
 async def _offloaded(message: Message, forms: Sequence[tuple[Text, Preview]], ctx: Context) -> Message:
-    """The message with its previews; a text that cannot be archived stays."""
+    """Return the message with its previews; a text that cannot be archived stays."""
     changed = []
     for text, form in forms:
         handle = await ctx.archive.keep(text.given) if ctx.archive is not None else None

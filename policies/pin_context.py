@@ -112,7 +112,7 @@ def _may_be_pinned(patterns: Sequence[str], message: Message) -> bool:
 def _missing(
     request: ChatRequest, gone: Sequence[Message], staying: Sequence[Message], patterns: Sequence[str]
 ) -> list[str]:
-    """What must stay of messages that left and stands nowhere in the request."""
+    """Return the lines that must stay of messages that left, and stand nowhere in the request."""
     plan, pinned = open_plan(gone, staying), [*system_messages(gone), *marked(gone, patterns)]
     if plan is None and not pinned:
         return []
@@ -124,5 +124,5 @@ def _missing(
 
 
 def _bare(text: str) -> str:
-    """A text without white space and escapes: the same in whatever layout it stands."""
+    """Return a text without white space and escapes: the same in whatever layout it stands."""
     return "".join(text.split()).replace("\\n", "").replace("\\", "")

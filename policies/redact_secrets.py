@@ -60,14 +60,14 @@ class _Secret(NamedTuple):
 
 
 def _has_check_digit(number: str) -> bool:
-    """Whether a number's last digit is right by Luhn's rule."""
+    """Return whether a number's last digit is right by Luhn's rule."""
     digits = [int(each) for each in reversed(number) if each.isdigit()]
     doubled = [digit * 2 - 9 if digit > 4 else digit * 2 for digit in digits[1::2]]
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
 def _has_check_digits(account: str) -> bool:
-    """Whether an IBAN's check digits are right (ISO 7064, mod 97)."""
+    """Return whether an IBAN's check digits are right (ISO 7064, mod 97)."""
     bare = "".join(filter(str.isalnum, account))
     return int("".join(str(int(each, 36)) for each in bare[4:] + bare[:4])) % 97 == 1
 
@@ -80,7 +80,7 @@ _PLAIN = re.compile(r"(?:[\w:/=-]|\\[.+])*(?![?*{])", re.ASCII)
 class _SecretPattern(NamedTuple):
     kind: str
     lead: str
-    """What any text has in which the clue is found: to look for it is quick."""
+    """A part of every text with the clue: it is quick to look for."""
     clue: "re.Pattern[str]"
     pattern: "re.Pattern[str]"
 

@@ -42,16 +42,16 @@ class WindowHistory(Policy):
     """The least turns that stay: between this and `keep_turns + stride - 1` are forwarded. System messages stay."""
 
     stride: int = Field(default=10, ge=1)
-    """How many turns leave at once. A stride of 10 breaks the cached prefix at most every 10 turns."""
+    """The number of turns that leave at once. A stride of 10 breaks the cached prefix at most every 10 turns."""
 
     only_if_paid_back: bool = False
-    """Whether turns leave only where that lowers the bill: where fewer tokens pay for the prefix that is written anew
+    """Let turns leave only where that lowers the bill: where fewer tokens pay for the prefix that is written anew
     within as many requests as there were since the last cut, and for the passages that come back. Then several strides
     may leave at once. Nothing leaves where neither prices nor cache rules of the model are known: a conversation that
     fits is worth more whole."""
 
     summary: bool = True
-    """Whether what leaves is archived and summarised. Without it, turns that leave are gone for good."""
+    """Archive and summarise what leaves. Without it, turns that leave are gone for good."""
 
     summary_share: float = Field(default=0.12, gt=0, le=0.4)
     """The share of the usable window that the digest of what left may take."""
@@ -95,23 +95,23 @@ class WindowHistory(Policy):
         return Rewrite(after, f"{why} into a summary", facts)
 
     async def _measure(self, request: ChatRequest, gone: Sequence[Message], ctx: Context) -> SummarySize:
-        """The shares of the window, but in a large one no more than a third of a long history."""
+        """Return the shares of the window, but in a large one no more than a third of a long history."""
         tokens = self._room(request, sum(await ctx.tokens.sizes(gone)), ctx)
         return SummarySize(tokens, self.pins)
 
     def _room(self, request: ChatRequest, gone: int, ctx: Context) -> int:
-        """The most tokens that the summary of so many may have."""
+        """Return the most tokens that the summary of so many may have."""
         most = int(ctx.model.usable(request) * self.summary_share)
         return min(max(_SMALL, gone // 3), most) if self.summary else 0
 
     def _newest(self, cut: int) -> int:
-        """The newest turn of the request with which a cut began."""
+        """Return the newest turn of the request with which a cut began."""
         return cut + self.keep_turns - 1
 
     async def _cuts(
         self, request: ChatRequest, talk: Sequence[Message], starts: Sequence[int], ctx: Context
     ) -> list[int]:
-        """The turns that all cuts so far fell before, in order; whether each was made depends on what stood there."""
+        """Return the turns in front of which all cuts so far fell, in order; each depends on what stood there."""
         rules, legal, last = ctx.model.cache, legal_cuts(talk), len(starts) - 1 - self.keep_turns
         if self.only_if_paid_back and not (rules.ttl or ctx.model.prices.known):
             return []

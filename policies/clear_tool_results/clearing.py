@@ -42,7 +42,7 @@ class Batches:
 
 
 def cleared(messages: Sequence[Message], sizes: Sequence[int], born: Sequence[int], batches: Batches) -> frozenset[int]:
-    """The indexes of the results to clear. What a shorter conversation cleared stays cleared in the longer one.
+    """Return the indexes of the results to clear. Those of a shorter conversation stay cleared in the longer one.
 
     A batch leaves out what the model has not read yet and what the calls of the open exchange were made from: results
     that hold a value of their arguments. Of what is left it takes all from a place on, since what follows a change is
@@ -108,7 +108,7 @@ class _ClearingWalk:
         self._forget(batch, index)
 
     def _cheapest(self, places: Sequence[int], least: int, turns: float) -> Sequence[int]:
-        """The places from one on that have paid soonest for what they free; none where no such batch is worth it."""
+        """Return the places from one on that pay soonest for what they free; none where no such batch is worth it."""
         removed, best, start = 0, turns, None
         for at in reversed(range(0 if turns == inf else max(0, len(places) - _RECENT), len(places))):
             removed += self._sizes[places[at]] - LINE
@@ -128,7 +128,7 @@ class _ClearingWalk:
 
 
 def clearable(message: Message) -> bool:
-    """Whether a message is a tool result of nothing but text."""
+    """Return whether a message is a tool result of nothing but text."""
     content = message.get("content")
     return message.get("role") == "tool" and (
         isinstance(content, str)
@@ -137,14 +137,14 @@ def clearable(message: Message) -> bool:
 
 
 def line(message: Message, handle: str, call: str) -> Message:
-    """What stands for a cleared result: which call gave it and what it held, in one line. A pure function of both."""
+    """Return the line in place of a cleared result: its call and its content. A pure function of both."""
     text = message.text
     said = f'[removed: {call or "a call"} gave {len(text)} characters, {headline(text)}; {MARKER}{handle}") has it]'
     return message.with_changes(content=said)
 
 
 def _in_use(messages: Sequence[Message], index: int, old: Sequence[int]) -> Collection[int]:
-    """The newest results that hold a value of the calls of the open exchange, those of the last message that calls."""
+    """Return the newest results that hold a value of the open exchange: of the calls of the last message that calls."""
     caller = next((one for one in reversed(messages[: index + 1]) if one.get("tool_calls")), None)
     if caller is None:
         return ()

@@ -148,6 +148,7 @@ class _Recollection(Tail[Place]):
         self._search = HistorySearch(gone, ctx, "\n".join(made), forms)
         self._usable = ctx.model.usable(request)
         self._blocks: dict[tuple[Place, ...], Block[Place]] = {}
+        self._most = policy.max_tokens
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """Return the request with the passages of the last user message, and those of earlier ones that stay."""
@@ -156,6 +157,7 @@ class _Recollection(Tail[Place]):
         total = (await self.ctx.tokens.count(self.request)).total
         came = (await self.ctx.tokens.count(self.ctx.incoming)).total
         room = min(int(self._usable * self._policy.ceiling), came)
+        self._most = min(self._most, room - total)
         share = int(self._usable * self._policy.share) - sizes[asked]  # what is new goes before what was
         each = min(share, self._policy.max_tokens, self._worth(came - total))
         budget = _Budget(each, room - total + sum(sizes[asked + 1 :]))
@@ -261,7 +263,7 @@ class _Recollection(Tail[Place]):
                 block = self._blocks[items] = Block(about, tokens, items)
             # an attachment comes whole, and only the window bounds it
             (size,) = await self.ctx.tokens.sizes([Message({"role": "user", "content": block.message.text})])
-            if size <= budget and block.tokens <= self._policy.max_tokens:
+            if size <= budget and block.tokens <= self._most:
                 return block
             fitting = min(len(items) - 1, len(items) * max(budget, 0) // size)
             items = items[:fitting] if fitting else items[1:]

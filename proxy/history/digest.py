@@ -9,7 +9,7 @@ Pure: the same digest on every replica.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import log, sqrt
 from typing import NamedTuple
 
@@ -265,7 +265,7 @@ def _news(messages: Sequence[Message], readings: Sequence[Reading]) -> tuple[lis
     more the later the message comes. A user's message that says an earlier one with other figures or names says no less
     than that one. The places of such earlier ones are returned beside it, each with the place of the newest.
     """
-    having = Counter(word for each in readings for word in each.words)
+    having = Counter(chain.from_iterable(each.words for each in readings))
     most = log(len(messages) + 1)
     known = set[str]()
     asked: dict[str, int] = {}

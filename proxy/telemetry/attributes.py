@@ -25,17 +25,23 @@ SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 _OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
 _LATEST = "gen_ai_latest_experimental"
 
-_NUMBERS = {
+_INTEGERS = {
     "max_tokens": "gen_ai.request.max_tokens",
     "max_completion_tokens": "gen_ai.request.max_tokens",
-    "temperature": "gen_ai.request.temperature",
-    "top_p": "gen_ai.request.top_p",
-    "top_k": "gen_ai.request.top_k",
-    "frequency_penalty": "gen_ai.request.frequency_penalty",
-    "presence_penalty": "gen_ai.request.presence_penalty",
     "seed": "gen_ai.request.seed",
     "n": "gen_ai.request.choice.count",
 }
+_DOUBLES = {
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+}
+_TOP_K = {"top_k": "gen_ai.request.top_k"}
+"""A double by the released names, an integer by the latest ones."""
+
+_TOO_LARGE = 2**63
+"""The first integer that OTLP cannot carry."""
 
 _MOST_CHOICES = 128
 """OpenAI's own limit of `n`."""
@@ -105,12 +111,18 @@ def of_generation(operation: str, provider: str, model: str, fields: Mapping[str
         "gen_ai.provider.name": provider,
         "gen_ai.request.model": model,
     }
+    is_latest = opted()[1]
+    integers = {**_INTEGERS, **(_TOP_K if is_latest else {})}
+    doubles = {**_DOUBLES, **({} if is_latest else _TOP_K)}
     for name, value in fields.items():
-        if name in _NUMBERS and type(value) in (int, float):
-            known[_NUMBERS[name]] = value
+        if isinstance(value, int | float) and type(value) is not bool and abs(value) < _TOO_LARGE:
+            if name in doubles:
+                known[doubles[name]] = float(value)
+            elif name in integers and value == int(value):
+                known[integers[name]] = int(value)
     if type(fields.get("stream")) is bool:
         known["gen_ai.request.stream"] = fields["stream"]
-    if opted()[1]:
+    if is_latest:
         known["gen_ai.request.reasoning.level"] = _reasoning_level(fields)
         previous = fields.get("previous_response_id")
         if isinstance(previous, str) and _ID.fullmatch(previous):
@@ -143,7 +155,6 @@ def of_usage(usage: Usage) -> dict[str, object]:
     if latest:
         new = {f"gen_ai.usage.{name}": count for name, count in usage.modalities}
         new["gen_ai.usage.cache_write.input_tokens"] = usage.written
-        new["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning
     return {
         "gen_ai.response.id": usage.response_id,
         "gen_ai.response.model": usage.model,
@@ -151,6 +162,7 @@ def of_usage(usage: Usage) -> dict[str, object]:
         "gen_ai.usage.input_tokens": usage.input,
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
         **({"gen_ai.usage.cache_creation.input_tokens": usage.written} if released else {}),
         **new,
     }

@@ -139,7 +139,7 @@ class RequestSpan:
             name = f"{operation} {attr.model_name(model)}"
             known |= attr.of_generation(operation, provider, model, fields)
             known |= {
-                "gen_ai.conversation.compacted": self._compacted or None,
+                "gen_ai.conversation.compacted": (self._compacted and attr.opted()[1]) or None,
                 "gen_ai.conversation.id": self._conversation,
             }
         return CallSpan(self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(known)))

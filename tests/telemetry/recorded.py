@@ -1,6 +1,6 @@
 """Telemetry whose spans stay in memory, and requests that it sees."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 
 from opentelemetry.sdk.trace import ReadableSpan
@@ -23,9 +23,13 @@ class Recorded:
         self._exporter = InMemorySpanExporter()
         self.telemetry = Telemetry(Metrics("1"), Tracing(settings or TelemetrySettings(), [self._exporter]))
 
-    async def spans(self) -> Spans:
+    async def finished(self) -> Sequence[ReadableSpan]:
+        """All spans, in the order in which they ended."""
         await self.telemetry.aclose()
-        return {span.name: span for span in self._exporter.get_finished_spans()}
+        return self._exporter.get_finished_spans()
+
+    async def spans(self) -> Spans:
+        return {span.name: span for span in await self.finished()}
 
 
 def scraped(metrics: Metrics) -> dict[str, float]:

@@ -116,8 +116,8 @@ class EarlierLists(Protocol):
     def get(self, opening: bytes) -> ParsedList[Any] | None:
         """Return the latest one with this opening."""
 
-    def put(self, opening: bytes, parsed: ParsedList[Any]) -> None:
-        """Keep one in place of the one before it."""
+    def put(self, opening: bytes, parsed: ParsedList[Any], size: int) -> None:
+        """Keep one of so many bytes in place of the one before it."""
 
 
 class Body:
@@ -302,7 +302,7 @@ def parse_list(
         check(item, f"{name}[{index}]")
     found = start.with_rest(raw, made)
     if earlier is not None and opening is not None and found is not known:
-        earlier.put(opening, found)
+        earlier.put(opening, found, found.size)
     if most is not None:
         _check_length(name, found.pieces, most)
     return found

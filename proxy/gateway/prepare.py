@@ -19,7 +19,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest, PenstockError, Rejected
 from proxy.chat.names import TAG, untagged
-from proxy.chat.parse import Body
+from proxy.chat.parse import Body, ParsedList
 from proxy.chat.reasoning import may_be_signed, signed_places
 from proxy.config.access_settings import BYPASS
 from proxy.config.settings import Chain, Settings
@@ -42,10 +42,9 @@ from proxy.models.tokens import BoundTokens, TokenService
 from proxy.models.vendor_reports import Holds
 from proxy.policy import BringsTools, Guard, InternalTool, MarksCache, ObservesAnswers, ToolContext
 from proxy.state.archive import Archives, BoundArchive
-from proxy.state.cache import OnceService
+from proxy.state.cache import Cache, OnceService, TenantCache
 from proxy.state.decisions import Memos
 from proxy.state.inbox import Shares
-from proxy.state.parsed import ParsedRequests
 from proxy.state.threads import Threads, do_sized
 from proxy.upstreams.base import Call
 from proxy.upstreams.routing import Route
@@ -104,7 +103,7 @@ class Services:
     """What was sent in front of the answers of conversations."""
     corrections: CorrectionService
     memories: MemoryService
-    parsed: ParsedRequests
+    parsed: Cache[tuple[str, bytes], ParsedList[Any]]
     """What earlier requests were parsed to."""
     recalls: Threads
     """Threads in which the parts of archived texts are looked for."""
@@ -133,8 +132,8 @@ class Services:
 
     def forget(self, tenant: str) -> int:
         """Forget what this process has in memory of a tenant; how much that was."""
-        forget = [self.once.forget, self.parsed.forget, self.memos.forget, self.prefixes.forget]
-        forget += [self.cache_use.forget, self.holds.forget]
+        forget: list[Callable[[str], int]] = [self.once.forget, self.parsed.forget, self.memos.forget]
+        forget += [self.prefixes.forget, self.cache_use.forget, self.holds.forget]
         forget += [self.archives.forget_seen, self.memories.forget_read]
         forget += [each.forget for each in (self.embedding, self.judge) if each is not None]
         return sum(each(tenant) for each in forget)
@@ -312,7 +311,7 @@ class Preparation:
         """Return the request in a body; a large one is read in a thread. Raises `BadRequest`."""
 
         def read() -> ChatRequest:
-            sent = body.parse(self._server.max_messages, self._services.parsed.bound(tenant))
+            sent = body.parse(self._server.max_messages, TenantCache(self._services.parsed, tenant))
             digest(sent.messages)
             return sent
 

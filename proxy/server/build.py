@@ -41,11 +41,10 @@ from proxy.memories.table import MemoryTable
 from proxy.models import Models
 from proxy.models.tokens import TokenService
 from proxy.state.archive import Archives
-from proxy.state.cache import OnceService
+from proxy.state.cache import Cache, OnceService
 from proxy.state.counters import Counters, SqliteCounters
 from proxy.state.decisions import Memos, StoredMemory
 from proxy.state.inbox import Shares
-from proxy.state.parsed import ParsedRequests
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store
 from proxy.state.threads import Threads
@@ -101,7 +100,7 @@ def build_services(
         prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
         corrections=CorrectionService(store),
         memories=build_memories(settings.memories, store, embedding, threads, telemetry.metrics.count_memories),
-        parsed=ParsedRequests(settings.server.remember_mib * 2**20),
+        parsed=Cache(settings.server.remember_mib * 2**20),
         recalls=threads,
         cache_use=telemetry.cache_use,
         holds=telemetry.holds,

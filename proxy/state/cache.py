@@ -114,6 +114,21 @@ class Cache(Generic[Key, Value]):
         return entry[0]
 
 
+class TenantCache(Generic[Key, Value]):
+    """The part of a cache that is one tenant's."""
+
+    __slots__ = ("_cache", "_tenant")
+
+    def __init__(self, cache: Cache[tuple[str, Key], Value], tenant: str) -> None:
+        self._cache, self._tenant = cache, tenant
+
+    def get(self, key: Key) -> Value | None:
+        return self._cache.get((self._tenant, key))
+
+    def put(self, key: Key, value: Value, size: int) -> None:
+        self._cache.put((self._tenant, key), value, size)
+
+
 class OnceService:
     """Keeps what work on content gave, within a bound of bytes. For use on one event loop."""
 

@@ -4,13 +4,13 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, multiprocess
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, multiprocess
 from prometheus_client.exposition import choose_encoder
 
 from proxy.chat.errors import ConfigError
 from proxy.policy import BringsTools, Count, Fact, Policy
 from proxy.step import Step
-from proxy.telemetry.series import Series
+from proxy.telemetry.series import Maker, Series
 
 MOST_MODELS = 200
 """Names of models that are labels. Where the configuration has globs, clients choose names."""
@@ -35,32 +35,19 @@ class Metrics:
         if self._directory is not None and not os.path.isdir(self._directory):
             raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR is {self._directory!r}, which is no directory: create it")
         self._registry = registry = CollectorRegistry()
+        make = Maker(registry)
         self._models: set[str] = set()
         self._upstreams: set[str] = set()
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
-        self.series = Series(registry)
-        self.config = ConfigMetrics(registry, shared=self._directory is not None)
-        self.active = Gauge(
-            "penstock_active_requests", "Requests under way.", registry=registry, multiprocess_mode="livesum"
-        )
-        self.retries = Counter(
-            "penstock_client_retries", "Requests that an SDK sent again by itself.", registry=registry
-        )
-        self.records_skipped = Counter(
-            "penstock_records_skipped", "Requests that were not recorded.", registry=registry
-        )
-        self._breakers = Gauge(
-            "penstock_upstream_breaker",
-            "0 closed, 1 open, 0.5 while a request is let through to see.",
-            ["upstream"],
-            registry=registry,
-            multiprocess_mode="livemax",
-        )
-        build = Gauge(
-            "penstock_build_info", "Always 1.", ["version"], registry=registry, multiprocess_mode="mostrecent"
-        )
-        build.labels(version).set(1)
+        self.series = Series(make)
+        self.config = ConfigMetrics(make, shared=self._directory is not None)
+        self.active = make.gauge("active_requests", "Requests under way.", "livesum")
+        self.retries = make.total("client_retries", "Requests that an SDK sent again by itself.")
+        self.records_skipped = make.total("records_skipped", "Requests that were not recorded.")
+        states = "0 closed, 1 open, 0.5 while a request is let through to see."
+        self._breakers = make.gauge("upstream_breaker", states, "livemax", "upstream")
+        make.gauge("build_info", "Always 1.", "mostrecent", "version").labels(version).set(1)
         if self._directory is None:
             ProcessCollector(registry=registry)
 
@@ -86,7 +73,7 @@ class Metrics:
 
     def degraded(self, service: str, degraded: bool) -> None:
         """Set the gauge of a service that this process does without."""
-        self.series.service_degraded.of(service).set(int(degraded))
+        self.series.service_degraded.labels(service).set(int(degraded))
 
     def count_memories(self, metric: str, label: str, number: int) -> None:
         """Add to one of the series of memories, by its name; all labels are words of the code."""
@@ -200,30 +187,18 @@ def _leave(gauge: Gauge, label: str, *, shared: bool) -> None:
 class ConfigMetrics:
     """The series of the configuration that is in force."""
 
-    def __init__(self, registry: CollectorRegistry, *, shared: bool) -> None:
+    def __init__(self, make: Maker, *, shared: bool) -> None:
         """With `shared`, several processes are shown as one."""
         self._shared = shared
         self._version: str | None = None
-        self._info = Gauge(
-            "penstock_config_info",
-            "Processes that run a version of the configuration.",
-            ["version"],
-            registry=registry,
-            multiprocess_mode="livesum",
+        self._info = make.gauge(
+            "config_info", "Processes that run a version of the configuration.", "livesum", "version"
         )
-        self._reloads = Counter("penstock_config_reloads", "Reloads of it.", ["outcome"], registry=registry)
-        self._successful = Gauge(
-            "penstock_config_last_reload_successful",
-            "1 if what the file says is in force, 0 if it was refused.",
-            registry=registry,
-            multiprocess_mode="livemin",
-        )
-        self._when = Gauge(
-            "penstock_config_last_reload_success_timestamp_seconds",
-            "When it was last loaded.",
-            registry=registry,
-            multiprocess_mode="livemin",
-        )
+        self._reloads = make.total("config_reloads", "Reloads of it.", "outcome")
+        in_force = "1 if what the file says is in force, 0 if it was refused."
+        self._successful = make.gauge("config_last_reload_successful", in_force, "livemin")
+        loaded = "config_last_reload_success_timestamp_seconds"
+        self._when = make.gauge(loaded, "When it was last loaded.", "livemin")
 
     def runs(self, version: str) -> None:
         """Say which version is in force from now on."""

@@ -1,7 +1,7 @@
 """The labelled series behind `/metrics`."""
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
@@ -46,6 +46,27 @@ class Labelled(Generic[Child]):
 
 
 Counts = Labelled[Counter]
+Mode = Literal["livemax", "livemin", "livesum", "mostrecent"]
+"""The value that a gauge shows of several processes."""
+
+
+class Maker:
+    """Makes the series of a registry that have Penstock's names."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+
+    def counter(self, name: str, text: str, *labels: str) -> Counts:
+        return Labelled(self.total(name, text, *labels))
+
+    def total(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"penstock_{name}", text, labels, registry=self.registry)
+
+    def histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Labelled[Histogram]:
+        return Labelled(Histogram(f"penstock_{name}", text, labels, buckets=buckets, registry=self.registry))
+
+    def gauge(self, name: str, text: str, mode: Mode, *labels: str) -> Gauge:
+        return Gauge(f"penstock_{name}", text, labels, registry=self.registry, multiprocess_mode=mode)
 
 
 # --- by the names of the GenAI conventions ---
@@ -145,16 +166,8 @@ class Generations:
 class Series:
     """The labelled series of a registry."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counts:
-            return Labelled(Counter(f"penstock_{name}", text, labels, registry=registry))
-
-        def total(name: str, text: str) -> Counter:
-            return Counter(f"penstock_{name}", text, registry=registry)
-
-        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Labelled[Histogram]:
-            return Labelled(Histogram(f"penstock_{name}", text, labels, buckets=buckets, registry=registry))
-
+    def __init__(self, make: Maker) -> None:
+        counter, total, histogram = make.counter, make.total, make.histogram
         route = ("model", "upstream")
         self.size = histogram(
             "context_size_tokens", "Tokens of the prompt, before and after the chain.", TOKENS, "model", "phase"
@@ -196,11 +209,9 @@ class Series:
         self.judge_tokens = counter("judge_tokens", "Tokens of the judge, as its upstream reports them.", "kind")
         self.pilot = counter("pilot_requests", "Refreshes of prompt caches, and held requests.", "outcome")
         self.pilot_cost = counter("pilot_cost_usd", "Cost of the refreshes of prompt caches, as expected.", "model")
+        about = "Until the judge had answered."
         self.judge_duration = Histogram(
-            "penstock_judge_duration_seconds",
-            "Until the judge had answered.",
-            buckets=STEP_SECONDS,
-            registry=registry,
+            "penstock_judge_duration_seconds", about, buckets=STEP_SECONDS, registry=make.registry
         )
         self.limited = counter("limited_requests", "Requests refused by a limit, or for want of time.", "reason")
         self.without_state = total(
@@ -208,30 +219,21 @@ class Series:
         )
         self.unchecked = total("limits_unchecked", "Counts for limits that could not be had.")
         self.index_failures = counter("index_failures", "Calls of the vector index that failed.", "operation", "cause")
-        self.index_degraded = Gauge(
-            "penstock_index_degraded",
-            "Processes that do without the vector index, because it does not work.",
-            registry=registry,
-            multiprocess_mode="livesum",
+        self.index_degraded = make.gauge(
+            "index_degraded", "Processes that do without the vector index, because it does not work.", "livesum"
         )
         self.memories = counter("memories", "Memories, by what became of them.", "change")
         self.memory_bytes = total("memory_written_bytes", "Bytes of memories that were stored.")
         self.memory_searches = counter("memory_searches", "Searches in memories.", "found_by")
         self.memory_losses = counter("memory_losses", "Memories that left for want of room, in bulk.", "what")
-        self.service_degraded = Labelled(
-            Gauge(
-                "penstock_service_degraded",
-                "Processes that do without a service, because it does not work.",
-                ["service"],
-                registry=registry,
-                multiprocess_mode="livesum",
-            )
+        self.service_degraded = make.gauge(
+            "service_degraded", "Processes that do without a service, because it does not work.", "livesum", "service"
         )
         self.policy_duration = histogram("policy_duration_seconds", "Time in a policy.", STEP_SECONDS, "policy")
         self.verdicts = counter("policy_verdicts", "What policies decided.", "policy", "verdict", "mode")
         self.internal_calls = counter("internal_calls", "Calls of tools that the proxy runs itself.", "tool")
-        self.generations = Generations(registry)
-        self._registry = registry
+        self.generations = Generations(make.registry)
+        self._registry = make.registry
         self._counts: dict[str, tuple[str, bool, Counter | Histogram]] = {}
         """The counts of policies: the label, True for a score, and the series."""
         for count in (NOTES_READ, NOTES_WRITTEN):

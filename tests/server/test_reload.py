@@ -14,6 +14,7 @@ from proxy.config.settings import Settings
 from proxy.server.build import build_upstreams
 from proxy.server.reload import FIXED, Generation, Reloading, in_force, needs_restart
 from proxy.telemetry.metrics import ConfigMetrics
+from proxy.telemetry.series import Maker
 from proxy.upstreams.base import Upstream
 
 CONFIG = """
@@ -44,7 +45,7 @@ class World:
         self.made = 0
         self.fails: Exception | None = None
         self.under_way: list[asyncio.Event] = []
-        metrics = ConfigMetrics(CollectorRegistry(), shared=False)
+        metrics = ConfigMetrics(Maker(CollectorRegistry()), shared=False)
         self.reloading = Reloading(load(self.path, {}), self.make, metrics, self.applied.append)
 
     def write(self, match: str, more: str = "") -> None:

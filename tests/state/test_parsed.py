@@ -1,17 +1,21 @@
 """What requests were parsed to belongs to their tenant, and goes with it."""
 
-from proxy.chat.parse import Body
-from proxy.state.parsed import ParsedRequests
+from typing import Any
+
+from proxy.chat.parse import Body, ParsedList
+from proxy.state.cache import Cache, TenantCache
 from tests.chat.test_parse import body_of, large
 
+Parsed = Cache[tuple[str, bytes], ParsedList[Any]]
 
-def first_message(parsed: ParsedRequests, tenant: str, body: Body) -> int:
-    return id(body.parse(None, parsed.bound(tenant)).messages[0])
+
+def first_message(parsed: Parsed, tenant: str, body: Body) -> int:
+    return id(body.parse(None, TenantCache(parsed, tenant)).messages[0])
 
 
 def test_tenants_share_nothing_and_can_be_forgotten() -> None:
-    parsed, body = ParsedRequests(2**20), body_of(large("a"))
-    kept = [body.parse(None, parsed.bound(tenant)) for tenant in ("ann", "bob")]
+    parsed, body = Parsed(2**20), body_of(large("a"))
+    kept = [body.parse(None, TenantCache(parsed, tenant)) for tenant in ("ann", "bob")]
 
     assert first_message(parsed, "ann", body) == id(kept[0].messages[0]) != id(kept[1].messages[0])
     assert parsed.forget("ann") == 2, "its messages and its tools"
@@ -20,7 +24,7 @@ def test_tenants_share_nothing_and_can_be_forgotten() -> None:
 
 
 def test_what_is_larger_than_the_bound_is_not_kept() -> None:
-    parsed, body = ParsedRequests(1000), body_of(large("a"))
-    kept = body.parse(None, parsed.bound("ann"))
+    parsed, body = Parsed(1000), body_of(large("a"))
+    kept = body.parse(None, TenantCache(parsed, "ann"))
 
     assert first_message(parsed, "ann", body) != id(kept.messages[0])

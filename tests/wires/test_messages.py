@@ -215,7 +215,10 @@ def test_the_next_request_has_the_same_views() -> None:
 
     class Earlier:
         get = staticmethod(known.get)
-        put = staticmethod(known.__setitem__)
+
+        @staticmethod
+        def put(opening: bytes, parsed: Any, size: int) -> None:
+            known[opening] = parsed
 
     body = {**AGENT, "messages": [{"role": "user", "content": "Go. " * 2000}, *AGENT["messages"][1:]]}
     first = MessagesBody(json.dumps(body).encode()).parse(earlier=Earlier())

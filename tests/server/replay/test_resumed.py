@@ -13,7 +13,7 @@ import pytest
 from proxy.chat import Message
 from proxy.config.load import load
 from proxy.server.replay.player import open_player
-from proxy.state.parsed import ParsedRequests
+from proxy.state.cache import Cache
 
 CONFIG = """
 upstreams: {main: {kind: openai, base_url: "http://127.0.0.1:9/v1"}}
@@ -80,7 +80,7 @@ async def test_resumed_requests_are_forwarded_like_those_that_begin_anew(
     settings = load(path).settings
     async with open_player(settings) as resuming, open_player(settings) as anew:
         preparation = anew._preparation
-        preparation._services = replace(preparation._services, parsed=ParsedRequests(0))
+        preparation._services = replace(preparation._services, parsed=Cache(0))
         for body in agent(random.Random(7), 40):
             raw = json.dumps(body).encode()
             one, other = [await each.play(raw, chain=chain, conversation="c") for each in (resuming, anew)]

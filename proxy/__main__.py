@@ -51,6 +51,19 @@ def _parser() -> argparse.ArgumentParser:
     redact = "remove all matches of this pattern from the saved file; may be repeated"
     serve.add_argument("--redact", action="append", default=[], metavar="PATTERN", help=redact)
 
+    about = "run the chain of a running proxy beside an inference gateway, as a service of Envoy's ext_proc"
+    beside = commands.add_parser("ext-proc", help=about, description=about[0].upper() + about[1:] + ".")
+    beside.add_argument("--listen", default="127.0.0.1:9002", metavar="ADDRESS", help="default: 127.0.0.1:9002")
+    beside.add_argument(
+        "--to", default="http://127.0.0.1:4000", metavar="URL", help="the proxy (http://127.0.0.1:4000)"
+    )
+    beside.add_argument("--timeout", type=float, default=2.0, help="seconds for each body (2)")
+    beside.add_argument("--max-mib", type=int, default=32, help="bodies larger than this pass unchanged (32)")
+    beside.add_argument(
+        "--closed", action="store_true", help="answer 503 where the chain does not run, as guards need it"
+    )
+    beside.set_defaults(run=_ext_proc)
+
     trial = _command(commands, "try", "record a session of yours, and say what the chain would have saved", _try)
     trial.add_argument("--port", type=int, help="port to listen on (default: server.port of the configuration)")
     trial.add_argument("--chain", help="run this chain instead of each model's own")
@@ -174,6 +187,24 @@ def _serve(options: argparse.Namespace) -> int:
     config = load(_here_or_shipped(options.config))
     listen = {"host": options.host, "port": options.port, "workers": options.workers}
     return serve(config, **listen, save=options.save, redact=options.redact)
+
+
+def _ext_proc(options: argparse.Namespace) -> int:
+    from proxy.config.settings import TelemetrySettings
+    from proxy.server.ext_proc import MIB, serve
+    from proxy.telemetry.logs import configure
+
+    configure(TelemetrySettings())
+    limits = {"patience": options.timeout, "limit": options.max_mib * MIB, "closed": options.closed}
+    asyncio.run(
+        serve(
+            options.listen,
+            options.to,
+            **limits,
+            started=lambda port: print(f"penstock: ext_proc on port {port}, for {options.to}", flush=True),
+        )
+    )
+    return 0
 
 
 def _try(options: argparse.Namespace) -> int:

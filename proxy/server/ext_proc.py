@@ -1,0 +1,232 @@
+"""The chain beside an inference gateway: a service of Envoy's protocol `ext_proc` in front of `/v1/compress`.
+
+The gateway sends the headers and the whole body of a request, and gets the body that the chain of a running Penstock
+made of it. The messages are declared here, with the fields that are used: the protocol never changes their numbers.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from orjson import loads
+from yarl import URL
+
+from proxy.chat.errors import ConfigError, PenstockError, error_body
+from proxy.http.client import Timeouts, Transport
+from proxy.state.threads import do_sized
+from proxy.state.warnings import Warnings
+from proxy.wires.splice import fields, with_members
+
+_PACKAGE = "envoy.service.ext_proc.v3"
+_ANSWER = {"response": (1, "CommonResponse")}
+_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "HeaderValue": {"key": (1, "string"), "value": (2, "string"), "raw_value": (3, "bytes")},
+    "HeaderMap": {"headers": (1, "*HeaderValue")},
+    "HttpHeaders": {"headers": (1, "HeaderMap")},
+    "HttpBody": {"body": (1, "bytes"), "end_of_stream": (2, "bool")},
+    "HttpTrailers": {},
+    "ProcessingRequest": {
+        "request_headers": (2, "HttpHeaders"),
+        "response_headers": (3, "HttpHeaders"),
+        "request_body": (4, "HttpBody"),
+        "response_body": (5, "HttpBody"),
+        "request_trailers": (6, "HttpTrailers"),
+        "response_trailers": (7, "HttpTrailers"),
+    },
+    "HeaderValueOption": {"header": (1, "HeaderValue")},
+    "HeaderMutation": {"set_headers": (1, "*HeaderValueOption")},
+    "BodyMutation": {"body": (1, "bytes")},
+    "CommonResponse": {"header_mutation": (2, "HeaderMutation"), "body_mutation": (3, "BodyMutation")},
+    "Answer": _ANSWER,
+    "HttpStatus": {"code": (1, "int32")},
+    "ImmediateResponse": {"status": (1, "HttpStatus"), "headers": (2, "HeaderMutation"), "body": (3, "bytes")},
+    "ProcessingResponse": {
+        "request_headers": (1, "Answer"),
+        "response_headers": (2, "Answer"),
+        "request_body": (3, "Answer"),
+        "response_body": (4, "Answer"),
+        "request_trailers": (5, "Answer"),
+        "response_trailers": (6, "Answer"),
+        "immediate_response": (7, "ImmediateResponse"),
+    },
+}
+"""Fields of the messages: number and type; `*` is a repeated one."""
+
+
+def _classes() -> dict[str, Any]:
+    """Return the class of each message, from a pool of their own, so that other packages may have them too."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="penstock/ext_proc.proto", package=_PACKAGE, syntax="proto3")
+    for name, members in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field, (number, kind) in members.items():
+            plain = kind.removeprefix("*")
+            label = kinds.LABEL_REPEATED if plain != kind else kinds.LABEL_OPTIONAL
+            if plain in _MESSAGES:
+                of = {"type": kinds.TYPE_MESSAGE, "type_name": f".{_PACKAGE}.{plain}"}
+            else:
+                of = {"type": getattr(kinds, f"TYPE_{plain.upper()}")}
+            message.field.add(name=field, number=number, label=label, **of)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    found = (pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in _MESSAGES)
+    return {each.name: message_factory.GetMessageClass(each) for each in found}
+
+
+MESSAGES = _classes()
+Request, Response = MESSAGES["ProcessingRequest"], MESSAGES["ProcessingResponse"]
+
+METHOD = f"/{_PACKAGE}.ExternalProcessor/Process"
+_PATHS = ("/chat/completions", "/messages", "/responses")
+_CHANGED = ("messages", "system", "input", "instructions", "tools")
+"""The fields of an answer of `/v1/compress` that stand in a request."""
+
+_OWN = {"host", "content-length", "connection", "te", "transfer-encoding", "accept-encoding", "expect"}
+"""Headers of the gateway's connection, which are not those of the call to Penstock."""
+
+MIB = 1024 * 1024
+
+
+class Processor:
+    """Answers the gateway's calls. What Penstock cannot do in time passes unchanged, unless the service is closed."""
+
+    def __init__(self, to: str, *, patience: float, limit: int, closed: bool = False) -> None:
+        """`to` is the address of a Penstock, `patience` in seconds for each body, `limit` in bytes of a body."""
+        self._to = URL(f"{to.rstrip('/')}/v1/compress")
+        self._patience = patience
+        self._transport = Transport("penstock", Timeouts(patience, patience))
+        self._limit = limit
+        self._closed = closed
+        self._warnings = Warnings(logging.getLogger("penstock.ext_proc"), "a request passes without its chain")
+
+    async def process(self, requests: AsyncIterator[Any], context: object) -> AsyncIterator[Any]:
+        """Answer each message of a call, in order. A call is one HTTP request of the gateway."""
+        headers: Mapping[str, str] = {}
+        is_whole = True
+        async for request in requests:
+            (kind,) = [each.name for each, _ in request.ListFields() if each.name in _NAMES] or ["request_headers"]
+            answer = Response(**{kind: {}})
+            if kind == "request_headers":
+                headers = _headers(request.request_headers)
+            elif kind == "request_body":
+                # a body in pieces is one that the gateway was told to stream: no piece of it is a request
+                is_whole = is_whole and request.request_body.end_of_stream
+                if _is_chat(headers):
+                    answer = await self._of_body(headers, request.request_body.body, is_whole=is_whole)
+            yield answer
+
+    async def aclose(self) -> None:
+        """Close the connections to Penstock."""
+        await self._transport.aclose()
+
+    async def _of_body(self, headers: Mapping[str, str], body: bytes, *, is_whole: bool) -> Any:
+        is_plain = headers.get("content-encoding", "identity") == "identity"
+        if is_whole and is_plain and len(body) <= self._limit:
+            return await self._rewritten(headers, body)
+        return self._passed("in pieces" if not is_whole else "too large" if is_plain else "encoded")
+
+    def _passed(self, cause: str) -> Any:
+        """Return the answer to a body that no chain has seen."""
+        self._warnings.warn(cause=cause)
+        if not self._closed:
+            return Response(request_body={})
+        return _refusal(503, error_body(f"the chain did not run: {cause}", "server_error"))
+
+    async def _rewritten(self, headers: Mapping[str, str], body: bytes) -> Any:
+        passed = {name: value for name, value in headers.items() if not name.startswith(":") and name not in _OWN}
+        try:
+            async with asyncio.timeout(self._patience):
+                reply = await self._transport.request("POST", self._to, passed, body)
+                status, answer = reply.status, await reply.read()
+            if status == 200:
+                made = await do_sized(len(body) + len(answer), partial(_spliced, body, answer))
+                return Response(request_body=_changed(made, len(body)))
+        except (PenstockError, TimeoutError, ValueError) as error:
+            return self._passed(type(error).__name__)
+        if status == 404:  # a model that the gateway knows, and Penstock does not
+            return Response(request_body={})
+        return _refusal(status, answer) if 400 <= status < 500 else self._passed(str(status))
+
+
+_NAMES = frozenset(_MESSAGES["ProcessingRequest"])
+
+
+def _is_chat(headers: Mapping[str, str]) -> bool:
+    path = urlsplit(headers.get(":path", "")).path
+    return headers.get(":method") == "POST" and path.rstrip("/").endswith(_PATHS)
+
+
+def _headers(message: Any) -> dict[str, str]:
+    """Return headers by name; of several with one name, the first."""
+    found: dict[str, str] = {}
+    for each in message.headers.headers:
+        found.setdefault(each.key.lower(), each.raw_value.decode("latin-1") or each.value)
+    return found
+
+
+def _spliced(body: bytes, answer: bytes) -> bytes:
+    """Return the client's body with what the chain changed. Raise `ValueError` for what is no JSON object."""
+    had, has = fields(body), fields(answer)
+    known = {name: has[name] for name in _CHANGED if name in has}
+    # a list that means the same keeps the client's own white space
+    changes = {name: value for name, value in known.items() if loads(value) != loads(had.get(name, b"[]"))}
+    return with_members(body, changes)
+
+
+def _changed(body: bytes, before: int) -> dict[str, Any]:
+    """Return the answer to a body; the gateway wants its new length where that is another."""
+    length = {"header": {"key": "content-length", "raw_value": str(len(body)).encode()}}
+    sized = {"header_mutation": {"set_headers": [length]}} if len(body) != before else {}
+    return {"response": {**sized, "body_mutation": {"body": body}}}
+
+
+def _refusal(status: int, body: bytes) -> Any:
+    kind = {"header": {"key": "content-type", "raw_value": b"application/json"}}
+    return Response(immediate_response={"status": {"code": status}, "headers": {"set_headers": [kind]}, "body": body})
+
+
+async def serve(
+    listen: str,
+    to: str,
+    *,
+    patience: float,
+    limit: int,
+    closed: bool,
+    started: Callable[[int], None],
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Serve on an address until a stop signal, or until `stop` is set; call `started` with the port.
+
+    `patience` is in seconds for each body, `limit` in bytes of a body. Raise `ConfigError` without gRPC, and for an
+    address that cannot be had.
+    """
+    try:
+        import grpc  # type: ignore[import-untyped]
+    except ImportError:
+        raise ConfigError("ext-proc needs gRPC: pip install 'penstock[grpc]'") from None
+    if stop is None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    processor = Processor(to, patience=patience, limit=limit, closed=closed)
+    call = grpc.stream_stream_rpc_method_handler(
+        processor.process, request_deserializer=Request.FromString, response_serializer=Response.SerializeToString
+    )
+    service, _, method = METHOD[1:].partition("/")
+    largest = [(f"grpc.max_{way}_message_length", limit + MIB) for way in ("receive", "send")]
+    server = grpc.aio.server(options=largest)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: call}),))
+    try:
+        port = server.add_insecure_port(listen)
+    except RuntimeError as error:
+        raise ConfigError(f"cannot listen on {listen}: {error}") from None
+    await server.start()
+    started(port)
+    await stop.wait()
+    await server.stop(patience)
+    await processor.aclose()

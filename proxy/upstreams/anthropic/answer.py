@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from proxy.chat import encode
-from proxy.upstreams.anthropic.content import THOUGHTS, Block
+from proxy.upstreams.anthropic.messages import THOUGHTS, Block
 from proxy.upstreams.completion import DONE, Completion, nonsense, usage
 from proxy.upstreams.request_fields import parsed_arguments
 from proxy.wires.messages_answer import FINISH

@@ -9,8 +9,7 @@ from pydantic import Field, field_validator
 
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.chat.blocks import PINNED, entries_block, entry
-from proxy.chat.departed import raws
-from proxy.chat.provenance import identities, of_client, standing_users
+from proxy.chat.provenance import identities, of_client, raws, standing_users
 from proxy.chat.texts import arguments
 from proxy.context import Context
 from proxy.history.pins import compiled, marked, open_plan, system_messages

@@ -9,8 +9,7 @@ from pydantic import Field
 from policies.recall_history.search import Found, HistorySearch, Place, SearchResult, prepare
 from proxy.chat import ChatRequest, Message, digest
 from proxy.chat.blocks import RECALLED, injected
-from proxy.chat.departed import departed
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import departed, of_client
 from proxy.context import Context
 from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
 from proxy.policy import Decision, Keep, Need, Policy, Rewrite, Stage

@@ -16,8 +16,7 @@ from policies.resolve_clashes.reconciling import reconcile
 from policies.resolve_clashes.wording import is_brief, is_written, line, marked, removed
 from proxy.chat import ChatRequest, Message
 from proxy.chat.annotations import is_about_next, is_refuted, is_taken_out
-from proxy.chat.arrivals import arrived
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import arrived, of_client
 from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.policy import Count, Decision, Keep, Need, Policy, Rewrite

@@ -11,9 +11,8 @@ from pydantic import Field
 from policies.select_memories.outdated import outdated
 from policies.select_memories.ranking import Bars, Ranking, ranked
 from proxy.chat import ChatRequest, Message, digest
-from proxy.chat.arrivals import arrived
 from proxy.chat.blocks import MEMORIES, build, injected, is_block, items
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import arrived, of_client
 from proxy.context import Context, RememberedItem
 from proxy.economics import room
 from proxy.history.tail import EARLIER, Block, Choice, Tail, standing_statements, tokens_of

@@ -10,9 +10,8 @@ from pydantic import Field
 
 from policies.self_correct.faults import faults
 from proxy.chat import ChatRequest, Message
-from proxy.chat.arrivals import arrived
 from proxy.chat.blocks import CORRECTIONS, build, placed
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import arrived, of_client
 from proxy.context import Context, Correction, Memo
 from proxy.policy import AnswerObserver, Count, Decision, Keep, ObservesAnswers, Policy, Rewrite
 from proxy.text import counted

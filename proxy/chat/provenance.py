@@ -1,21 +1,24 @@
-"""Which messages of a request are the client's, also where an earlier step has given them another form.
+"""The messages of a request that are the client's, also where an earlier step has given them another form.
 
 A step that changes a message makes a copy, and the copy knows what it was made of (`Message.made_of`). So what a step
-adds in the user's role, such as a summary, is told from what the user said and a step has marked.
+adds in the user's role, such as a summary, is told from what the user said and a step has marked. Of the client's own
+messages it is known which are new (`arrived`), and which no longer stand, or not in full (`departed`).
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import is_shortened, is_to_fit
 from proxy.chat.texts import texts_of
+from proxy.chat.wire import last_user
 
 Places = Mapping[int, int]
 
 
 class _KnownPlaces(NamedTuple):
-    """What is known of the first `end` messages."""
+    """The known places of the first `end` messages."""
 
     end: int
     places: Places
@@ -30,14 +33,14 @@ def of_client(request: ChatRequest, incoming: ChatRequest) -> Places:
     came, places = incoming.form, identities(incoming)
 
     def extend(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlaces:
-        found = {**before.places}
+        own = {**before.places}
         for place, message in enumerate(messages, before.end):
             at = places.get(id(message))
             if at is None:
                 at = sent_as(message.made_of, places)
             if at is not None:
-                found[place] = at
-        return _KnownPlaces(before.end + len(messages), found)
+                own[place] = at
+        return _KnownPlaces(before.end + len(messages), own)
 
     return request.form.fold(("of the client", came.lineage), _NOTHING, extend).places
 
@@ -89,10 +92,58 @@ def standing_users(request: ChatRequest, incoming: ChatRequest, *, fitted: bool 
 
 
 def _is_short(message: Message | None, sent: Message, *, fitted: bool) -> bool:
-    """Whether a step has shortened it on its way from what was sent; a mark in a short form does not make it whole."""
+    """Return whether a step has shortened it on its way from what was sent; a mark does not make it whole."""
     while message is not None and message is not sent:
         texts = [text.given for text in texts_of(0, message, "user")]
         if any(is_shortened(text) and not (fitted and is_to_fit(text)) for text in texts):
             return True
         message = message.made_of
     return False
+
+
+def arrived(messages: Sequence[Message]) -> frozenset[int]:
+    """Return the identities (`id`) of the messages that no earlier request of the conversation had, by their order.
+
+    They are the last assistant message, which the client has put there, and what follows it. Without an answer yet
+    all is new. So each message of a conversation is new once, but for those that were there before it was first seen.
+    """
+    backwards = range(len(messages) - 1, -1, -1)
+    start = next((place for place in backwards if messages[place].get("role") == "assistant"), 0)
+    return frozenset(map(id, messages[start:]))
+
+
+def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
+    """Return the places of messages before the last user message that left, in order, but for system messages.
+
+    A tool result that stands there in another form has left, too, and so has a user's message in a short one, but not
+    one in which something was marked. A call in another form has not: it is found by its id, the newest first, because
+    some clients use an id again.
+    """
+    if request.messages is incoming.messages:
+        return []
+    came, sent = identities(incoming), identities(request)
+    missing = sorted(map(came.__getitem__, came.keys() - sent.keys()))
+    asked_last = last_user(incoming)
+    if not missing or asked_last is None:
+        return []
+    users, texts = standing_users(request, incoming), raws(request)
+    changed = [request.messages[sent[one]] for one in sent.keys() - came.keys()]
+    calls = Counter(call for message in changed for call in message.call_ids)
+    gone: list[int] = []
+    for place in reversed(missing):
+        message = incoming.messages[place]
+        asked = message.call_ids
+        if asked and all(calls[call] > 0 for call in asked):
+            calls.subtract(asked)
+        elif place < came[id(asked_last)] and not (id(message) in users or message.is_system or message.raw in texts):
+            gone.append(place)
+    return gone[::-1]
+
+
+def raws(request: ChatRequest) -> frozenset[bytes]:
+    """Return the bytes of all messages."""
+    return request.form.fold("raws", frozenset[bytes](), _with_raws)
+
+
+def _with_raws(before: frozenset[bytes], messages: Sequence[Message]) -> frozenset[bytes]:
+    return before.union([message.raw for message in messages])

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.departed import departed
+from proxy.chat.provenance import departed
 from proxy.testing import chat
 
 

@@ -37,9 +37,8 @@ from proxy.llm.drafts import BoundDrafts, DraftService
 from proxy.llm.verdicts import BoundJudge, VerdictService
 from proxy.llm.writer import Writer
 from proxy.memories.service import MemoryService
-from proxy.models.cache_use import CacheUse
 from proxy.models.tokens import BoundTokens, TokenService
-from proxy.models.vendor_reports import Holds
+from proxy.models.vendor_reports import CacheUse, Holds
 from proxy.policy import BringsTools, Guard, InternalTool, MarksCache, ObservesAnswers, ToolContext
 from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import Cache, OnceService, TenantCache

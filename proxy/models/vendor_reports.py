@@ -1,14 +1,16 @@
-"""Reports of a vendor on a request: reasoning that it dropped, edits of its own, and a cause of a missed cache.
+"""Reports of vendors: dropped reasoning, edits of their own, causes of a missed cache, and reads of the cache.
 
 A step is on hold in a conversation once the vendor dropped reasoning of its request, or missed the cache that was
 expected to be read, because the prefix had changed.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from time import monotonic
 from typing import Any, NamedTuple
 
-from proxy.context import Identity
+from proxy.context import CacheRules, Identity, ModelProfile
 from proxy.state.cache import Cache
 
 HARMFUL = frozenset({"prefix_binding_mismatch", "prefix_mismatch"})
@@ -90,3 +92,37 @@ class Holds:
     def forget(self, tenant: str) -> int:
         """Forget a tenant's conversations; return how many they were."""
         return self._known.forget(tenant)
+
+
+# --- reads of the cache, compared with those that its rules predict ---
+
+MISSES = 3
+"""So many answers in a row without a read that was expected: then the cache is taken for unused."""
+
+PAUSE = 600.0
+"""Seconds after which it is tried again."""
+
+
+class CacheUse:
+    """The misses of each conversation, upstream and model. For one event loop; losing it costs a few estimates."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        """`clock` is in seconds."""
+        self._misses: Cache[tuple[str, str, str, str], int] = Cache(_CONVERSATIONS, age=PAUSE, clock=clock)
+
+    def note(self, who: Identity, upstream: str, model: str, expected: int, reported: int | None) -> None:
+        """Take note of an answer: the tokens that were expected to be read from the cache, and those that were."""
+        key = (who.tenant, who.scope, upstream, model)
+        if reported:
+            self._misses.pop(key)
+        elif expected and reported == 0:  # None is a server that does not tell
+            self._misses.put(key, (self._misses.get(key) or 0) + 1)
+
+    def applied(self, who: Identity, upstream: str, profile: ModelProfile) -> ModelProfile:
+        """Return the profile as it is charged: without a cache where the conversation was seen to read none."""
+        unused = (self._misses.get((who.tenant, who.scope, upstream, profile.name)) or 0) >= MISSES
+        return replace(profile, cache=CacheRules()) if unused else profile
+
+    def forget(self, tenant: str) -> int:
+        """Forget a tenant's conversations; return how many they were."""
+        return self._misses.forget(tenant)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy import __version__
 from proxy.config.settings import TelemetrySettings
-from proxy.models.cache_use import CacheUse
-from proxy.models.vendor_reports import Holds
+from proxy.models.vendor_reports import CacheUse, Holds
 from proxy.state.warnings import Warnings
 from proxy.telemetry.bill import MOST_PREFIXES, Bills
 from proxy.telemetry.metrics import Metrics

@@ -15,8 +15,7 @@ from proxy.chat import ChatRequest, Message, raws
 from proxy.chat.cache_marks import find_marks
 from proxy.context import ModelProfile, Tokens
 from proxy.economics import UNCACHED, cached_tokens, money, pays_after, prompt_cost
-from proxy.models.cache_use import CacheUse
-from proxy.models.vendor_reports import Holds
+from proxy.models.vendor_reports import CacheUse, Holds
 from proxy.state.cache import Cache
 from proxy.step import Step
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.context import CacheRules, Identity
-from proxy.models.cache_use import MISSES, PAUSE, CacheUse
+from proxy.models.vendor_reports import MISSES, PAUSE, CacheUse
 from proxy.testing import profile
 from tests.clock import Clock
 

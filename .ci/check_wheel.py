@@ -7,6 +7,7 @@ Without EXTRAS neither litellm nor torch may have come with it.
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,6 @@ import venv
 from pathlib import Path
 
 LIMIT = 10.0
-PORT = 4099
 QUESTION = {"model": "echo", "messages": [{"role": "user", "content": "Hello"}]}
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -35,11 +35,14 @@ def main(wheel: str, extras: str = "") -> None:
         work = Path(folder, "work")
         work.mkdir()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
         started = time.monotonic()
-        serve = [bin / "penstock", "serve", "--port", str(PORT)]
+        serve = [bin / "penstock", "serve", "--port", str(port)]
         server = subprocess.Popen(serve, cwd=work, env=environment)  # noqa: S603
         try:
-            answer = first_answer(started)
+            answer = first_answer(port, started)
         finally:
             server.terminate()
             server.wait()
@@ -48,10 +51,10 @@ def main(wheel: str, extras: str = "") -> None:
         print(f"Python {python}: {len(names)} packages; answered: {answer!r}, within {seconds:.1f} s with its stop")
 
 
-def first_answer(started: float) -> str:
+def first_answer(port: int, started: float) -> str:
     """Return the text of the first answer. Raise `SystemExit` if it comes too late."""
     request = urllib.request.Request(
-        f"http://127.0.0.1:{PORT}/v1/chat/completions",
+        f"http://127.0.0.1:{port}/v1/chat/completions",
         json.dumps(QUESTION).encode(),
         {"content-type": "application/json"},
     )

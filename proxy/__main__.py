@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in str(error).splitlines():
             print(f"penstock: {line}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # whoever read the output has enough, such as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         print(f"penstock: {error.filename or 'the address'}: {error.strerror or error}", file=sys.stderr)
         return 1

@@ -278,6 +278,12 @@ class TestNewPolicy:
         checked = [sys.executable, "-m", "proxy", "check", "--config", "own.yaml"]
         subprocess.run(checked, env=environment, capture_output=True, check=True)
 
+    def test_a_reader_that_has_enough_is_no_error(self, folder: Path) -> None:
+        command = f"{sys.executable} -m proxy schema | head -c 1"
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], env=environment, capture_output=True)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"{", b"")
+
     def test_a_package_passes_its_own_checks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         assert main(["new-policy", "acme.cut_lines", "--package"]) == 0

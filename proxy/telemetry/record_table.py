@@ -53,6 +53,13 @@ _ORPHANS = "DELETE FROM request_texts WHERE last < coalesce((SELECT min(id) FROM
 
 POINTS = 60
 """Points of a conversation's curve."""
+PERIODS = 60
+"""Periods of a view over time, at most."""
+_LENGTHS = (60, 300, 900, 3600, 4 * 3600, 86400, 7 * 86400, 30 * 86400)
+"""Seconds of a period."""
+_MOST_GROUPS = 50
+MOST_SUMMED = 20_000
+"""Requests that are summed up over time, the latest."""
 MOST_TURNS = 1000
 """Requests of one conversation that are shown, the latest."""
 MOST_COUNTED = 5000
@@ -91,6 +98,28 @@ _TIMES = """
 SELECT policy, min(CASE WHEN place >= 0.5 THEN ms END), min(CASE WHEN place >= 0.95 THEN ms END) FROM (
   SELECT policy, ms, cume_dist() OVER (PARTITION BY policy ORDER BY ms) AS place FROM steps WHERE verdict <> 'skip'
 ) GROUP BY policy
+"""
+
+_PERIOD_NAMES = ("start", "requests", "errors", "usd", "usd_saved", "input_tokens", "cached_tokens")
+_PERIODS = """
+SELECT %s, CAST(strftime('%%s', ended) AS INTEGER) / ? * ? AS start, count(*), sum(%s), sum(%s), sum(%s),
+  sum(input_tokens), sum(cached_tokens)
+FROM (%s) requests%s GROUP BY 1, 2 ORDER BY start
+"""
+_BY_REQUEST = ("errors", "coalesce(usd, usd_estimated)", "usd_saved", "")
+_BY_STEP = (
+    "json_extract(s.value, '$.verdict') = 'fail'", "NULL", "json_extract(s.value, '$.usd_saved')",
+    ", json_each(requests.row, '$.steps') s",
+)  # fmt: skip
+GROUPS = {
+    "model": ("coalesce(model, '')", *_BY_REQUEST),
+    "key": ("coalesce(json_extract(row, '$.key'), tenant, '')", *_BY_REQUEST),
+    "chain": ("coalesce(chain, '')", *_BY_REQUEST),
+    "policy": ("json_extract(s.value, '$.policy')", *_BY_STEP),
+}
+"""Groups of a view over time: the expressions of the name, the errors, the costs, the saving, and the source.
+
+A policy has no costs of its own; its errors are the requests in which it failed.
 """
 
 
@@ -261,6 +290,27 @@ def policies(database: sqlite3.Connection, filters: Filters) -> list[dict[str, A
     for one in sums.values():
         one["whys"] = _most_often(one["whys"])
     return sorted(sums.values(), key=lambda each: -each["tokens_saved"])
+
+
+def periods(database: sqlite3.Connection, filters: Filters, by: str) -> dict[str, Any]:
+    """Return the sums of each period and group, by a name of `GROUPS`; the groups with most requests first.
+
+    Times are in seconds since 1970. Sums are None where nothing is known.
+    """
+    where, values = filters.where()
+    chosen = f"SELECT * FROM requests WHERE {where} ORDER BY ended DESC LIMIT {MOST_SUMMED}"  # noqa: S608
+    ends = "SELECT CAST(strftime('%s', min(ended)) AS INTEGER), CAST(strftime('%s', max(ended)) AS INTEGER)"
+    first, last = database.execute(f"{ends} FROM ({chosen})", values).fetchone()
+    if first is None:
+        return {"seconds": _LENGTHS[0], "groups": []}
+    length = next((each for each in _LENGTHS if last // each - first // each < PERIODS), _LENGTHS[-1])
+    groups: dict[str, list[dict[str, Any]]] = {}
+    name_of, *summed, source = GROUPS[by]
+    sql = _PERIODS % (name_of, *summed, chosen, source)
+    for name, *sums in database.execute(sql, (length, length, *values)):
+        groups.setdefault(name, []).append(dict(zip(_PERIOD_NAMES, sums, strict=True)))
+    ordered = sorted(groups, key=lambda name: -sum(each["requests"] for each in groups[name]))[:_MOST_GROUPS]
+    return {"seconds": length, "groups": [{"name": name, "periods": groups[name]} for name in ordered]}
 
 
 def _policy(name: str) -> dict[str, Any]:

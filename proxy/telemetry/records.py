@@ -176,6 +176,10 @@ class Records:
         """Return the sums of each step in the latest requests. Raise `StoreError` if that fails."""
         return await self._asked(partial(table.policies, filters=filters))
 
+    async def periods(self, filters: Filters, by: str) -> dict[str, Any]:
+        """Return sums over time, grouped by a name of `GROUPS`. Raise `StoreError` if that fails."""
+        return await self._asked(partial(table.periods, filters=filters, by=by))
+
     async def forget(self, tenant: str) -> int:
         """Remove all records of a tenant, in the log too; return their number. Raise `StoreError` if that fails."""
         await self._catch_up()

@@ -162,7 +162,7 @@ async def looked_at(site: Site, tenant: str, handles: set[str]) -> dict[str, str
     of, one = f"tenant={tenant}", "/admin/requests/{request_id:path}"
     seen = {
         path: json.dumps(await site.told(path, query=of))
-        for path in ("/admin/conversations", "/admin/requests", "/admin/policies")
+        for path in ("/admin/conversations", "/admin/requests", "/admin/policies", "/admin/periods")
     }
     (listed,) = json.loads(seen["/admin/conversations"])["conversations"]
     assert listed["tenant"] == tenant
@@ -203,7 +203,10 @@ async def test_no_view_of_one_tenant_shows_what_another_one_said(site: Site) -> 
 
     # what shows no texts has none of anybody's
     everything = [
-        *[await site.ask(path, site.operator) for path in ("/admin/policies", "/admin/config", "/metrics", "/ui", "/")],
+        *[
+            await site.ask(path, site.operator)
+            for path in ("/admin/policies", "/admin/periods", "/admin/config", "/metrics", "/ui", "/")
+        ],
         await site.ask("/ui/{name}", site.operator, name="app.js"),
         await site.ask("/admin/check", site.operator, "POST", body={"yaml": "version: 1"}),
         await site.ask("/admin/reload", site.operator, "POST"),
@@ -255,7 +258,9 @@ async def _pries(site: Site, headers: dict[str, str], word: str, ids: dict[str, 
     assert not any(word in text for _, text in answers)
     own = next(each for each in WORDS.values() if each != word)
     assert sum(own in text for _, text in answers) >= 5, "each finds its own"
-    for route in sorted(TEXTS | {"/admin/requests", "/admin/conversations", "/admin/policies", "/admin/config"}):
+    for route in sorted(
+        TEXTS | {"/admin/requests", "/admin/conversations", "/admin/policies", "/admin/periods", "/admin/config"}
+    ):
         for given in (headers, NAMED) if site.operator else (headers,):
             method = "POST" if route == "/admin/explain" else "GET"
             status, text = await site.ask(route, given, method, request_id="same", id="same", handle="a" * 20)

@@ -299,6 +299,37 @@ async def test_policies_are_summed_up() -> None:
     assert (wait["verdicts"]["skip"], wait["ms_p50"], wait["usd_saved"]) == (20, None, None)
 
 
+async def test_sums_over_time_are_those_of_each_period_and_group() -> None:
+    start = time() // 3600 * 3600 - 7200
+    async with kept() as records:
+        for n in range(4):
+            failed = Step("cut", "fail" if n == 3 else "keep", "it ran", 0.001, 1.0)
+            status, model = (500 if n == 2 else 200), "big" if n == 3 else "m"
+            when = start + 60 * (n + 1)
+            records.add(
+                made(f"{n}", when=when, model=model, status=status, steps=[failed, Step("wait", "keep", "", 0, 1)])
+            )
+        found = await records.periods(Filters(), "model")
+        by_policy = await records.periods(Filters(), "policy")
+        later = await records.periods(Filters(since=start + 200), "chain")
+        assert (await records.periods(Filters(since=time() + 100), "key"))["groups"] == []
+        records.add(made("week", when=start - 6 * DAY))
+        wide = await records.periods(Filters(), "key")
+    assert found["seconds"] == 60
+    small, big = found["groups"]
+    assert (small["name"], big["name"]) == ("m", "big")
+    assert [(each["start"], each["requests"], each["errors"]) for each in small["periods"]] == [
+        (start + 60, 1, 0), (start + 120, 1, 0), (start + 180, 1, 1),
+    ]  # fmt: skip
+    assert big["periods"][0]["usd"] is None, "nothing is known of prices"
+    failures = {each["name"]: sum(one["errors"] for one in each["periods"]) for each in by_policy["groups"]}
+    assert failures == {"cut": 1, "wait": 0}
+    assert [sum(one["requests"] for one in each["periods"]) for each in later["groups"]] == [1]
+    (ann,) = wide["groups"]
+    assert (ann["name"], wide["seconds"]) == ("ann", 4 * 3600)
+    assert sum(each["requests"] for each in ann["periods"]) == 5
+
+
 async def test_reasons_of_every_verdict_are_told() -> None:
     """What fails now and then is not hidden by what is kept all the time."""
     async with kept() as records:

@@ -389,7 +389,7 @@ async def test_a_conversation_of_a_running_proxy_is_shown_and_another_chain_trie
             await page.until(f"!{tokens}.includes('100 %')")
             await page.type("- tests.ui.telling: {}\n")
             await page.until("document.querySelector('#view > div > p.bad').innerText.includes('not imported here')")
-            for view in ("policies", "config"):
+            for view in ("policies", "periods", "config"):
                 await page.open(f"{base}/ui#/{view}")
                 await page.until(f"document.querySelector('.view.{view} .card')")
             assert await page.run(
@@ -456,7 +456,7 @@ async def test_no_view_of_one_key_shows_what_another_said(tmp_path: Path, http: 
                 )
                 seen[own] = tenant
             assert set(seen) == set(said)
-            for view in ("policies", "config"):
+            for view in ("policies", "periods", "config"):
                 await page.open(f"{base}/ui#/{view}")
                 await page.until(f"document.querySelector('.view.{view} .card')")
                 shown = await page.text("body")

@@ -18,6 +18,7 @@ VIEWS = {
     "request": ("#/requests/c0ffee21-041", ".pairs .kind"),
     "requests": ("#/requests", "tr.request"),
     "policies": ("#/policies", ".policies .track"),
+    "periods": ("#/periods", ".periods .chart canvas"),
     "config": ("#/config", ".source li"),
     "try": ("#/try", ".result .steps tbody tr"),
 }
@@ -88,6 +89,21 @@ async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk
     await page.until("location.hash.startsWith('#/requests/c0ffee21-021/')")
     await page.until("document.querySelector('.pairs .kind')")
     await page.press("Escape")
+    await page.until("document.querySelector('.chart canvas')")
+    desk.is_sound()
+
+
+async def test_sums_over_time_change_their_groups_and_what_is_summed(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("periods")
+    assert "gpt-small" in await page.text(".sums-by tbody")
+    await page.picture("periods")
+    await page.run("document.querySelectorAll('.choices .switch')[0].querySelectorAll('button')[3].click()")
+    await page.until("document.querySelector('.sums-by tbody').innerText.includes('compress_history')")
+    assert "Saved net" in await page.text(".periods .card h2")
+    await page.picture("periods-of-policies")
+    await page.run("document.querySelectorAll('.choices .switch')[1].querySelectorAll('button')[3].click()")
+    await page.until("document.querySelector('.periods .card h2').innerText === 'Errors'")
     await page.until("document.querySelector('.chart canvas')")
     desk.is_sound()
 

@@ -256,6 +256,7 @@ class StandIn:
             route("/admin/requests", lambda *_: {"requests": self._records()[:200], "shared": False}),
             route("/admin/requests/{id:path}", self._request),
             route("/admin/policies", lambda *_: {"policies": [self._policy(name, n) for n, name in enumerate(("compact_tool_results", "compress_history", "recall_history", "offer_recall"))]}),
+            route("/admin/periods", self._periods),
             route("/admin/check", lambda _, question: {"errors": ["config.yaml:3: chains: unknown key; did you mean 'chains'?"] if "chian" in question["yaml"] else [], "warnings": ["config.yaml:9: it stands behind a step that refuses"]}, "POST"),
             route("/admin/explain", self._explain, "POST"),
         ]  # fmt: skip
@@ -275,6 +276,15 @@ class StandIn:
         if name not in self.conversations:
             return JSONResponse({"error": {"message": "no conversation has this id"}}, 404)
         return {**conversation(name, self.conversations[name]), "requests": self.conversations[name]}
+
+    def _periods(self, request: Request, question: Json) -> Json:
+        names = ("compress_history", HOSTILE) if question["by"] == "policy" else ("gpt-small", "sonnet", HOSTILE)
+        period = {"requests": 20, "errors": 1, "input_tokens": 90_000, "cached_tokens": 60_000}
+        groups = [
+            {"name": name, "periods": [{**period, "start": 1_795_500_000 + 900 * at, "usd": None if question["by"] == "policy" else 0.2 + 0.01 * at, "usd_saved": 0.1 - 0.02 * at * nth} for at in range(nth, 12)]}
+            for nth, name in enumerate(names)
+        ]  # fmt: skip
+        return {"by": question["by"], "seconds": 900, "groups": groups}
 
     def _request(self, request: Request, question: Json) -> Any:
         name, _, handle = request.path_params["id"].partition("/archive/")

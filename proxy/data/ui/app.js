@@ -4,6 +4,7 @@ import {button, element, part, plain, said, code, time, traces} from "./parts.js
 import {conversation, conversations} from "./conversations.js";
 import {request, requests} from "./requests.js";
 import {policies} from "./policies.js";
+import {periods} from "./periods.js";
 import {config} from "./config.js";
 import {attempt} from "./attempt.js";
 
@@ -14,6 +15,7 @@ const views = {
   conversations: {all: conversations, one: conversation, filters: true},
   requests: {all: requests, one: request, filters: true},
   policies: {all: policies, filters: true},
+  periods: {all: periods, filters: true},
   config: {all: config},
   try: {all: attempt, one: attempt},
 };

@@ -39,6 +39,32 @@ export function sparkline(holder, after, before) {
   }, [steps(after), values, after], holder));
 }
 
+// ---- sums over time: a bar a period, a color a group; groups beyond the colors share the last one, losses hang below
+
+export const COLORS = ["fresh", "output", "read", "written", "gone-ink"];
+
+export function periodBars(holder, groups, seconds, write, title) {
+  const starts = groups.flatMap(group => [...group.keys()]), first = Math.min(...starts), last = Math.max(...starts);
+  const times = Array.from({length: Math.round((last - first) / seconds) + 1}, (_, place) => first + place * seconds);
+  // each bar is drawn over the taller one of the groups before it
+  const up = times.map(() => 0), down = times.map(() => 0), layers = [];
+  for (const [place, group] of groups.entries()) {
+    times.forEach((start, at) => { const value = group.get(start) || 0; (value < 0 ? down : up)[at] += value; });
+    for (const heights of [up, down]) layers.unshift([COLORS[Math.min(place, COLORS.length - 1)], [...heights]]);
+  }
+  const sums = times.map((_, at) => up[at] + down[at]), most = Math.max(...up), least = Math.min(...down);
+  holder.role = "img";
+  holder.ariaLabel = title + " over " + many(times.length, "period") + ": at most " + write(Math.max(...sums));
+  const axis = size => ({stroke: color("dim"), grid: {stroke: color("line"), width: 1}, ticks: {stroke: color("line"), width: 1}, size, font: "11px system-ui, sans-serif"});
+  follow(holder, width => new uPlot({
+    width, height: 220, legend: {show: false}, cursor: {show: false}, padding: [8, 24, 0, 0],
+    scales: {x: {time: true, range: [first - seconds, last + seconds]}, y: {range: [1.04 * least, Math.max(1.04 * most, least < 0 ? 0 : 1e-9)]}},
+    axes: [{...axis(34), values: (u, splits, nth, space, step) => splits.map(value => new Date(1000 * value)).map(when => step < 86400 ? when.toLocaleTimeString("en-GB", {hour: "2-digit", minute: "2-digit"}) : when.toLocaleDateString("en-GB", {day: "numeric", month: "short"}))},
+      {...axis(64), values: (u, splits) => splits.map(value => write === count ? short(value) : Number(value.toPrecision(3)))}],
+    series: [{}, ...layers.map(([name]) => ({fill: color(name), width: 0, paths: uPlot.paths.bars({size: [0.82, 56]}), points: {show: false}}))],
+  }, [times, ...layers.map(([, heights]) => heights)], holder));
+}
+
 // ---- what happened in a turn: by the kinds of the changes, compared with those of the turn before it
 
 const FIRST = {removed: "cut", shortened: "compact", changed: "compact", added: "recall", moved: "moved"};

@@ -18,7 +18,7 @@ from proxy.state.archive import Archives
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.observation import Observation
-from proxy.telemetry.record_table import Filters
+from proxy.telemetry.record_table import GROUPS, Filters
 from proxy.telemetry.records import Records
 
 _SHOWN = 100
@@ -51,6 +51,7 @@ class RecordsApi:
             "/conversations/{id}/export": self._export,
             "/conversations/{id}": self._conversation,
             "/policies": self._policies,
+            "/periods": self._periods,
         }
 
     async def explain(self, http: Exchange, seen: Observation) -> None:
@@ -124,6 +125,15 @@ class RecordsApi:
     async def _policies(self, request: Request) -> dict[str, Any]:
         filters = _filters(request.query_params)
         return {"policies": await self._ask(lambda records: records.policies(filters), []), **self._about}
+
+    async def _periods(self, request: Request) -> dict[str, Any]:
+        filters, by = _filters(request.query_params), request.query_params.get("by") or "model"
+        if by not in GROUPS:
+            raise _wrong("by", by, f"one of {', '.join(GROUPS)}")
+        told: dict[str, Any] = await self._ask(
+            lambda records: records.periods(filters, by), {"seconds": 60, "groups": []}
+        )
+        return {**told, "by": by, **self._about}
 
     @property
     def _about(self) -> dict[str, bool]:

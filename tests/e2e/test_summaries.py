@@ -229,4 +229,4 @@ async def test_the_next_cut_is_written_of_the_summary_before_and_what_came_since
     earlier, _, since = second.partition("<transcript>")
     assert "Decisions:\n- Batches of 40 rows." in earlier
     assert "Question 0 " not in since
-    assert "Question 20 " in since
+    assert "Question 25 " in since

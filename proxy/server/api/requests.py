@@ -62,7 +62,7 @@ class RecordsApi:
         found = await self._latest(Filters(request_id=request_id, tenant=tenant), 1)
         if not found:
             raise NotFound(f"no recent request of this key has this id{self._doubt}", code="unknown_request")
-        await http.tell({name: value for name, value in found[0].items() if name != "title"})
+        await http.tell({**found[0], "title": None})
 
     async def _requests(self, request: Request) -> dict[str, Any]:
         asked = request.query_params

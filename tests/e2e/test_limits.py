@@ -21,7 +21,7 @@ upstreams:
   main: {{kind: openai, base_url: "{url}"}}
 models: [{{match: "*", upstream: main}}]
 state: {{directory: "{state}", max_mib: 8}}
-server: {{keep_alive: 1, drain: 2}}
+server: {{drain: 2}}
 limits: {{{limits}}}
 """
 HURRIED = "max_header_bytes: 2048, header_timeout: 2, body_timeout: 2, write_timeout: 0.5"
@@ -182,7 +182,8 @@ async def test_clients_that_say_too_much_are_refused(lab: Lab) -> None:
 
 
 async def test_clients_that_are_slow_say_nothing_read_nothing_or_talk_across_an_answer(lab: Lab) -> None:
-    async with running(HURRIED, lab.folder, lab.behind) as proxy:
+    hurried = CONFIG.format(url=lab.behind.url, state=lab.folder / "state", limits=HURRIED)
+    async with served(hurried.replace("drain: 2", "drain: 2, keep_alive: 1"), lab.folder) as proxy:
         await asyncio.gather(refused(proxy, (TOO_SLOW, 408, "request_timeout")), is_closed_without_a_word(proxy))
         for misbehaves in (reads_nothing, talks_across_an_answer):
             lab.behind.reset()

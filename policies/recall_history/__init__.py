@@ -50,7 +50,7 @@ class RecallHistory(Policy):
     may_grow: ClassVar[bool] = True
     prefix_breaks_per_turn: ClassVar[float] = 1.0
 
-    share: float = Field(default=0.36, gt=0, le=0.8)
+    share: float = Field(default=0.42, gt=0, le=0.8)
     """The share of the usable window that passages and the message that they stand in front of may take."""
 
     max_tokens: int = Field(default=10_000, ge=100)

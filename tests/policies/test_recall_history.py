@@ -170,7 +170,7 @@ async def test_the_passages_keep_within_their_tokens() -> None:
 async def test_a_long_last_message_leaves_them_less() -> None:
     """What an agent was told last is new; what left was there before."""
     past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(60)]
-    for times, most in ((1, 2880), (400, 1380), (500, 1005)):
+    for times, most in ((1, 3360), (400, 1860), (500, 1485)):
         incoming, request = cut("Biscuit facts? " * times, past=past)
         ctx = context(incoming, window=8000)
         decision = await RecallHistory().apply(request, ctx)

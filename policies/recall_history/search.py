@@ -55,7 +55,7 @@ _BETWEEN = r"[\s#:.№º°-]{0,3}"
 _NUMBERED = re.compile(rf"(?<![^\W\d_])([^\W\d_]{{2,40}}){_BETWEEN}(\d{{1,9}})(?![\w.,]?\d)")
 _CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-]{0,20}|[\d-]{5,40})(?![\w/-]|[.,]\d)")
 """A word with a number, `order 50042`, and a code: they name one thing in any language."""
-_DIGIT, _OTHER_DIGIT = re.compile(r"\d"), re.compile(r"[^\D0-9]")
+_DIGIT = re.compile(r"\d")
 _SHORTEST = 4
 _WORD = re.compile(r"\w+")
 _INDEXES = 32
@@ -290,14 +290,7 @@ class _SearchedMessages(NamedTuple):
         names = dict.fromkeys(_names(question))
         plain = [text.casefold() for text in self.texts] if names else []
         for name in islice(names, _ASKED_FOR):
-            word, *numbers = name.split(" ")
-            having = (
-                place
-                for place, text in enumerate(plain)
-                if word in text
-                and all(number in text or _OTHER_DIGIT.search(text) for number in numbers)
-                and name in _names(text)
-            )
+            having = (place for place, text in enumerate(plain) if _is_named(name, text))
             first = [*islice(having, _PICKS + 1)]
             picked.update(first if len(first) <= _PICKS else ())
         return frozenset(picked)
@@ -351,6 +344,21 @@ def _names(text: str) -> Iterator[str]:
     if _DIGIT.search(plain):  # most texts have none
         yield from (f"{word} {int(number)}" for word, number in _NUMBERED.findall(plain) if terms(word))
         yield from (code for code in _CODE.findall(plain) if len(code) >= _SHORTEST)
+
+
+def _is_named(name: str, text: str) -> bool:
+    """Return whether a text in lower case names a thing of `_names`."""
+    word, _, number = name.partition(" ")
+    at = text.find(word)
+    while at >= 0:
+        if number:
+            one = _NUMBERED.match(text, at)
+            if one and one[1] == word and int(one[2]) == int(number):
+                return True
+        elif (one := _CODE.match(text, at)) and one[0] == word:
+            return True
+        at = text.find(word, at + 1)
+    return False
 
 
 def _text_sizes(messages: Sequence[Message], sizes: Array) -> Array:

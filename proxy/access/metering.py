@@ -1,5 +1,6 @@
-"""Use of each key of Penstock today, in all and by model, for `GET /v1/usage`. Limits have counts of their own.
+"""Use of each key of Penstock: today, by model, for `GET /v1/usage`, and by day for operators.
 
+Limits have counts of their own.
 Use is recorded in memory after each answer, and added once a second to the counters that all replicas share. Use that
 cannot be added is lost, and the log reports it.
 """
@@ -9,7 +10,9 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
+from typing import Any
 
 from proxy.access.limits import DAY, PATIENCE
 from proxy.models.usage import Usage
@@ -24,6 +27,11 @@ ALL = ""
 _GATHER = 1.0
 """Seconds for which use is gathered before it is written."""
 _TTL = 2 * DAY
+_DAYS = 31
+"""Days of which requests and cost are known, today included."""
+_FIGURES_BY_DAY = ("requests", "usd")
+_BY_DAY = tuple(f"/{figure}/{ALL}" for figure in _FIGURES_BY_DAY)
+"""Ends of the keys that are kept so long."""
 _AT_ONCE = 256
 
 _log = logging.getLogger("penstock.limits")
@@ -83,6 +91,25 @@ class Meter:
             used.setdefault(model, {})[figure] = counts[key]
         return {model: figures for model, figures in used.items() if model == ALL or any(figures.values())}
 
+    async def days(self, accounts: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return the requests and US dollars of accounts on each of the last days on which they were used, in order.
+
+        Raise `StoreError` or `TimeoutError` if the counters fail.
+        """
+        await self._add()
+        days, used = range(self.day - _DAYS + 1, self.day + 1), dict[str, list[dict[str, Any]]]()
+        for account in accounts:
+            keys = [(day, [_key(account, day, figure, ALL) for figure in _FIGURES_BY_DAY]) for day in days]
+            async with asyncio.timeout(self._patience):
+                counts = await self._counters.read([key for _, names in keys for key in names])
+            rows = ((day, *(counts[key] for key in names)) for day, names in keys)
+            used[account] = [
+                {"day": f"{datetime.fromtimestamp(day * DAY, UTC):%Y-%m-%d}", "requests": round(requests), "usd": usd}
+                for day, requests, usd in rows
+                if requests
+            ]
+        return used
+
     async def share(self) -> None:
         """Write recorded use to the shared counters, until cancelled."""
         while True:
@@ -98,10 +125,12 @@ class Meter:
     async def _add(self) -> None:
         async with self._adding:
             waiting, self._waiting = self._waiting, defaultdict(float)
+            lasting = {key: waiting.pop(key) for key in [*waiting] if key.endswith(_BY_DAY)}
             try:
                 async with asyncio.timeout(self._patience):
-                    for batch in _batches(waiting):
-                        await self._counters.add(batch, ttl=_TTL)
+                    for amounts, ttl in ((waiting, _TTL), (lasting, (_DAYS + 1) * DAY)):
+                        for batch in _batches(amounts):
+                            await self._counters.add(batch, ttl=ttl)
             except (StoreError, TimeoutError) as error:
                 # no retry: after a timeout the amounts may have been added
                 if not self._has_failed:
@@ -109,7 +138,7 @@ class Meter:
                     _log.error("use of keys is not counted", extra={"fields": {"cause": cause}})
                 self._has_failed = True
             else:
-                self._has_failed = self._has_failed and not waiting
+                self._has_failed = self._has_failed and not (waiting or lasting)
 
 
 def _key(account: str, day: int, figure: str, model: str) -> str:

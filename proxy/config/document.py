@@ -61,6 +61,34 @@ def with_item(text: str, name: str, item: str) -> str:
     return ended + textwrap.indent(item, " " * listed.start_mark.column) + "\n"
 
 
+def without_item(text: str, name: str, place: int) -> str:
+    """Return the text of a file without one item of its list of this name, all other lines as they were.
+
+    Parse the result before you write it: in a file of an unusual form it may be invalid.
+    """
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    listed = next(value for key, value in root.value if key.value == name)
+    items = listed.value
+    if listed.flow_style:
+        start, end = items[place].start_mark.index, items[place].end_mark.index
+        if place + 1 < len(items):
+            end = items[place + 1].start_mark.index
+        elif place:
+            start = items[place - 1].end_mark.index
+        return text[:start] + text[end:]
+    start = text.rfind("\n", 0, text.rfind("-", 0, items[place].start_mark.index)) + 1
+    end = text.find("\n", _end_of(items[place])) + 1 or len(text)
+    return text[:start] + ("  []\n" if len(items) == 1 else "") + text[end:]
+
+
+def _end_of(node: yaml.Node) -> int:
+    """Return the place behind the last character of a node; a block's own mark is behind the comments that follow."""
+    if not isinstance(node, yaml.CollectionNode) or node.flow_style:
+        return int(node.end_mark.index)
+    last = node.value[-1]
+    return _end_of(last[1] if isinstance(node, yaml.MappingNode) else last)
+
+
 def with_masks(text: str, is_secret: Callable[[str], bool]) -> str:
     """Return the text of a file with a mask in place of each plain value that is a secret."""
     root = yaml.compose(text, Loader=yaml.SafeLoader)

@@ -1,4 +1,4 @@
-"""Adds an entry to a file of keys."""
+"""Adds entries to a file of keys, and removes them."""
 
 import base64
 import fcntl
@@ -10,9 +10,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from proxy.chat.errors import ConfigError
-from proxy.config.document import Document, with_item
+from proxy.config.access_settings import KeySettings
+from proxy.config.document import Document, with_item, without_item
 from proxy.config.load import keys_of, unreadable
 
 
@@ -22,37 +24,68 @@ def add_entry(path: Path, name: str, entry: str, *, if_missing: bool = False) ->
     A new file gets mode 0600. An existing one keeps its content, mode and owner. Readers see the old file or the new
     one, and a second writer waits. Raise `ConfigError`, and leave the file as it was.
     """
-    target = path.resolve()  # a link stays one
-    with _alone_in(target.parent):
-        try:
-            text = target.read_bytes().decode() if target.exists() else ""
-        except (OSError, UnicodeDecodeError) as error:
-            raise unreadable(path, error) from None
-        listed = Document(path, text, os.environ)
+    with _alone_in(path.resolve().parent):
+        listed, text = _read(path)
         names = [key.name for key in keys_of(listed)]
         if name in names:
             if if_missing:
                 return False
             raise listed.error(("keys", names.index(name), "name"), f"a key is called {name!r} already")
-        try:
-            _replace(target, _with_entry(listed, text, entry))
-        except OSError as error:
-            raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+        _write(path, _with_entry(listed, text, entry))
         return True
+
+
+def remove_entry(path: Path, name: str) -> bool:
+    """Remove the entry of a key. Return False if there is none. Raise `ConfigError`, and leave the file as it was."""
+    with _alone_in(path.resolve().parent):
+        listed, text = _read(path)
+        before = keys_of(listed)
+        place = next((place for place, key in enumerate(before) if key.name == name), None)
+        if place is None:
+            return False
+        remaining = without_item(text, "keys", place)
+        if _keys_in(path, remaining) != (*before[:place], *before[place + 1 :]):
+            raise ConfigError(f"{path}: cannot remove from a file of this form; remove the entry of {name!r} yourself")
+        _write(path, remaining)
+        return True
+
+
+def names_in(path: Path) -> set[str]:
+    """Return the names of the keys in a file. Raise `ConfigError`."""
+    return {key.name for key in keys_of(_read(path)[0])}
+
+
+def _read(path: Path) -> tuple[Document, str]:
+    try:
+        text = path.read_bytes().decode() if path.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise unreadable(path, error) from None
+    return Document(path, text, os.environ), text
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        _replace(path.resolve(), text)  # a link stays one
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _with_entry(listed: Document, text: str, entry: str) -> str:
     """Return the text with the entry. Parse it to make sure that the present entries stay, whatever the file's form."""
     text_after = with_item(text, "keys", entry)
-    before = keys_of(listed)
-    try:
-        after = keys_of(Document(listed.path, text_after, os.environ))
-    except ConfigError:
-        after = ()
-    if len(after) != len(before) + 1 or before not in (after[1:], after[:-1]):
+    before, after = keys_of(listed), _keys_in(listed.path, text_after)
+    if after is None or len(after) != len(before) + 1 or before not in (after[1:], after[:-1]):
         told = "cannot add to a file of this form; write `keys:` and below it a list with one entry per item"
         raise ConfigError(f"{listed.path}: {told}")
     return text_after
+
+
+def _keys_in(path: Path, text: str) -> tuple[KeySettings, ...] | None:
+    """Return the keys in a text; None if it is no file of keys."""
+    try:
+        return keys_of(Document(path, text, os.environ))
+    except ConfigError:
+        return None
 
 
 @contextmanager
@@ -100,9 +133,12 @@ def hash_of(key: str) -> str:
     return hashlib.sha256(key.encode(errors="surrogateescape")).hexdigest()
 
 
-def entry_of(name: str, key: str, tenant: str | None = None) -> str:
-    """Return the entry of a key, as lines of YAML."""
+def entry_of(name: str, key: str, tenant: str | None = None, **more: Any) -> str:
+    """Return the entry of a key, as lines of YAML; `more` are further settings as JSON values."""
+    values = more if tenant is None else {"tenant": tenant, **more}
     lines = [f"- name: {json.dumps(name)}", f"  hash: {hash_of(key)}"]
-    if tenant is not None:
-        lines.append(f"  tenant: {json.dumps(tenant).replace('$', '$$')}")  # a dollar begins a variable
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"  {field}: {_as_yaml(value)}" for field, value in values.items())])
+
+
+def _as_yaml(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).replace("$", "$$")  # a dollar begins a variable

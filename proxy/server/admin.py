@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from proxy.access.browsers import Browsers
+from proxy.access.metering import Meter
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, Unauthorized
 from proxy.config.access_settings import KeysAuth
@@ -21,6 +22,7 @@ from proxy.config.document import items_of
 from proxy.config.load import check
 from proxy.config.masked import masked
 from proxy.server.api.erase import Forgetting
+from proxy.server.api.keys import KeysApi
 from proxy.server.api.requests import RecordsApi
 from proxy.server.dispatch import NO_STORE
 from proxy.server.page import is_open, page, page_file, to_page
@@ -48,6 +50,7 @@ class Admin:
         peers: Peers,
         metrics: Metrics,
         forgetting: Forgetting,
+        meter: Meter,
         host: str | None = None,
     ) -> None:
         """`host` is the address of the main port, if it is not the one of the settings."""
@@ -57,6 +60,7 @@ class Admin:
         self._records = records
         self._peers = peers
         self._metrics = metrics
+        self._keys = KeysApi(lambda: reloading.current.config, meter, self._reload_all)
         peers.on("config", self._config_here)
         peers.on("reload", self._reload_here)
 
@@ -85,6 +89,9 @@ class Admin:
             admin("/admin/explain", self._explain, "POST", local=True),
             *(admin(f"/admin{path}", handler, local=True) for path, handler in self._records.paths().items()),
             admin("/admin/tenants/{tenant:path}", self._forget, "DELETE"),
+            admin("/admin/keys", self._list_keys, local=True),
+            admin("/admin/keys", self._make_key, "POST"),
+            admin("/admin/keys/{name}", self._revoke_key, "DELETE"),
             # the page itself shows nothing; what it asks for needs the key
             *(
                 admin(path, handler, keyed=False, local=True)
@@ -139,11 +146,24 @@ class Admin:
         return {"process": os.getpid(), "tasks": len(asyncio.all_tasks()), **self._reloading.detail()}
 
     async def _reload(self, request: Request) -> Response:
-        question = {"ask": "reload"}
-        answer = await self._reload_here(question)
-        others = await self._peers.ask(question)
+        answer, *others = await self._reload_all()
         refused = any(each["outcome"] == "refused" for each in (answer, *others))
         return JSONResponse({**answer, "workers": others}, 422 if refused else 200, headers=NO_STORE)
+
+    async def _reload_all(self) -> list[dict[str, Any]]:
+        """Reload in all workers; return the outcome of each, this one's first."""
+        question = {"ask": "reload"}
+        return [await self._reload_here(question), *await self._peers.ask(question)]
+
+    async def _list_keys(self, request: Request) -> dict[str, Any]:
+        return await self._keys.shown()
+
+    async def _make_key(self, request: Request) -> Response:
+        made = await self._keys.make(json_object(await _body(request, _LARGEST)))
+        return JSONResponse(made, 201, headers=NO_STORE)
+
+    async def _revoke_key(self, request: Request) -> dict[str, Any]:
+        return await self._keys.revoke(request.path_params["name"])
 
     async def _reload_here(self, question: Question) -> dict[str, Any]:
         outcome = await self._reloading.reload("asked for")

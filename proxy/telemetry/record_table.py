@@ -119,7 +119,7 @@ GROUPS = {
 }
 """Groups of a view over time: the expressions of the name, the errors, the costs, the saving, and the source.
 
-A policy has no costs of its own; its errors are the requests in which it failed.
+A policy has no costs of its own. Its requests are its steps, of which a chain may have several, its errors failed ones.
 """
 
 

@@ -119,3 +119,22 @@ async def test_use_is_lost_and_logged_once_if_the_counters_fail(caplog: pytest.L
     world.counters.fails = False
     world.one.note("t/ann", "m", [Usage(input=5)], None)
     assert (await world.one.today("t/ann", []))[ALL] == figures(requests=1, tokens=(5, 0, 0))
+
+
+async def test_days_are_known_for_a_month_by_all_processes() -> None:
+    world = World()
+    world.now = 20_000 * DAY
+    for day, usd in ((0, 0.25), (0, None), (1, 1.5), (30, 2.0)):
+        world.now = (20_000 + day) * DAY
+        world.one.note("t/ann", "m", [Usage(input=1)], usd)
+        await world.one.today("t/ann", [])
+    assert await world.other.days(["t/ann", "t/bob"]) == {
+        "t/ann": [
+            {"day": "2024-10-04", "requests": 2, "usd": 0.25},
+            {"day": "2024-10-05", "requests": 1, "usd": 1.5},
+            {"day": "2024-11-03", "requests": 1, "usd": 2.0},
+        ],
+        "t/bob": [],
+    }
+    world.now += DAY
+    assert [each["day"] for each in (await world.other.days(["t/ann"]))["t/ann"]] == ["2024-10-05", "2024-11-03"]

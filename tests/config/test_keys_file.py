@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from proxy.__main__ import main
+from proxy.chat.errors import ConfigError
 from proxy.config.document import Document
-from proxy.config.keys_file import add_entry, entry_of, hash_of, new_key
+from proxy.config.keys_file import add_entry, entry_of, hash_of, new_key, remove_entry
 from proxy.config.load import keys_of
 
 HASH = "b" * 64
@@ -166,3 +167,36 @@ def test_of_several_at_once_none_is_lost(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(wanted)) as pool:
         assert all(pool.map(add, wanted))
     assert sorted(names(file)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "remaining"),
+    [
+        ("# ours\nkeys:\n- name: bob  # away\n  hash: {a}\n# of ann\n- name: ann\n  hash: {b}\n# last\n",
+         "# ours\nkeys:\n# of ann\n- name: ann\n  hash: {b}\n# last\n"),
+        ("keys:\n\n    - hash: {b}\n      name: ann\n    - hash: {a}\n      models:\n        - x\n      name: bob\n\n# last",
+         "keys:\n\n    - hash: {b}\n      name: ann\n\n# last"),
+        ("---\nkeys: # all\n  -\n    name: bob\n    hash: {a}\n\n# end\n", "---\nkeys: # all\n  []\n\n# end\n"),
+        ("keys:\r\n  - {{name: ann, hash: {b}}}\r\n  - {{name: bob, hash: {a}}}\r\n", "keys:\r\n  - {{name: ann, hash: {b}}}\r\n"),
+        ("keys: [{{name: bob, hash: {a}}},  # [x]\n {{name: ann, hash: {b}}}]\n", "keys: [{{name: ann, hash: {b}}}]\n"),
+        ("keys: [{{name: ann, hash: {b}}}, {{name: bob, hash: {a}}}]\n", "keys: [{{name: ann, hash: {b}}}]\n"),
+        ('{{"keys": [{{"name": "bob", "hash": "{a}"}}]}}', '{{"keys": []}}'),
+        ("keys: [{{name: bob, hash: {a}}}]\n", "keys: []\n"),
+        ("keys: [{{name: bob, hash: {a}}},]\n", None),
+        ("keys:\n- &b {{name: bob, hash: {a}}}\n", "keys:\n  []\n"),
+    ],
+)  # fmt: skip
+def test_an_entry_leaves_and_nothing_else(text: str, remaining: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "keys.yaml"
+    text, wanted = text.format(a="a" * 64, b=HASH), remaining and remaining.format(b=HASH)
+    file.write_bytes(text.encode())
+    file.chmod(0o640)
+    if wanted is None:
+        with pytest.raises(ConfigError, match="remove the entry of 'bob' yourself"):
+            remove_entry(file, "bob")
+        assert file.read_bytes().decode() == text
+        return
+    assert remove_entry(file, "bob")
+    assert file.read_bytes().decode() == wanted
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert not remove_entry(file, "bob")

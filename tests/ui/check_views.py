@@ -19,6 +19,7 @@ VIEWS = {
     "requests": ("#/requests", "tr.request"),
     "policies": ("#/policies", ".policies .track"),
     "periods": ("#/periods", ".periods .chart canvas"),
+    "keys": ("#/keys", ".card .chart canvas"),
     "config": ("#/config", ".source li"),
     "try": ("#/try", ".result .steps tbody tr"),
 }
@@ -103,9 +104,51 @@ async def test_sums_over_time_change_their_groups_and_what_is_summed(desk: Desk)
     assert "Saved net" in await page.text(".periods .card h2")
     await page.picture("periods-of-policies")
     await page.run("document.querySelectorAll('.choices .switch')[1].querySelectorAll('button')[3].click()")
-    await page.until("document.querySelector('.periods .card h2').innerText === 'Errors'")
+    await page.until("document.querySelector('.periods .card h2').innerText === 'Failed steps'")
+    assert "Policy\tSteps\tFailed steps" in await page.text(".sums-by")
     await page.until("document.querySelector('.chart canvas')")
     desk.is_sound()
+
+
+async def test_a_key_is_made_shown_once_and_revoked_in_two_steps(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("keys")
+    rows = "[...document.querySelectorAll('.keys-of tbody tr')].map(row => row.innerText)"
+    assert ["Revoke" in each for each in await page.run(rows)] == [False, True, True]
+    await page.run("document.querySelector('.keys-of button.step').click()")
+    await page.until("document.querySelector('.both')")
+    assert "2026-11-27\t40\t" in await page.text(".both")
+    for name, value in (
+        ("name", "ann"),
+        ("budget_per_day", "2.5"),
+        ("models", "gpt-*, echo"),
+        ("expires", "2027-01-31"),
+    ):
+        await page.run(f"document.querySelector('form.choices [name={name}]').value = {value!r}")
+    await page.run("document.querySelector('form.choices .main').click()")
+    await page.until("document.querySelector('.card.bad')?.innerText.includes('already')")
+    await page.run("document.querySelector('form.choices [name=name]').value = 'eve'")
+    await page.run("document.querySelector('form.choices .main').click()")
+    await page.until("document.querySelector('input.code')?.value.startsWith('pk-')")
+    wanted = {"name": "eve", "models": ["gpt-*", "echo"], "budget_per_day": 2.5, "expires": "2027-01-31T00:00:00Z"}
+    assert ("/admin/keys", wanted) in desk.server.asked
+    await page.until(f"{rows}.length === 4")
+    await page.picture("keys-made")
+    for text in ("Revoke", "Really revoke?"):
+        await page.until(
+            f"[...document.querySelectorAll('.keys-of tr:last-child button')].at(-1).innerText === {text!r}"
+        )
+        await page.run("[...document.querySelectorAll('.keys-of tr:last-child button')].at(-1).click()")
+    await page.until(f"{rows}.length === 3")
+    assert "eve is revoked" in await page.text(".card.good")
+    assert not await page.run("document.querySelector('input.code')"), "the secret is gone"
+    desk.server.locked = "only an operator with server.admin_key changes keys"
+    desk.server.keys = [{**each, "revocable": False} for each in desk.server.keys]
+    await desk.open("keys")
+    assert "only an operator with server.admin_key" in await page.text("#view")
+    assert not await page.run("document.querySelector('form.choices').checkVisibility()")
+    assert "Revoke" not in await page.text("#view")
+    desk.is_sound("400 (Bad Request)")
 
 
 async def test_the_mouse_tells_why_and_money_is_a_press_away(desk: Desk) -> None:
@@ -270,6 +313,7 @@ async def test_a_chain_is_tried_at_once(desk: Desk) -> None:
 async def test_whatever_a_client_writes_is_text_in_every_view(desk: Desk) -> None:
     page = desk.page
     desk.server.conversations[HOSTILE] = [hostile()]
+    desk.server.keys.append(desk.server.key(HOSTILE, 1))
     for view in VIEWS:
         await desk.open(view)
         await page.until("true")

@@ -228,6 +228,8 @@ class StandIn:
     def __init__(self) -> None:
         self.conversations: dict[str, list[Json]] = {}
         self.text = True
+        self.locked: str | None = None
+        self.keys = [self.key(name, nth) for nth, name in enumerate(("ann", "ci", "batch"))]
         self.asked: list[tuple[str, Json]] = []
         """Each question: its path, and its parameters or body."""
         for number, (name, turns) in enumerate({"c0ffee21": 60, "5eed0042": 18, "0ddba115": 5}.items()):
@@ -257,6 +259,9 @@ class StandIn:
             route("/admin/requests/{id:path}", self._request),
             route("/admin/policies", lambda *_: {"policies": [self._policy(name, n) for n, name in enumerate(("compact_tool_results", "compress_history", "recall_history", "offer_recall"))]}),
             route("/admin/periods", self._periods),
+            route("/admin/keys", lambda *_: {"kind": "keys", "locked": self.locked, "today": "2026-11-27", "keys": self.keys}),
+            route("/admin/keys", self._make_key, "POST"),
+            route("/admin/keys/{name}", self._revoke_key, "DELETE"),
             route("/admin/check", lambda _, question: {"errors": ["config.yaml:3: chains: unknown key; did you mean 'chains'?"] if "chian" in question["yaml"] else [], "warnings": ["config.yaml:9: it stands behind a step that refuses"]}, "POST"),
             route("/admin/explain", self._explain, "POST"),
         ]  # fmt: skip
@@ -264,6 +269,35 @@ class StandIn:
     def _records(self) -> list[Json]:
         found = [one for records in self.conversations.values() for one in records]
         return sorted(found, key=lambda one: str(one["ended"]), reverse=True)
+
+    def key(self, name: str, nth: int) -> Json:
+        spent = {f"2026-11-{day:02}": (0.9 + 0.05 * (day % 7)) / (nth + 1) for day in range(10 + nth, 28)}
+        days = [{"day": day, "requests": 40 - nth, "usd": usd} for day, usd in spent.items()]
+        limits = {
+            **dict.fromkeys(("tokens_per_minute", "tokens_per_day", "max_output_tokens", "max_n", "max_concurrent")),
+            "requests_per_minute": 60,
+            "budget_per_day": 5.0 / (5 * nth + 1),
+        }
+        used = {
+            "today": spent["2026-11-27"],
+            "month": sum(spent.values()),
+            "last": "2026-11-27",
+            "days": days,
+        }
+        return {"name": name, "tenant": f"team {name}", "tenant_id": "t-7d3f", "models": ["gpt-*", name], "chains": None, "expires": "2027-01-31T00:00:00Z" if nth else None,
+                "limits": limits, "revocable": self.locked is None and nth > 0, "used": used if nth < 2 else {"today": 0, "month": 0, "last": None, "days": []}}  # fmt: skip
+
+    def _make_key(self, request: Request, question: Json) -> Any:
+        if question["name"] == "ann":
+            return JSONResponse({"error": {"message": "name: a key is called 'ann' already"}}, 400)
+        self.keys.append(self.key(question["name"], 2))
+        return JSONResponse(
+            {"object": "key", "name": question["name"], "key": "pk-" + 13 * "abcd", "in_force": True}, 201
+        )
+
+    def _revoke_key(self, request: Request, question: Json) -> Json:
+        self.keys = [each for each in self.keys if each["name"] != request.path_params["name"]]
+        return {"object": "key.revoked", "name": request.path_params["name"], "in_force": True}
 
     def _list(self, request: Request, question: Json) -> Json:
         found = [conversation(name, records) for name, records in self.conversations.items()]

@@ -5,6 +5,7 @@ import {conversation, conversations} from "./conversations.js";
 import {request, requests} from "./requests.js";
 import {policies} from "./policies.js";
 import {periods} from "./periods.js";
+import {keys as allKeys} from "./keys.js";
 import {config} from "./config.js";
 import {attempt} from "./attempt.js";
 
@@ -16,6 +17,7 @@ const views = {
   requests: {all: requests, one: request, filters: true},
   policies: {all: policies, filters: true},
   periods: {all: periods, filters: true},
+  keys: {all: allKeys},
   config: {all: config},
   try: {all: attempt, one: attempt},
 };
@@ -60,6 +62,7 @@ async function save(path, name) {
 
 const keep = (path, name) => save(path, name).catch(report);
 const post = (path, body) => ask("POST", path, body);
+const remove = path => ask("DELETE", path);
 
 function report(error) {
   if (error instanceof Denied) signIn(!!key);
@@ -182,7 +185,7 @@ async function enter() {
   if (document.activeElement === document.body || !document.activeElement.checkVisibility()) part("view").focus({preventScroll: true});
   try {
     const made = await (id ? view.one || view.all : view.all)({
-      root, id, which, filters, get, post, keep, asked, offer,
+      root, id, which, filters, get, post, remove, keep, asked, offer,
       isShown: () => current === mine,
       live: text => { if (current === mine) part("live").textContent = text; },
     });

@@ -1,6 +1,6 @@
 // Try it: a request, pasted or recorded, and a chain whose YAML is edited beside it; the difference at once.
 
-import {button, card, count, difference, dollars, element, isNumber, lines, none, percent, plain, table, said, which} from "./parts.js";
+import {button, card, count, difference, dollars, element, field, isNumber, lines, none, option, percent, plain, table, said, which} from "./parts.js";
 import {sections, sideBySide} from "./changes.js";
 
 const EXAMPLE = {model: "gpt-4o", messages: [
@@ -9,17 +9,6 @@ const EXAMPLE = {model: "gpt-4o", messages: [
 ]};
 const YAML = "- window_history: {keep_turns: 4, stride: 1}\n";
 const WAIT = 400;
-
-function field(name, made) {
-  made.spellcheck = false;
-  return element("label", "field", element("span", "", name), made);
-}
-
-function option(value, text = value) {
-  const made = element("option", "", plain(text));
-  made.value = value;
-  return made;
-}
 
 async function copy(box, done) {
   try {

@@ -87,6 +87,17 @@ export function table(caption, columns, rows, name = "") {
   return element("table", name, element("caption", "unseen", caption), element("thead", "", head), element("tbody", "", ...rows));
 }
 
+export function field(name, made) {
+  made.spellcheck = false;
+  return element("label", "field", element("span", "", name), made);
+}
+
+export function option(value, text = value) {
+  const made = element("option", "", plain(text));
+  made.value = value;
+  return made;
+}
+
 export const card = (title, ...children) => element("section", "card", title ? element("h2", "", title) : null, ...children);
 export const empty = text => element("p", "empty", text);
 

@@ -21,6 +21,8 @@ const MEASURES = {
   errors: ["Errors", periods => sum(periods, "errors"), count],
   requests: ["Requests", periods => sum(periods, "requests"), count],
 };
+// a policy is summed up by its steps
+const titleOf = (text, by) => by !== "policy" ? text : {Requests: "Steps", Errors: "Failed steps"}[text] || text;
 const COLUMNS = [["Requests", "number"], ["Errors", "number"], ["Cost, US$", "number"], ["Saved net, US$", "number"], ["Read from caches", "number"]];
 
 export async function periods({root, filters, get, asked, live}) {
@@ -49,13 +51,13 @@ export async function periods({root, filters, get, asked, live}) {
     const focused = root.contains(document.activeElement) ? document.activeElement.textContent : null;
     const [title, value, write] = MEASURES[measure], chart = element("div", "chart");
     root.replaceChildren(element("div", "choices", choice(GROUPS, by, next => { by = next; if (by === "policy" && measure === "usd") measure = "usd_saved"; }),
-      choice(Object.entries(MEASURES).map(([name, [text]]) => [name, text]), measure, next => { measure = next; })));
+      choice(Object.entries(MEASURES).map(([name, [text]]) => [name, titleOf(text, by)]), measure, next => { measure = next; })));
     if (!groups.length) root.append(empty(Object.values(filters).some(Boolean) ? "No request fits these filters." : "No request has been recorded yet."));
     else {
-      root.append(element("section", "card", element("h2", "", title), chart),
-        element("div", "card", element("div", "wide-table", table("Sums", [[GROUPS.find(([name]) => name === by)[1]], ...COLUMNS], groups.map(row), "sums-by"))));
+      root.append(element("section", "card", element("h2", "", titleOf(title, by)), chart),
+        element("div", "card", element("div", "wide-table", table("Sums", [[GROUPS.find(([name]) => name === by)[1]], ...COLUMNS.map(([text, kind]) => [titleOf(text, by), kind])], groups.map(row), "sums-by"))));
       const known = groups.some(group => value(group.periods) !== null);
-      if (known) periodBars(chart, groups.map(group => new Map(group.periods.map(each => [each.start, value([each]) || 0]))), told.seconds, write, title);
+      if (known) periodBars(chart, groups.map(group => new Map(group.periods.map(each => [each.start, value([each]) || 0]))), told.seconds, write, titleOf(title, by));
       else chart.append(element("p", "dim", by === "policy" ? "A policy has no cost of its own." : none));
     }
     if (focused) [...root.querySelectorAll(".switch button")].find(each => each.textContent === focused)?.focus();

@@ -25,7 +25,7 @@ function row(each) {
     element("td", "why", (each.whys || []).length ? whys : none));
 }
 
-const COLUMNS = [["Policy"], ["Requests", "number"], ["Verdicts"], ["Tokens saved", "number"], ["US$ saved, net", "number"], ["Median", "number"], ["95 %", "number"], ["Why, most often"]];
+const COLUMNS = [["Policy"], ["Steps", "number"], ["Verdicts"], ["Tokens saved", "number"], ["US$ saved, net", "number"], ["Median", "number"], ["95 %", "number"], ["Why, most often"]];
 
 export async function policies({root, filters, get, asked, live}) {
   async function refresh() {

@@ -23,6 +23,7 @@ from proxy.config.load import check
 from proxy.config.masked import masked
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.keys import KeysApi
+from proxy.server.api.replays import ReplaysApi
 from proxy.server.api.requests import RecordsApi
 from proxy.server.dispatch import NO_STORE
 from proxy.server.page import is_open, page, page_file, to_page
@@ -61,6 +62,7 @@ class Admin:
         self._peers = peers
         self._metrics = metrics
         self._keys = KeysApi(lambda: reloading.current.config, meter, self._reload_all)
+        self._replays = ReplaysApi(lambda: reloading.current.config, records, peers)
         peers.on("config", self._config_here)
         peers.on("reload", self._reload_here)
 
@@ -92,6 +94,9 @@ class Admin:
             admin("/admin/keys", self._list_keys, local=True),
             admin("/admin/keys", self._make_key, "POST"),
             admin("/admin/keys/{name}", self._revoke_key, "DELETE"),
+            admin("/admin/replays", self._compared, local=True),
+            admin("/admin/replays", self._compare, "POST", local=True),
+            admin("/admin/replays", self._cancel, "DELETE", local=True),
             # the page itself shows nothing; what it asks for needs the key
             *(
                 admin(path, handler, keyed=False, local=True)
@@ -181,6 +186,20 @@ class Admin:
         body = await _body(request, int(current.config.settings.server.max_body_mib * 2**20))
         told = await current.explaining.for_operators(body, self._records.find)
         return Response(encode(told), 200, NO_STORE, "application/json")
+
+    async def _compared(self, request: Request) -> dict[str, Any]:
+        return await self._replays.shown()
+
+    async def _compare(self, request: Request) -> Response:
+        begun = await self._replays.begin(json_object(await _body(request, _LARGEST)))
+        return JSONResponse(begun, 202, headers=NO_STORE)
+
+    async def _cancel(self, request: Request) -> dict[str, Any]:
+        return await self._replays.cancel()
+
+    async def aclose(self) -> None:
+        """End what runs here for operators."""
+        await self._replays.aclose()
 
     async def _forget(self, request: Request) -> Response:
         told = await self._forgetting.tenant(request.path_params["tenant"])

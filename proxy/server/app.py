@@ -143,7 +143,9 @@ class Process:
         forgetting = Forgetting(
             self.store, services.archives, memories, self.index, peers, records=self.records, here=here
         )
-        admin = Admin(reloading, self.records_api, peers, self.telemetry.metrics, forgetting, self.meter, host)
+        self.admin = admin = Admin(
+            reloading, self.records_api, peers, self.telemetry.metrics, forgetting, self.meter, host
+        )
         own_port = admin_port or reloading.settings.server.admin_port
         for_all = [*health.routes(), *(() if own_port is not None else admin.routes(own_port=False))]
         for_operators = [*health.routes(), *admin.routes(own_port=True)]
@@ -180,6 +182,7 @@ class Process:
         finally:
             self.draining.remove()
             closing = (
+                self.admin,
                 self.pilot,
                 self.peers,
                 background,

@@ -205,7 +205,16 @@ async def test_no_view_of_one_tenant_shows_what_another_one_said(site: Site) -> 
     everything = [
         *[
             await site.ask(path, site.operator)
-            for path in ("/admin/policies", "/admin/periods", "/admin/config", "/admin/keys", "/metrics", "/ui", "/")
+            for path in (
+                "/admin/policies",
+                "/admin/periods",
+                "/admin/config",
+                "/admin/keys",
+                "/admin/replays",
+                "/metrics",
+                "/ui",
+                "/",
+            )
         ],
         await site.ask("/ui/{name}", site.operator, name="app.js"),
         await site.ask("/admin/check", site.operator, "POST", body={"yaml": "version: 1"}),

@@ -20,6 +20,7 @@ VIEWS = {
     "policies": ("#/policies", ".policies .track"),
     "periods": ("#/periods", ".periods .chart canvas"),
     "keys": ("#/keys", ".card .chart canvas"),
+    "compare": ("#/compare", ".compare .picks"),
     "config": ("#/config", ".source li"),
     "try": ("#/try", ".result .steps tbody tr"),
 }
@@ -149,6 +150,47 @@ async def test_a_key_is_made_shown_once_and_revoked_in_two_steps(desk: Desk) -> 
     assert not await page.run("document.querySelector('form.choices').checkVisibility()")
     assert "Revoke" not in await page.text("#view")
     desk.is_sound("400 (Bad Request)")
+
+
+async def test_two_chains_are_compared_with_progress_and_cancelled(desk: Desk) -> None:
+    page = desk.page
+    await desk.open("compare")
+    assert await page.run("[...document.querySelectorAll('.compare select')].map(each => each.value)") == [
+        "default",
+        "",
+    ]
+    press = "[...document.querySelectorAll('.compare .choices button')].find(each => each.innerText === '{}').click()"
+    await page.run(press.format("Compare"))
+    await page.until("document.querySelector('progress')?.value === 80")
+    assert ("/admin/replays", {"chain": "default", "against": "", "newest": 10}) in desk.server.asked
+    assert "1 conversation left out: their text is not kept" in await page.text(".result")
+    assert await page.run("document.querySelector('.compare button.main').disabled")
+    await page.run(press.format("Cancel"))
+    await page.until("document.querySelector('.result').innerText.includes('cancelled')")
+    await page.run(
+        "document.querySelector('details:has(.picks)').open = true; document.querySelectorAll('.picks input')[1].click()"
+    )
+    await page.run(press.format("Compare"))
+    await page.until("document.querySelector('progress')")
+    assert ("/admin/replays", {"chain": "default", "against": "", "ids": ["5eed0042"]}) in desk.server.asked
+    report = desk.server.compared()
+    report["conversations"].append({"id": HOSTILE, "error": HOSTILE, "sides": report["total"]})
+    desk.server.replay |= {"state": "done", "report": report}
+    await page.until("document.querySelector('.compared-chains')")
+    shown = await page.text(".compared-chains")
+    assert "All\tdefault\t180\t384,000\t270,000\t0.9600\t1.4400\t108 of 180" in shown
+    assert HOSTILE in shown
+    await page.run("document.querySelector('details:has(.picks)').open = false")
+    await page.picture("compared")
+    desk.is_sound()
+
+
+async def test_without_text_nothing_is_compared(desk: Desk) -> None:
+    desk.server.text = False
+    await desk.page.open(f"{desk.base}/ui#/compare")
+    await desk.page.until("document.querySelector('.empty')")
+    assert "Records hold no text" in await desk.page.text(".empty")
+    desk.is_sound()
 
 
 async def test_the_mouse_tells_why_and_money_is_a_press_away(desk: Desk) -> None:
@@ -314,6 +356,7 @@ async def test_whatever_a_client_writes_is_text_in_every_view(desk: Desk) -> Non
     page = desk.page
     desk.server.conversations[HOSTILE] = [hostile()]
     desk.server.keys.append(desk.server.key(HOSTILE, 1))
+    desk.server.replay |= {"state": "failed", "error": HOSTILE, "chain": HOSTILE, "against": HOSTILE}
     for view in VIEWS:
         await desk.open(view)
         await page.until("true")
@@ -378,7 +421,7 @@ async def test_every_view_is_reached_by_keyboard(desk: Desk) -> None:
         outline = "document.activeElement === document.body || getComputedStyle(document.activeElement).outlineStyle"
         assert await page.run(outline) in (True, "solid", "auto")
         reached.add(await page.run("document.activeElement.innerText"))
-    assert {"Conversations", "Requests", "Policies", "Config", "Try it", "Pause"} <= reached
+    assert {"Conversations", "Requests", "Policies", "Keys", "Config", "Try it", "Compare", "Pause"} <= reached
 
 
 async def test_the_pictures_of_the_documentation(desk: Desk) -> None:
@@ -399,4 +442,13 @@ async def test_the_pictures_of_the_documentation(desk: Desk) -> None:
     await page.run("document.querySelector('.compared').scrollIntoView()")
     assert "step 1 of 4" in await page.text(".stepper")
     await page.picture("request")
+    await page.sized(1180, 760)
+    await desk.open("keys")
+    await page.picture("keys")
+    desk.server.replay = {
+        "state": "done", "chain": "default", "against": "", "played": 360, "requests": 360, "without_text": 0, "report": desk.server.compared(),
+    }  # fmt: skip
+    await desk.open("compare")
+    await page.until("document.querySelector('.compared-chains')")
+    await page.picture("compare")
     desk.is_sound()

@@ -228,6 +228,7 @@ class StandIn:
     def __init__(self) -> None:
         self.conversations: dict[str, list[Json]] = {}
         self.text = True
+        self.replay: Json = {"state": "none", "started": 0, "text": True}
         self.locked: str | None = None
         self.keys = [self.key(name, nth) for nth, name in enumerate(("ann", "ci", "batch"))]
         self.asked: list[tuple[str, Json]] = []
@@ -262,6 +263,9 @@ class StandIn:
             route("/admin/keys", lambda *_: {"kind": "keys", "locked": self.locked, "today": "2026-11-27", "keys": self.keys}),
             route("/admin/keys", self._make_key, "POST"),
             route("/admin/keys/{name}", self._revoke_key, "DELETE"),
+            route("/admin/replays", lambda *_: self.replay),
+            route("/admin/replays", self._begin_replay, "POST"),
+            route("/admin/replays", self._end_replay, "DELETE"),
             route("/admin/check", lambda _, question: {"errors": ["config.yaml:3: chains: unknown key; did you mean 'chains'?"] if "chian" in question["yaml"] else [], "warnings": ["config.yaml:9: it stands behind a step that refuses"]}, "POST"),
             route("/admin/explain", self._explain, "POST"),
         ]  # fmt: skip
@@ -298,6 +302,33 @@ class StandIn:
     def _revoke_key(self, request: Request, question: Json) -> Json:
         self.keys = [each for each in self.keys if each["name"] != request.path_params["name"]]
         return {"object": "key.revoked", "name": request.path_params["name"], "in_force": True}
+
+    def compared(self) -> Json:
+        """A comparison that is over."""
+
+        def side(share: float, cached: int, n: int) -> Json:
+            values = {
+                "needed": 60 * n,
+                "visible": int(20 + 40 * share) * n,
+                "retrievable": (38 - int(38 * share)) * n,
+                "lost": int(3 * (1 - share)) * n,
+            }
+            return {"requests": 60 * n, "usd": 0.8 * share * n, "usd_unchanged": 0.8 * n, "tokens": {"after": int(320_000 * share) * n}, "cached": {"tokens": cached * n},
+                    "values": values, "messages": {"removed": int(50 * (1 - share)) * n, "shortened": int(40 * (1 - share)) * n}}  # fmt: skip
+
+        rows = [
+            {"id": name, "error": None, "sides": [side(0.4, 90_000, 1), side(1, 210_000, 1)]}
+            for name in self.conversations
+        ]
+        return {"conversations": rows, "total": [side(0.4, 90_000, 3), side(1, 210_000, 3)]}  # fmt: skip
+
+    def _begin_replay(self, request: Request, question: Json) -> Json:
+        self.replay = {"state": "running", "chain": question["chain"], "against": question["against"], "played": 80, "requests": 360, "without_text": 1, "error": None, "report": None, "text": True}  # fmt: skip
+        return self.replay
+
+    def _end_replay(self, request: Request, question: Json) -> Json:
+        self.replay["state"] = "cancelled"
+        return self.replay
 
     def _list(self, request: Request, question: Json) -> Json:
         found = [conversation(name, records) for name, records in self.conversations.items()]

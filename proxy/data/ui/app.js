@@ -8,6 +8,7 @@ import {periods} from "./periods.js";
 import {keys as allKeys} from "./keys.js";
 import {config} from "./config.js";
 import {attempt} from "./attempt.js";
+import {compare} from "./compare.js";
 
 const EVERY = 2000;
 const FILTERS = ["since", "tenant", "model", "chain", "words", "status"];
@@ -20,6 +21,7 @@ const views = {
   keys: {all: allKeys},
   config: {all: config},
   try: {all: attempt, one: attempt},
+  compare: {all: compare},
 };
 let key = sessionStorage.getItem("key") || "";
 let current = {name: "", keys: {}, refresh: null};

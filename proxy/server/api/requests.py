@@ -111,9 +111,23 @@ class RecordsApi:
             raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
         return {**found, **self._about}
 
+    @property
+    def has_text(self) -> bool:
+        """True where records keep the text of requests."""
+        return self._about["text"]
+
+    async def newest(self, count: int) -> list[str]:
+        """Return the ids of the conversations with the latest requests. Raise `PenstockError`."""
+        found: list[dict[str, Any]] = await self._ask(lambda records: records.conversations(Filters(), count), [])
+        return [each["id"] for each in found]
+
+    async def recorded(self, id: str) -> dict[str, Any] | None:
+        """Return a conversation with its requests and their texts. Raise `PenstockError`."""
+        return await self._ask(lambda records: records.conversation(id, text=True), None)
+
     async def _export(self, request: Request) -> Response:
         id = request.path_params["id"]
-        found = await self._ask(lambda records: records.conversation(id, text=True), None)
+        found = await self.recorded(id)
         if found is None:
             raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
         kind = request.query_params.get("format")

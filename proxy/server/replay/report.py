@@ -84,6 +84,7 @@ def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
         "usd": sum(pair[0] for pair in priced) if priced else None,
         "usd_unchanged": sum(pair[1] for pair in priced) if priced else None,
         "cached": {
+            "tokens": sum(turn.cached for turn in sent),
             "share": _ratio(sum(turn.cached for turn in sent), after),
             "share_unchanged": _ratio(sum(turn.cached_unchanged for turn in sent), before),
         },

@@ -39,11 +39,11 @@ async def replay(
     async with open_player(settings) as player:
         for group in filter(None, groups):
             await player.forget()
-            await _play(player, {place: conversations[place] for place in group}, results, chain, model, advance)
+            await play(player, {place: conversations[place] for place in group}, results, chain, model, advance)
     return results
 
 
-async def _play(
+async def play(
     player: Player,
     conversations: Mapping[int, Conversation],
     results: Sequence[Replayed],
@@ -51,6 +51,7 @@ async def _play(
     model: str | None,
     advance: Callable[[int], None],
 ) -> None:
+    """Play conversations together, and add their scores to the results at the same places. Raise `PenstockError`."""
     scorings, at = {each: Scoring(player) for each in conversations}, 0.0
     points = [(n, place) for n, each in conversations.items() for place in range(len(each.points))]
     if len(conversations) > 1:

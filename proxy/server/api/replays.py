@@ -1,0 +1,138 @@
+"""`/admin/replays`: two chains of the configuration on recorded conversations, compared in a process of its own."""
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from proxy.chat.errors import BadRequest, PenstockError, Rejected
+from proxy.config.load import Config
+from proxy.server.api.requests import RecordsApi
+from proxy.state.background import BackgroundWork
+from proxy.state.workers import Peers, Question
+
+_NEWEST = 10
+_MOST = 50
+"""Conversations of a comparison."""
+_LONGEST_LINE = 2**24
+_TEXTS = ("before", "after", "tools_before", "tools_after")
+
+
+class ReplaysApi:
+    """The comparison that runs, or the last one; one at a time in all workers of this server."""
+
+    def __init__(self, config: Callable[[], Config], records: RecordsApi, peers: Peers) -> None:
+        self._config, self._records, self._peers = config, records, peers
+        self._work = BackgroundWork[str]()
+        self._job: dict[str, Any] = {"state": "none", "started": 0.0}
+        peers.on("replay", self._here)
+        peers.on("cancel_replay", self._cancel_here)
+
+    async def begin(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Start to compare `chain` with `against`, on the `newest` conversations or those of `ids`.
+
+        Raise `PenstockError`.
+        """
+        known = self._config().settings.chains
+        chains = [asked.get(name) or "" for name in ("chain", "against")]
+        for name, chain in zip(("chain", "against"), chains, strict=True):
+            if chain and chain not in known:
+                raise _wrong(name, f"there is no chain {str(chain)[:64]!r}; known: {', '.join(known)}")
+        ids, newest = asked.get("ids") or [], asked.get("newest", _NEWEST)
+        if not isinstance(ids, list) or len(ids) > _MOST or not all(isinstance(id, str) for id in ids):
+            raise _wrong("ids", f"must be a list of at most {_MOST} ids of conversations")
+        if not isinstance(newest, int) or not 1 <= newest <= _MOST:
+            raise _wrong("newest", f"must be a number from 1 to {_MOST}")
+        if not self._records.has_text:
+            told = "the text was not kept; set records: {text: true} in the configuration"
+            raise Rejected(told, code="records_without_text", status=403)
+        if (await self.shown())["state"] == "running" or self._work:
+            raise Rejected("a comparison runs already; wait for it, or cancel it", code="replay_running", status=409)
+        self._job = {"state": "running", "started": time.time(), "played": 0, "requests": 0, "without_text": 0}
+        self._job |= {"chain": chains[0], "against": chains[1], "report": None, "error": None}
+        self._work.begin(self._run(self._job, chains, ids, newest), "replay")
+        return self._job
+
+    async def shown(self) -> dict[str, Any]:
+        """Return the latest comparison of all workers: its progress, and at its end the report."""
+        jobs: Sequence[dict[str, Any]] = [self._job, *await self._peers.ask({"ask": "replay"})]
+        latest = max(jobs, key=lambda job: (job["state"] == "running", job["started"]))
+        return {**latest, "text": self._records.has_text}
+
+    async def cancel(self) -> dict[str, Any]:
+        """End the comparison that runs, in whichever worker."""
+        await asyncio.gather(self._cancel_here({}), self._peers.ask({"ask": "cancel_replay"}))
+        return await self.shown()
+
+    async def aclose(self) -> None:
+        """End the comparison that runs here."""
+        await self._work.aclose()
+
+    async def _here(self, question: Question) -> dict[str, Any]:
+        return self._job
+
+    async def _cancel_here(self, question: Question) -> bool:
+        await self._work.aclose()
+        return True
+
+    async def _run(self, job: dict[str, Any], chains: Sequence[str], ids: Sequence[str], newest: int) -> None:
+        try:
+            with tempfile.TemporaryDirectory(prefix="penstock-replay-") as folder:
+                file = Path(folder, "recorded.jsonl")
+                await self._write(file, job, ids or await self._records.newest(newest))
+                await self._compare(file, job, chains)
+        except PenstockError as error:
+            job["error"] = error.message
+        except OSError as error:
+            job["error"] = f"the comparison cannot run: {error.strerror}"
+        except asyncio.CancelledError:
+            job["state"] = "cancelled"
+            raise
+        job["state"] = "done" if job["report"] is not None else "failed"
+
+    async def _write(self, file: Path, job: dict[str, Any], ids: Sequence[str]) -> None:
+        """Write the requests of conversations whose text is kept whole."""
+        for id in ids:
+            found = await self._records.recorded(id)
+            requests = [each for each in (found or {}).get("requests", ()) if _is_whole(each)]
+            job["without_text"] += not requests
+            await asyncio.to_thread(_append, file, requests)
+        if job["without_text"] == len(ids):
+            raise BadRequest("no text is kept of these conversations", code="records_without_text")
+
+    async def _compare(self, file: Path, job: dict[str, Any], chains: Sequence[str]) -> None:
+        command = (sys.executable, "-m", "proxy.server.replay.compare", str(self._config().path.absolute()), str(file))
+        process = await asyncio.create_subprocess_exec(
+            *command, *chains, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, limit=_LONGEST_LINE
+        )
+        try:
+            async for line in cast(asyncio.StreamReader, process.stdout):
+                job |= orjson.loads(line)
+            if await process.wait() or job["report"] is None:
+                job["error"] = job["error"] or f"the comparison ended with code {process.returncode}"
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+
+def _is_whole(record: Mapping[str, Any]) -> bool:
+    text = record.get("text") or {"before": [None]}
+    return bool(record.get("model")) and not any(None in (text.get(name) or ()) for name in _TEXTS)
+
+
+def _append(file: Path, requests: Sequence[Mapping[str, Any]]) -> None:
+    if requests:
+        with file.open("ab") as opened:
+            opened.write(orjson.dumps({"requests": requests}) + b"\n")
+
+
+def _wrong(name: str, message: str) -> BadRequest:
+    return BadRequest(f"{name}: {message}", param=name, code="invalid_value")

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,6 +46,7 @@ class PriceList:
     path: Path | None
 
     @classmethod
+    @cache
     def installed(cls) -> "PriceList":
         """Return the list of the installed litellm; an empty one where there is none."""
         spec = find_spec("litellm")

@@ -52,7 +52,9 @@ class TokenService:
     async def warm(self, encodings: Iterable[str]) -> None:
         """Load vocabularies in the background. One that fails is logged, and counted by characters from then on."""
         loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(self.lanes.threads[0], self.encoder, name) for name in encodings))
+        for name in encodings:
+            for load in (self.encoder, family):  # the patterns of families are compiled
+                await loop.run_in_executor(self.lanes.threads[0], load, name)
 
     def close(self) -> None:
         """Stop the threads; work that has not begun is dropped."""

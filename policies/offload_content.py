@@ -99,10 +99,10 @@ class OffloadContent(Policy):
     async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, Preview]]:
         previews: list[tuple[Text, Preview]] = []
         for text in texts_of(place, message, "user"):
-            if len(text.given) <= self.over or await is_ours(text.given, ctx.archive):
+            if len(text.original) <= self.over or await is_ours(text.original, ctx.archive):
                 continue
-            if await ctx.once.of(weight, text.given) > self.over:
-                form = await ctx.once.of(preview, text.given)
+            if await ctx.once.of(weight, text.original) > self.over:
+                form = await ctx.once.of(preview, text.original)
                 previews += [(text, form)] if form is not None else []
         return previews
 
@@ -163,8 +163,8 @@ async def _offloaded(message: Message, forms: Sequence[tuple[Text, Preview]], ct
     """Return the message with its previews; a text that cannot be archived stays."""
     changed = []
     for text, form in forms:
-        handle = await ctx.archive.keep(text.given) if ctx.archive is not None else None
+        handle = await ctx.archive.keep(text.original) if ctx.archive is not None else None
         if handle is not None:
-            text.sent = shortened(form.text, len(text.given), handle)
+            text.sent = shortened(form.text, len(text.original), handle)
             changed.append(text)
     return with_text(message, *changed)

@@ -248,7 +248,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
     def _texts(self, message: Message) -> Iterator[tuple[int, str]]:
         """Return the texts of a message whose writer is checked, with their places."""
         role = message.role
-        return ((place, text.given) for place, text in enumerate(texts_of(0, message, role)) if role in self.roles)
+        return ((place, text.original) for place, text in enumerate(texts_of(0, message, role)) if role in self.roles)
 
     def _aside(self, *, client: bool) -> bool:
         """Return whether a false statement is archived; `client` says that the message is the client's."""
@@ -264,8 +264,8 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
             text = texts[each.place]
             handle: str | None = None
             if aside and ctx.archive is not None:
-                handle = await ctx.archive.keep(text.given)
-            text.sent = each.marked if handle is None else checked(text.given, each.every, handle)
+                handle = await ctx.archive.keep(text.original)
+            text.sent = each.marked if handle is None else checked(text.original, each.every, handle)
         return with_text(message, *(texts[each.place] for each in false))
 
 
@@ -276,7 +276,7 @@ def _joined(message: Message, false: _Texts, added: Sequence[_Candidate]) -> _Te
     every = {each.place: {one.start: one for one in each.every} for each in false}
     for place, one, _ in added:
         every.setdefault(place, {}).setdefault(one.start, one)
-    texts = [text.given for text in texts_of(0, message, message.role)]
+    texts = [text.original for text in texts_of(0, message, message.role)]
     joined = ((place, tuple(one for _, one in sorted(by_start.items()))) for place, by_start in sorted(every.items()))
     return tuple(_FalseText(place, ones, checked(texts[place], ones, None)) for place, ones in joined)
 

@@ -55,10 +55,10 @@ class CompactToolResults(Policy):
     in any case where a tool can edit it."""
 
     turns: int = Field(default=8, ge=1)
-    """How many further requests a conversation is expected to have, for what is left out to pay for itself in."""
+    """The expected number of further requests in a conversation, within which a short form must pay for itself."""
 
     read_again: float = Field(default=0.2, ge=0, le=1)
-    """How likely the model asks for what was left out: that costs a request, and the whole text at full price."""
+    """The probability that the model asks for an omitted text, for the price of a request and of the whole text."""
 
     tables: Literal["rows", "json"] = "rows"
     """`rows`: like records of JSON are sent as rows below their keys. `json`: JSON stays JSON, without white space."""
@@ -122,7 +122,7 @@ def _uses_tools(message: Message) -> bool:
 
 
 def _groups(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """The messages cut before each of the assistant's: each group came with a request of its own."""
+    """Divide the messages before each of the assistant's: each group came with a request of its own."""
     group: list[Message] = []
     for message in messages:
         if message.get("role") == "assistant" and group:
@@ -154,7 +154,7 @@ class _Walked(NamedTuple):
 
 
 def _keys(groups: Sequence[Sequence[Message]], walked: _Walked) -> Iterator[_Key]:
-    """A key for each group behind those of an earlier request."""
+    """Yield a key for each group that no earlier request settled."""
     before, size, last = walked.hash, walked.bytes, len(groups) - 1
     for place, group in enumerate(groups):
         raws = [message.raw for message in group]

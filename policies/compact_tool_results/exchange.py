@@ -33,9 +33,9 @@ class ShorteningRules(NamedTuple):
     read_again: float
     layout: Callable[[str], Sent]
     edits_files: bool
-    """Whether a tool can edit files."""
+    """True if a tool can edit files."""
     leaves_out: bool
-    """Whether the model can read again what is left out."""
+    """True if the model can read omitted texts again."""
     tool_tokens: int
     """The tokens of the tool that the first handle brings, in front of all that is cached; 0 where it brings none."""
 
@@ -53,7 +53,7 @@ class SentExchange(NamedTuple):
     """Its lines, which later results may refer to."""
 
     def of(self, group: Sequence[Message]) -> list[Message]:
-        """The messages of the group as they are sent."""
+        """Return the messages of the group as they are sent."""
         messages = list(group)
         for place, message in self.changed:
             messages[place] = message if message.made_of is group[place] else message.copied_from(group[place])
@@ -66,13 +66,13 @@ class Before(NamedTuple):
     size: int = 0
     """Its tokens."""
     fixed: int = 0
-    """Those of the tools."""
+    """The tokens of the tools."""
     groups: int = 0
     shown: tuple[Shown, ...] = ()
     handles: frozenset[str] = frozenset()
 
     def behind(self, sent: SentExchange) -> "Before":
-        """The conversation with one exchange more."""
+        """Return the conversation with one more exchange."""
         handles = self.handles.union(sent.handles) if sent.handles else self.handles
         return Before(self.size + sent.tokens, self.fixed, self.groups + 1, self.shown + sent.shown, handles)
 
@@ -92,20 +92,20 @@ class ShortenedExchange:
     ) -> None:
         """`key` names the exchange; `is_read` says that an answer follows it, so that something may be left out."""
         self._messages, self._before, self._terms, self._ctx, self._key = list(group), before, terms, ctx, key
-        self._given, self._is_read, self._rules = group, is_read, ctx.model.cache
+        self._group, self._is_read, self._rules = group, is_read, ctx.model.cache
         self._counts: Counter[str] = Counter()
         self._handles: list[str] = []
         self._stays: set[int] = set()
         """The places of texts that stay: files, those that refer to others or are referred to, those with a marker."""
         self.lasts = True
-        """Whether the archive has kept all that it was given: else the next request tries again."""
+        """True if the archive stored all originals; else the next request tries again."""
 
     async def sent(self) -> SentExchange:
-        """The exchange as it is sent."""
+        """Return the exchange as it is sent."""
         lines: list[Shown | None] = []
-        if _IN_FULL.isdisjoint(self._given[0].called_tools):  # what the model asked for in full it goes on needing
+        if _IN_FULL.isdisjoint(self._group[0].called_tools):  # what the model asked for in full it goes on needing
             lines = await self._shorten_results()
-        pairs = enumerate(zip(self._given, self._messages, strict=True))
+        pairs = enumerate(zip(self._group, self._messages, strict=True))
         return SentExchange(
             changed=tuple((place, new) for place, (old, new) in pairs if new is not old),
             tokens=sum(weight(message.raw.decode()) for message in self._messages),
@@ -125,33 +125,33 @@ class ShortenedExchange:
             if await self._leave_out(texts[place]):
                 lines[place] = shown(texts[place].sent)
         for place, own in groupby(texts, key=lambda text: text.message):
-            messages[place] = with_text(messages[place], *(text for text in own if text.sent is not text.given))
+            messages[place] = with_text(messages[place], *(text for text in own if text.sent is not text.original))
         if len(messages) > 1 and messages[0].get("tool_calls") and self._terms.leaves_out:
             messages[0] = await self._with_short_arguments(messages[0], sum(weight(each.text) for each in messages))
         return lines
 
     def _files(self) -> set[int]:
-        """The places of results that are files which a tool can edit."""
-        calls = self._given[0].get("tool_calls") or () if self._terms.edits_files else ()
+        """Return the places of results that are files which a tool can edit."""
+        calls = self._group[0].get("tool_calls") or () if self._terms.edits_files else ()
         reading = {str(call.get("id", "")) for call in calls if reads_file(call)}
-        return {place for place, one in enumerate(self._given) if str(one.get("tool_call_id", "")) in reading}
+        return {place for place, one in enumerate(self._group) if str(one.get("tool_call_id", "")) in reading}
 
     async def _say_in_less(self, place: int, text: Text, *, is_file: bool) -> None:
         """Give a text its first form, which loses nothing but the rest of an encoded blob."""
-        once, given = self._ctx.once, text.given
-        if await self._is_made_before(place, given):
-            text.sent_tokens = text.form_tokens = text.kept = await once.of(weight, given)
+        once, original = self._ctx.once, text.original
+        if await self._is_made_before(place, original):
+            text.sent_tokens = text.form_tokens = text.prefix_tokens = await once.of(weight, original)
             return
-        made = await once.of(as_file if is_file else self._terms.layout, given)
+        first = await once.of(as_file if is_file else self._terms.layout, original)
         handle = None
-        if not made.is_whole:
-            if self._pays(await once.of(weight, given), made.tokens + MARKER_TOKENS, others=0):
-                handle = await self._keep(given)
-            made = await once.of(as_file, given) if handle is None else made
-        if made.text != given:  # what is remembered is equal, but not the same object
-            text.sent = made.text if handle is None else shortened(made.text, len(given), handle)
+        if not first.is_whole:
+            if self._pays(await once.of(weight, original), first.tokens + MARKER_TOKENS, others=0):
+                handle = await self._keep(original)
+            first = await once.of(as_file, original) if handle is None else first
+        if first.text != original:  # what is remembered is equal, but not the same object
+            text.sent = first.text if handle is None else shortened(first.text, len(original), handle)
             self._counts["unwrapped"] += 1
-        text.sent_tokens = text.form_tokens = text.kept = made.tokens
+        text.sent_tokens = text.form_tokens = text.prefix_tokens = first.tokens
         if is_file or self._is_asked_again(text):
             self._stays.add(place)
 
@@ -171,7 +171,7 @@ class ShortenedExchange:
         archive = self._ctx.archive
         if archive is None or len(text.sent) <= self._terms.over or not self._has_handles:
             return False
-        return archive.handle(text.given) in (*self._before.handles, *self._handles)
+        return archive.handle(text.original) in (*self._before.handles, *self._handles)
 
     async def _refer(self, place: int, text: Text, lines: Sequence[Shown | None], beside: int) -> Shown | None:
         """Put notes in the place of lines that an earlier result shows; return the lines of the text."""
@@ -179,15 +179,15 @@ class ShortenedExchange:
         # what has a handle already could not be put together again from the client's text
         earlier = [] if is_shortened(text.sent) else [*self._before.shown, *(each for _, each in own)]
         work = partial(with_references, text.sent, earlier, beside)
-        made = await self._ctx.once.of_key(("refer", self._key, place), len(text.sent), work)
-        if made.used:
-            text.sent, text.sent_tokens = made.text, weight(made.text)
-            text.form_tokens = text.kept = text.sent_tokens
+        referred = await self._ctx.once.of_key(("refer", self._key, place), len(text.sent), work)
+        if referred.used:
+            text.sent, text.sent_tokens = referred.text, weight(referred.text)
+            text.form_tokens = text.prefix_tokens = text.sent_tokens
             self._counts["referring"] += 1
             others = len(self._before.shown)
-            self._stays.update(own[at - others][0] for at in made.used if at >= others)
+            self._stays.update(own[at - others][0] for at in referred.used if at >= others)
             self._stays.add(place)
-        return made.shown
+        return referred.shown
 
     @property
     def _has_handles(self) -> bool:
@@ -202,7 +202,7 @@ class ShortenedExchange:
         return handle
 
     def _ahead(self, full: int) -> Callable[[int, int], float]:
-        """What the requests ahead cost, from the tokens shared and in all, if the conversation grows as it did so far.
+        """Return a function of the cost of future requests, from shared and total tokens, at the growth so far.
 
         `full` are the tokens up to the end of this exchange, with all that may be left out.
         """
@@ -210,17 +210,17 @@ class ShortenedExchange:
         return lambda shared, total: cost_ahead(self._rules, shared, total, self._terms.turns, growth)
 
     def _with_handle(self, shared: int, total: int) -> tuple[int, int]:
-        """The tokens shared and in all with a handle: the tool that the first one brings stands in front of all."""
+        """Return the shared and total tokens with a handle; the tool of the first handle stands in front of all."""
         first = self._terms.tool_tokens if not self._has_handles else 0
         return (0, total + first) if first else (shared, total)
 
     def _risk(self, left_out: Sequence[int], prompt: int) -> float:
-        """What it costs, on average, that the model asks for texts of so many tokens."""
+        """Return the expected cost of the model's asking for texts of so many tokens."""
         again = (tokens * self._rules.write + prompt * self._rules.read + _ANSWER for tokens in left_out)
         return self._terms.read_again * sum(again)
 
     async def _chosen(self, texts: Sequence[Text]) -> Sequence[int]:
-        """The places of the texts that are shortened: all from one on, since what follows a change is sent anew."""
+        """Return the places of the texts to shorten: all from one on, since a change makes the rest uncached."""
         large = [place for place, one in enumerate(texts) if len(one.sent) > self._terms.over]
         large = [place for place in large if place not in self._stays]
         for place in large:
@@ -232,11 +232,12 @@ class ShortenedExchange:
             form = await self._ctx.once.of(form_of, text.sent)
             text.form_tokens = text.sent_tokens
             if form is not None:
-                text.form, text.form_tokens, text.kept = form.text, form.tokens + MARKER_TOKENS, form.kept
+                text.form, text.prefix_tokens = form.text, form.prefix_tokens
+                text.form_tokens = form.tokens + MARKER_TOKENS
         return self._worth(texts) if large else ()
 
     def _worth(self, texts: Sequence[Text]) -> Sequence[int]:
-        """The places of the texts whose forms pay."""
+        """Return the places of the texts whose forms pay."""
         saved = [max(text.sent_tokens - text.form_tokens, 0) for text in texts]
         if not any(saved):
             return ()
@@ -248,22 +249,23 @@ class ShortenedExchange:
         least, start = ahead(full, full), None
         for place, text in enumerate(texts):
             left_out = [each.sent_tokens for each, tokens in zip(texts[place:], saved[place:], strict=True) if tokens]
-            cost = ahead(*self._with_handle(before + text.kept, full - sum(saved[place:]))) + self._risk(left_out, full)
+            cost = ahead(*self._with_handle(before + text.prefix_tokens, full - sum(saved[place:])))
+            cost += self._risk(left_out, full)
             if saved[place] and cost < least:
                 least, start = cost, place
             before += text.sent_tokens
         return () if start is None else [place for place in range(start, len(texts)) if saved[place]]
 
     async def _leave_out(self, text: Text) -> bool:
-        handle = await self._keep(text.given)
+        handle = await self._keep(text.original)
         if handle is None or text.form is None:
             return False
-        text.sent = shortened(text.form, len(text.given), handle)
+        text.sent = shortened(text.form, len(text.original), handle)
         self._counts["shortened"] += 1
         return True
 
     async def _with_short_arguments(self, message: Message, others: int) -> Message:
-        """The calls with short arguments; the exchange has `others` besides them, in tokens."""
+        """Return the calls with short arguments; `others` are the exchange's other tokens."""
         calls = []
         for call in message["tool_calls"]:
             function = call.get("function") or {}

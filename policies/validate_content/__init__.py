@@ -240,7 +240,7 @@ class ValidateContent(Policy, RefusesContent):
         handle_line = await _set_aside(line, item.content.text, ctx) if self.action == "quarantine" else None
         if handle_line is not None:
             return _with(message, text, handle_line)
-        return message if text.given.startswith(line) else _with(message, text, f"{line}\n{text.given}")
+        return message if text.original.startswith(line) else _with(message, text, f"{line}\n{text.original}")
 
 
 async def _set_aside(line: str, content: str, ctx: Context) -> str | None:
@@ -287,7 +287,7 @@ def _judged(content: Content) -> tuple[ContentScores, tuple[float, bool] | None]
 
 
 def _with(message: Message, text: Text, sent: str) -> Message:
-    if text.given == sent:
+    if text.original == sent:
         return message
     text.sent = sent
     return with_text(message, text)

@@ -74,7 +74,7 @@ def items(incoming: ChatRequest, tags: Collection[str], skip: Collection[str]) -
                 continue
             required = required_of(tools.get(name))
             for text in texts_of(place, message):
-                yield Item(place, message, Content(text.given, "", required), place >= new, text.part)
+                yield Item(place, message, Content(text.original, "", required), place >= new, text.part)
 
 
 def required_of(tool: Tool | None) -> tuple[str, ...]:

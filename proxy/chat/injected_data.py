@@ -23,7 +23,7 @@ class InjectedData(NamedTuple):
 
     @property
     def content(self) -> str:
-        return self.text.given[self.start : self.end]
+        return self.text.original[self.start : self.end]
 
 
 def blocks(
@@ -38,13 +38,13 @@ def blocks(
     for place, (message, size) in enumerate(zip(messages, sizes, strict=True)):
         if message.role == "user" and tags:
             texts = list(texts_of(place, message, "user"))
-            stretches = [(text, *pair) for text in texts for pair in _tagged(text.given, tags)]
+            stretches = [(text, *pair) for text in texts for pair in _tagged(text.original, tags)]
         elif message.role == "tool" and is_source(calls.get(str(message.get("tool_call_id")), "")):
             texts = list(texts_of(place, message))
-            stretches = [(text, 0, len(text.given)) for text in texts]
+            stretches = [(text, 0, len(text.original)) for text in texts]
         else:
             continue
-        length = sum(len(text.given) for text in texts) or 1
+        length = sum(len(text.original) for text in texts) or 1
         found += [InjectedData(text, start, end, size * (end - start) // length) for text, start, end in stretches]
     return found
 

@@ -94,7 +94,7 @@ def standing_users(request: ChatRequest, incoming: ChatRequest, *, fitted: bool 
 def _is_short(message: Message | None, sent: Message, *, fitted: bool) -> bool:
     """Return whether a step has shortened it on its way from what was sent; a mark does not make it whole."""
     while message is not None and message is not sent:
-        texts = [text.given for text in texts_of(0, message, "user")]
+        texts = [text.original for text in texts_of(0, message, "user")]
         if any(is_shortened(text) and not (fitted and is_to_fit(text)) for text in texts):
             return True
         message = message.made_of

@@ -14,7 +14,7 @@ class Text:
     """The place of its message in the group."""
     part: int | None
     """Its place among the parts of the content; None where the content is a string."""
-    given: str
+    original: str
     sent: str
     """As it is sent first."""
     form: str | None = None
@@ -22,7 +22,7 @@ class Text:
     sent_tokens: int = 0
     form_tokens: int = 0
     """The tokens that it has as its form, or as it is where there is none."""
-    kept: int = 0
+    prefix_tokens: int = 0
     """The tokens at the beginning that the form has in common with what was sent."""
 
 

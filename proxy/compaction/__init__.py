@@ -1,4 +1,4 @@
-"""Compact forms: what stands in for a large text that was read once. Pure functions of the text."""
+"""Compact forms of large texts that were read once. Pure functions of the text."""
 
 from proxy.compaction.calls import arguments_of, callers, payloads, with_payloads
 from proxy.compaction.cut_json import json_value

@@ -12,7 +12,7 @@ _STRING = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")([ \t\n\r]*:)?')
 
 
 def payloads(arguments: str, over: int) -> Iterator[str]:
-    """The strings of a JSON object that are longer than `over`; keys are none."""
+    """Yield the strings of a JSON object, keys excepted, that are longer than `over`."""
     if len(arguments) > over and isinstance(parsed(arguments), Pairs):
         for found in _STRING.finditer(arguments):
             if found[2] is None and len(found[1]) > over:
@@ -22,32 +22,32 @@ def payloads(arguments: str, over: int) -> Iterator[str]:
 
 
 def with_payloads(arguments: str, forms: Mapping[str, str]) -> str:
-    """The same arguments with these strings replaced by what stands for them."""
+    """Return the arguments with their long strings replaced by these short forms."""
 
-    def replaced(found: re.Match[str]) -> str:
-        if found[2] is not None or len(found[1]) < _shortest:
-            return found[0]
-        form = forms.get(str(json.loads(found[1])))
-        return found[0] if form is None else quoted(form)
+    def replaced(match: re.Match[str]) -> str:
+        if match[2] is not None or len(match[1]) < _shortest:
+            return match[0]
+        form = forms.get(str(json.loads(match[1])))
+        return match[0] if form is None else quoted(form)
 
     _shortest = min(map(len, forms), default=0)
     return _STRING.sub(replaced, arguments)
 
 
 def callers(messages: Sequence[Message], longest: int) -> dict[int, str]:
-    """The calls of the tool results in a conversation, `name(arguments)`, by the results' places."""
+    """Return the call, `name(arguments)`, of each tool result, by the result's place in the conversation."""
     calls: dict[str, str] = {}
-    found: dict[int, str] = {}
+    calls_of_results: dict[int, str] = {}
     for place, message in enumerate(messages):
         for call in message.get("tool_calls") or ():
-            said = f"{called_name(call)}({arguments_of(call)})"
-            calls[str(call.get("id", ""))] = said if len(said) <= longest else f"{said[:longest]}…"
+            text = f"{called_name(call)}({arguments_of(call)})"
+            calls[str(call.get("id", ""))] = text if len(text) <= longest else f"{text[:longest]}…"
         if message.get("role") == "tool" and (call_id := str(message.get("tool_call_id", ""))) in calls:
-            found[place] = calls[call_id]
-    return found
+            calls_of_results[place] = calls[call_id]
+    return calls_of_results
 
 
 def arguments_of(call: Mapping[str, Any]) -> Any:
-    """The arguments of a call, of a function's or a custom tool's."""
+    """Return the arguments of a call to a function or to a custom tool."""
     inner = call.get("function") or call.get("custom")
     return inner.get("arguments", inner.get("input")) if isinstance(inner, Mapping) else ""

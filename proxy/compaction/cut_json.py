@@ -19,7 +19,7 @@ _CLOSING = {"{": "}", "[": "]"}
 
 @dataclass(frozen=True, slots=True)
 class CutOff:
-    """What is there of a JSON text."""
+    """A JSON text whose end was cut off."""
 
     value: Pairs | list[Any]
     """A string that was cut off ends early; a key without a value is left out."""
@@ -30,7 +30,7 @@ class CutOff:
 
 
 def cut_off(text: str) -> CutOff | None:
-    """What a JSON object or array says up to the place where it was cut off; None for any other text."""
+    """Return the value of a truncated JSON object or array; None for any other text."""
     if not _START.match(text):
         return None
     found = _unclosed(text)
@@ -49,7 +49,7 @@ def cut_off(text: str) -> CutOff | None:
 
 
 def _unclosed(text: str) -> tuple[list[str], re.Match[str]] | None:
-    """What would close the objects and arrays that are open at the end of a text, and the last token in it."""
+    """Return the brackets that close a truncated text, and its last token; None if it is not truncated JSON."""
     closing: list[str] = []
     last: re.Match[str] | None = None
     for token in _TOKEN.finditer(text):
@@ -65,7 +65,7 @@ def _unclosed(text: str) -> tuple[list[str], re.Match[str]] | None:
 
 
 def _rest(text: str, begun: str, last: int) -> str:
-    """The end of a text that is not what `begun` has; both are the same up to the `last` token."""
+    """Return the end of a text that `begun` lacks; both are the same up to the `last` token."""
     same = len(begun)
     while not text.startswith(begun[last:same], last):
         same -= 1  # what was added at the end is at most a word
@@ -73,7 +73,7 @@ def _rest(text: str, begun: str, last: int) -> str:
 
 
 def _without_half_a_literal(text: str) -> str:
-    """`tr` can only be `true`; of a number cut off behind its point nothing is known."""
+    """Complete a literal such as `tr`; remove a number that was cut off behind its point."""
     found = _LITERAL.search(text, max(0, len(text) - 40))
     if found is None or _NUMBER.fullmatch(found[0]):
         return text
@@ -83,13 +83,13 @@ def _without_half_a_literal(text: str) -> str:
 
 
 def _without_half_a_member(text: str, key: int, closing: str) -> str:
-    """A text without the key at its end that has no value; `key` is where the last string starts."""
+    """Return a text without the key at its end that has no value; `key` is where the last string starts."""
     alone = closing == "}" and text.endswith('"') and text[:key].rstrip()[-1:] in ("{", ",")
     return text[:key].rstrip() if alone or text.endswith(":") else text
 
 
 def json_value(text: str) -> Pairs | list[Any] | None:
-    """What a JSON object or array says, also where its end was cut off; None for any other text."""
+    """Return the value of a JSON object or array, truncated or not; None for any other text."""
     value = parsed(text)
     if value is not None:
         return value
@@ -98,7 +98,7 @@ def json_value(text: str) -> Pairs | list[Any] | None:
 
 
 def json_and_rest(text: str) -> tuple[Pairs | list[Any], str | None] | None:
-    """What a JSON object or array says, and of one whose end was cut off what it ends in that has no place in it."""
+    """Return the value of a JSON object or array, and if it is truncated the end that the value leaves out."""
     value = parsed(text)
     if value is not None:
         return value, None
@@ -107,7 +107,7 @@ def json_and_rest(text: str) -> tuple[Pairs | list[Any], str | None] | None:
 
 
 def bare(text: str) -> str:
-    """A JSON text without the white space between its values, also where its end was cut off; any other as it is."""
+    """Return a JSON text, truncated or not, without the white space between its values; any other as it is."""
     if parsed(text) is not None:
         return squeezed(text)
     found = cut_off(text)

@@ -60,7 +60,7 @@ def _named(name: str) -> frozenset[str]:
 
 
 def _values(call: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The short strings in a call's arguments, with their keys."""
+    """Return the short strings in a call's arguments, with their keys."""
     pairs = _strings("", parsed(str(arguments_of(call) or "")))
     return ((key, value) for key, value in pairs if len(value) <= _LONGEST)
 

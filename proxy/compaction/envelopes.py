@@ -1,4 +1,4 @@
-"""What carries nothing: escapes, white space of JSON, a terminal's colours, an MCP result's envelope around one text.
+"""Removal of layers without content: escapes, white space of JSON, a terminal's colours, an MCP result's envelope.
 
 MCP clients hand on a tool's text inside a JSON envelope, or as the printed form of the SDK's result object, or one in
 the other, with every quote and line break escaped once per layer. The text is what the tool said.
@@ -17,7 +17,7 @@ _FEWEST_ESCAPES = 4
 
 
 def unescaped(text: str) -> str:
-    """A text with the escapes of a string literal resolved, if its line breaks are written as escapes."""
+    """Return a text with the escapes of a string literal resolved, if its line breaks are written as escapes."""
     for _ in range(_DEEPEST):
         marks = text.count("\\n") + text.count('\\"')
         if marks < _FEWEST_ESCAPES or marks * 2 < text.count("\n"):
@@ -26,11 +26,11 @@ def unescaped(text: str) -> str:
     return text
 
 
-def _letter(found: re.Match[str]) -> str:
-    if found[1]:
-        letter = chr(int(found[1], 16))
+def _letter(match: re.Match[str]) -> str:
+    if match[1]:
+        letter = chr(int(match[1], 16))
         return letter if letter.isprintable() else " "
-    return _LITERAL_PLAIN.get(found[2], found[0])
+    return _LITERAL_PLAIN.get(match[2], match[0])
 
 
 _PRINTED = re.compile(r"(?:meta=None )?content=\[TextContent\(type='text', text=(?=['\"])")
@@ -49,7 +49,7 @@ _LAYERS = 6
 
 
 def unwrapped(text: str, *, squeeze: bool = True) -> str:
-    """A text without the layers around it that carry nothing; the very same object if there are none.
+    """Return a text without its layers that have no content; the very same object if there are none.
 
     Of JSON the white space goes only where `squeeze` says so: a file that is edited must stay as it is.
     """
@@ -87,7 +87,7 @@ def _last_written(line: str) -> str:
 
 
 def _printed(text: str) -> str | None:
-    """The text of a printed result object, also where its end was cut off."""
+    """Return the text of a printed result object, also where its end was cut off."""
     start = _PRINTED.match(text)
     if start is None:
         return None
@@ -103,27 +103,27 @@ def _printed(text: str) -> str | None:
 
 
 def _resolved(literal: str) -> str:
-    """What a printed string says. Half an escape at a place where the text was cut off says nothing."""
+    """Return a string literal with its escapes resolved. Half an escape at a truncated end is removed."""
     return _ESCAPE.sub(_character, literal)
 
 
-def _character(found: re.Match[str]) -> str:
-    code = found[1]
+def _character(match: re.Match[str]) -> str:
+    code = match[1]
     if len(code) == _LENGTHS.get(code[:1]):
         value = int(code[1:], 16)
-        return chr(value) if value < 0x110000 else found[0]
-    if found.end() == len(found.string) and code[:1] in ("", "x", "u", "U"):
+        return chr(value) if value < 0x110000 else match[0]
+    if match.end() == len(match.string) and code[:1] in ("", "x", "u", "U"):
         return ""
-    return _PLAIN.get(code, found[0])
+    return _PLAIN.get(code, match[0])
 
 
 def _enveloped(text: str) -> str | None:
-    """The text of an MCP result in JSON whose other members say nothing, also where its end was cut off."""
+    """Return the text of an MCP result in JSON, truncated or not, if its other members add nothing to it."""
     if '"content"' not in text[:200]:
         return None
     value, cut = parsed(text), False
-    if value is None and (found := cut_off(text)) is not None:
-        value, cut = found.value, True
+    if value is None and (match := cut_off(text)) is not None:
+        value, cut = match.value, True
     if not isinstance(value, Pairs):
         return None
     members = dict(value)
@@ -134,7 +134,7 @@ def _enveloped(text: str) -> str | None:
 
 
 def _texts(content: Any) -> str | None:
-    """The text of an MCP result's content, of several texts that are JSON an array; None where it says more."""
+    """Return the text of an MCP result's content, several JSON texts as one array; None if it has other parts."""
     if not isinstance(content, list) or not content or not all(isinstance(item, Pairs) for item in content):
         return None
     items: list[dict[str, Any]] = list(map(dict, content))
@@ -149,7 +149,7 @@ def _texts(content: Any) -> str | None:
 
 
 def _says_the_same(structured: Any, text: str, *, cut: bool) -> bool:
-    """Whether the data beside a text are the text once more: as JSON, or as the only member `result`."""
+    """Return True if the structured data repeat the text, as JSON or as the only member `result`."""
     if not isinstance(structured, Pairs):
         return False
     if structured.names == ("result",) and isinstance(structured[0][1], str):

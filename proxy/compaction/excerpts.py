@@ -45,9 +45,9 @@ class Piece(NamedTuple):
 
 
 def excerpt(text: str, queries: Sequence[str], room: int, line: int | None = 1) -> str:
-    """The outline of a text and the passages that fit the queries best, in their order, in about `room` characters.
+    """Return the outline of a text and the passages that fit the queries best, in their order.
 
-    `line` is the number of its first line in what is archived; None where lines there are others.
+    It has about `room` characters. `line` is the number of its first line in the archive; None if lines differ there.
     """
     outline = condensed(text, room // _OUTLINE)
     pieces = list(_pieces(text, line))
@@ -61,20 +61,20 @@ def excerpt(text: str, queries: Sequence[str], room: int, line: int | None = 1) 
 
 
 def _chosen(pieces: Sequence[Piece], queries: Sequence[str], room: int, outline: str) -> list[Piece]:
-    """The passages for each query in turn, as far as there is room; those that the outline has in full are left out."""
+    """Return the passages for each query in turn, as far as there is room, without those in the outline."""
     hidden = [piece for piece in pieces if piece.text not in outline]
     ranking = Lexical([f"{piece.label} {piece.text}" for piece in hidden])
-    taken: set[int] = set()
+    chosen: set[int] = set()
     for place, query in enumerate(queries):
         for at in _best(ranking, hidden, query)[: _FURTHER if place else _MOST]:
-            if at not in taken and len(hidden[at].text) <= room:
-                taken.add(at)
+            if at not in chosen and len(hidden[at].text) <= room:
+                chosen.add(at)
                 room -= len(hidden[at].text) + len(hidden[at].label) + 4
-    return [hidden[at] for at in sorted(taken)]
+    return [hidden[at] for at in sorted(chosen)]
 
 
 def _best(ranking: Lexical, pieces: Sequence[Piece], query: str) -> list[int]:
-    """The places of the passages that fit a query, those first that have most of what the ones before them lack."""
+    """Rank the passages for a query; each next one has most of the terms that those before it lack."""
     many = len(pieces) if len(pieces) < _FEW else len(pieces) * _COMMON
     lacking = [term for term in dict.fromkeys(terms(query)) if sum(map(bool, ranking.scores(term))) <= many]
     scores = ranking.scores(" ".join(lacking))
@@ -93,7 +93,7 @@ def _best(ranking: Lexical, pieces: Sequence[Piece], query: str) -> list[int]:
 
 
 def _pieces(text: str, line: int | None) -> Iterator[Piece]:
-    """The parts of a text: of JSON its records or members, of a page what a reader sees, else paragraphs and lines."""
+    """Yield the parts of a text: records or members of JSON, the visible text of a page, else paragraphs and lines."""
     value = json_value(text)
     if value is not None:
         with suppress(RecursionError):
@@ -109,18 +109,18 @@ def _pieces(text: str, line: int | None) -> Iterator[Piece]:
         yield Piece(label, shown[start:end])
 
 
-def _with_headings(text: str, found: Sequence[Passage]) -> Iterator[tuple[int, int]]:
-    """Where passages begin and end; one as short as a heading goes with the next."""
+def _with_headings(text: str, all_passages: Sequence[Passage]) -> Iterator[tuple[int, int]]:
+    """Yield where passages begin and end; one as short as a heading joins the next."""
     start: int | None = None
-    for passage in found:
+    for passage in all_passages:
         start = passage.start if start is None else start
-        if passage.end - start > _HEADING or passage is found[-1]:
+        if passage.end - start > _HEADING or passage is all_passages[-1]:
             yield from _by_lines(text, start, passage.end)
             start = None
 
 
 def _by_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """A passage in pieces of some lines each, where it has many."""
+    """Divide a long passage into pieces of a few lines."""
     while end - start > 2 * _PIECE and (cut := text.find("\n", start + _PIECE, end)) > 0:
         yield start, cut
         start = cut + 1
@@ -128,7 +128,7 @@ def _by_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def line_starts(text: str) -> list[int] | None:
-    """Where the lines of a text begin; None where `recall` would number them in another way."""
+    """Return where the lines of a text begin; None where `recall` would number them in another way."""
     lines = text.splitlines(keepends=True)
     if len(lines) < 2 or max(map(len, lines)) > LONGEST_LINE:
         return None
@@ -153,7 +153,7 @@ def _members(value: Any, path: str) -> Iterator[Piece]:
 
 
 def _runs(members: Sequence[tuple[str, str, Any]], path: str) -> Iterator[Piece]:
-    """The members of an object: small ones that follow each other together, the others each by itself."""
+    """Yield the members of an object; small neighbours share a piece."""
     run: list[tuple[str, Any]] = []
     size = 0
     for inner, key, member in members:
@@ -172,7 +172,7 @@ def _runs(members: Sequence[tuple[str, str, Any]], path: str) -> Iterator[Piece]
 
 
 def _slices(items: Sequence[str], path: str) -> Iterator[Piece]:
-    """The items of a list of values, as many together as make a passage."""
+    """Divide a list of values into slices of a passage's size."""
     start = size = 0
     for place, item in enumerate(items):
         if size and size + len(item) > _PIECE:

@@ -1,4 +1,4 @@
-"""What of a conversation cannot fit the window beside what must stay, and the form it takes instead.
+"""Short forms of exchanges that are too large for the window.
 
 An exchange, a user's message or a call with its results, cannot be cut in two. Where one is too large for the window
 even if all before it left, its largest texts take a short form. Whether and how depends on what stands before it and on
@@ -21,7 +21,7 @@ from proxy.context import Archive, Context
 from proxy.history.cuts import Marks, Room, as_sent
 
 _FULL = Marks(high=0.94, critical=0.94)
-"""What was just sent stays whole up to here, just below what `reject_oversize` refuses."""
+"""The share of the window in which the newest exchange stays whole, just below the limit of `reject_oversize`."""
 _LEAST = 16
 """A text may always have this part of the usable window."""
 _PART = 4
@@ -32,13 +32,13 @@ _BESIDE = 4
 
 
 async def is_ours(text: str, archive: Archive | None) -> bool:
-    """Whether a text ends in a marker of ours: its handle is in the archive. A forged marker is content."""
+    """Return True if a text ends in a marker whose handle is in the archive. A forged marker is content."""
     handle = marked_handle(text)
     return handle is not None and archive is not None and handle in await archive.touch([handle])
 
 
 async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, Message]:
-    """The messages that cannot be sent as they are, as they are sent, by their places.
+    """Return the short forms of the messages that are too large to be sent, by their places.
 
     The form of a text that is much too long takes at most `share` of the usable window. Nothing is shortened that
     cannot be archived.
@@ -70,11 +70,12 @@ class _FittingWalk:
 
     async def through(self, cuts: Sequence[int]) -> dict[int, Message]:
         """Walk from exchange to exchange."""
-        sizes = await self._ctx.tokens.sizes([self._born(place) for place in range(self._head, len(self._messages))])
+        originals = [self._original(place) for place in range(self._head, len(self._messages))]
+        sizes = await self._ctx.tokens.sizes(originals)
         before = [0, *accumulate(sizes)]
         carried = 0
         if self._ctx.frozen:
-            return await self._behind_held(cuts)
+            return await self._behind_fixed(cuts)
         for start, end in pairwise(cuts):
             places = range(self._head + start, self._head + end)
             is_user = self._messages[places[0]].get("role") == "user"
@@ -92,8 +93,8 @@ class _FittingWalk:
                 carried = tokens
         return self._done
 
-    async def _behind_held(self, cuts: Sequence[int]) -> dict[int, Message]:
-        """The same where nothing before may leave: then results must leave room for those to come.
+    async def _behind_fixed(self, cuts: Sequence[int]) -> dict[int, Message]:
+        """Walk where no earlier message may be cut: then results must leave room for those to come.
 
         A user's message need not, because with it the conversation may be begun anew.
         """
@@ -111,18 +112,18 @@ class _FittingWalk:
             sent += tokens
         return self._done
 
-    def _born(self, place: int) -> Message:
-        """A message as the client sent it."""
+    def _original(self, place: int) -> Message:
+        """Return a message as the client sent it."""
         return self._ctx.incoming.messages[self._theirs[place]] if place in self._theirs else self._messages[place]
 
     async def _shorten(self, places: Sequence[int], most: int) -> int:
-        """Give the largest texts of an exchange their forms, as few as will do; the tokens that it has then."""
+        """Give as few as possible of an exchange's largest texts their forms; return its tokens then."""
         texts = {place: await self._texts(place) for place in places if place in self._theirs}
-        born = {place: with_text(self._messages[place], *texts.get(place, ())) for place in places}
+        originals = {place: with_text(self._messages[place], *texts.get(place, ())) for place in places}
         sizes = [(text.sent_tokens, text) for own in texts.values() for text in own]
-        whole = await self._tokens([*born.values()])
+        whole = await self._tokens([*originals.values()])
         if whole > most and any(is_referring(self._messages[place].text) for place in texts):
-            referring = await self._tokens(_with_references(born))
+            referring = await self._tokens(_with_references(originals))
             whole = referring if referring <= most else whole
         if whole <= most or not sizes:
             return whole
@@ -144,61 +145,60 @@ class _FittingWalk:
                 short.setdefault(text.message, []).append(text)
         for place, own in short.items():
             self._done[place] = with_text(self._messages[place], *own)
-        return await self._tokens([self._done.get(place, born[place]) for place in places])
+        return await self._tokens([self._done.get(place, originals[place]) for place in places])
 
     async def _texts(self, place: int) -> list[Text]:
-        """The texts of a message that may take a form, as they are sent first, with their tokens."""
-        message, born = self._messages[place], self._born(place)
-        if message.role not in ("user", "tool") or len(message.parts) != len(born.parts):
+        """Return the texts of a message that may take a form, as they are sent first, with their tokens."""
+        message, original = self._messages[place], self._original(place)
+        if message.role not in ("user", "tool") or len(message.parts) != len(original.parts):
             return []
-        now = {text.part: text.given for text in texts_of(place, message, message.role)}
-        found = []
-        for text in texts_of(place, born, message.role):
-            if await is_ours(text.given, self._ctx.archive):
+        now = {text.part: text.original for text in texts_of(place, message, message.role)}
+        texts = []
+        for text in texts_of(place, original, message.role):
+            if await is_ours(text.original, self._ctx.archive):
                 continue
-            if now.get(text.part) != text.given and message.role == "tool":
-                text.sent = (await self._ctx.once.of(rows, text.given)).text
-            found.append(text)
-        alone = [Message({"role": message.role, "content": text.sent}) for text in found]
-        for text, size in zip(found, await self._ctx.tokens.sizes(alone), strict=True):
+            if now.get(text.part) != text.original and message.role == "tool":
+                text.sent = (await self._ctx.once.of(rows, text.original)).text
+            texts.append(text)
+        alone = [Message({"role": message.role, "content": text.sent}) for text in texts]
+        for text, size in zip(texts, await self._ctx.tokens.sizes(alone), strict=True):
             text.sent_tokens = size
-        return found
+        return texts
 
     async def _fit(self, text: Text, beside: Sequence[Text], tokens: int) -> bool:
-        """Give a text a form of at most so many tokens, where the user's own words allow it; return whether it has
-        one."""
+        """Give a text a form of at most so many tokens; return False if the user's own words are too long."""
         archive = self._ctx.archive
         if archive is None:
             return False
-        queries, handle = self._queries(text, beside), archive.handle(text.given)
+        queries, handle = self._queries(text, beside), archive.handle(text.original)
         is_user = self._messages[text.message].get("role") == "user"
-        line = 1 if text.sent == text.given else None
+        line = 1 if text.sent == text.original else None
         room = len(text.sent) * tokens // max(1, text.sent_tokens)
         form = ""
         for _ in range(_TRIES):
             make = (
-                partial(fitted, text.given, queries, room)
+                partial(fitted, text.original, queries, room)
                 if is_user
                 else partial(excerpt, text.sent, queries, room, line)
             )
-            key = ("fitting", hash(text.given), len(text.given), is_user, line, queries, room)
-            made = await self._ctx.once.of_key(key, len(text.given), make)
-            form = shortened(made, len(text.given), handle, to_fit=True)
+            key = ("fitting", hash(text.original), len(text.original), is_user, line, queries, room)
+            excerpted = await self._ctx.once.of_key(key, len(text.original), make)
+            form = shortened(excerpted, len(text.original), handle, to_fit=True)
             size = await self._tokens([Message({"role": "tool", "content": form})])
             if size <= tokens or not room:
                 break
             room = min(room - 1, room * tokens // size * 19 // 20)
-        if size < text.sent_tokens and is_shortened(form) and await archive.keep(text.given) is not None:
+        if size < text.sent_tokens and is_shortened(form) and await archive.keep(text.original) is not None:
             text.sent = form
             return True
         return False
 
     def _queries(self, text: Text, beside: Sequence[Text]) -> tuple[str, ...]:
-        """What a text is asked for: the user's question; of a result its call, too."""
+        """Return the queries that select passages of a text: the user's question; for a result, its call too."""
         message = self._messages[text.message]
         if message.get("role") == "user":
-            return tuple(words for other in beside if other is not text for words in own_words(other.given))
-        asked = () if self._user is None else own_words(self._born(self._user).text)
+            return tuple(words for other in beside if other is not text for words in own_words(other.original))
+        asked = () if self._user is None else own_words(self._original(self._user).text)
         return (*asked, *self._called.get(str(message.get("tool_call_id", "")), ()))
 
     @cached_property
@@ -215,20 +215,20 @@ class _FittingWalk:
         return sum(await self._ctx.tokens.sizes(messages))
 
 
-def _with_references(born: Mapping[int, Message]) -> Sequence[Message]:
+def _with_references(originals: Mapping[int, Message]) -> Sequence[Message]:
     """Return the messages of an exchange in which results refer to the lines of those before them in it."""
     earlier, messages = list[Shown](), list[Message]()
-    for place, message in born.items():
+    for place, message in originals.items():
         own = list(texts_of(place, message))
         for text in own:
-            text.sent, _, lines = with_references(text.given, earlier, BESIDE)
+            text.sent, _, lines = with_references(text.original, earlier, BESIDE)
             earlier += [lines] if lines is not None else []
         messages.append(with_text(message, *own))
     return messages
 
 
 def _places(request: ChatRequest, head: int, incoming: ChatRequest) -> Mapping[int, int]:
-    """The places of the client's messages, each with that among `incoming`.
+    """Return the places of the client's messages, each with its place among `incoming`.
 
     Message for message where no earlier step added or took any: a message that a step remembers from an earlier request
     does not know what it was made of in this one.

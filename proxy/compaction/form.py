@@ -1,4 +1,4 @@
-"""How a tool result is sent first, and what may stand for it once it was read. Pure functions of the text."""
+"""The first form of a tool result, and the short form for one that was read. Pure functions of the text."""
 
 from string import ascii_letters, digits
 from typing import NamedTuple
@@ -35,12 +35,12 @@ _WORTH = 0.9
 
 
 class Sent(NamedTuple):
-    """How a text is sent first, and how many tokens that takes."""
+    """The first form of a text, and its tokens."""
 
     text: str
     tokens: int
     is_whole: bool = True
-    """Whether nothing is left out; of an encoded blob only its beginning stays."""
+    """False if only the beginning of an encoded blob stays."""
 
 
 class ShortForm(NamedTuple):
@@ -48,22 +48,22 @@ class ShortForm(NamedTuple):
 
     text: str
     tokens: int
-    kept: int
+    prefix_tokens: int
     """The tokens at the beginning, where the form says the same as what was sent."""
 
 
 def rows(text: str) -> Sent:
-    """How a tool result is sent first: in a layout that says the same in less."""
+    """Return the first form of a tool result: a lossless layout that takes fewer tokens."""
     return _sent(text, tables=True)
 
 
 def plain(text: str) -> Sent:
-    """The same without tables: JSON stays JSON."""
+    """Return the first form of a tool result without tables: JSON stays JSON."""
     return _sent(text, tables=False)
 
 
 def as_file(text: str) -> Sent:
-    """How a file is sent that may be edited: byte for byte as it was read, without an envelope."""
+    """Return a file that may be edited byte for byte as it was read, without an envelope."""
     inner = unwrapped(text, squeeze=False)
     return Sent(inner, weight(inner))
 
@@ -85,7 +85,7 @@ def _is_json(text: str) -> bool:
 
 
 def form_of(sent: str) -> ShortForm | None:
-    """The form of a text as it was sent; None where it has none that is worth it."""
+    """Return the short form of a text as it was sent; None if it would hardly be shorter."""
     short = short_form(sent)
     if short is None:
         return None

@@ -1,4 +1,4 @@
-"""What a text holds, in one line."""
+"""A summary of a text's content in one line."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _KEYS = 6
 
 
 def headline(text: str) -> str:
-    """A line of at most about 130 characters: the keys and sizes of JSON, the first words of any other text."""
+    """Return a line of at most about 130 characters: the keys and sizes of JSON, the first words of any other text."""
     value = json_value(text)
     if value is not None:
         return _cut_line(_shape(value, 0))

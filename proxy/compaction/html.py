@@ -1,4 +1,4 @@
-"""HTML pages: what a reader sees, and where the links lead."""
+"""The visible text of HTML pages, and the addresses of their links."""
 
 import re
 from html import unescape
@@ -21,18 +21,18 @@ _FEWEST = 12
 
 
 def is_html(text: str) -> bool:
-    """Whether a text is marked up with many of the usual tags."""
+    """Return True if a text has many of the usual HTML tags."""
     count = sum(1 for _ in _KNOWN.finditer(text[:20000]))
     return count >= _FEWEST and count * 250 > min(len(text), 20000)
 
 
 def page(text: str) -> str:
-    """What a reader sees of a page, line by line: headings marked, of menus, margins and feet their size."""
+    """Return the visible text of a page with marked headings and the sizes of menus, margins and feet."""
     return content(text, marked=True)
 
 
 def content(text: str, *, marked: bool = False) -> str:
-    """What a reader sees of a page: of one that marks its main part, the first line and that part."""
+    """Return the visible text of a page: its first line and its main part, if it marks one."""
     marks = [*_MAIN.finditer(text)]
     if not marks or marks[0][1] or not marks[-1][1]:
         return visible(text, marked=marked)
@@ -41,12 +41,12 @@ def content(text: str, *, marked: bool = False) -> str:
 
 
 def readable(text: str) -> str:
-    """What a reader sees of a text: of a page its visible text, of any other text all of it."""
+    """Return the visible text of a page; any other text as it is."""
     return visible(text) if is_html(text) else text
 
 
 def visible(text: str, *, marked: bool = False) -> str:
-    """The visible text line by line, a link's address behind its words.
+    """Return the visible text line by line, a link's address behind its words.
 
     With `marked`, headings have marks, and of menus, margins and feet stands how large they are.
     """

@@ -28,33 +28,33 @@ LONGEST = 240
 
 
 def identifiers(text: str) -> Iterator[tuple[str, str]]:
-    """The identifier-like values of a text in order, each once, with their labels.
+    """Yield the identifier-like values of a text in order, each once, with their labels.
 
     A label is the key or word in front of a value on its line, of a number with the word behind it as well. A number
     without any tells nothing and is left out. A value that has no digit, such as a name or a path, needs none.
     """
     seen: set[str] = set()
     text = _quiet(text)
-    for found in _RUN.finditer(text):
-        value = found.group().rstrip(_ENDS)
+    for match in _RUN.finditer(text):
+        value = match.group().rstrip(_ENDS)
         if value in seen or len(value) > LONGEST or not is_identifier(value):
             continue
         seen.add(value)
         if not any(map(str.isdigit, value)) or "/" in value[:1] or "://" in value:
             yield value, ""
             continue
-        before = _BEFORE.search(text, max(0, found.start() - _REACH), found.start())
+        before = _BEFORE.search(text, max(0, match.start() - _REACH), match.start())
         label = before[1] if before else ""
         if any(map(str.isalpha, value)):
             yield value, label
-        elif _PLAIN.match(value) and (behind := _BEHIND.match(text, found.start() + len(value))) is not None:
+        elif _PLAIN.match(value) and (behind := _BEHIND.match(text, match.start() + len(value))) is not None:
             yield f"{value} {behind[1]}", label
         elif label:
             yield value, label
 
 
 def _quiet(text: str) -> str:
-    """A text without what only looks like values: colours, tags, and numbers of lines."""
+    """Remove colours, tags and line numbers, which look like values."""
     if "\x1b" in text or "<" in text:
         text = _NOISE.sub(" ", text)
     if 2 * sum(1 for _ in _NUMBERED.finditer(text)) > text.count("\n") > 2:
@@ -63,7 +63,7 @@ def _quiet(text: str) -> str:
 
 
 def is_identifier(value: str) -> bool:
-    """Whether a word is a value that is used again as it is, rather than language."""
+    """Return True if a word is a value rather than language."""
     if not _SIGN.search(value) or _LOUD.match(value):
         return False
     return not _WORDS.match(value) or bool(_CODE.search(value))

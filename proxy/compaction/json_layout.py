@@ -30,7 +30,7 @@ class Table:
     inner: dict[int, "Table"]
     """The members that are objects of one shape themselves, or lists of such, by the key's place."""
     is_in_lists: bool = False
-    """Whether the objects stand in lists."""
+    """True if the objects stand in lists."""
 
     @property
     def header(self) -> str:
@@ -46,7 +46,7 @@ class Table:
         return quoted(key) + (f"[{within.header}]" if within.is_in_lists else within.header)
 
     def cells(self, item: Pairs) -> tuple[str, ...]:
-        """An object's values in the order of the header; nothing stands where it has none."""
+        """Return an object's values in the order of the header; nothing stands where it has none."""
         members = dict(item)
         return tuple(
             self._cell(place, members[key]) if key in members else ""
@@ -67,7 +67,7 @@ class Table:
 
 
 def table_of(items: Sequence[Any], depth: int = 0) -> Table | None:
-    """What a sequence of objects has in common, or None if it is none of like objects."""
+    """Return the table of a sequence of objects; None if they are not alike."""
     if len(items) < _FEWEST or depth > _DEEPEST or not all(isinstance(item, Pairs) for item in items):
         return None
     members = [dict(item) for item in items]
@@ -90,7 +90,7 @@ def table_of(items: Sequence[Any], depth: int = 0) -> Table | None:
 
 
 def _table_within(column: Sequence[Any], depth: int) -> Table | None:
-    """The table of the objects that a column holds, alone or in lists."""
+    """Return the table of the objects that a column holds, alone or in lists."""
     values = [value for value in column if value is not None]
     if values and all(isinstance(value, list) for value in values):
         table = table_of([item for value in values for item in value], depth + 1)
@@ -104,7 +104,7 @@ def _all_alike(column: Sequence[Any]) -> bool:
 
 
 def json_lines(value: Any, inner: Inner, depth: int = 0, key: str = "", *, tables: bool = True) -> Iterator[TextLine]:
-    """The lines of a value; `key` stands in front of it."""
+    """Yield the lines of a value; `key` stands in front of it."""
     start = " " * depth + key
     short = _short(value, _ROW)
     if short is not None or depth > _DEEPEST or not isinstance(value, (str, list, Pairs)) or isinstance(value, Number):
@@ -133,7 +133,7 @@ def json_lines(value: Any, inner: Inner, depth: int = 0, key: str = "", *, table
 
 
 def table_lines(items: Sequence[Any]) -> Iterator[TextLine]:
-    """The lines of records that each stand on a line of their own: a header and rows; none if they are not alike."""
+    """Yield the header and rows of records that each stand on a line of their own; none if they are not alike."""
     table = table_of(items)
     if table is not None:
         yield from _line(table.header, 0)
@@ -143,7 +143,7 @@ def table_lines(items: Sequence[Any]) -> Iterator[TextLine]:
 
 
 def _items(items: Sequence[Any], inner: Inner, depth: int, *, tables: bool) -> Iterator[TextLine]:
-    """The items of a list: small ones share a line, but objects."""
+    """Yield the lines of a list's items; small ones, except objects, share a line."""
     run = ""
     for item in items:
         short = None if isinstance(item, Pairs) else _short(item, _ROW)
@@ -159,7 +159,7 @@ def _items(items: Sequence[Any], inner: Inner, depth: int, *, tables: bool) -> I
 
 
 def _string(text: str, inner: Inner, depth: int, start: str) -> Iterator[TextLine]:
-    """A long string: the lines of the text that it is, between quotes of their own."""
+    """Yield a long string's lines between lines of quotes."""
     lines = inner(text) if len(text) > WIDE and _QUOTES not in text else ()
     if len(lines) < 2 or all(line.glue != "\n" for line in lines[1:]):
         yield from _line(start + quoted(text), depth)
@@ -178,7 +178,7 @@ def _line(text: str, depth: int, cells: tuple[str, ...] = ()) -> Iterator[TextLi
 
 
 def _short(value: Any, room: int) -> str | None:
-    """A value as JSON if it has at most so many characters; a large one is hardly looked at."""
+    """Return a value as JSON if it has at most so many characters, without rendering a large one."""
     if isinstance(value, (list, Pairs)):
         ends = "[]" if isinstance(value, list) else "{}"
         shown = ends[0]

@@ -37,7 +37,7 @@ class Layout(NamedTuple):
 
     lines: Sequence[TextLine]
     is_whole: bool = True
-    """Whether nothing that a reader could need is left out."""
+    """True if the layout is lossless."""
 
 
 def joined(lines: Sequence[TextLine]) -> str:
@@ -70,7 +70,7 @@ def _of_json(value: Any, rest: str | None, *, tables: bool, pages: bool) -> Layo
 
 
 def _mixed_lines(text: str) -> Iterator[TextLine]:
-    """The lines of a text, with a layout for the JSON that fills lines of it."""
+    """Yield the lines of a text, with a layout for the JSON that fills lines of it."""
     place = 0
     for start, end, values in _runs(text):
         lines = [*table_lines(values)] or [
@@ -105,8 +105,8 @@ def without_blobs(text: str) -> str:
     return _BLOB.sub(_named, text) if len(text) > _BLOB_LENGTH else text
 
 
-def _named(found: re.Match[str]) -> str:
-    blob = found[0]
+def _named(match: re.Match[str]) -> str:
+    blob = match[0]
     is_encoded = all(any(map(test, blob)) for test in (str.isdigit, str.isupper, str.islower))
     return f"{blob[:_BEGUN]}{gap(f'{len(blob) - _BEGUN} more of an encoded blob')}" if is_encoded else blob
 
@@ -120,7 +120,7 @@ def _text_lines(text: str) -> Iterator[TextLine]:
 
 
 def _counted(lines: Iterable[TextLine]) -> Iterator[TextLine]:
-    """The lines, of those that repeat the first and how often it came."""
+    """Yield the lines; of repeated ones the first, and a count."""
     run: list[TextLine] = []
     for line in lines:
         if run and line.text != run[0].text:
@@ -142,7 +142,7 @@ def _once(run: list[TextLine]) -> Sequence[TextLine]:
 
 
 def _elements(text: str) -> list[TextLine]:
-    """The like elements of XML that stands on long lines, each a line; none where there are no such."""
+    """Return the most common elements of XML on long lines, each on a line of its own; empty for any other text."""
     if max(map(len, text.split("\n"))) <= WIDE:
         return []
     opened: Counter[str] = Counter()

@@ -68,7 +68,7 @@ def _selected(lines: Sequence[TextLine], room: int) -> str:
         choice.bridge()
         choice.measure()
         choice.take(range(len(lines)), 1)
-    return joined(_with_gaps(lines, choice.kept, name, names))
+    return joined(_with_gaps(lines, choice.selected, name, names))
 
 
 class _Choice:
@@ -78,7 +78,7 @@ class _Choice:
         self._lines = lines
         self._room = self._free = room - _NOTE
         self.parents = _parents(lines)
-        self.kept = bytearray(len(lines))
+        self.selected = bytearray(len(lines))
 
     def take(self, places: Iterable[int], share: float) -> None:
         """Keep lines, each with its parents; all of them within a part of the room."""
@@ -86,13 +86,13 @@ class _Choice:
         for place in places:
             if most < _NOTE:
                 break
-            if self.kept[place] or len(self._lines[place].text) >= most:
+            if self.selected[place] or len(self._lines[place].text) >= most:
                 continue
-            fresh = [at for at in (*self._above(place), place) if not self.kept[at]]
+            fresh = [at for at in (*self._above(place), place) if not self.selected[at]]
             cost = sum(self._cost(at) for at in fresh)
             if fresh and cost <= most and self._lines[place].text.strip():
                 for at in fresh:
-                    self.kept[at] = 1
+                    self.selected[at] = 1
                 most -= cost
                 self._free -= cost
 
@@ -102,17 +102,17 @@ class _Choice:
         for size, run in gaps:
             if size <= _NOTE or (size <= _BRIDGE and size - _NOTE <= self._free):
                 for at in run:
-                    self.kept[at] = 1
+                    self.selected[at] = 1
                 self._free -= max(0, size - _NOTE)
 
     def measure(self) -> None:
         """Count what the lines that stay and the notes between them take."""
-        shown = _with_gaps(self._lines, self.kept, None, 0)
+        shown = _with_gaps(self._lines, self.selected, None, 0)
         self._free = self._room - sum(len(line.text) + 1 for line in shown)
 
     def _gaps(self) -> Iterator[list[int]]:
         run: list[int] = []
-        for place, stays in enumerate((*self.kept, 1)):
+        for place, stays in enumerate((*self.selected, 1)):
             if not stays:
                 run.append(place)
             elif run:
@@ -120,7 +120,7 @@ class _Choice:
                 run = []
 
     def _cost(self, place: int) -> int:
-        beside = (place and self.kept[place - 1]) or (place + 1 < len(self.kept) and self.kept[place + 1])
+        beside = (place and self.selected[place - 1]) or (place + 1 < len(self.selected) and self.selected[place + 1])
         line = self._lines[place]
         return len(line.text) + 1 + (0 if beside else _NOTE + min(line.depth, _INDENT))
 
@@ -158,7 +158,7 @@ def _level(line: TextLine, *, is_first: bool) -> int:
 
 
 def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterator[tuple[float, Iterable[int]]]:
-    """The part of the room that lines may take, and their places, those first that tell most."""
+    """Yield groups of lines, the most important first, with the part of the room that each may take."""
     full = [place for place, line in enumerate(lines) if line.text.strip()]
     yield 0.5, [place for place in (*full[:_HEAD], *full[-_TAIL:]) if len(lines[place].text) <= WIDE]
     yield 0.6, [full[row] for row in rare_lines([lines[place] for place in full])]
@@ -172,7 +172,7 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
 
 
 def _spread(places: Sequence[int]) -> Iterator[int]:
-    """Places in an order in which any beginning has some of all parts."""
+    """Yield places in an order in which any beginning has places of all parts."""
     step = 1 << max(0, len(places) - 1).bit_length()
     if places:
         yield places[0]
@@ -182,7 +182,7 @@ def _spread(places: Sequence[int]) -> Iterator[int]:
 
 
 def _dense(lines: Sequence[TextLine], full: Sequence[int]) -> list[int]:
-    """Lines with values that later calls may need, such as numbers, names and paths: those first that have most."""
+    """Rank lines by their values that later calls may need, such as numbers, names and paths."""
     # in their order: sums must be the same in every process
     values = {place: dict.fromkeys(_WORD.findall(lines[place].text)) for place in full[:: max(1, len(full) // _SAMPLE)]}
     counts = Counter(word for words in values.values() for word in words)
@@ -195,12 +195,12 @@ def _dense(lines: Sequence[TextLine], full: Sequence[int]) -> list[int]:
 
 
 def _with_gaps(
-    lines: Sequence[TextLine], kept: Sequence[int], name: Callable[[str], str] | None, room: int
+    lines: Sequence[TextLine], selected: Sequence[int], name: Callable[[str], str] | None, room: int
 ) -> list[TextLine]:
-    """The lines that stay; a gap says how many are left out, and of rows what names them."""
+    """Return the selected lines; each gap counts the lines left out, and names the rows among them."""
     shown: list[TextLine] = []
     run: list[TextLine] = []
-    for line, stays in zip(lines, kept, strict=True):
+    for line, stays in zip(lines, selected, strict=True):
         if not stays:
             run.append(line)
             continue
@@ -211,7 +211,7 @@ def _with_gaps(
 
 
 def _noted(run: Sequence[TextLine], name: Callable[[str], str] | None, room: int) -> tuple[Sequence[TextLine], int]:
-    """The note on lines that are left out, and the room for names behind it."""
+    """Return the note on lines that are left out, and the room that remains for names."""
     full = [line for line in run if line.text.strip()]
     if not full and sum(len(line.text) + 1 for line in run) <= _NOTE:
         return run, room
@@ -225,7 +225,7 @@ def _noted(run: Sequence[TextLine], name: Callable[[str], str] | None, room: int
 
 
 def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
-    """What names a row among its like: its place in a file, its first cell, or its last word."""
+    """Return a function that names a row: by its place in a file, its first cell, or its last word."""
     texts = texts[:: max(1, len(texts) // _FEW)] if len(texts) >= _ROWS else ()
     for name in (_hit, _first_cell, _last_word) if texts else ():
         names = [name(text) for text in texts]

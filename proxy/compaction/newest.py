@@ -15,16 +15,17 @@ _PART = 8
 """A text that the model got may take this part of the summary's room."""
 
 
-async def newest(leaving: Leaving, made: Sequence[Message], measure: SummarySize, ctx: Context) -> list[Message]:
-    """The newest exchanges that leave, as far as the summary's room allows: the assistant's words whole, what it got in
-    short. They begin with the assistant, and stand behind what is carried.
+async def newest(leaving: Leaving, before: Sequence[Message], measure: SummarySize, ctx: Context) -> list[Message]:
+    """Return the newest exchanges that leave, as far as the summary's room allows, behind the carried summary.
+
+    They begin with the assistant, whose words stay whole; the texts of others are short.
     """
     if ctx.archive is None:
         return []
     most = measure.size // _PART
-    room = measure.tokens - sum(await ctx.tokens.sizes(made[leaving.carried is not None :]))
+    room = measure.tokens - sum(await ctx.tokens.sizes(before[leaving.carried is not None :]))
     cuts = [place for place in sorted(legal_cuts(leaving.talk)) if place <= leaving.start]
-    found: list[Message] = []
+    newest: list[Message] = []
     waiting: list[Message] = []
     for start, end in reversed([*pairwise(cuts)]):
         if leaving.carried is not None and start <= leaving.carried:
@@ -35,20 +36,20 @@ async def newest(leaving: Leaving, made: Sequence[Message], measure: SummarySize
             break
         waiting = [*exchange, *waiting]
         if exchange[0].get("role") == "assistant":
-            found, waiting = [*waiting, *found], []
-    return found
+            newest, waiting = [*waiting, *newest], []
+    return newest
 
 
 async def _short(leaving: Leaving, place: int, most: int, archive: Archive, ctx: Context) -> Message:
-    """A message that leaves; what the user or a tool said in it has at most about so many characters a text."""
+    """Return a message that leaves; a user's or tool's text has at most about so many characters."""
     message, sent = leaving.talk[place], leaving.sent[place]
     if message.get("role") not in ("user", "tool") or len(message.text) <= most:
         return message
     changed = []
     for text in texts_of(place, sent, str(sent.get("role"))):
-        if len(text.given) > most and (handle := await archive.keep(text.given)) is not None:
-            key = ("newest", hash(text.given), len(text.given), most)
-            form = await ctx.once.of_key(key, len(text.given), partial(condensed, text.given, most))
-            text.sent = shortened(form, len(text.given), handle)
+        if len(text.original) > most and (handle := await archive.keep(text.original)) is not None:
+            key = ("newest", hash(text.original), len(text.original), most)
+            form = await ctx.once.of_key(key, len(text.original), partial(condensed, text.original, most))
+            text.sent = shortened(form, len(text.original), handle)
             changed.append(text)
     return with_text(sent, *changed)

@@ -23,7 +23,7 @@ _THANKS = 30
 _BREAK = re.compile(r"\n[ \t]*\n")
 _ASKS = re.compile(r"[?？؟]\s*$", re.MULTILINE)
 _SAYS_ALL = re.compile(r"[?？؟:：]\s*\Z")
-"""How a question ends, and what leads to a document: what stands beside it is the document's."""
+"""The end of a question, or of a lead to a document."""
 
 
 class _Piece(NamedTuple):
@@ -35,7 +35,7 @@ class _Piece(NamedTuple):
 
 
 def own_words(text: str) -> tuple[str, ...]:
-    """What the user says in a message, without the documents in it; questions first."""
+    """Return the user's own words in a message, without the documents in it; questions first."""
     said: list[str] = []
     for piece in _divided(text):
         # of what stays at the ends, the outermost paragraph is the user's, the others may be the document's
@@ -44,7 +44,7 @@ def own_words(text: str) -> tuple[str, ...]:
 
 
 def fitted(text: str, queries: Sequence[str], room: int) -> str:
-    """The message in about `room` characters: the user's own words, and of each document its excerpt.
+    """Return the message in about `room` characters: the user's own words, and of each document its excerpt.
 
     `queries` are what the user says in other parts of the message.
     """
@@ -79,14 +79,14 @@ def _divided(text: str) -> Iterator[str | _Piece]:
 
 
 def _outer(text: str, step: int) -> str:
-    """The first or the last paragraph, with the next one where it is as short as a word of thanks."""
+    """Return the first or the last paragraph, with the next one where it is as short as a word of thanks."""
     paragraphs = [part for part in _BREAK.split(text.strip()) if part.strip()][::step]
     many = 2 if paragraphs and len(paragraphs[0]) < _THANKS and not _SAYS_ALL.search(paragraphs[0]) else 1
     return "\n".join(paragraphs[:many][::step])
 
 
 def _end(text: str, *, first: bool) -> str:
-    """The user's own words at one end: a short paragraph, with others as long as all of them are short."""
+    """Return the user's own words at one end: a short paragraph, with others as long as all of them are short."""
     breaks = [found.end() if first else found.start() for found in _BREAK.finditer(text)]
     sizes = breaks if first else [len(text) - place for place in reversed(breaks)]
     near = [size for size in sizes if size <= _ASIDE] or [size for size in sizes[:1] if size <= _OWN]

@@ -21,9 +21,9 @@ class TextLine(NamedTuple):
 
     text: str
     depth: int
-    """How far it is indented; what stands above it with less is its parent."""
+    """Its indent; the nearest line above with a smaller one is its parent."""
     glue: str = "\n"
-    """What stands in front of it."""
+    """The characters in front of it."""
     cells: tuple[str, ...] = ()
     """Of a row of JSON its values."""
 
@@ -34,7 +34,7 @@ def depth_of(line: str) -> int:
 
 
 def pieces_of(line: str, depth: int, cells: tuple[str, ...] = ()) -> Iterator[TextLine]:
-    """A long line in sentences, or members of JSON: word for word, with what parts them."""
+    """Divide a long line into sentences, or members of JSON, word for word."""
     start, glue = 0, "\n"
     for sign in (*_BREAK.finditer(line), None):
         end = len(line) if sign is None else sign.start(sign.lastindex or 0)
@@ -51,7 +51,7 @@ def pieces_of(line: str, depth: int, cells: tuple[str, ...] = ()) -> Iterator[Te
 
 
 def _last_break(line: str, start: int, end: int) -> int:
-    """The place behind the last sign that parts words, in the second half of a stretch; its end where there is none."""
+    """Return the last boundary of words in the second half of a stretch; its end if there is none."""
     ends = [found.end() for found in _BETWEEN.finditer(line, (start + end) // 2, end)]
     return ends[-1] if ends else end
 
@@ -66,7 +66,7 @@ LONGEST_LINE = 1000
 
 
 def parts(text: str, head: int, tail: int) -> tuple[str, str, str]:
-    """A text in three parts, cut between words where there are any; the middle is empty if the text is short."""
+    """Return a text in three parts, cut between words where there are any; the middle is empty if the text is short."""
     if len(text) <= head + tail + 40:
         return text, "", ""
     first = _boundary(text, head, -1)
@@ -75,7 +75,7 @@ def parts(text: str, head: int, tail: int) -> tuple[str, str, str]:
 
 
 def _boundary(text: str, near: int, step: int) -> int:
-    """The place of white space near an index, or the index where a word is longer than any word."""
+    """Return the place of white space near an index; the index itself if there is none."""
     for way in (step, -step):
         for place in range(near, near + 40 * way, way):
             if not 0 < place < len(text):

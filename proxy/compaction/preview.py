@@ -1,4 +1,4 @@
-"""What stands for a large text of the user's once it was read: their own words, and the outline of what they pasted."""
+"""The short form of a user's large text that was read: their own words, and an outline of what they pasted."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Preview(NamedTuple):
 
 
 def preview(text: str) -> Preview | None:
-    """The preview of a text, a pure function of it; None where it would hardly be shorter.
+    """Return the preview of a text; None if it would hardly be shorter.
 
     What stands inside a fence or a pair of tags on lines of their own is a document; of it the lines stay that tell
     most. Of what stands outside, short parts stay word for word, and so do both ends of the text. Questions
@@ -57,7 +57,7 @@ def preview(text: str) -> Preview | None:
 
 
 def divided(text: str) -> Iterator[tuple[str, bool]]:
-    """A text in pieces, and whether each is a document that the user marked as one."""
+    """Divide a text into pieces; the flag is True for a document that the user marked as one."""
     lines = text.split("\n")
     last = {line.strip(): place for place, line in enumerate(lines) if line.lstrip()[:2] in ("</", "``", "~~")}
     start = place = 0
@@ -77,7 +77,7 @@ def divided(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _shortened(part: str, *, marked: bool, head: int, tail: int) -> str:
-    """A part of a text; where it is large, so many characters at its ends and a form of the rest."""
+    """Return a part of a text; of a large one so many characters at its ends, and a short form of the rest."""
     if marked and len(part) > _SMALL:
         first, _, rest = part.partition("\n")
         body, _, last = rest.rpartition("\n")
@@ -89,7 +89,7 @@ def _shortened(part: str, *, marked: bool, head: int, tail: int) -> str:
 
 
 def _whole_lines(part: str, head: int, tail: int) -> tuple[int, int]:
-    """How many characters of the ends stay, so that no line is cut that ends near by."""
+    """Extend the characters of both ends to whole lines that end near by."""
     end = part.find("\n", head, head + _NEAR) if head else -1
     start = part.rfind("\n", max(0, len(part) - tail - _NEAR), len(part) - tail) if tail else -1
     return head if end < 0 else end, tail if start < 0 else len(part) - start - 1
@@ -100,7 +100,7 @@ def _document(text: str) -> str:
 
 
 def _asked(text: str) -> Iterator[str]:
-    """Questions outside of marked documents."""
+    """Yield the questions outside of marked documents."""
     said = "\n".join(part for part, marked in divided(text) if not marked)
     bare = (each.strip().lstrip("-*•> ") for each in sentences(said))
     asked = [one for one in bare if 1 < len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]

@@ -28,11 +28,11 @@ _DIGITS = re.compile(r"[0-9][0-9a-fA-F.:,-]*")
 
 def rare_lines(lines: Sequence[TextLine]) -> list[int]:
     """Return the places of the lines that stand out, the rarest first, and then in their order."""
-    found: dict[int, int] = {}
+    rarity: dict[int, int] = {}
 
     def note(rows: Sequence[int], count: int) -> None:
         for row in rows:
-            found[row] = min(count, found.get(row, count))
+            rarity[row] = min(count, rarity.get(row, count))
 
     texts = [line.text[:_START] for line in lines]
     for column in _columns(lines, texts):
@@ -44,11 +44,11 @@ def rare_lines(lines: Sequence[TextLine]) -> list[int]:
             shapes.setdefault(_DIGITS.sub("0", " ".join(text.split()[:2]))[:40], []).append(row)
     for rows in shapes.values():
         note(rows if len(rows) <= 2 * _ALIKE else [*rows[:_ALIKE], *rows[-_ALIKE:]], len(rows))
-    return sorted(found, key=lambda row: (found[row], row))
+    return sorted(rarity, key=lambda row: (rarity[row], row))
 
 
 def _rare(column: Mapping[int, str]) -> Iterator[list[int]]:
-    """The rows of each value of a column that is rare among few different ones."""
+    """Yield the rows of each value of a column that is rare among few different ones."""
     values: dict[str, list[int]] = {}
     for row, value in column.items():
         values.setdefault(value, []).append(row)
@@ -57,7 +57,7 @@ def _rare(column: Mapping[int, str]) -> Iterator[list[int]]:
 
 
 def _columns(lines: Sequence[TextLine], texts: Sequence[str]) -> Iterator[Mapping[int, str]]:
-    """The values of rows by column, where they may be states: of cells, of words, and of keys."""
+    """Yield columns whose values may be states: of cells, of words, and of keys."""
     levels: dict[int, list[int]] = {}
     keyed: dict[tuple[int, str], dict[int, str]] = {}
     for row, (line, text) in enumerate(zip(lines, texts, strict=True)):
@@ -76,7 +76,7 @@ def _columns(lines: Sequence[TextLine], texts: Sequence[str]) -> Iterator[Mappin
 def _states(
     rows: Sequence[int], cells: Callable[[int], Sequence[str]], *, even: bool = False
 ) -> Iterator[Mapping[int, str]]:
-    """The columns that have few different values in a sample of the rows; if `even`, of rows of the usual length."""
+    """Yield the columns with few different values in a sample of the rows; if `even`, of rows of the usual length."""
     step = max(1, len(rows) // _SAMPLE)
     sample = [cells(row) for row in rows[::step]]
     usual, count = Counter(map(len, sample)).most_common(1)[0]
@@ -87,10 +87,10 @@ def _states(
     columns: dict[int, dict[int, str]] = {place: {} for place in range(width) if few[place]}
     if not columns:
         return
-    for row, found in zip(rows, sample if step == 1 else map(cells, rows), strict=True):
-        for place, column in columns.items() if not even or len(found) == usual else ():
-            if len(found) > place:
-                column[row] = found[place].strip()
+    for row, row_cells in zip(rows, sample if step == 1 else map(cells, rows), strict=True):
+        for place, column in columns.items() if not even or len(row_cells) == usual else ():
+            if len(row_cells) > place:
+                column[row] = row_cells[place].strip()
     yield from columns.values()
 
 

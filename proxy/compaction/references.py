@@ -73,7 +73,7 @@ class _Repeat:
 
 
 _Places = dict[int, list[tuple[int, int]]]
-"""Where lines stand in earlier texts, by their keys: the text, and the line in it."""
+"""The places of lines in earlier texts, by their keys: the text, and the line in it."""
 
 
 def shown(text: str) -> Shown | None:
@@ -83,12 +83,12 @@ def shown(text: str) -> Shown | None:
 
 
 def _shown(lines: Sequence[str]) -> Shown:
-    found = [_NUMBERED.match(line[:24]) for line in lines]
-    numbers = array("q", [_NONE if one is None else int(one[1]) for one in found])
+    matches = [_NUMBERED.match(line[:24]) for line in lines]
+    numbers = array("q", [_NONE if one is None else int(one[1]) for one in matches])
     steps = [after - before for before, after in pairwise(numbers) if before >= 0 and after >= 0]
     is_numbered = len(steps) >= _STEPS and steps.count(1) >= _SHARE * len(steps)
     keys = array("q", [0]) * len(lines)
-    for place, (line, match) in enumerate(zip(lines, found, strict=True)):
+    for place, (line, match) in enumerate(zip(lines, matches, strict=True)):
         if not line.lstrip().startswith("[… "):
             keys[place] = hash(line[match.end() :] if is_numbered and match is not None else line) or _EMPTY
     return Shown(keys, numbers if is_numbered else None, bytearray(len(lines)))
@@ -122,7 +122,7 @@ def _size(lines: Sequence[str], start: int, end: int) -> int:
 
 
 def _runs(own: Shown, earlier: Sequence[Shown], lines: Sequence[str], beside: int) -> Iterator[_Repeat]:
-    """The longest runs of lines that an earlier text has, too, without those beside what changed."""
+    """Yield the longest runs of lines that an earlier text has too, without those beside a change."""
     places = _places(own, earlier)
     start = 0
     while start < len(lines):
@@ -166,7 +166,7 @@ def _repeat(own: Shown, start: int, other: Shown, text: int, at: int) -> _Repeat
 
 
 def _places(own: Shown, earlier: Sequence[Shown]) -> _Places:
-    """Where the lines of a text stand in earlier ones: the newest places of each, with and without a note on it."""
+    """Return the newest places of a text's lines in earlier ones, with and without a note on them."""
     wanted = set(own.keys) - {0}
     places: _Places = {}
     count: dict[tuple[int, int], int] = {}
@@ -186,7 +186,7 @@ def _places(own: Shown, earlier: Sequence[Shown]) -> _Places:
 
 
 def _length(own: Shown, start: int, other: Shown, at: int) -> int:
-    """How many lines two texts have in common from two places on, with numbers that differ by the same."""
+    """Count the lines that two texts have in common from two places on, with a constant shift of their numbers."""
     length = 0
     most = min(len(own.keys) - start, len(other.keys) - at)
     while length < most and own.keys[start + length] == other.keys[at + length] != 0:
@@ -201,7 +201,7 @@ def _length(own: Shown, start: int, other: Shown, at: int) -> int:
 
 
 def _shift(own: Shown, place: int, other: Shown, at: int) -> int | None:
-    """By how much two numbers differ; None where neither line has one."""
+    """Return the difference of two line numbers; None where neither line has one."""
     mine, theirs = _number(own, place), _number(other, at)
     return None if mine == theirs == _NONE else mine - theirs if _NONE not in (mine, theirs) else 1 << 40
 
@@ -221,7 +221,7 @@ def _note(lines: Sequence[str], own: Shown, run: _Repeat, other: Shown) -> str:
 
 
 def _quoted(line: str) -> str:
-    """The beginning of a line, without brackets, which would end the note."""
+    """Return the beginning of a line, without brackets, which would end the note."""
     plain = " ".join(_BRACKETS.sub(" ", line.strip()[: 2 * _QUOTED]).split())
     return plain if len(plain) <= _QUOTED else f"{plain[:_QUOTED]}…"
 
@@ -235,34 +235,34 @@ def with_standing(messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages in which no note refers to lines that stand in none of them: what it stood for is back."""
     if not any(message.role == "tool" and _SAME in message.text for message in messages):
         return messages
-    earlier, found = list[Shown](), list[Message]()
+    earlier, standing = list[Shown](), list[Message]()
     for place, message in enumerate(messages):
         changed: list[Text] = []
         for text in texts_of(place, message):
-            lines = shown(text.given)
-            if _SAME in text.given and (whole := _whole(text, message)) is not None:
-                made = [with_references(whole, earlier, beside) for beside in (BESIDE, 0)]
-                best = next((each for each in made if each.text == text.given), made[0])
+            lines = shown(text.original)
+            if _SAME in text.original and (whole := _whole(text, message)) is not None:
+                forms = [with_references(whole, earlier, beside) for beside in (BESIDE, 0)]
+                best = next((each for each in forms if each.text == text.original), forms[0])
                 text.sent, lines = best.text, best.shown
                 changed.append(text)
             earlier += [lines] if lines is not None else []
         message = with_text(message, *changed)
         if changed and message == (origin := _origin(message)):
             message = origin  # byte for byte
-        found.append(message)
-    return found
+        standing.append(message)
+    return standing
 
 
 def _whole(text: Text, message: Message) -> str | None:
-    """A text with the lines that its notes stand for; None where it was not made of what the client sent."""
+    """Return a text with the lines that its notes stand for; None where it was not made of what the client sent."""
     origin = _origin(message)
-    given = next((each.given for each in texts_of(text.message, origin) if each.part == text.part), "")
+    given = next((each.original for each in texts_of(text.message, origin) if each.part == text.part), "")
     wholes = (layout(given).text for layout in (as_file, rows, plain))
-    return next((whole for whole in wholes if _is_made_of(text.given, whole)), None)
+    return next((whole for whole in wholes if _is_made_of(text.original, whole)), None)
 
 
 def _origin(message: Message) -> Message:
-    """The message as the client sent it."""
+    """Return the message as the client sent it."""
     while (before := message.made_of) is not None:
         message = before
     return message
@@ -271,8 +271,8 @@ def _origin(message: Message) -> Message:
 def _is_made_of(text: str, whole: str) -> bool:
     lines, at = whole.split("\n"), 0
     for line in text.split("\n"):
-        found = _REFERENCE.match(line)
-        if found is None and lines[at : at + 1] != [line]:
+        reference = _REFERENCE.match(line)
+        if reference is None and lines[at : at + 1] != [line]:
             return False
-        at += 1 if found is None else int(found[1])
+        at += 1 if reference is None else int(reference[1])
     return at == len(lines)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -28,6 +28,10 @@ BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLIT
 
 MOST_WAITING = 512
 """Calls that may wait for a database's threads; more are refused at once."""
+
+_USED = (
+    "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+)
 
 _AGAIN = 0.005
 """Seconds between two tries."""
@@ -138,10 +142,11 @@ class Database:
         for attempt in (0, 1):
             try:
                 with self._turn(waits) if writes else nullcontext():
-                    database = self._opened()
-                    database.execute(f"PRAGMA busy_timeout = {int(self._busy * 1000 * waits)}")
+                    connection = self._opened()
+                    database = connection.database
+                    connection.set("busy_timeout", str(int(self._busy * 1000 * waits)))
                     if writes:
-                        database.execute(f"PRAGMA synchronous = {'FULL' if synced else self._synchronous}")
+                        connection.set("synchronous", "FULL" if synced else self._synchronous)
                     with database:
                         database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
                         return work(database)
@@ -163,25 +168,25 @@ class Database:
         finally:
             self._writing.release()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self) -> "_Connection":
         known = self._connections.get(threading.get_ident())
         # a database whose file was removed or replaced takes writes as before, and shares them with nobody
         is_same = known is not None and (self._file is None or identity(self._file) == known.file)
         if known is not None and is_same and not known.is_doubtful:
-            return known.database
+            return known
         with self._opening:
             try:
                 database = self._open()
             except (sqlite3.Error, OSError):
                 if known is None or not is_same:
                     raise
-                return known.database  # where it cannot be opened again, it may still be read
+                return known  # where it cannot be opened again, it may still be read
             before, self._identity = self._identity, None if self._file is None else identity(self._file)
             self.losses += before not in (None, self._identity)
-            self._connections[threading.get_ident()] = _Connection(database, self._identity)
+            new = self._connections[threading.get_ident()] = _Connection(database, self._identity)
         if known is not None:
             known.database.close()
-        return database
+        return new
 
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
@@ -207,12 +212,19 @@ class _Connection:
     file: tuple[int, int] | None
     is_doubtful: bool = False
     """True after a failure: it is to be opened again, if that can be done."""
+    pragmas: dict[str, str] = field(default_factory=dict)
+
+    def set(self, pragma: str, value: str) -> None:
+        """Set a pragma, unless it has this value."""
+        if self.pragmas.get(pragma) != value:
+            self.database.execute(f"PRAGMA {pragma} = {value}")
+            self.pragmas[pragma] = value
 
 
 def identity(file: Path) -> tuple[int, int] | None:
     """Return what tells a file from another one of the same name; None where there is none."""
     try:
-        status = file.stat()
+        status = os.stat(file)
     except OSError:
         return None
     return status.st_dev, status.st_ino
@@ -234,9 +246,8 @@ def cause_of(error: Exception) -> Cause:
 
 def used_bytes(database: sqlite3.Connection) -> int:
     """Return the bytes of a database that hold something."""
-    measures = "page_count", "freelist_count", "page_size"
-    pages, free, size = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in measures)
-    return int((pages - free) * size)
+    (used,) = database.execute(_USED).fetchone()
+    return int(used)
 
 
 def connect(file: Path, *, busy: float, schema: str = "") -> sqlite3.Connection:

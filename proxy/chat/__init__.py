@@ -173,7 +173,7 @@ class Message(JsonObject):
 
     @property
     def is_system(self) -> bool:
-        """Whether it carries the operator's authority (system or developer)."""
+        """True for the operator's authority: system or developer."""
         return self.role in SYSTEM_ROLES
 
     @property
@@ -282,14 +282,14 @@ class CacheMarks:
     messages: tuple[int, ...]
     """Indexes of messages."""
     tools: bool = False
-    """Whether the last tool has one, too."""
+    """True if the last tool has a mark too."""
     ttl: str = "5m"
-    """How long an unused prefix stays."""
+    """The time for which an unused prefix stays."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChatRequest:
-    """What a client asks of a model. A policy never changes one: it builds another.
+    """A client's request to a model. A policy never changes one: it builds another.
 
     Compare with `is`: a request that nobody changed is the same object.
     """
@@ -297,7 +297,7 @@ class ChatRequest:
     wire: ClassVar[str] = "chat"
     """The form in which its client speaks. Policies see chat completions in any case."""
     keeps_system: ClassVar[bool] = False
-    """Whether its wire has a place of its own for the system prompt, with which nothing may be merged."""
+    """True if its wire has a field for the system prompt, with which nothing may be merged."""
     limits: ClassVar[tuple[str, ...]] = ("max_completion_tokens", "max_tokens")
     """The fields by which the client limits the answer, the one that counts first."""
 
@@ -311,7 +311,7 @@ class ChatRequest:
     cache_marks: "CacheMarks | None" = None
     """Where the provider's cache is to end; written into the messages when the request is sent."""
     folds: Folds = field(default_factory=Folds, repr=False)
-    """What is known of the conversation's messages, in each of their forms."""
+    """Results about the conversation's messages, in each of their forms."""
 
     def with_messages(self, messages: Iterable[Message]) -> Self:
         """Return the same request with other messages, of which none is marked for the provider's cache."""
@@ -357,7 +357,7 @@ class ChatRequest:
 
     @property
     def form(self) -> Form:
-        """What is known of the conversation in the form that its messages are."""
+        """Results about the conversation in this form."""
         return self.folds.of(self.messages)
 
     @property
@@ -367,7 +367,7 @@ class ChatRequest:
 
     @property
     def stream(self) -> bool:
-        """Whether the client wants the answer as it is made."""
+        """True if the client wants the answer as a stream."""
         return self.rest.get("stream") is True
 
     @property
@@ -383,7 +383,7 @@ class ChatRequest:
         return {k: v for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool) and v > 0}
 
     def with_shorter_answer(self, limit: int) -> "ChatRequest":
-        """The same request with its own limits of the answer no higher than `limit`, but at least 1. None is set."""
+        """Lower the client's limits of the answer to `limit`, but at least 1; none is added."""
         request, limit = self, max(1, limit)
         for name, wanted in self.output_limits.items():
             if wanted > limit:

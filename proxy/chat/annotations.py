@@ -1,4 +1,4 @@
-"""What is written about statements that contradict a fact. Pure: the same findings give the same bytes."""
+"""Notes on statements that contradict a fact. Pure: the same findings give the same bytes."""
 
 import json
 import re
@@ -23,17 +23,17 @@ class Contradiction(NamedTuple):
     fact: str
 
 
-def checked(text: str, found: Sequence[Contradiction], handle: str | None) -> str:
+def checked(text: str, contradictions: Sequence[Contradiction], handle: str | None) -> str:
     """Return a text with a note behind each statement; with a handle, the note stands in the statement's place."""
     quoted = is_json(text)
-    for each in sorted(found, reverse=True):
-        said = (
+    for each in sorted(contradictions, reverse=True):
+        remark = (
             _note(each.fact) if handle is None else f'{_note(each.fact)[:-1]}; quarantined, {MARKER}{handle}") has it]'
         )
-        said = json.dumps(said, ensure_ascii=False)[1:-1] if quoted else said
-        if handle is None and text.startswith(f" {said}", each.end):
+        remark = json.dumps(remark, ensure_ascii=False)[1:-1] if quoted else remark
+        if handle is None and text.startswith(f" {remark}", each.end):
             continue  # an earlier step has said it
-        text = f"{text[: each.end] + ' ' if handle is None else text[: each.start]}{said}{text[each.end :]}"
+        text = f"{text[: each.end] + ' ' if handle is None else text[: each.start]}{remark}{text[each.end :]}"
     return text
 
 

@@ -11,7 +11,7 @@ _MOST_CALLS = 128
 
 @dataclass(slots=True)
 class Answer:
-    """What the first choice of an answer says."""
+    """The content of an answer's first choice."""
 
     text: str = ""
     refusal: str = ""
@@ -20,11 +20,11 @@ class Answer:
     finish: str | None = None
     """Why it ended; None where it did not say."""
     other: bool = False
-    """Whether it says something else than text, such as audio."""
+    """True for content other than text, such as audio."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing in it for the client."""
+        """True if there is nothing in it for the client."""
         return not (self.text.strip() or self.refusal.strip() or self.calls or self.other)
 
 
@@ -54,12 +54,12 @@ def read_answer(body: bytes, *, streamed: bool) -> Answer | None:
     return answer if begun else None
 
 
-def _take(answer: Answer, said: Mapping[str, Any], parts: dict[int, list[str]]) -> None:
+def _take(answer: Answer, message: Mapping[str, Any], parts: dict[int, list[str]]) -> None:
     """Add what a message or a piece of one says; pieces of calls are collected in `parts`, by their index."""
-    answer.text += _text(said.get("content"))
-    answer.refusal += _text(said.get("refusal"))
-    answer.other |= bool(said.get("audio") or said.get("function_call") or said.get("images"))
-    calls = said.get("tool_calls")
+    answer.text += _text(message.get("content"))
+    answer.refusal += _text(message.get("refusal"))
+    answer.other |= bool(message.get("audio") or message.get("function_call") or message.get("images"))
+    calls = message.get("tool_calls")
     for place, call in enumerate(calls[:_MOST_CALLS] if isinstance(calls, list) else ()):
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):

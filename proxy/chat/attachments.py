@@ -1,4 +1,4 @@
-"""What a message carries besides text: files, pictures, sounds."""
+"""The attachments of a message: files, pictures, sounds."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -45,7 +45,7 @@ def write_marks(request: ChatRequest) -> ChatRequest:
 
 
 def unmarked(message: Message) -> Message:
-    """A message without marks, which clients move from message to message; one content reads the same either way."""
+    """Return a message without cache marks, and a single marked text part as a string, as it is without a mark."""
     parts = message.get("content")
     if FIELD in message or (isinstance(parts, list) and any(FIELD in part for part in parts)):
         bare = [{key: value for key, value in part.items() if key != FIELD} for part in message.parts]

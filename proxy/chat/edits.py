@@ -15,11 +15,11 @@ class Stretch(NamedTuple):
     start: int
     end: int
     may_leave: bool = False
-    """Whether it is a line that may go without a word, because its text stays where it came from."""
+    """True for a line that may go without a note, because its source stays."""
 
 
 class TextChange(NamedTuple):
-    """What is sent in place of a stretch; None where it leaves."""
+    """The text that is sent in place of a stretch; None if it leaves."""
 
     stretch: Stretch
     sent: str | None
@@ -27,17 +27,17 @@ class TextChange(NamedTuple):
 
 def changed(messages: Sequence[Message], changes: Iterable[TextChange]) -> tuple[list[Message], frozenset[int]]:
     """Return the messages with these changes in them, and the places of those of which nothing is left."""
-    made, gone = list(messages), set[int]()
+    result, gone = list(messages), set[int]()
     # from the end of each text, so that places in front hold
     for (place, start, end, _), sent in sorted(changes, key=lambda each: each.stretch, reverse=True):
-        text = made[place].text
+        text = result[place].text
         if sent is None:
             start, end, sent = text.rfind("\n", 0, start) + 1, end + 1, ""
         text = text[:start] + sent + text[end:]
-        made[place] = _with_text(made[place], text)
-        if is_block(made[place], MEMORIES) and not spans(text):
+        result[place] = _with_text(result[place], text)
+        if is_block(result[place], MEMORIES) and not spans(text):
             gone.add(place)
-    return made, frozenset(gone)
+    return result, frozenset(gone)
 
 
 def _with_text(message: Message, text: str) -> Message:

@@ -30,7 +30,7 @@ class PenstockError(Exception):
     type = "server_error"
     code: str | None = None
     own_headers: ClassVar[Mapping[str, str]] = {}
-    """What every answer with this error has in its headers."""
+    """Headers of each answer with this error."""
 
     def __init__(
         self,

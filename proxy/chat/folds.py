@@ -1,4 +1,4 @@
-"""What was worked out of a conversation's messages, resumed where the next request has the same beginning.
+"""Results about a conversation's messages, resumed by the next request with the same beginning.
 
 Clients send the whole conversation with each request. What follows from its messages in order (their sizes, the calls
 that are still open, the short forms of results) is a fold: worked out once for the beginning that two requests share,
@@ -29,7 +29,7 @@ class Form:
     __slots__ = ("_beginning", "_head", "_whole", "lineage", "messages")
 
     def __init__(self, messages: tuple[Any, ...], settled: int, before: "Form | None", *, forks: bool = False) -> None:
-        """It resumes from `before`; where it `forks`, that form goes on beside it."""
+        """Resume from `before`; if it `forks`, that form goes on beside it."""
         self.messages = messages
         self._head = messages[:settled]
         self._whole: dict[Hashable, Any] = {}
@@ -41,7 +41,7 @@ class Form:
 
     @property
     def settled(self) -> int:
-        """How many messages the next request is expected to begin with; an assistant message stands behind them."""
+        """The expected number of messages that the next request has too; an assistant message stands behind them."""
         return len(self._head)
 
     def begins(self, messages: Sequence[Any]) -> bool:
@@ -144,11 +144,11 @@ class Folds:
 
 
 def _settled(messages: Sequence[Any]) -> int:
-    """How many messages stand before the last few assistant messages; all of them where none is the assistant's."""
-    left = _ANSWERS
+    """Count the messages before the last few assistant messages; all of them if none is the assistant's."""
+    remaining = _ANSWERS
     for place in range(len(messages) - 1, max(0, len(messages) - _SEARCHED), -1):
         if messages[place].get("role") == "assistant":
-            left -= 1
-            if not left:
+            remaining -= 1
+            if not remaining:
                 return place
-    return len(messages) if left == _ANSWERS else 0
+    return len(messages) if remaining == _ANSWERS else 0

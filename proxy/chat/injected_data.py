@@ -9,7 +9,7 @@ from proxy.chat.markers import MARKER
 from proxy.chat.texts import Text, texts_of, with_text
 
 _DEPTH = 0.5
-"""What a batch leaves of the limit, so that the next one, which breaks the provider's prompt cache again, is far."""
+"""The share of the limit that stays after a batch; a low one makes batches, which break the prompt cache, rare."""
 
 
 class InjectedData(NamedTuple):
@@ -34,7 +34,7 @@ def blocks(
     They are what stands in one of these tags in a user message, and results of the tools that are a source of data.
     """
     calls = {call: name for one in messages for call, name in zip(one.call_ids, one.called_tools, strict=True)}
-    found: list[InjectedData] = []
+    injected: list[InjectedData] = []
     for place, (message, size) in enumerate(zip(messages, sizes, strict=True)):
         if message.role == "user" and tags:
             texts = list(texts_of(place, message, "user"))
@@ -45,8 +45,8 @@ def blocks(
         else:
             continue
         length = sum(len(text.original) for text in texts) or 1
-        found += [InjectedData(text, start, end, size * (end - start) // length) for text, start, end in stretches]
-    return found
+        injected += [InjectedData(text, start, end, size * (end - start) // length) for text, start, end in stretches]
+    return injected
 
 
 def _tagged(text: str, tags: Collection[str]) -> Iterator[tuple[int, int]]:
@@ -54,20 +54,20 @@ def _tagged(text: str, tags: Collection[str]) -> Iterator[tuple[int, int]]:
     opens = re.compile(rf"<({'|'.join(map(re.escape, sorted(tags)))})(?:\s[^<>]{{0,300}})?>")
     unclosed: set[str] = set()
     end = 0
-    for found in opens.finditer(text):
-        if found.start() < end or found[1] in unclosed:
+    for tag in opens.finditer(text):
+        if tag.start() < end or tag[1] in unclosed:
             continue
-        closer = f"</{found[1]}>"
-        place = text.find(closer, found.end())
+        closer = f"</{tag[1]}>"
+        place = text.find(closer, tag.end())
         if place < 0:
-            unclosed.add(found[1])
+            unclosed.add(tag[1])
             continue
         end = place + len(closer)
-        yield found.start(), end
+        yield tag.start(), end
 
 
-def leaving(messages: Sequence[Message], found: Sequence[InjectedData], limit: int) -> list[InjectedData]:
-    """The blocks that leave: the oldest, in batches, down to half the limit; replayed, so that nothing is stored.
+def leaving(messages: Sequence[Message], injected: Sequence[InjectedData], limit: int) -> list[InjectedData]:
+    """Return the oldest blocks, in batches down to half the limit; replayed, so that nothing is stored.
 
     What a block's arrival makes leave depends on what stands before it alone. What no assistant message has followed
     by then stays, and so does what stands in the last user message.
@@ -75,7 +75,7 @@ def leaving(messages: Sequence[Message], found: Sequence[InjectedData], limit: i
     gone: list[InjectedData] = []
     waiting: list[InjectedData] = []
     total = 0
-    for block in found:
+    for block in injected:
         waiting.append(block)
         total += block.tokens
         if total <= limit:

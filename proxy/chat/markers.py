@@ -6,9 +6,9 @@ _MARKER = re.compile(
     r'\n\[shortened(?: to fit)?: (\d{1,12}) of (\d{1,12}) characters; recall\("([^"\n]{1,256})"\) has the whole\]'
 )
 _NAMED = re.compile(rb'recall\(\\?"([a-z2-7]{20})\\?"\)')
-"""How a handle stands in JSON."""
+"""The form of a handle in JSON."""
 MARKER = 'recall("'
-"""How the place of archived content begins in a text; what the conversation itself says about one is never pinned."""
+"""The beginning of a reference to archived content; what the conversation says about one is never pinned."""
 _LONGEST = 400
 MARKER_TOKENS = 28
 """About the tokens of the line that ends a form."""
@@ -22,8 +22,8 @@ def shortened(form: str, original: int, handle: str, *, to_fit: bool = False) ->
 
     `to_fit` says that the text was never sent as it was, because it did not fit the window.
     """
-    said = _TO_FIT if to_fit else "\n[shortened: "
-    return f'{form}{said}{len(form)} of {original} characters; recall("{handle}") has the whole]'
+    start = _TO_FIT if to_fit else "\n[shortened: "
+    return f'{form}{start}{len(form)} of {original} characters; recall("{handle}") has the whole]'
 
 
 def is_to_fit(text: str) -> bool:
@@ -37,10 +37,10 @@ def is_shortened(text: str) -> bool:
 
 
 def marked_handle(text: str) -> str | None:
-    """The handle in the marker that a text ends in, if it fits the text. Anybody can write one: ask the archive."""
+    """Return the handle of the marker at a text's end, if it fits the text. It may be forged: ask the archive."""
     start = text.rfind("\n[shortened", max(0, len(text) - _LONGEST))
-    found = _MARKER.fullmatch(text, start) if start >= 0 else None
-    return found[3] if found is not None and int(found[1]) == start < int(found[2]) else None
+    match = _MARKER.fullmatch(text, start) if start >= 0 else None
+    return match[3] if match is not None and int(match[1]) == start < int(match[2]) else None
 
 
 def named_handles(raw: bytes) -> list[str]:

@@ -31,7 +31,7 @@ def key_of(kind: Kind, tenant: str, name: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """The name that a field of a body gives: its text, or its JSON where it is none; empty for null and nothing."""
+    """Return the text of a body's field, or its JSON if it is no text; empty for null."""
     if isinstance(value, str):
         return value
     return "" if value is None else encode(value).decode(errors="replace")

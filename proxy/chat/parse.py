@@ -62,7 +62,7 @@ class ParsedList(Generic[_Item]):
     def __init__(
         self, head: bytes, ends: tuple[int, ...], items: tuple[_Item, ...], pieces: tuple[int, ...], folds: Folds
     ) -> None:
-        """`ends` are the places behind each item in the bytes; `pieces` counts parts and calls up to each."""
+        """Take the places behind each item in the bytes as `ends`, and the counts of parts and calls up to each."""
         self._head, self._ends, self.items, self._pieces = head, ends, items, pieces
         self.folds = folds
 
@@ -73,7 +73,7 @@ class ParsedList(Generic[_Item]):
 
     @property
     def pieces(self) -> int:
-        """How many parts and calls the items have."""
+        """The number of the items' parts and calls."""
         return self._pieces[-1] if self._pieces else 0
 
     def start_of(self, raw: bytes) -> "ParsedList[_Item]":
@@ -224,7 +224,7 @@ class Body:
 
     @property
     def is_compaction(self) -> bool:
-        """Whether its client has the conversation summed up."""
+        """True if its client asks for a summary of the conversation."""
         return False
 
     def check_messages(self) -> None:
@@ -291,21 +291,21 @@ def parse_list(
     first = len(start.items)
     if most is not None:
         _check_length(name, first + len(raws), most)
-    made = []
+    parsed = []
     for index, each in enumerate(raws, first - ahead):
         text = bytes(each)
         item = parse_value(text, f"{name}[{index}]")
         if not isinstance(item, dict):
             _wrong(f"{name}[{index}]", "must be an object")
-        made.append(kind(item, text))
-    for index, item in enumerate(made, first - ahead):
+        parsed.append(kind(item, text))
+    for index, item in enumerate(parsed, first - ahead):
         check(item, f"{name}[{index}]")
-    found = start.with_rest(raw, made)
-    if earlier is not None and opening is not None and found is not known:
-        earlier.put(opening, found, found.size)
+    items = start.with_rest(raw, parsed)
+    if earlier is not None and opening is not None and items is not known:
+        earlier.put(opening, items, items.size)
     if most is not None:
-        _check_length(name, found.pieces, most)
-    return found
+        _check_length(name, items.pieces, most)
+    return items
 
 
 def _opening(name: str, raw: bytes) -> bytes:

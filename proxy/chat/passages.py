@@ -33,7 +33,7 @@ class Passage:
 
 
 def passages(text: str) -> tuple[Passage, ...]:
-    """A text in passages, in order: all of a short one; of a longer one paragraphs, short ones joined, long ones cut.
+    """Divide a text into passages: short paragraphs are joined, long ones cut; a short text is one passage.
 
     Cuts fall between sentences, or where there are none within `_LONGEST`, anywhere. White space around is left out.
     """

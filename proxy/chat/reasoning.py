@@ -30,8 +30,7 @@ _SIGNS = (b'signature"', b'"encrypted_content"', b'"redacted_thinking"', b'"reas
 
 
 def may_be_signed(body: bytes) -> bool:
-    """Return whether a request may carry signed reasoning, by its bytes alone: cheap, and wrong only where there is
-    none."""
+    """Return False if a request carries no signed reasoning; cheap, by its bytes alone."""
     first, second, third, fourth = _SIGNS
     return first in body or second in body or third in body or fourth in body
 

@@ -32,8 +32,10 @@ class EventSplitter:
         """The last bytes so far, with which a boundary may begin."""
 
     def feed(self, chunk: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The events that the next bytes complete, each with the boundary behind it. Raises `UpstreamFailed` where an
-        event has no end."""
+        """Return the events that the next bytes complete, each with the boundary behind it.
+
+        Raise `Unanswered` if an event has no end.
+        """
         self._size += len(chunk)
         check_held(self._size)
         self._parts.append(chunk)
@@ -41,9 +43,9 @@ class EventSplitter:
         self._end = joint[-3:]
         if b"\n\n" not in joint and b"\r\n\r\n" not in joint:
             return iter(())
-        *found, rest = _BOUNDARY.split(self.rest())
+        *events, rest = _BOUNDARY.split(self.rest())
         self._parts, self._size, self._end = [rest], len(rest), rest[-3:]
-        return zip(found[::2], found[1::2], strict=True)
+        return zip(events[::2], events[1::2], strict=True)
 
     def rest(self) -> bytes:
         """Take the bytes behind the last whole event."""

@@ -24,7 +24,7 @@ _ESCAPED = dict(zip("bfnrt", "\b\f\n\r\t", strict=True))
 _SHORT = 8
 """Characters below which a number holds nothing."""
 _DEEPEST = 4
-"""How often JSON is looked for in the strings of JSON."""
+"""The deepest nesting of JSON in strings of JSON."""
 
 _FIELDS = {wire: " ".join(lines(f"{wire}_fields")).split() for wire in ("chat", "messages", "responses")}
 _NAMES = {wire: frozenset(name.rstrip("*") for name in names) for wire, names in _FIELDS.items()}
@@ -85,14 +85,14 @@ def names_twice(raw: bytes) -> bool:
     """Return whether an object in JSON has a name twice: nobody who parses it sees the first value."""
     if raw == orjson.dumps(orjson.loads(raw)):
         return False
-    found = False
+    repeated = False
 
     def members(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal found
-        found = found or len({name for name, _ in pairs}) < len(pairs)
+        nonlocal repeated
+        repeated = repeated or len({name for name, _ in pairs}) < len(pairs)
 
     json.loads(raw, object_pairs_hook=members)
-    return found
+    return repeated
 
 
 def _unknown(value: Any, place: str, names: Set[str], free: Set[str]) -> Iterator[str]:
@@ -124,12 +124,12 @@ def _holds(text: str, change: Change) -> bool:
     return True
 
 
-def _unescaped(found: "re.Match[str]") -> str:
-    return chr(int(found[1], 16)) if found[1] else _ESCAPED.get(found[2], found[2])
+def _unescaped(match: "re.Match[str]") -> str:
+    return chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2])
 
 
-def _changed_literal(found: "re.Match[str]", *, change: Change, depth: int, whole: bool) -> str:
-    literal = found[0]
+def _changed_literal(match: "re.Match[str]", *, change: Change, depth: int, whole: bool) -> str:
+    literal = match[0]
     if literal[0] == '"':
         if not whole and "\\" not in literal:
             return literal

@@ -18,7 +18,7 @@ class Text:
     sent: str
     """As it is sent first."""
     form: str | None = None
-    """What may stand for it once it was read."""
+    """The short form that may replace it once it was read."""
     sent_tokens: int = 0
     form_tokens: int = 0
     """The tokens that it has as its form, or as it is where there is none."""

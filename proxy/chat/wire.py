@@ -46,7 +46,7 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
 
 
 class _CallsSoFar(NamedTuple):
-    """What is known of the calls and results up to a message."""
+    """The calls and results up to a message."""
 
     flaws: frozenset[str] = frozenset()
     open: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ class _CallsSoFar(NamedTuple):
 
 
 def _walked(before: _CallsSoFar, messages: Sequence[Message]) -> _CallsSoFar:
-    found, open_calls, answered = set(before.flaws), set(before.open), set(before.answered)
+    flaws, open_calls, answered = set(before.flaws), set(before.open), set(before.answered)
     for message in messages:
         role = message.get("role")
         if role == "tool":
@@ -64,17 +64,17 @@ def _walked(before: _CallsSoFar, messages: Sequence[Message]) -> _CallsSoFar:
                 open_calls.discard(call)
                 answered.add(call)
             elif call in answered:
-                found.add(f"tool call {call!r} has two results")
+                flaws.add(f"tool call {call!r} has two results")
             else:
-                found.add(f"tool result {call!r} does not follow its call")
+                flaws.add(f"tool result {call!r} does not follow its call")
             continue
-        found.update(f"tool call {call!r} has no result" for call in open_calls)
+        flaws.update(f"tool call {call!r} has no result" for call in open_calls)
         open_calls, answered = set(message.call_ids), set()
         if role not in ROLES:
-            found.add(f"role {message.role!r} is unknown")
+            flaws.add(f"role {message.role!r} is unknown")
         elif role == "assistant" and not message.get("content") and not _answers(message):
-            found.add("an assistant message is empty")
-    return _CallsSoFar(frozenset(found), frozenset(open_calls), frozenset(answered))
+            flaws.add("an assistant message is empty")
+    return _CallsSoFar(frozenset(flaws), frozenset(open_calls), frozenset(answered))
 
 
 def called_tools(request: ChatRequest) -> frozenset[str]:

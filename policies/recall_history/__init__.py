@@ -6,17 +6,14 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from policies.recall_history.search import Found, HistorySearch, Place, SearchResult, prepare
+from policies.recall_history.search import Found, HistorySearch, Place, prepare
 from proxy.chat import ChatRequest, Message, digest
 from proxy.chat.blocks import RECALLED, injected
 from proxy.chat.provenance import departed, of_client
 from proxy.context import Context
 from proxy.history.tail import EARLIER, Block, Choice, Tail, tokens_of
 from proxy.policy import Decision, Keep, Need, Policy, Rewrite, Stage
-from proxy.text.bm25 import query_terms
 
-_ASKED = 2
-"""Terms that a question has at least; where a shorter one finds nothing, the user's message before it is added."""
 _QUERY = 1500
 """Characters of a question that are read: half from its beginning, half from its end."""
 _CORE = 0.5
@@ -36,10 +33,10 @@ class RecallHistory(Policy):
     Small talk, thanks, "go on", commands and questions about something else get none: a message must have more in
     common with what left, in words (BM25) and meaning, than messages have that are sent in any conversation; until the
     embedding model is loaded words do alone. A code or a number with its word, `order 50042`, brings what names it too.
-    Where it is not clear, or no passage has two of its words, at most 150 tokens come back. Passages are added as long
-    as the next one is `least` as relevant as the best. A question brings its answer, where there is room; what stands
-    in the prompt in another form does not come. They stand in the order of time, as data in the user's role.
-    What was chosen for a message stays the same while the model works on it.
+    Where it is not clear, or no passage has two of its words and a fifth of it, at most 150 tokens come back. Passages
+    are added as long as the next one is `least` as relevant as the best. A question brings its answer, where there is
+    room; what stands in the prompt in another form does not come. They stand in the order of time, as data in the
+    user's role. What was chosen for a message stays the same while the model works on it.
     With the next user message it stays if it holds at least half of what that one needs,
     and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
     Without a cache each message has its own. The first message behind a cut gets what fits; later ones, and an agent,
@@ -215,7 +212,8 @@ class _Recollection(Tail[Place]):
         """Return what bears on a message, from memory where it was worked out before; and how it was found."""
         if (known := await self.known(asked)) is not None:
             return known, "as before"
-        passages, how, _, most = await self._found(asked)
+        question, policy = self.question(asked, _QUERY), self._policy
+        passages, how, most = await self._search.find(question, least=policy.least, wait=policy.wait)
         if most is not None:
             budget = budget._replace(each=min(budget.each, most))
         # the answer before the message was never sent: it is new whatever stands in front of it
@@ -243,15 +241,6 @@ class _Recollection(Tail[Place]):
         if earlier and (serves or self.stays(earlier, behind, self._policy.turns)):
             return Choice(missing, alone=False)
         return Choice(tuple(each.place for each in fresh), alone=True)
-
-    async def _found(self, asked: int) -> SearchResult:
-        """Return the result for a message, read with the user's one before it if it says too little by itself."""
-        question, policy = self.question(asked, _QUERY), self._policy
-        answer = await self._search.find(question, least=policy.least, wait=policy.wait)
-        if answer.may_refer and len(query_terms(question)) < _ASKED:
-            question = self.question(asked, _QUERY, longer=True)
-            answer = await self._search.find(question, least=max(policy.least, _CORE), wait=policy.wait)
-        return answer
 
     async def block(self, items: tuple[Place, ...], budget: int) -> Block[Place] | None:
         while items:

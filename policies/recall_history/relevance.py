@@ -21,6 +21,11 @@ _SHORT = 50
 """Tokens below which a passage is not favoured further."""
 _CLOSE = 0.3
 """A cosine that the nearest passage is taken to have at least, so that chance likeness does not count in full."""
+_APART = 0.2
+"""How much nearer than the middle one the nearest passage is where meaning counts in full: in a language that a model
+does not know all passages are equally near to everything."""
+_HINT = 0.1
+"""The least weight of meaning."""
 _LEAST = 1e-9
 
 
@@ -86,7 +91,10 @@ def _scores(words: Array, meaning: Array) -> Array:
     if top <= 0 and nearest <= 0:
         return numpy.zeros(len(words))
     by_words = words / top if top > 0 else words
-    both = (by_words + known.clip(0.0) / max(nearest, _CLOSE)) / 2
+    if nearest > 0:
+        apart = (nearest - float(numpy.nanmedian(meaning))) / _APART
+        known = min(1.0, max(apart, _HINT)) * known.clip(0.0) / max(nearest, _CLOSE)
+    both = (by_words + known) / 2
     return numpy.where(numpy.isnan(meaning), by_words, both)
 
 

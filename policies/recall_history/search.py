@@ -27,8 +27,6 @@ _CLEAR = -2.1
 """The least distance from chance (`above_chance`) of a message that is clearly about what left."""
 _PERHAPS, _ASKED = -1.5, -2.85
 """The least distance of a message, and of a question, that may be about it."""
-_REFERS = -4.0
-"""The least distance of one that may refer to what was named before it."""
 _UNCLEAR = 150
 """The most tokens that come back where it is not clear; beyond chance the best passage does in any case."""
 _BLOCK = 60
@@ -84,8 +82,6 @@ class SearchResult(NamedTuple):
     """The passages, the best first; none where the question does not ask for what left."""
     how: str
     """The reason for them, or for none."""
-    may_refer: bool = False
-    """True if the question may mean something that was named before it."""
     most: int | None = None
     """The most tokens that may come back, where it is not clear that any are asked for."""
 
@@ -94,7 +90,6 @@ class _Asked(NamedTuple):
     """The verdict on a message: does it ask for what left?"""
 
     is_asked: bool
-    may_refer: bool = True
     is_clear: bool = True
     is_beyond_chance: bool = True
     """True if it has more in common with what left than any message that asks for nothing."""
@@ -135,7 +130,7 @@ class HistorySearch:
         named = there.named(question)
         asked = await self._asked(question, there, words, nearest, floor, named)
         if not asked.is_asked:
-            return SearchResult((), "nothing of what left is asked for", asked.may_refer)
+            return SearchResult((), "nothing of what left is asked for")
         is_about = covering if floor is None else covering | (is_known & (meaning > floor))
         once: dict[str, Ranked] = {}
         for each in ranked(candidates, words.scores, meaning, least):
@@ -169,20 +164,19 @@ class HistorySearch:
         """Return whether a message asks for what left.
 
         One that is no nearer to a passage than to small talk does only if it is a question with rare words of it. One
-        that names a thing does, and a question whose terms all stand in one passage. Where no passage has two of its
-        terms it is not clear: in a long conversation any word and any vector is near to something.
+        that names a thing does. Where no passage has two of its terms, and enough of them, it is not clear: in a long
+        conversation any word and any vector is near to something.
         """
-        asks = _asks(question)
-        if named or (asks and 1 < words.wanted in words.terms):
+        if named:
             return _Asked(is_asked=True)
+        asks = _asks(question)
         is_nearer = nearest is not None and floor is not None and nearest > floor
         if not is_nearer and not (words.telling.any() and (asks or nearest is None)):
-            return _Asked(is_asked=False, may_refer=asks and nearest is None)
+            return _Asked(is_asked=False)
         above = await above_chance(words, nearest, floor, Searched(there.texts, there.terms), self._ctx)
         return _Asked(
             above >= (_ASKED if asks else _PERHAPS),
-            above > _REFERS,
-            is_clear=above >= _CLEAR and words.terms.max(initial=0) >= _TERMS,
+            is_clear=above >= _CLEAR and bool((_covering(words) & (words.terms >= _TERMS)).any()),
             is_beyond_chance=above >= 0,
         )
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from proxy.text import arrays
 from proxy.text.arrays import Array
-from proxy.text.fold import STOP_WORDS, unaccented
+from proxy.text.fold import STOP_WORDS, WORD, unaccented
 from proxy.text.language import stop_words
 
 K1 = 1.2
@@ -36,10 +36,10 @@ _REMEMBERED = 10_000
 _LONGEST = 40
 """Characters of the longest word that is cached."""
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(WORD)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
-"""Chinese and Japanese, which put no spaces between words."""
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+"""Thai, Lao, Burmese, Khmer, Chinese and Japanese, which put no spaces between words."""
 _DOUBLED = frozenset(letter * 2 for letter in "bdgmnprt")
 _VOWELS = frozenset("aeiouy")
 _STOP = STOP_WORDS["en"] | STOP_WORDS["es"]
@@ -48,8 +48,8 @@ _STOP = STOP_WORDS["en"] | STOP_WORDS["es"]
 def terms(text: str) -> list[str]:
     """Return the terms of a text in order: stems in lower case, without accents and stop words.
 
-    `camelCase` and `snake_case` become their parts. Words with digits are not stemmed. Chinese and Japanese become
-    pairs of characters.
+    `camelCase` and `snake_case` become their parts. Words with digits are not stemmed. Chinese, Japanese and Thai
+    become pairs of characters.
     """
     return [term for word in _words(text) for term in _terms(word)]
 

@@ -7,9 +7,15 @@ from functools import lru_cache
 
 from proxy.text.tables import word_lists
 
-_WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
+_MARKS = "".join(chr(code) for code in range(0x300, 0x1CFA) if unicodedata.category(chr(code)).startswith("M"))
+WORD = rf"[^\W_]+(?:[{_MARKS}]+[^\W_]*)*"
+"""A word; vowel signs of Hindi, Tamil, Thai and others are a part of it, though `\\w` does not match them."""
+_WORD = re.compile(rf"{WORD}(?:['’.-]{WORD})*")
 _POSSESSIVE = re.compile(r"(?<=.)['’]s$")
-_ACCENTS = re.compile("[\u0300-\u036f]+")
+_ACCENTS = re.compile(
+    "[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670]+"
+)
+"""Of Latin, Greek and Cyrillic, and the marks that Hebrew and Arabic are mostly written without."""
 _ENDINGS = (
     "ations", "ation", "ments", "ment", "ings", "ing", "iers", "ier", "ers", "ies", "ied", "ists", "ist", "ians", "ian",
     "ors", "or", "er", "ar", "ir", "ias", "ia", "es", "ed", "en", "ly", "al", "s", "e", "y", "o", "a",

@@ -36,6 +36,12 @@ def cut(question: str, *behind: Message, past: Sequence[Message] = PAST) -> tupl
     return incoming, incoming.with_messages((SYSTEM, *kept))
 
 
+def facts(count: int) -> list[Message]:
+    """Many passages that bear on a question for facts of Biscuit in spring."""
+    seasons = ("spring", "summer", "autumn", "winter")
+    return [user(f"Biscuit fact number {n}, in {seasons[n % 4]}: " + "woof " * 40) for n in range(count)]
+
+
 def texts(decision: object) -> list[str]:
     assert isinstance(decision, Rewrite)
     return [message.text for message in decision.request.messages]
@@ -149,16 +155,18 @@ async def test_what_a_shorter_form_left_out_comes_back() -> None:
     assert '<message role="tool" turn="1">\n[...] Biscuit is a beagle.\n</message>' in said
 
 
-async def test_a_short_question_is_read_with_the_one_before_it() -> None:
-    kept = (user("Tell me of Biscuit."), assistant("Who is that?"), user("My dog."))
+@pytest.mark.parametrize("question", ["What is 2+2?", "¿Cuánto es 2 más 2?", "Are you sure about this?"])
+async def test_a_question_of_its_own_brings_nothing_for_the_one_before_it(question: str) -> None:
+    kept = (user("Tell me of Biscuit, my beagle."), assistant("Gladly."), user(question))
     incoming = ChatRequest("test-model", (SYSTEM, *PAST, *kept))
-    decision = await RecallHistory().apply(incoming.with_messages((SYSTEM, *kept)), context(incoming))
-    assert FACTS[0] in recalled(decision)
+    for embedder in (None, Vectors(dict.fromkeys(FACTS, 0.25))):
+        ctx = replace(context(incoming), embedder=embedder)
+        assert isinstance(await RecallHistory().apply(incoming.with_messages((SYSTEM, *kept)), ctx), Keep)
 
 
 async def test_the_passages_keep_within_their_tokens() -> None:
-    past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(60)]
-    incoming, request = cut("Biscuit facts?", past=past)
+    past = facts(60)
+    incoming, request = cut("Which facts of Biscuit in spring?", past=past)
     ctx = context(incoming, window=8000)
     for share in (0.1, 0.3):
         decision = await RecallHistory(share=share).apply(request, ctx)
@@ -169,9 +177,9 @@ async def test_the_passages_keep_within_their_tokens() -> None:
 
 async def test_a_long_last_message_leaves_them_less() -> None:
     """What an agent was told last is new; what left was there before."""
-    past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(60)]
-    for times, most in ((1, 3360), (400, 1860), (500, 1485)):
-        incoming, request = cut("Biscuit facts? " * times, past=past)
+    past = facts(60)
+    for times, most in ((1, 3352), (176, 1860), (220, 1490)):
+        incoming, request = cut("Which facts of Biscuit in spring? " * times, past=past)
         ctx = context(incoming, window=8000)
         decision = await RecallHistory().apply(request, ctx)
         assert isinstance(decision, Rewrite)
@@ -180,10 +188,10 @@ async def test_a_long_last_message_leaves_them_less() -> None:
 
 
 async def test_a_growing_tool_loop_halves_them_and_nothing_goes_over_the_ceiling() -> None:
-    past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(60)]
+    past = facts(60)
     sizes = []
     for length in (0, 8_000, 17_000, 19_000, 21_000, 25_400):
-        incoming, request = cut("Biscuit facts?", assistant("x" * length), past=past)
+        incoming, request = cut("Which facts of Biscuit in spring?", assistant("x" * length), past=past)
         ctx = context(incoming, window=8000)
         decision = await RecallHistory(share=0.3).apply(request, ctx)
         before = (await ctx.tokens.count(request)).total
@@ -414,8 +422,8 @@ async def test_another_session_does_not_see_what_was_chosen() -> None:
     ],
 )
 async def test_passages_cost_less_than_what_left_would_have(cache: CacheRules, least: int, most: int) -> None:
-    past = [user(f"Biscuit fact number {number}: " + "woof " * 40) for number in range(300)]
-    incoming, request = cut("Biscuit facts?", past=past)
+    past = facts(300)
+    incoming, request = cut("Which facts of Biscuit in spring?", past=past)
     ctx = context(incoming, model=profile(100_000, cache=cache))
     decision = await RecallHistory().apply(request, ctx)
     assert isinstance(decision, Rewrite)

@@ -21,6 +21,9 @@ from proxy.text.bm25 import Lexical, fits, index, joined, query_terms, terms
         pytest.param("東京都 ok", ["東京", "京都", "ok"], id="a script without spaces"),
         pytest.param("都", ["都"], id="a single character of one"),
         pytest.param("заказы", ["заказы"], id="another script"),
+        pytest.param("أول سؤال", ["اول", "سوال"], id="Arabic with marks"),
+        pytest.param("फ़ोन नहीं", ["फ़ोन", "नहीं"], id="vowel signs"),
+        pytest.param("ฉันไม่", ["ฉั", "ัน", "นไ", "ไม", "ม่"], id="Thai, without spaces"),
         pytest.param("a_I__", [], id="nothing but stop words"),
     ],
 )

@@ -38,6 +38,13 @@ def test_words_and_meaning_count_alike() -> None:
     assert ranked(candidates(100, 100, 100), [2.0, 2.0, 0.0], [0.1, 0.8, 0.8], 0.0) == [1, 0, 2]
 
 
+def test_words_decide_where_all_passages_are_about_as_near() -> None:
+    """As in a language that the embedding model does not know."""
+    there = candidates(400, 50, 50, users=(1, 2))
+    assert ranked(there, [4.0, 1.0, 0.0], [0.96, 0.97, 0.96], 0.0)[0] == 0
+    assert ranked(there, [4.0, 1.0, 0.0], [0.16, 0.67, 0.16], 0.0)[0] == 1
+
+
 def test_what_has_no_vector_yet_is_judged_by_its_words() -> None:
     assert ranked(candidates(100, 100), [2.0, 0.0], [None, 0.8], 0.0) == [0, 1]
 

@@ -6,8 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import orjson
 
@@ -83,8 +82,7 @@ class ReplaysApi:
 
     async def _run(self, job: dict[str, Any], chains: Sequence[str], ids: Sequence[str], newest: int) -> None:
         try:
-            with tempfile.TemporaryDirectory(prefix="penstock-replay-") as folder:
-                file = Path(folder, "recorded.jsonl")
+            with tempfile.TemporaryFile() as file:  # without a name: nothing stays, however this process ends
                 await self._write(file, job, ids or await self._records.newest(newest))
                 await self._compare(file, job, chains)
         except PenstockError as error:
@@ -94,22 +92,25 @@ class ReplaysApi:
         except asyncio.CancelledError:
             job["state"] = "cancelled"
             raise
-        job["state"] = "done" if job["report"] is not None else "failed"
+        finally:
+            if job["state"] == "running":
+                job["state"] = "failed" if job["report"] is None else "done"
 
-    async def _write(self, file: Path, job: dict[str, Any], ids: Sequence[str]) -> None:
+    async def _write(self, file: IO[bytes], job: dict[str, Any], ids: Sequence[str]) -> None:
         """Write the requests of conversations whose text is kept whole."""
-        for id in ids:
+        for id in dict.fromkeys(ids):
             found = await self._records.recorded(id)
             requests = [each for each in (found or {}).get("requests", ()) if _is_whole(each)]
             job["without_text"] += not requests
             await asyncio.to_thread(_append, file, requests)
-        if job["without_text"] == len(ids):
+        if not file.tell():
             raise BadRequest("no text is kept of these conversations", code="records_without_text")
+        await asyncio.to_thread(file.seek, 0)
 
-    async def _compare(self, file: Path, job: dict[str, Any], chains: Sequence[str]) -> None:
-        command = (sys.executable, "-m", "proxy.server.replay.compare", str(self._config().path.absolute()), str(file))
+    async def _compare(self, file: IO[bytes], job: dict[str, Any], chains: Sequence[str]) -> None:
+        command = (sys.executable, "-m", "proxy.server.replay.compare", str(self._config().path.absolute()))
         process = await asyncio.create_subprocess_exec(
-            *command, *chains, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, limit=_LONGEST_LINE
+            *command, *chains, stdin=file, stdout=asyncio.subprocess.PIPE, limit=_LONGEST_LINE
         )
         try:
             async for line in cast(asyncio.StreamReader, process.stdout):
@@ -128,10 +129,9 @@ def _is_whole(record: Mapping[str, Any]) -> bool:
     return bool(record.get("model")) and not any(None in (text.get(name) or ()) for name in _TEXTS)
 
 
-def _append(file: Path, requests: Sequence[Mapping[str, Any]]) -> None:
+def _append(file: IO[bytes], requests: Sequence[Mapping[str, Any]]) -> None:
     if requests:
-        with file.open("ab") as opened:
-            opened.write(orjson.dumps({"requests": requests}) + b"\n")
+        file.write(orjson.dumps({"requests": requests}) + b"\n")
 
 
 def _wrong(name: str, message: str) -> BadRequest:

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,12 @@ async def compare(
 ) -> dict[str, Any]:
     """Play each conversation by itself through each chain, and return the figures of both.
 
-    A chain without a name has no steps, but for the guards of the model's chain. `advance` is called with the number of
-    played requests.
+    A chain without a name has no steps, but for the guards of the model's chain. The provider's cache counts by its
+    rules on both sides: reports were of one of them. `advance` is called with the number of played requests.
     """
+    conversations = [
+        replace(each, points=[replace(point, usage=None) for point in each.points]) for each in conversations
+    ]
     settings = settings.model_copy(update={"chains": {**settings.chains, _NO_CHAIN: ()}})
     played = [await _played(settings, conversations, chain or _NO_CHAIN, advance) for chain in chains]
     rows = [
@@ -70,8 +74,8 @@ def _figures(replayed: Sequence[Replayed]) -> dict[str, Any]:
     return {name: total[name] for name in names}
 
 
-def main(config: str, file: str, *chains: str) -> None:
-    """Compare chains on the conversations of a file."""
+def main(config: str, *chains: str) -> None:
+    """Compare chains on the conversations that come on standard input."""
     os.nice(_NICE)
     done = 0
 
@@ -84,7 +88,7 @@ def main(config: str, file: str, *chains: str) -> None:
         tell(played=done, requests=requests)
 
     try:
-        settings, conversations = load(Path(config)).settings, read(Path(file))
+        settings, conversations = load(Path(config)).settings, read(Path("/dev/stdin"))
         requests = len(chains) * sum(len(each.points) for each in conversations)
         tell(report=asyncio.run(compare(settings, conversations, chains, advance)))
     except (ConfigError, PenstockError) as error:

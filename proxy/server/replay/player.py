@@ -161,7 +161,7 @@ class Player:
         name = chosen.name or route.chain
         incoming = body.parse(self._settings.server.max_messages)
         tokens = self.counter(route.profile)
-        await tokens.count(incoming)  # loading a vocabulary is not the chain's time
+        count = await tokens.count(incoming)  # loading a vocabulary is not the chain's time
         waited = self._waited()
         started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
         if self._waited() - waited > _LOADING:  # that is not the chain's time either: once more, for the times
@@ -171,7 +171,6 @@ class Player:
         seconds = perf_counter() - started
         done = prepared.rewritten
         if done is None:
-            count = await tokens.count(incoming)
             outcome = Outcome(incoming, (), count, count)
             return Explained(incoming, prepared, route.profile, name, outcome, prepared.call.body, seconds, tokens)
         unasked, missing = (each.by_step(done.outcome.steps) for each in (self._unasked, self._missing))
@@ -183,6 +182,8 @@ class Player:
         estimate, effects = await _priced(bills, scope, done)
         sent = prepared.call.body if done.outcome.rejected is None else None
         model, outcome = done.ctx.model, done.outcome
+        if outcome.before is None:  # without steps nobody counted
+            outcome = replace(outcome, before=count, after=count)
         meaning = None if self._services.embedding is None else self._services.embedding.name
         return Explained(
             done.sent,

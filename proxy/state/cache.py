@@ -31,6 +31,8 @@ _ENTRY = 350
 _LEAVES = frozenset({str, bytes, int, float, bool, type(None), array})
 """Types of values that refer to no others."""
 _NUMBERS = frozenset({int, float})
+_SAMPLED = 32
+"""Parts of a result of which the size is looked at; of many more, every n-th."""
 
 
 class Cache(Generic[Key, Value]):
@@ -247,13 +249,13 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _size(result: Any) -> int:
-    """Bytes that a result takes, with what it refers to; what parts of it share counts more than once."""
+    """Bytes that a result takes, with what it refers to, about; what parts of it share counts more than once."""
     if isinstance(result, JsonObject):
         return 4 * len(result.raw)
     own = sys.getsizeof(result)
     if isinstance(result, dict):
         values = [*{id(value): value for value in result.values()}.values()]
-        return own + sum(map(sys.getsizeof, result)) + _sizes(values)
+        return own + _sizes(result) + _sizes(values)
     if not isinstance(result, tuple | frozenset):
         return own
     if result and isinstance(result, tuple) and _NUMBERS.issuperset(map(type, (result[0], result[-1]))):
@@ -262,4 +264,6 @@ def _size(result: Any) -> int:
 
 
 def _sizes(values: Collection[Any]) -> int:
-    return sum(map(sys.getsizeof if _LEAVES.issuperset(map(type, values)) else _size, values))
+    some = values if len(values) < 2 * _SAMPLED else [*values][:: len(values) // _SAMPLED]
+    size = sum(map(sys.getsizeof if _LEAVES.issuperset(map(type, some)) else _size, some))
+    return size * len(values) // max(1, len(some))

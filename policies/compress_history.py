@@ -82,7 +82,7 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
     """Seconds after which the step is given up."""
 
     summary: Literal["digest", "written"] = "digest"
-    """Where the lines about answers come from. `digest` takes the first sentence, list items, codes and numbers of each
+    """The source of the lines about answers. `digest` takes the first sentence, list items, codes and numbers of each
     answer, word for word. With `written` the small model that `writer` names sums the answers up in the background from
     `warn_at` on; where it is not ready at the cut, or says what was never said, the digest has them. The user's own
     lines are never written anew."""

@@ -51,7 +51,7 @@ def digest(message: Message) -> bytes:
 
 
 def standing(incoming: ChatRequest, request: ChatRequest) -> dict[int, int]:
-    """Where a text may go that belongs in front of a message of the client's: by its place, that in the request.
+    """Return where a text may go that belongs in front of a message of the client's: by its place, that in the request.
 
     A message that no longer stands there has the place of the next one that does. Head and tool results have none.
     """

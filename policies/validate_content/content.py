@@ -14,7 +14,7 @@ from proxy.chat.provenance import of_client
 from proxy.chat.texts import texts_of
 
 _SCHEMAS = ("outputSchema", "output_schema", "returns", "response")
-"""Where tool definitions describe the tool's answer: MCP has the first, others are used by agents' frameworks."""
+"""The fields of tool definitions that describe the answer: MCP has the first, agents' frameworks the others."""
 _ENDS = 1000
 """Characters of each end of a user's message that count as the question."""
 _MARK = "[quality check: "
@@ -135,7 +135,7 @@ _SPANS: Mapping[str, Callable[[str], list[tuple[int, int]]]] = {
     MEMORIES: spans,
     SHARED: lambda text: [content(text)],
 }
-"""Where the items of a block stand, by its tag; a block of any other tag is one item."""
+"""The places of a block's items, by its tag; a block of any other tag is one item."""
 
 
 def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[Item, Stretch]]:

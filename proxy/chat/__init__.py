@@ -309,7 +309,7 @@ class ChatRequest:
     order: tuple[str, ...] = ("model", "messages", "tools")
     """The top-level keys as the client ordered them; new ones are written behind these."""
     cache_marks: "CacheMarks | None" = None
-    """Where the provider's cache is to end; written into the messages when the request is sent."""
+    """The end of the provider's cache; written into the messages when the request is sent."""
     folds: Folds = field(default_factory=Folds, repr=False)
     """Results about the conversation's messages, in each of their forms."""
 

@@ -130,7 +130,7 @@ class Body:
     wire: ClassVar[str] = "chat"
     """The form in which its client speaks."""
     path: ClassVar[str] = "/chat/completions"
-    """Where such a body is sent, below `/v1`."""
+    """The path of such a body, below `/v1`."""
     conversation: ClassVar[tuple[str, ...]] = ("messages", "tools")
     """The fields that hold the conversation."""
 

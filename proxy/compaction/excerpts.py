@@ -40,7 +40,7 @@ class Piece(NamedTuple):
     """A part of a text, word for word."""
 
     label: str
-    """Where it stands: a JMESPath, or line numbers; empty where neither helps."""
+    """Its place: a JMESPath, or line numbers; empty where neither helps."""
     text: str
 
 

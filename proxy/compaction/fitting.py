@@ -25,7 +25,7 @@ _FULL = Marks(high=0.94, critical=0.94)
 _LEAST = 16
 """A text may always have this part of the usable window."""
 _PART = 4
-"""Where nothing before may leave, the results of a call may take this part of what the window has free."""
+"""The part of the free window that a call's results may take where no earlier message may be cut."""
 _TRIES = 4
 _BESIDE = 4
 """Texts at the start and at the end of an exchange whose own words say what a text is asked for."""

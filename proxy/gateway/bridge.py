@@ -48,21 +48,21 @@ class BridgedUpstream:
         if asked is None:
             asked = await do_sized(len(call.body), lambda: self._wire.body(call.body).parse())
         made, ignored, custom = await do_sized(len(call.body), lambda: bridge(asked, limit=self._limit))
-        headers = {name: value for name, value in call.headers.items() if not name.startswith("anthropic-")}
-        chat = replace(call, path=CHAT, query="", headers=headers, request=made, body=made.encode(), keep=None)
+        forwarded = {name: value for name, value in call.headers.items() if not name.startswith("anthropic-")}
+        chat = replace(call, path=CHAT, query="", headers=forwarded, request=made, body=made.encode(), keep=None)
         reply = await self._upstream.send(chat)
         if ignored:
             cast(dict[str, Any], reply.facts)["ignored"] = ",".join(filter(None, (_told(reply), *ignored)))
         if reply.status >= 400 or (reply.chunks is None and reply.status != 200):
             return replace(reply, body=self._error(reply))
         writer = WRITERS[self._wire.name](asked, custom, 0 if call.counted is None else call.counted.total)
-        kept = [(name, value) for name, value in reply.headers if name not in (b"content-type", b"content-length")]
+        headers = [(name, value) for name, value in reply.headers if name not in (b"content-type", b"content-length")]
         if reply.chunks is None:
             body = writer.whole(parsed(reply.body or b"", "OpenAI"))
-            return replace(reply, headers=[*kept, *JSON_HEADERS], body=body)
+            return replace(reply, headers=[*headers, *JSON_HEADERS], body=body)
         chunks = self._written(reply.chunks, writer)
         await anext(chunks)  # a generator that was never begun ignores its closing
-        return replace(reply, headers=[*kept, *STREAM_HEADERS], chunks=chunks)
+        return replace(reply, headers=[*headers, *STREAM_HEADERS], chunks=chunks)
 
     def _error(self, reply: Reply) -> bytes:
         """Return the upstream's refusal in the form of the wire."""
@@ -78,16 +78,16 @@ class BridgedUpstream:
             yield b""
             yield b"".join(writer.begin())
             async for chunk in chunks:
-                made = b""
+                written = b""
                 for event, _ in events.feed(chunk):
                     is_over = is_over or b"[DONE]" in event
-                    made += b"".join(self._event(event, writer))
-                if made:
-                    yield made
+                    written += b"".join(self._event(event, writer))
+                if written:
+                    yield written
             if not is_over:
-                made = b"".join(self._event(events.rest(), writer))
-                if made:
-                    yield made
+                written = b"".join(self._event(events.rest(), writer))
+                if written:
+                    yield written
         yield b"".join(writer.end())
 
     def _event(self, event: bytes, writer: AnswerWriter) -> list[bytes]:

@@ -36,7 +36,7 @@ class BrokenRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a chain made of a request."""
+    """The result of a chain for a request."""
 
     request: ChatRequest
     steps: tuple[Step, ...]
@@ -44,17 +44,17 @@ class Outcome:
     after: TokenCount | None
     rejected: Reject | None = None
     late: bool = False
-    """Whether a step before the one that rejected was not done in time: with it, the request might have passed."""
+    """True if a step before the rejecting one timed out: with it, the request might have passed."""
     incoming: ChatRequest | None = None
-    """What counts as the client's request from here on, where a step has decided that; else it is what came."""
+    """The request that counts as the client's from here on, as a step may define it."""
     stages: tuple[tuple[str, ChatRequest], ...] = ()
     """The request behind each step that changed it."""
     restores: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What the answer's texts have again, by what stands in its place."""
+    """Originals to restore in the answer's texts, by their placeholders."""
     chosen: tuple[str, str] | None = None
     """The step that chose another model, and that model: the chain ended there."""
-    given: ChatRequest | None = None
-    """What the first step was given; None where a later one was given something else than was left to it."""
+    start: ChatRequest | None = None
+    """The first step's input; None if a later step's input was not its predecessor's output."""
 
 
 def guards(own: Steps) -> Sequence[tuple[str, Guard]]:
@@ -75,9 +75,9 @@ async def run(
     A fault leaves the request as it was before the step, or rejects it with status 500 where the step's `on_error`
     says so. With `strict`, as in tests, it is raised instead.
     """
-    given = request = ctx.incoming if start is None else start
+    first = request = ctx.incoming if start is None else start
     if not chain:
-        return Outcome(request, (), None, None, given=given)
+        return Outcome(request, (), None, None, start=first)
     before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(request)
     unhurried = 0.0
     """Seconds that do not count against the chain's deadline."""
@@ -96,8 +96,8 @@ async def run(
         if run_of.fault is not None and policy.on_error == "reject":
             decision = Reject(f"policy {name!r} failed: {run_of.fault}", code="policy_failed", status=500)
         if isinstance(decision, (Reject, Choose)):
-            made = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
-            return _ended(replace(made, late=late and run_of.fault is None), name, policy, decision)
+            outcome = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
+            return _ended(replace(outcome, late=late and run_of.fault is None), name, policy, decision)
         if isinstance(decision, Rewrite):
             same_tools = decision.request.tools is request.tools
             request, count = decision.request, run_of.after
@@ -106,20 +106,20 @@ async def run(
             if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.frozen:
                 # tools that an earlier step has left out can still be searched
                 ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
-    made = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages), given=given)
-    return replace(made, restores=restores)
+    outcome = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages), start=first)
+    return replace(outcome, restores=restores)
 
 
-def _ended(made: Outcome, name: str, policy: Policy, decision: Reject | Choose) -> Outcome:
+def _ended(outcome: Outcome, name: str, policy: Policy, decision: Reject | Choose) -> Outcome:
     """Return an outcome at the step that ends the chain."""
     if isinstance(decision, Choose):
-        return replace(made, chosen=(name, decision.model))
-    made = replace(made, rejected=decision)
-    return _emptied(made) if isinstance(policy, Guard) else made
+        return replace(outcome, chosen=(name, decision.model))
+    outcome = replace(outcome, rejected=decision)
+    return _emptied(outcome) if isinstance(policy, Guard) else outcome
 
 
 def _emptied(outcome: Outcome) -> Outcome:
-    """An outcome without the texts of its request: where a guard has not let them pass, they may be kept nowhere."""
+    """Return an outcome without the texts of its request: texts that a guard rejected are stored nowhere."""
     empty = outcome.request.with_messages(()).with_tools(())
     return replace(outcome, request=empty, incoming=empty)
 
@@ -180,7 +180,7 @@ class _Run:
         self._before = self.after = before
         self._room = _FULL * ctx.model.usable(request)
         self.is_needed = isinstance(policy, Guard) or (before.total > self._room and not policy.may_grow)
-        """Whether the prompt may not be sent without it: it is a guard, or the prompt may not fit. The first request of
+        """True if the prompt may not be sent without it: it is a guard, or the prompt may not fit. The first request of
         a long conversation has the most to do, so it waits: on a busy machine it would be refused again and again."""
         self._seconds = max(ctx.patience, policy.timeout) if self.is_needed else policy.timeout
         self._chain_deadline = math.inf if self.is_needed else deadline
@@ -213,7 +213,7 @@ class _Run:
         return decision
 
     async def _checked(self) -> Decision:
-        decision = self._with_held(await self._policy.decide(self._request, self._ctx))
+        decision = self._with_frozen(await self._policy.decide(self._request, self._ctx))
         if isinstance(decision, Choose) and not self._may_choose(decision.model):
             decision = Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings)
         self.after = await count_checked(self._policy, self._request, self._before, decision, self._ctx)
@@ -223,22 +223,22 @@ class _Run:
         enforces = self._policy.mode == "enforce"
         return self._ctx.may_choose_model and enforces and model not in (self._request.model, self._ctx.model.name)
 
-    def _with_held(self, decision: Decision) -> Decision:
-        """Return the decision, with tools, held messages and signed answers as they were; that of a guard as it is."""
-        held, before = self._ctx.frozen, self._request
-        if not held or not isinstance(decision, Rewrite) or isinstance(self._policy, Guard):
+    def _with_frozen(self, decision: Decision) -> Decision:
+        """Return the decision with unchanged tools, frozen messages and signed answers; that of a guard as it is."""
+        frozen, before = self._ctx.frozen, self._request
+        if not frozen or not isinstance(decision, Rewrite) or isinstance(self._policy, Guard):
             return decision
         messages = decision.request.messages
-        if messages[:held] != before.messages[:held] or len(messages) == len(before.messages):
+        if messages[:frozen] != before.messages[:frozen] or len(messages) == len(before.messages):
             if len(messages) != len(before.messages):
                 return Keep("signed reasoning is bound to the messages that it would change")
             pairs = enumerate(zip(before.messages, messages, strict=True))
-            messages = tuple(old if place < held or is_signed(old) else new for place, (old, new) in pairs)
-        made = replace(decision.request, messages=messages, tools=before.tools)
-        is_marked = made.cache_marks not in (None, before.cache_marks)
-        if made.rest is before.rest and messages == before.messages and not is_marked:
+            messages = tuple(old if place < frozen or is_signed(old) else new for place, (old, new) in pairs)
+        rewritten = replace(decision.request, messages=messages, tools=before.tools)
+        is_marked = rewritten.cache_marks not in (None, before.cache_marks)
+        if rewritten.rest is before.rest and messages == before.messages and not is_marked:
             return Keep("signed reasoning is bound to what it would change")
-        return replace(decision, request=made)
+        return replace(decision, request=rewritten)
 
     def _unmet(self) -> str | None:
         policy = self._policy
@@ -319,7 +319,7 @@ async def _within(work_time: WorkTime, limit: float, patience: float, work: Coro
 
 
 class _Begun:
-    """What is left of work that waits for something."""
+    """The rest of work that waits for something."""
 
     def __init__(self, work: Coroutine[Any, Any, Decision], waits_for: Any, work_time: WorkTime) -> None:
         self._work, self._waits_for, self._work_time = work, waits_for, work_time

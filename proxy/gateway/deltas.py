@@ -24,7 +24,7 @@ class _Call:
         """None until its name is known."""
         self.shown: int | None = None
         """Its index among those that the client sees."""
-        self.held: list[Any] = []
+        self.buffered: list[Any] = []
         self.whole: dict[str, Any] = {}
 
 
@@ -41,19 +41,19 @@ class Calls:
         self._at: dict[int | None, _Call] = {}
         self._next = 0
         self._moved = False
-        """Whether indexes are no longer the upstream's."""
+        """True if indexes are no longer the upstream's."""
         self.hidden = False
-        """Whether there was an internal one."""
+        """True if there was an internal one."""
 
     @property
     def shown(self) -> bool:
-        """Whether the client has seen any."""
+        """True if the client has seen any."""
         return any(call.shown is not None for call in self._all)
 
     @property
     def waiting(self) -> bool:
-        """Whether deltas are held: their call has no name yet, or stands behind an internal one."""
-        return any(call.held for call in self._all)
+        """True if deltas are buffered: their call has no name yet, or stands behind an internal one."""
+        return any(call.buffered for call in self._all)
 
     @property
     def whole(self) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ class Calls:
                 continue
             call = self._call(entry)
             _merge(call.whole, entry, once=_NAMING)
-            call.held.append(entry)
+            call.buffered.append(entry)
             if call.internal is None and (name := _name(entry)):
                 call.internal = name in self._names
                 self.hidden = self.hidden or call.internal
@@ -80,36 +80,36 @@ class Calls:
     async def hand_on(self, hand: Hand) -> None:
         """Make internal calls the client's that are handed on to it, each in one piece."""
         for call in [each for each in self._all if each.internal]:
-            given = await hand(call.whole)
-            if given is not None:
-                call.internal, call.whole, call.held = False, dict(given), [dict(given)]
+            own = await hand(call.whole)
+            if own is not None:
+                call.internal, call.whole, call.buffered = False, dict(own), [dict(own)]
 
     def remaining(self) -> list[Any]:
-        """What is still held for the client: whole calls, and those that never got a name, for it to complain about."""
+        """Return the client's buffered calls: whole ones, and those that never got a name."""
         return [entry for call in self._all for entry in self._released(call)]
 
     def _released(self, call: _Call) -> list[Any]:
-        held, call.held = call.held, []
-        if call.internal or not held:
+        buffered, call.buffered = call.buffered, []
+        if call.internal or not buffered:
             return []
         self._moved = self._moved or self.hidden or self.waiting
         if call.shown is None:
-            if len(held) > 1:
-                held = [dict(call.whole)]  # SDKs take the first list of calls as it is, so each must be in it once
-            given = held[0].get("index")
-            call.shown = given if isinstance(given, int) and not self._moved else self._next
+            if len(buffered) > 1:
+                buffered = [dict(call.whole)]  # SDKs take the first list of calls as it is, so each must be in it once
+            index = buffered[0].get("index")
+            call.shown = index if isinstance(index, int) and not self._moved else self._next
             self._next = max(self._next, call.shown + 1)
-        return [_placed(entry, call.shown) if self._moved or "index" in entry else entry for entry in held]
+        return [_placed(entry, call.shown) if self._moved or "index" in entry else entry for entry in buffered]
 
     def _call(self, entry: Mapping[str, Any]) -> _Call:
-        """The call that a delta belongs to: by its index; where a server gives none or always the same, by its id."""
-        given_index = entry.get("index")
-        index = given_index if isinstance(given_index, int) else None
+        """Return the delta's call, by its index; if a server sends none or always the same, by its id."""
+        own_index = entry.get("index")
+        index = own_index if isinstance(own_index, int) else None
         call = self._at.get(index)
         known = call.whole.get("id") if call is not None else None
-        given = entry.get("id")
+        own_id = entry.get("id")
         other = bool(_name(entry)) and call is not None and call.internal is not None
-        if call is None or (other and (given != known if given else index is None)):
+        if call is None or (other and (own_id != known if own_id else index is None)):
             call = self._at[index] = _Call()
             self._all.append(call)
         return call
@@ -128,10 +128,10 @@ def _name(entry: Mapping[str, Any]) -> str:
 
 
 _HEAD = ("id", "created", "model")
-"""What all chunks of one stream have in common."""
+"""The fields that all chunks of one stream have in common."""
 
 
-class _Held(NamedTuple):
+class _Buffered(NamedTuple):
     """An event that is held back, as it came and as it is to pass."""
 
     passing: bytes
@@ -157,11 +157,11 @@ class Deltas:
         self._events = EventSplitter()
         self._heard: list[bytes] = []
         self._calls: dict[int, Calls] = {}
-        self._tail: list[_Held] = []
+        self._tail: list[_Buffered] = []
 
     @property
     def hidden(self) -> bool:
-        """Whether an internal tool was called."""
+        """True if an internal tool was called."""
         return any(calls.hidden for calls in self._calls.values())
 
     def feed(self, chunk: bytes) -> bytes:
@@ -171,8 +171,10 @@ class Deltas:
         return b"".join(starmap(self._event, self._events.feed(chunk)))
 
     def end(self) -> bytes:
-        """What the client gets of bytes behind the last whole event, and of calls that never got a name. Where there
-        are internal calls, `hand_on` gives the latter."""
+        """Return the client's part of bytes behind the last whole event, and calls that never got a name.
+
+        If there are internal calls, `hand_on` gives the latter.
+        """
         pending = self._events.rest()
         last = self._event(pending, b"\n\n" if self._later or self.hidden else b"") if pending else b""
         return last if self.hidden else last + self._remaining()
@@ -212,8 +214,8 @@ class Deltas:
                 whole = whole and _place(choice) in self._calls
                 finish = choice.get("finish_reason") or finish
                 delta = choice.get("delta")
-                said = delta.items() if isinstance(delta, dict) else ()
-                _merge(message, {key: part for key, part in said if key not in ("role", "tool_calls")})
+                parts = delta.items() if isinstance(delta, dict) else ()
+                _merge(message, {key: part for key, part in parts if key not in ("role", "tool_calls")})
         calls = [call for each in self._calls.values() for call in each.whole]
         round_ = heard({**message, "tool_calls": calls}, finish if whole else "length", self._names)
         return round_, usage
@@ -232,11 +234,11 @@ class Deltas:
         else:
             passing, ends = event + boundary, data == b"[DONE]"
         if ends and (self._later or self.hidden):
-            said = _parted(chunk) if chunk is not None else None
-            if chunk is not None and said is not None:
+            rest = _parted(chunk) if chunk is not None else None
+            if chunk is not None and rest is not None:
                 passing = with_data(event, chunk) + boundary
-            self._tail.append(_Held(passing, event, boundary, chunk))
-            return b"" if said is None else with_data(event, said) + boundary
+            self._tail.append(_Buffered(passing, event, boundary, chunk))
+            return b"" if rest is None else with_data(event, rest) + boundary
         return passing
 
     def _shown(self, chunk: dict[str, Any], event: bytes, boundary: bytes) -> bytes:
@@ -254,7 +256,7 @@ class Deltas:
         return with_data(event, chunk) + boundary if _says_something(chunk) else b""
 
     def _sort(self, choice: dict[str, Any]) -> bool:
-        """Take the internal calls out of a choice; whether there was anything to change."""
+        """Take the internal calls out of a choice; return True if that changed it."""
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             return False
@@ -285,22 +287,22 @@ class Deltas:
             self._text = ""
 
     def _remaining(self) -> bytes:
-        made: list[bytes] = []
+        chunks: list[bytes] = []
         for index, calls in self._calls.items():
             if calls.waiting:
                 choice = {"index": index, "delta": {"tool_calls": calls.remaining()}, "finish_reason": None}
                 chunk = {**self.head, "object": "chat.completion.chunk", "choices": [choice]}
-                made.append(b"data: " + orjson.dumps(chunk) + b"\n\n")
-        return b"".join(made)
+                chunks.append(b"data: " + orjson.dumps(chunk) + b"\n\n")
+        return b"".join(chunks)
 
-    def _ended(self, held: "_Held") -> bytes:
+    def _ended(self, buffered: "_Buffered") -> bytes:
         """Return an event of the end; where the client got no call, it is not told that it got one."""
         changed = False
-        for choice in _choices(held.chunk or {}):
+        for choice in _choices(buffered.chunk or {}):
             calls = self._calls.get(_place(choice))
             if choice.get("finish_reason") == "tool_calls" and calls and calls.hidden and not calls.shown:
                 choice["finish_reason"], changed = "stop", True
-        return with_data(held.event, held.chunk or {}) + held.boundary if changed else held.passing
+        return with_data(buffered.event, buffered.chunk or {}) + buffered.boundary if changed else buffered.passing
 
 
 def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -330,12 +332,12 @@ def _parted(chunk: dict[str, Any]) -> dict[str, Any] | None:
     choices = _choices(chunk)
     if not any(isinstance(delta := choice.get("delta"), dict) and any(delta.values()) for choice in choices):
         return None
-    said = {key: value for key, value in chunk.items() if key != "usage"}
-    said["choices"] = [{**choice, "finish_reason": None} for choice in choices]
+    rest = {key: value for key, value in chunk.items() if key != "usage"}
+    rest["choices"] = [{**choice, "finish_reason": None} for choice in choices]
     for choice in choices:
         choice["delta"] = {}
         choice.pop("logprobs", None)
-    return said
+    return rest
 
 
 _NAMING = frozenset({"index", "type", "id", "name", "format"})
@@ -361,12 +363,12 @@ def _merge(known: dict[str, Any], more: Mapping[str, Any], *, once: frozenset[st
 
 def _added(known: list[Any], entries: list[Any]) -> list[Any]:
     """Return a list with more of it: an entry with the index of an earlier one goes on with that."""
-    made = list(known)
+    extended = list(known)
     for entry in entries:
         index = entry.get("index") if isinstance(entry, dict) else None
-        begun = next((one for one in made if isinstance(one, dict) and one.get("index") == index), None)
+        begun = next((one for one in extended if isinstance(one, dict) and one.get("index") == index), None)
         if index is None or begun is None:
-            made.append(dict(entry) if isinstance(entry, dict) else entry)
+            extended.append(dict(entry) if isinstance(entry, dict) else entry)
         else:
             _merge(begun, entry, once=_NAMING)
-    return made
+    return extended

@@ -22,7 +22,7 @@ CUT_OFF = frozenset({"length", "content_filter"})
 
 
 Hand = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
-"""What the client gets in place of a call of an internal tool; None for one that is answered inside."""
+"""The client's call in place of a call of an internal tool; None for one that is answered inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class InternalCall:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What the model said in one round."""
+    """The model's answer in one round."""
 
     message: Message
     """As it goes back to the model: everything that it said, signed reasoning included."""
@@ -47,7 +47,7 @@ class Round:
     client: tuple[Mapping[str, Any], ...]
     """The calls that the client has to answer."""
     whole: bool = True
-    """Whether it is all there is: one choice, not cut off, no error in between."""
+    """True if it is complete: one choice, not cut off, no error in between."""
 
     @property
     def spoken(self) -> Message:
@@ -61,39 +61,39 @@ class Round:
         return message.with_changes(tool_calls=list(self.client)) if self.client else message
 
 
-def heard(said: Mapping[str, Any], finish: Any, names: frozenset[str]) -> Round:
+def heard(answer: Mapping[str, Any], finish: Any, names: frozenset[str]) -> Round:
     """Return the round that an assistant message is. The same message gives the same bytes, streamed or whole."""
     internal: list[InternalCall] = []
     client: list[Mapping[str, Any]] = []
     calls: list[Mapping[str, Any]] = []
-    listed = said.get("tool_calls")
-    made_calls = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
-    taken = {str(call.get("id", "")) for call in made_calls if called_name(call) not in names}
-    for place, call in enumerate(made_calls):
-        kept = {key: value for key, value in call.items() if key != "index"}
-        if called_name(kept) in names:
-            made = _internal(kept, place, taken)
-            internal.append(made)
-            kept = _answerable(kept, made)
-            taken.add(made.id)
+    listed = answer.get("tool_calls")
+    mentioned = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
+    taken_ids = {str(call.get("id", "")) for call in mentioned if called_name(call) not in names}
+    for place, call in enumerate(mentioned):
+        bare = {key: value for key, value in call.items() if key != "index"}
+        if called_name(bare) in names:
+            parsed = _internal(bare, place, taken_ids)
+            internal.append(parsed)
+            bare = _answerable(bare, parsed)
+            taken_ids.add(parsed.id)
         else:
-            client.append(kept)
-        calls.append(kept)
-    rest = {key: value for key, value in said.items() if key not in ("role", "content", "tool_calls", "index")}
+            client.append(bare)
+        calls.append(bare)
+    rest = {key: value for key, value in answer.items() if key not in ("role", "content", "tool_calls", "index")}
     fields = {key: value for key, value in rest.items() if value is not None and value != []}
-    message = Message({"role": "assistant", "content": said.get("content") or None, **fields})
+    message = Message({"role": "assistant", "content": answer.get("content") or None, **fields})
     if calls:
         message = message.with_changes(tool_calls=calls)
     return Round(message, tuple(internal), tuple(client), whole=finish not in CUT_OFF)
 
 
-def _internal(call: Mapping[str, Any], place: int, taken: set[str]) -> InternalCall:
+def _internal(call: Mapping[str, Any], place: int, taken_ids: set[str]) -> InternalCall:
     name = called_name(call)
     inner = call.get("function") or call.get("custom")
-    given = inner.get("arguments", inner.get("input")) if isinstance(inner, Mapping) else None
-    text = given if isinstance(given, str) else encode(given or {}).decode(errors="replace")
+    own = inner.get("arguments", inner.get("input")) if isinstance(inner, Mapping) else None
+    text = own if isinstance(own, str) else encode(own or {}).decode(errors="replace")
     call_id = call.get("id")
-    if not isinstance(call_id, str) or not call_id or call_id in taken:
+    if not isinstance(call_id, str) or not call_id or call_id in taken_ids:
         # A result must be told apart from the others; nothing random, so that a replay has the same bytes.
         call_id = "call_" + sha256(f"{place}\0{name}\0{text}".encode(errors="replace")).hexdigest()[:24]
     if not text.strip():
@@ -103,19 +103,19 @@ def _internal(call: Mapping[str, Any], place: int, taken: set[str]) -> InternalC
 
 def _flaw(arguments: str) -> str | None:
     try:
-        found = orjson.loads(arguments)
+        value = orjson.loads(arguments)
     except (orjson.JSONDecodeError, UnicodeEncodeError) as error:
         return f"the arguments are not valid JSON ({error})"
-    return None if isinstance(found, dict) else "the arguments are not a JSON object"
+    return None if isinstance(value, dict) else "the arguments are not a JSON object"
 
 
-def _answerable(call: Mapping[str, Any], made: InternalCall) -> dict[str, Any]:
-    """The call as history: many servers parse the arguments of old calls, and refuse a request in which they cannot."""
+def _answerable(call: Mapping[str, Any], parsed: InternalCall) -> dict[str, Any]:
+    """Return the call as history: many servers refuse a request with old calls whose arguments are invalid JSON."""
     function = call.get("function")
     if not isinstance(function, Mapping):
-        return {**call, "id": made.id}
-    function = {**function, "arguments": "{}" if made.flaw else made.arguments}
-    return {**call, "id": made.id, "function": function}
+        return {**call, "id": parsed.id}
+    function = {**function, "arguments": "{}" if parsed.flaw else parsed.arguments}
+    return {**call, "id": parsed.id, "function": function}
 
 
 def joined(before: str, after: str) -> str:
@@ -129,22 +129,22 @@ def gap(before: str, after: str) -> str:
 
 
 def without_internal(choices: Iterable[Any], names: frozenset[str]) -> bool:
-    """Take the internal calls out of the choices of a whole answer, in place; whether there were any."""
-    found = False
+    """Take the internal calls out of the choices of a whole answer, in place; return True if there were any."""
+    changed = False
     for choice in _calling(choices):
         message = choice["message"]
         calls = message["tool_calls"]
         kept = [call for call in calls if not (isinstance(call, dict) and called_name(call) in names)]
         if len(kept) == len(calls):
             continue
-        found = True
+        changed = True
         message["tool_calls"] = kept
         if not kept:
             del message["tool_calls"]
             message["content"] = message.get("content") or ""
             if choice.get("finish_reason") == "tool_calls":
                 choice["finish_reason"] = "stop"
-    return found
+    return changed
 
 
 def messages_of(choices: Iterable[Any]) -> list[dict[str, Any]]:
@@ -176,8 +176,10 @@ class HandsOn(Protocol):
     """An internal tool whose calls are the client's in another form; it runs those that cannot be."""
 
     async def handed(self, call: Mapping[str, Any], *, strict: bool) -> Mapping[str, Any] | None:
-        """The call as the client gets it; None for one that cannot be handed on. With `strict`, the model can be told
-        what is wrong with it."""
+        """Return the call as the client gets it; None for one that cannot be handed on.
+
+        With `strict`, the model can be told its flaw.
+        """
 
 
 @runtime_checkable
@@ -205,15 +207,15 @@ class Dialogue:
         self.wire = request.wire
         self.names = frozenset(tools)
         self.text = ""
-        """What earlier rounds said to the client."""
+        """The text that earlier rounds sent to the client."""
         self.facts: Facts = {"rounds": 1, "internal_calls": 0}
         self.added: tuple[Message, ...] = ()
-        """What earlier rounds added to the request."""
+        """The messages that earlier rounds added to the request."""
         self._upstream = upstream
         self._call = call
         self._request = request
         self._tools = tools
-        self._left = rounds if request.rest.get("n") in (None, 1) else 0
+        self._rounds_left = rounds if request.rest.get("n") in (None, 1) else 0
         self._timeout = timeout
         self._record = record
 
@@ -224,11 +226,11 @@ class Dialogue:
 
     def runs(self, round_: Round) -> bool:
         """Return whether the internal calls of a round are answered."""
-        return bool(round_.internal) and round_.whole and self._left > 0
+        return bool(round_.internal) and round_.whole and self._rounds_left > 0
 
     def hand(self, round_: Round | None) -> Hand:
         """Return how the calls of a round are handed on to the client."""
-        strict = round_ is not None and round_.whole and self._left > 0
+        strict = round_ is not None and round_.whole and self._rounds_left > 0
 
         async def hand(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
             tool = self._tools.get(called_name(call))
@@ -244,9 +246,8 @@ class Dialogue:
         return hand
 
     async def run(self, round_: Round) -> tuple[Message, ...]:
-        """The results of a round's internal calls, made at the same time; those beyond the most are not run. Cancelling
-        it cancels them."""
-        self._left -= 1
+        """Run a round's internal calls concurrently, up to the most; cancelling it cancels them."""
+        self._rounds_left -= 1
         self.facts["internal_calls"] = int(self.facts["internal_calls"]) + len(round_.internal)
         for called in round_.internal:
             self.facts[f"calls_{called.name}"] = int(self.facts.get(f"calls_{called.name}", 0)) + 1
@@ -255,7 +256,7 @@ class Dialogue:
         # A task that was cancelled by its own tool does not end the group.
         texts = ["Error: it was given up." if task.cancelled() else task.result() for task in running]
         texts += [_NOT_RUN] * (len(round_.internal) - len(texts))
-        suffix = "" if self._left else _NO_MORE
+        suffix = "" if self._rounds_left else _NO_MORE
         return tuple(
             Message({"role": "tool", "tool_call_id": call.id, "content": text + suffix})
             for call, text in zip(round_.internal, texts, strict=True)
@@ -281,7 +282,7 @@ class Dialogue:
         self.facts |= earlier(self.facts, usage)
         self.facts["rounds"] = int(self.facts["rounds"]) + 1
         request = self._request.with_messages((*self._request.messages, *self.added))
-        if not self._left:
+        if not self._rounds_left:
             request = self._last(request)
         tokens, counted = self._call.tokens, self._call.counted
         if counted is not None and tokens is not None:
@@ -290,8 +291,10 @@ class Dialogue:
         return await self._upstream.send(call.fitted() if self._upstream.abilities.limits_answers else call)
 
     def _last(self, request: ChatRequest) -> ChatRequest:
-        """The request of the last round, in which the model has to answer: without internal tools. Reasoning that is
-        bound to the tools would be refused then, so there no tool may be called."""
+        """Return the request of the last round, in which the model has to answer: without internal tools.
+
+        Reasoning that is bound to the tools would be refused without them, so there no tool may be called.
+        """
         if (self._call.profile is None or self._call.profile.binds_reasoning) and signed_places(request):
             return request.with_field("tool_choice", "none")
         if not self.names.isdisjoint(chosen_tools(request.rest.get("tool_choice"))):
@@ -305,13 +308,13 @@ class Dialogue:
     def check(self, round_: Round) -> None:
         """Raise `Unanswered` where the last round brings the client nothing: it called only internal tools."""
         said = self.text or round_.message.text or round_.message.get("refusal")
-        exhausted = self.added and not self._left
+        exhausted = self.added and not self._rounds_left
         if exhausted and round_.internal and round_.whole and not (round_.client or said):
             told = "The model called only tools that Penstock runs, also when it was no longer offered any."
             raise Unanswered(told, code="no_answer")
 
     async def keep(self, round_: Round, results: tuple[Message, ...]) -> None:
-        """Remember what the client does not see of the answer, of which this is the last round."""
+        """Remember the hidden parts of the answer, of which this is the last round."""
         if self._record is None or not (self.added or results):
             return
         shown = round_.spoken.with_changes(content=joined(self.text, round_.message.text))

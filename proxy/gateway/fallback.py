@@ -1,4 +1,4 @@
-"""Where a request goes instead: to a larger model where it does not fit, to another upstream where one fails.
+"""Fallbacks: a larger model for a prompt that does not fit, another upstream for one that fails.
 
 Each try starts from what the client sent, with the chain, window and key of the model that is tried. A model that
 refuses a request as too long, which fits by our count, is tried once more with what its refusal taught.
@@ -41,7 +41,7 @@ _ERROR_EVENT = re.compile(rb'(?:event: ?error\r?\n)?(?:data|error): ?(\{"(?:erro
 """A stream's first event that is an error."""
 
 _COMMENTS = re.compile(rb"(?::[^\n]*\n|\r?\n)+")
-"""What servers send while a model gets ready."""
+"""Keep-alive comments that servers send while a model gets ready."""
 
 _PATIENCE, _LONGEST = 10.0, 2**16
 """Seconds and bytes for which a stream of comments alone is held; then its client gets them, as a sign of life."""
@@ -76,12 +76,12 @@ class Attempts:
         self._routes, self._first, self._http, self._seen = routes, first, http, seen
         self._route = first
         self._body = body
-        self._left: deque[str] = deque()
+        self._remaining: deque[str] = deque()
         self._tried = {_place(first)}
         self._call: Call | None = None
-        """What this attempt has sent."""
+        """The call that this attempt has sent."""
         self._error: PenstockError | None = None
-        """How the attempts failed, as it is told in the end."""
+        """The error that is reported if all attempts fail."""
         self._reason = ""
         self._again = False
         self._chosen: Route | None = None
@@ -159,8 +159,10 @@ class Attempts:
         self._call = call
 
     async def check(self, reply: Reply) -> Reply:
-        """Return the answer, of a stream with its first chunk here. Raises `ErrorReply` for one that another attempt
-        may better."""
+        """Return the answer; of a stream its first chunk has arrived.
+
+        Raise `ErrorReply` for one that another attempt may better.
+        """
         is_counted = self._call is not None and self._call.counted is not None
         if reply.chunks is not None and reply.status < 400 and (self._open or is_counted):
             reply = await _begun_or_refused(reply, reply.chunks)
@@ -170,8 +172,11 @@ class Attempts:
         return reply
 
     def failed(self, error: PenstockError) -> None:
-        """Take note of how an attempt failed. Raises the error where another attempt cannot better it or may not be
-        made, because this one may have been processed."""
+        """Take note of an attempt's failure.
+
+        Raise the error if another attempt cannot better it, or may not be made, because this one may have been
+        processed.
+        """
         if self._route.settings.may_repeat:
             error.headers.pop("x-should-retry", None)
         is_failure, reason = self._is_failure(error), _told(error)
@@ -205,13 +210,14 @@ class Attempts:
             overflow = read_refusal(refusal.reply.status, refusal.reply.body or b"")
         else:
             return
-        told = overflow or Overflow()
+        report = overflow or Overflow()
         ours = call.counted.total
         wanted = (call.request.max_output_tokens if call.request is not None else None) or 0
-        if not told.window or not (told.prompt or ours) <= told.window < ours + wanted:  # else the answer is lowered
-            least = max(told.window or call.profile.window, ours)
-            if told.prompt and told.prompt != ours:  # what only repeats our count is not the upstream's
-                least = told.prompt
+        # else the answer is lowered
+        if not report.window or not (report.prompt or ours) <= report.window < ours + wanted:
+            least = max(report.window or call.profile.window, ours)
+            if report.prompt and report.prompt != ours:  # what only repeats our count is not the upstream's
+                least = report.prompt
             elif least > _DOUBTED * ours:
                 return
             call.tokens.refused(call.counted, least)
@@ -233,10 +239,10 @@ class Attempts:
             return True
         settings, overflow = self._route.settings, self._reason == OVERFLOW
         names = (settings.larger,) if overflow and settings.larger else () if overflow else settings.fallbacks
-        self._left.extendleft(reversed(names))
-        while self._left and len(self._tried) < _MOST:
+        self._remaining.extendleft(reversed(names))
+        while self._remaining and len(self._tried) < _MOST:
             try:
-                route = self._routes.of(self._left.popleft(), self._http.caller)
+                route = self._routes.of(self._remaining.popleft(), self._http.caller)
             except NotFound:  # for this key; that all can be routed is checked with the configuration
                 continue
             if _place(route) not in self._tried:
@@ -287,8 +293,10 @@ async def _whole(reply: Reply) -> Reply:
 
 
 async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
-    """A stream whose first chunk is here, or the error that this is: some servers say only there that a prompt is too
-    long, or that they have failed. Raises what comes instead of it."""
+    """Return a stream whose first chunk has arrived, or the error in it.
+
+    Some servers say only there that a prompt is too long, or that they have failed. Raise the error that comes instead.
+    """
     flowing, clock = aiter(chunks), asyncio.get_running_loop().time
     until = clock() + _PATIENCE
     try:
@@ -311,12 +319,12 @@ async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
     return reply
 
 
-def _refusal(said: bytes) -> tuple[int, bytes] | None:
+def _refusal(error_body: bytes) -> tuple[int, bytes] | None:
     """Return the status and the body that the error of a stream stands for; None where it names no status."""
-    overflow = read_refusal(400, said)
+    overflow = read_refusal(400, error_body)
     if overflow is not None:
-        return 400, openai_body(said, overflow)
-    answer = json_object(said.splitlines()[0])
+        return 400, openai_body(error_body, overflow)
+    answer = json_object(error_body.splitlines()[0])
     error = answer.get("error", answer)
     code = str(error.get("code")) if isinstance(error, dict) else ""
     return (int(code), orjson.dumps({"error": error})) if _FAILED.fullmatch(code) else None

@@ -1,4 +1,4 @@
-"""What the client did not see of a conversation, put back into its later requests at the same place.
+"""Parts of a conversation that the client did not see, put back into its later requests at the same place.
 
 That is what internal tools added, and signed reasoning that a client does not send back. It is found again by what the
 client did see: the whole conversation up to an answer, and the answer. Without it the prefix that the provider has
@@ -33,7 +33,7 @@ _PATIENCE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """What the client does not see of one answer."""
+    """The parts of one answer that the client does not see."""
 
     shown: Message
     """The answer as the client gets it."""
@@ -152,11 +152,11 @@ def _key(scope: str, print_: str) -> str:
     return f"{quote(scope.partition(chr(0))[0], safe='')}/{print_}"
 
 
-def _read(kept: bytes) -> Hidden | None:
+def _read(stored: bytes) -> Hidden | None:
     try:
-        found = json.loads(kept)
-        before, results = (tuple(map(Message, found[name])) for name in ("before", "results"))
-        last = Message(found["last"])
+        fields = json.loads(stored)
+        before, results = (tuple(map(Message, fields[name])) for name in ("before", "results"))
+        last = Message(fields["last"])
         unasked = {result.get("tool_call_id") for result in results} - {*last.call_ids}
         return None if unasked else Hidden(Message(), before, last, results)
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -263,7 +263,7 @@ class _AnswersSoFar(NamedTuple):
     keys: tuple[tuple[int, str], ...] = ()
     """Their places and keys."""
     end: int = 0
-    """How many messages there are."""
+    """The number of messages."""
 
 
 def _answers(request: ChatRequest, scope: str) -> _AnswersSoFar:

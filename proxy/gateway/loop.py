@@ -60,7 +60,7 @@ class Loop:
 
 
 def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, InternalTool]:
-    """Those of the internal tools that a request offers, by name; not where the client has one of the same name."""
+    """Return the internal tools that a request offers, by name, without those that share a client tool's name."""
     names = [tool.name for tool in request.tools]
     return {
         tool.name: tool
@@ -167,16 +167,16 @@ def _round(answer: dict[str, Any], names: frozenset[str]) -> Round | None:
 
 
 async def _hand_on(answer: dict[str, Any], dialogue: Dialogue) -> bool:
-    """Make calls in an answer the client's that are handed on to it; whether there were any."""
+    """Make calls in an answer the client's that are handed on to it; return True if there were any."""
     hand = dialogue.hand(_round(answer, dialogue.names))
-    found = False
+    changed = False
     for message in messages_of(answer.get("choices") or ()):
         calls = message["tool_calls"]
-        given = [await hand(call) if isinstance(call, dict) else None for call in calls]
-        if any(given):
-            found = True
-            message["tool_calls"] = [other or call for call, other in zip(calls, given, strict=True)]
-    return found
+        own = [await hand(call) if isinstance(call, dict) else None for call in calls]
+        if any(own):
+            changed = True
+            message["tool_calls"] = [other or call for call, other in zip(calls, own, strict=True)]
+    return changed
 
 
 def _join(message: dict[str, Any], rounds: Sequence[Round]) -> None:
@@ -193,7 +193,7 @@ def _join(message: dict[str, Any], rounds: Sequence[Round]) -> None:
 
 
 async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, None]:
-    """The rounds of a dialogue as the chunks of one answer, behind an empty one. Raises what a later round fails with.
+    """Yield an empty chunk, then the rounds of a dialogue as one answer. Raise the error of a later round.
 
     Closing it drops the round that is under way.
     """

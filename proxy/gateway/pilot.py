@@ -46,7 +46,7 @@ class IdleTimes:
         self.waited = [0] * WINDOWS
         """Conversations that were idle until the refresh of this window."""
         self.resumed = [0] * WINDOWS
-        """Those of them that went on before the next one."""
+        """Conversations of those that went on before the next one."""
 
     def pays(self, window: int, price: float, gain: float) -> bool:
         """Return whether to refresh now, where a refresh has a price and a prefix found in the cache is a gain."""

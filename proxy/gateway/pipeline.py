@@ -175,7 +175,7 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
     """
     outcome, profile, rejected = done.outcome, done.ctx.model, done.outcome.rejected
     came = done.ctx.incoming if done.is_guarded else done.sent
-    seen.rewrote(Rewriting(came, outcome.request, outcome.stages, done.ctx, _sections(outcome), outcome.given))
+    seen.rewrote(Rewriting(came, outcome.request, outcome.stages, done.ctx, _sections(outcome), outcome.start))
     refusal = None if rejected is None else _refusal(rejected, late=outcome.late, failed=done.archive.failed)
     if outcome.before is not None and outcome.after is not None:
         before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)

@@ -64,21 +64,21 @@ _EDITS, _BETA = "context_management", "context-management-2025-06-27"
 
 
 class Asked(NamedTuple):
-    """How a request came."""
+    """The circumstances of a request."""
 
     headers: Mapping[str, str]
     """The client's, names in lower case."""
     query: str = ""
     """Without the question mark."""
     caller: Caller | None = None
-    """Who asks, where that was asked at the door."""
+    """The caller, if callers are authenticated."""
     may_choose_model: bool = False
     """True if a policy may send it to another model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """What has summaries written."""
+    """The service that writes summaries."""
 
     writer: Writer
     drafts: DraftService
@@ -90,7 +90,7 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the steps of a chain, and the loop behind it, need to do their work."""
+    """The services that the steps of a chain, and the loop behind it, use."""
 
     tokens: TokenService
     archives: Archives
@@ -99,15 +99,15 @@ class Services:
     memos: Memos
     shares: Shares
     prefixes: Prefixes
-    """What was sent in front of the answers of conversations."""
+    """The prefixes sent before the answers of conversations."""
     corrections: CorrectionService
     memories: MemoryService
     parsed: Cache[tuple[str, bytes], ParsedList[Any]]
-    """What earlier requests were parsed to."""
+    """Parsed lists of earlier requests."""
     recalls: Threads
     """Threads in which the parts of archived texts are looked for."""
     cache_use: CacheUse
-    """Whether the upstreams' prompt caches are used."""
+    """The use of the upstreams' prompt caches."""
     holds: Holds
     """Steps that are on hold in a conversation."""
     embedding: EmbeddingService | None = None
@@ -164,7 +164,7 @@ class Rewritten:
     """As the client sent it."""
     outcome: Outcome
     ctx: Context
-    """What its last step saw."""
+    """The context of its last step."""
     tokens: BoundTokens
     archive: BoundArchive
     tools: Sequence[InternalTool]
@@ -174,9 +174,9 @@ class Rewritten:
     settle: Settle | None = None
     """Keeps what is sent for the requests that follow; None where no answer can have signed reasoning."""
     watch: AnswerWatch | None = None
-    """What looks at the answer, where a step wants to know what was wrong with it."""
+    """The observer of the answer, if a step wants to know its flaws."""
     is_guarded: bool = False
-    """Whether a guard may have taken something out: then `ctx.incoming` is what may be kept."""
+    """True if a guard may have removed something: then only `ctx.incoming` may be stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ class Prepared:
 
     @property
     def watches(self) -> tuple[Observer, ...]:
-        """What looks at the answer: on behalf of steps, and for its signature."""
+        """The observers of the answer: for steps, and for its signature."""
         done = self.rewritten
         watches = () if done is None or done.watch is None else (done.watch,)
         return watches if self.settle is None else (*watches, SignedAnswer(self.settle))
@@ -255,7 +255,7 @@ class Preparation:
         return True
 
     def _must_hold(self, body: Body, route: Route, chosen: Chosen) -> bool:
-        """Whether even a request without a chain has to be read, because signed reasoning is bound to what was sent.
+        """Return True if even a request without a chain has to be read, for the prefix of its signed reasoning.
 
         So is every one that skips its chain: what was sent without it must stay so in the requests behind it.
         """
@@ -408,7 +408,7 @@ def _guarding(steps: Chain) -> Sequence[Guard]:
 
 
 def _headers(steps: Chain, asked: Asked) -> Mapping[str, str]:
-    """The headers that are forwarded, less those with what a guard takes out; none may have a query with that."""
+    """Return the headers to forward, without those that a guard removes. Raise `Rejected` for such a query."""
     headers = forwarded(asked.headers)
     for name, guard in guards(steps):
         try:

@@ -29,7 +29,7 @@ class Observer:
     """Watches one answer on its way to the client. Nothing here may take time, or raise."""
 
     reads: ClassVar[bool] = False
-    """Whether it is given the bytes of the answer."""
+    """True if it takes the bytes of the answer."""
 
     def feed(self, chunk: bytes) -> None:
         """Take note of the next bytes, which may be all of them."""
@@ -39,7 +39,7 @@ class Observer:
 
 
 class Observers:
-    """Those who observe one call, from what is reserved for it to the end of its answer.
+    """The observers of one call, from its reservation to the end of its answer.
 
     Whatever ends the block ends the observation as well: an answer, an error, or a client that leaves.
     """
@@ -59,7 +59,7 @@ class Observers:
         self._upstream, self._http, self._seen, self._body = upstream, http, seen, body
         self._watches = watches
         self.facts: Mapping[str, Fact] = {}
-        """Those of the reply, once there is one."""
+        """The facts of the reply, once there is one."""
 
     async def __aenter__(self) -> "Observers":
         """Reserve what the call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it may."""

@@ -98,20 +98,20 @@ class _Stream:
         if not isinstance(choices := chunk.get("choices"), list):
             return (self._released([*self._waiting]) if data == b"[DONE]" else b"") + event + boundary
         self._chunk = chunk
-        before, made = b"", list[Any]()
+        before, restored = b"", list[Any]()
         for choice in choices:
             delta = choice.get("delta") if isinstance(choice, dict) else None
             if not isinstance(delta, dict):
-                made.append(choice)
+                restored.append(choice)
                 continue
             place = choice.get("index", 0)
             ends = bool(choice.get("finish_reason"))
             before += self._released([path for path in self._waiting if path[0] == place and path[1] not in delta])
             new = self._delta(delta, (place,), ends=ends)
-            made.append(choice if new is delta else {**choice, "delta": new})
-        if all(new is old for new, old in zip(made, choices, strict=True)):
+            restored.append(choice if new is delta else {**choice, "delta": new})
+        if all(new is old for new, old in zip(restored, choices, strict=True)):
             return before + event + boundary
-        return before + with_data(event, {**chunk, "choices": made}) + boundary
+        return before + with_data(event, {**chunk, "choices": restored}) + boundary
 
     def _delta(self, value: Any, path: _Path, *, ends: bool) -> Any:
         if isinstance(value, str):

@@ -87,7 +87,7 @@ class Saving:
             self._waiting -= 1
 
     def shown(self, request: ChatRequest) -> bytes:
-        """A request in one line. Where nothing is left out it has the client's own bytes: handles are made of them."""
+        """Return a request in one line; if nothing is redacted, byte for byte, because handles are made of it."""
         request = request.without(*_NAMING)
         if self._patterns:
             request = request.with_messages(message.with_texts(self._redacted) for message in request.messages)
@@ -95,7 +95,7 @@ class Saving:
         return encode(json.loads(raw)) if b"\n" in raw or b"\r" in raw else raw
 
     def answer(self, body: bytes, *, streamed: bool) -> bytes:
-        """A response that the vendor stores: the requests that continue it do not have what it says."""
+        """Return a response that the vendor stores: the requests that continue it do not carry its content."""
         response = ResponsesWire.response(body, streamed=streamed)
         return encode(changed({key: response.get(key) for key in ("id", "output")}, self._redacted))
 

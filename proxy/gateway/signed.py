@@ -88,8 +88,8 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
     is_over = outcome.rejected is not None or outcome.chosen is not None
     settle = None if is_over else settled.record(sent, outcome.request)
     ran, stages = first.steps + outcome.steps, first.stages + outcome.stages
-    given = first.given if outcome.given is sent else None
-    return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before, given=given), settle
+    start = first.start if outcome.start is sent else None
+    return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before, start=start), settle
 
 
 class SignedAnswer(Observer):
@@ -126,7 +126,7 @@ class _Conversation:
             self._room = Room.of(ctx.model.window, usable, 0, Marks(share, critical=(1 + share) / 2))
 
     async def outcome(self) -> Outcome:
-        """Return the conversation with its beginning held, or with a new one where the window is full."""
+        """Return the conversation with its beginning frozen, or with a new one where the window is full."""
         signed = signed_places(self._sent)
         if not signed:
             return await chain.run(self._steps, self._ctx)
@@ -137,46 +137,46 @@ class _Conversation:
             return guarded
         self._ctx = replace(self._ctx, incoming=guarded.request)
         answers = [place for place in _answers(self._sent.messages) if place >= signed[0]]
-        made, end = await self._found(answers, signed)
+        prefix, end = await self._prefix(answers, signed)
         for place in answers:  # what the requests behind it were, as if each came now
             if place > end and current_work().used() < self._ctx.deadline:
-                earlier = await self._sent_up_to(place, made, end)
+                earlier = await self._sent_up_to(place, prefix, end)
                 if earlier.rejected is None:
-                    made, end = earlier.request, place
-                    self._settled.remember(self._sent, end, made)
-        whole, offered = len(self._sent.messages), {tool.name for tool in made.tools}
+                    prefix, end = earlier.request, place
+                    self._settled.remember(self._sent, end, prefix)
+        whole, offered = len(self._sent.messages), {tool.name for tool in prefix.tools}
         if offered.issuperset(chosen_tools(self._sent.rest.get("tool_choice"))):
-            outcome = await self._sent_up_to(whole, made, end)
+            outcome = await self._sent_up_to(whole, prefix, end)
         else:  # what must be called now was left out when the reasoning was made
             outcome = await self._begun(whole)
         # the steps have seen the beginning as a guard had left it
         restores = {**guarded.restores, **outcome.restores}
         return replace(outcome, incoming=self._ctx.incoming, restores=restores)
 
-    async def _found(self, answers: Sequence[int], signed: Sequence[int]) -> tuple[ChatRequest, int]:
+    async def _prefix(self, answers: Sequence[int], signed: Sequence[int]) -> tuple[ChatRequest, int]:
         """Return the beginning as it was sent, and its end; worked out again where that is not known any more."""
-        found = await self._settled.find(self._sent, answers, signed)
-        if found is None:
+        known = await self._settled.find(self._sent, answers, signed)
+        if known is None:
             return (await self._begun(signed[0])).request, signed[0]
         archive = self._ctx.archive
-        if found.handles and archive is not None and await archive.touch(found.handles) < found.handles:
-            await self._begun(found.end)  # archives again what was lost
-        return found.request, found.end
+        if known.handles and archive is not None and await archive.touch(known.handles) < known.handles:
+            await self._begun(known.end)  # archives again what was lost
+        return known.request, known.end
 
     async def _begun(self, end: int) -> Outcome:
-        """What the chain makes of the conversation up to a place, as if that were all, without signed reasoning."""
+        """Run the chain over the conversation up to a place, without signed reasoning."""
         messages = [(message, without_reasoning(message)) for message in self._sent.messages[:end]]
         sent = self._sent.with_messages(bare for message, bare in messages if bare is message or _says_something(bare))
         return await chain.run(self._steps, replace(self._ctx, incoming=sent))
 
-    async def _sent_up_to(self, place: int, made: ChatRequest, end: int) -> Outcome:
+    async def _sent_up_to(self, place: int, prefix: ChatRequest, end: int) -> Outcome:
         """Return what is sent of the messages up to a place, behind a beginning that ends at `end`.
 
         A new beginning is made with a user message that finds the window full, if much becomes free by it, or if little
         is left; and where a guard takes something out of what was sent before.
         """
-        outcome = await self._behind(made, end, place)
-        if outcome.rejected is None and not _begins(outcome.request, made, len(made.messages)):
+        outcome = await self._behind(prefix, end, place)
+        if outcome.rejected is None and not _begins(outcome.request, prefix, len(prefix.messages)):
             return replace(await self._begun(place), before=outcome.before)
         is_asked = self._sent.messages[place - 1].get("role") == "user"
         if self._room is None or outcome.after is None or outcome.after.total <= self._room.high or not is_asked:
@@ -186,18 +186,18 @@ class _Conversation:
         is_better = before > self._room.critical or after < before * _WORTH
         return replace(whole, before=outcome.before) if is_better else outcome
 
-    async def _behind(self, made: ChatRequest, end: int, place: int) -> Outcome:
-        """What the steps make of the messages between a beginning and a place; nothing where they change that."""
+    async def _behind(self, prefix: ChatRequest, end: int, place: int) -> Outcome:
+        """Run the steps over the messages between a prefix and a place; undo them if they change the prefix."""
         incoming = self._ctx.incoming
         if place < len(incoming.messages):
             incoming = incoming.with_messages(incoming.messages[:place])
-        start, held, started = _joined(incoming, made, end), len(made.messages), perf_counter()
-        outcome = await chain.run(self._steps, replace(self._ctx, incoming=incoming, frozen=held), start=start)
-        if outcome.rejected is not None or _begins(outcome.request, start, held) or self._is_guarded:
+        start, frozen, started = _joined(incoming, prefix, end), len(prefix.messages), perf_counter()
+        outcome = await chain.run(self._steps, replace(self._ctx, incoming=incoming, frozen=frozen), start=start)
+        if outcome.rejected is not None or _begins(outcome.request, start, frozen) or self._is_guarded:
             return outcome
         check = Step(CHECK, "fail", "undone: a step changed what was sent before", perf_counter() - started, started)
         count = await self._ctx.tokens.count(start)
-        return replace(outcome, request=start, after=count, steps=(*outcome.steps, check), stages=(), given=None)
+        return replace(outcome, request=start, after=count, steps=(*outcome.steps, check), stages=(), start=None)
 
 
 def _answers(messages: Sequence[Message]) -> list[int]:
@@ -205,31 +205,31 @@ def _answers(messages: Sequence[Message]) -> list[int]:
     return [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
 
 
-def _begins(request: ChatRequest, start: ChatRequest, held: int) -> bool:
+def _begins(request: ChatRequest, start: ChatRequest, frozen: int) -> bool:
     """Return whether a request has the tools of another, and begins with its first messages."""
-    return request.tools == start.tools and request.messages[:held] == start.messages[:held]
+    return request.tools == start.tools and request.messages[:frozen] == start.messages[:frozen]
 
 
 def _says_something(message: Message) -> bool:
     return bool(message.get("content") or message.get("tool_calls") or message.get("function_call"))
 
 
-def _joined(incoming: ChatRequest, made: ChatRequest, end: int) -> ChatRequest:
+def _joined(incoming: ChatRequest, prefix: ChatRequest, end: int) -> ChatRequest:
     """Return a beginning with the messages behind it; the client's own request where nothing of it was changed."""
     tail: Sequence[Message] = incoming.messages[end:]
-    offered = {tool.name for tool in made.tools}
-    if CALL_TOOL in made.tools:
+    offered = {tool.name for tool in prefix.tools}
+    if CALL_TOOL in prefix.tools:
         tail = through_call_tool(tail, {tool.name for tool in incoming.tools} - offered)
-    messages = (*made.messages, *tail)
-    if _same(made.tools, incoming.tools) and _same(messages, incoming.messages):
+    messages = (*prefix.messages, *tail)
+    if _same(prefix.tools, incoming.tools) and _same(messages, incoming.messages):
         return incoming
-    if not _same(made.tools, incoming.tools):
-        incoming = incoming.with_tools(made.tools)
+    if not _same(prefix.tools, incoming.tools):
+        incoming = incoming.with_tools(prefix.tools)
     return incoming.with_messages(messages)
 
 
-def _same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+def _same(own: Sequence[object], others: Sequence[object]) -> bool:
+    return len(own) == len(others) and all(one is other for one, other in zip(own, others, strict=True))
 
 
 _log = logging.getLogger("penstock.api")
@@ -242,7 +242,7 @@ _ENTRY = 400
 
 
 class Prefix(NamedTuple):
-    """What was sent in front of an answer."""
+    """The prefix sent before an answer."""
 
     end: int
     """The place of the answer in the client's messages."""
@@ -322,44 +322,44 @@ class Settled:
         self._prefixes, self._tenant, self._scope, self._outage = prefixes, quote(tenant, safe=""), scope, outage
 
     async def find(self, request: ChatRequest, answers: Sequence[int], signed: Collection[int]) -> Prefix | None:
-        """What was sent in front of the latest of these answers of which it is known. Only `signed` ones are stored."""
+        """Return the prefix of the latest of these answers with a known one. Only those of `signed` ones are stored."""
         keys = self._keys(request, answers)
         try:
             async with asyncio.timeout(_PATIENCE):
                 for end in sorted(keys, reverse=True):
-                    kept = await self._prefixes.get(keys[end]) if end in signed else None
-                    kept = kept or self._prefixes.recall(keys[end])
-                    if kept is not None:
-                        return _read(kept, request, end)
+                    stored = await self._prefixes.get(keys[end]) if end in signed else None
+                    stored = stored or self._prefixes.recall(keys[end])
+                    if stored is not None:
+                        return _read(stored, request, end)
         except Exception as error:
             self._outage.begun = True
             _log.warning("what was sent before is not found", extra={"fields": {"error": type(error).__name__}})
         known = ((end, self._prefixes.recall(keys[end])) for end in sorted(keys, reverse=True))
-        return next((_read(kept, request, end) for end, kept in known if kept is not None), None)
+        return next((_read(stored, request, end) for end, stored in known if stored is not None), None)
 
-    def remember(self, request: ChatRequest, end: int, made: ChatRequest) -> None:
+    def remember(self, request: ChatRequest, end: int, outgoing: ChatRequest) -> None:
         """Remember what was made of a request that ended at a place."""
-        self._keep(request.with_messages(request.messages[:end]), made, (), self._prefixes.remember)
+        self._keep(request.with_messages(request.messages[:end]), outgoing, (), self._prefixes.remember)
 
-    def record(self, sent: ChatRequest, made: ChatRequest) -> Settle:
+    def record(self, sent: ChatRequest, outgoing: ChatRequest) -> Settle:
         """Remember what was made of a request that the client sent; return what stores it."""
-        self._keep(sent, made, (), self._prefixes.remember)
+        self._keep(sent, outgoing, (), self._prefixes.remember)
 
         def settle(rounds: Sequence[Message] = ()) -> None:
-            self._keep(sent, made, rounds, self._prefixes.put)
+            self._keep(sent, outgoing, rounds, self._prefixes.put)
 
         return settle
 
     def _keep(
-        self, sent: ChatRequest, made: ChatRequest, rounds: Sequence[Message], put: Callable[[str, bytes], None]
+        self, sent: ChatRequest, outgoing: ChatRequest, rounds: Sequence[Message], put: Callable[[str, bytes], None]
     ) -> None:
         try:
             first = self._trail(sent)
             trail = sent.form.fold(("sent", first.here()), first, _with_messages)
             if rounds:
                 trail = _with_messages(trail, rounds)
-                sent, made = (each.with_messages((*each.messages, *rounds)) for each in (sent, made))
-            put(self._key(trail), _written(sent, made))
+                sent, outgoing = (each.with_messages((*each.messages, *rounds)) for each in (sent, outgoing))
+            put(self._key(trail), _written(sent, outgoing))
         except Exception as error:  # such as a message that JSON cannot hold
             _log.warning("what was sent is not kept", extra={"fields": {"error": type(error).__name__}})
 
@@ -397,16 +397,16 @@ def _with_messages(before: Trail, messages: Sequence[Message]) -> Trail:
     return trail
 
 
-def _written(sent: ChatRequest, made: ChatRequest) -> bytes:
+def _written(sent: ChatRequest, outgoing: ChatRequest) -> bytes:
     """Return the tools and messages that were made: a place for what is the client's, itself for what is not."""
     places = {id(message): place for place, message in enumerate(sent.messages)}
     tools = {id(tool): b"%d" % place for place, tool in enumerate(_by_content(sent.tools))}
     messages = b",".join(
         b"%d" % places[id(message)] if id(message) in places else _message(message, sent.messages, places)
-        for message in made.messages
+        for message in outgoing.messages
     )
     return b'{"tools":[%b],"messages":[%b]}' % (
-        b",".join(tools.get(id(tool)) or tool.raw for tool in made.tools),
+        b",".join(tools.get(id(tool)) or tool.raw for tool in outgoing.tools),
         messages,
     )
 
@@ -423,12 +423,12 @@ def _message(message: Message, sent: Sequence[Message], places: Mapping[int, int
     return b"%d" % (-1 - place) if message == without_reasoning(sent[place]) else b"[%d,%b]" % (place, bare.raw)
 
 
-def _read(kept: bytes, request: ChatRequest, end: int) -> Prefix:
-    found = json.loads(kept)
-    messages = [_as_made(each, request.messages) for each in found["messages"]]
+def _read(stored: bytes, request: ChatRequest, end: int) -> Prefix:
+    fields = json.loads(stored)
+    messages = [_as_made(each, request.messages) for each in fields["messages"]]
     known = _by_content(request.tools)
-    tools = [Tool(each) if isinstance(each, dict) else known[each] for each in found["tools"]]
-    return Prefix(end, request.with_tools(tools).with_messages(messages), frozenset(named_handles(kept)))
+    tools = [Tool(each) if isinstance(each, dict) else known[each] for each in fields["tools"]]
+    return Prefix(end, request.with_tools(tools).with_messages(messages), frozenset(named_handles(stored)))
 
 
 def _as_made(written: Any, sent: Sequence[Message]) -> Message:

@@ -1,4 +1,4 @@
-"""Where bytes stay between requests: the protocol of stores.
+"""The protocol of stores, which hold bytes between requests.
 
 Keys are text and start with whose they are; values are bytes; each value has a time to live that starts again with each
 use. What grows by members, such as a set, has a key for each member: so nobody overwrites what another has added.

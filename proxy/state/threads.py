@@ -81,7 +81,7 @@ class Threads(ThreadPoolExecutor):
         return 0.0 if began is None else self._clock() - began
 
     def places(self) -> list[str]:
-        """Where in the code the oldest job is, the innermost place last; without any content."""
+        """Return the stack of the oldest job, the innermost frame last; without any content."""
         began = list(self._began.items())
         frame = sys._current_frames().get(min(began, key=lambda each: each[1])[0]) if began else None
         stack = () if frame is None else traceback.extract_stack(frame, limit=_DEEPEST)

@@ -14,7 +14,7 @@ WORKERS_VARIABLE = "PENSTOCK_WORKERS"
 _SECONDS = 5.0
 """After which an answer is done without: the worker is busy, or gone."""
 _DESCRIPTORS = Path("/proc/self/fd")
-"""Where Linux shows open folders: the path of a socket may have some hundred characters, and through there is short."""
+"""Linux's directory of open folders, a short way to sockets, whose paths may have about a hundred characters."""
 _LARGEST = 2**24
 
 _log = logging.getLogger("penstock.peers")

@@ -16,7 +16,7 @@ STEP_SECONDS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.
 TOKENS = tuple(4**power for power in range(14))
 RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1, 1.25, 1.5, 2, 4)
-"""Where histograms draw their lines."""
+"""The bucket boundaries of histograms."""
 
 Child = TypeVar("Child", bound=MetricWrapperBase)
 

@@ -35,7 +35,7 @@ class FoundPassage:
     of: int
     """The lines of the content."""
     origin: str = ""
-    """Where the content came from: the call of a tool."""
+    """The source of the content: the call of a tool."""
 
 
 def readable(content: str) -> str:

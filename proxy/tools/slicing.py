@@ -95,7 +95,7 @@ def part_of(content: str, part: Part, longest: int = LONGEST) -> str:
 
 
 def as_answer(passages: Iterable[FoundPassage], longest: int = LONGEST) -> str:
-    """Passages for the model: where each comes from and stands, and its numbered lines."""
+    """Return passages for the model: where each comes from and stands, and its numbered lines."""
     answer = ""
     for each in passages:
         lines = "\n".join(f"{number}: {line}" for number, line in enumerate(each.lines, each.first))

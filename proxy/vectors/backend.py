@@ -48,7 +48,7 @@ class Backend(Protocol):
 
     @property
     def scale(self) -> Scale | None:
-        """Where its cosines lie; None if that is to be measured."""
+        """The range of its cosines; None if it is to be measured."""
 
     async def load(self) -> None:
         """Get ready. Raises `EmbeddingFailed`."""

@@ -20,7 +20,7 @@ _LEAST_GAP = 0.02
 
 
 class Scale(NamedTuple):
-    """Where a model's cosines lie."""
+    """The range of a model's cosines."""
 
     unrelated: float
     """Of a question and what helps with another one, on average."""

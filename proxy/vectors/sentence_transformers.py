@@ -178,7 +178,7 @@ def _pieces(text: str, size: int) -> Iterator[str]:
 
 
 class _Source(NamedTuple):
-    """Where a model is."""
+    """The location of a model."""
 
     name: str
     place: str | None

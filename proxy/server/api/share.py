@@ -158,7 +158,7 @@ def _note(value: Any) -> str:
 
 
 def _said(value: Any) -> str:
-    """Messages as text: who said what. Raises `BadRequest` where they are none."""
+    """Return messages as text: who said what. Raises `BadRequest` where they are none."""
     messages = Body(encode({"model": "none", "messages": value})).parse().messages
     if any(message.role not in ROLES for message in messages):
         raise BadRequest("messages must have roles", param="messages", code="invalid_type")

@@ -274,7 +274,7 @@ async def _priced(bills: Bills, scope: str, done: Rewritten) -> tuple[Estimate |
         estimate = await bills.estimate(scope, done.sent, outcome.request, done.ctx.model, done.tokens)
     if estimate is None:
         return None, [Effect()] * len(outcome.steps)
-    return estimate, await bills.effects(estimate, outcome.given, outcome.stages, outcome.steps, done.tokens)
+    return estimate, await bills.effects(estimate, outcome.start, outcome.stages, outcome.steps, done.tokens)
 
 
 async def play_all(

@@ -339,7 +339,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "ms_p50": ("milliseconds", "p50"),
     "ms_p99": ("milliseconds", "p99"),
 }
-"""Where each name stands in the totals of a report."""
+"""The place of each name in the totals of a report."""
 
 
 class Bound(NamedTuple):

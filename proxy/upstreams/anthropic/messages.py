@@ -25,7 +25,7 @@ _OWN = frozenset({"index"})
 """Keys that accumulators of streams add to `thinking_blocks`, and Anthropic does not know."""
 
 _UNSIGNED = ("reasoning_content", "reasoning")
-"""Where clients send back reasoning as text, which Anthropic takes from nobody."""
+"""The fields in which clients send reasoning back as text, which Anthropic does not accept."""
 
 
 class AnthropicMessages:

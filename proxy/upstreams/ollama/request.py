@@ -215,7 +215,7 @@ ROLE = {"developer": "system", "function": "tool"}
 """Ollama's roles for those that its templates do not know; they would leave such messages out."""
 
 THOUGHTS = ("reasoning_content", "reasoning")
-"""Where clients send back what a model thought: the name that Penstock answers with, and that of Ollama's `/v1`."""
+"""The fields in which clients send reasoning back: Penstock's own, and that of Ollama's `/v1`."""
 
 UNTRANSLATED = ("name", "audio")
 """Keys of a message that Ollama does not support."""

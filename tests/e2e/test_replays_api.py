@@ -125,7 +125,7 @@ async def test_without_text_it_says_so(lab: Lab) -> None:
 async def test_wrong_questions_and_other_pages_start_nothing(lab: Lab) -> None:
     base = await lab.start(CONFIG.format(url=lab.behind.url, text="true"))
     for body, param in (
-        ({"chain": "nope"}, "chain"), ({"against": "<b>"}, "against"), ({"ids": "x"}, "ids"), ({"ids": [1]}, "ids"),
+        ({"chain": "nope"}, "chain"), ({"chain": ["default"]}, "chain"), ({"against": "<b>"}, "against"), ({"ids": "x"}, "ids"), ({"ids": [1]}, "ids"),
         ({"ids": ["x"] * 51}, "ids"), ({"newest": 0}, "newest"), ({"newest": "2"}, "newest"),
     ):  # fmt: skip
         status, told = await ask(lab, base, "POST", body)

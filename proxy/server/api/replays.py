@@ -12,7 +12,7 @@ import orjson
 
 from proxy.chat.errors import BadRequest, PenstockError, Rejected
 from proxy.config.load import Config
-from proxy.server.api.requests import RecordsApi
+from proxy.server.api.requests import RecordsApi, wrong_value
 from proxy.state.background import BackgroundWork
 from proxy.state.workers import Peers, Question
 
@@ -41,13 +41,13 @@ class ReplaysApi:
         known = self._config().settings.chains
         chains = [asked.get(name) or "" for name in ("chain", "against")]
         for name, chain in zip(("chain", "against"), chains, strict=True):
-            if chain and chain not in known:
-                raise _wrong(name, f"there is no chain {str(chain)[:64]!r}; known: {', '.join(known)}")
+            if chain and not (isinstance(chain, str) and chain in known):
+                raise wrong_value(name, chain, f"a chain; known: {', '.join(known)}")
         ids, newest = asked.get("ids") or [], asked.get("newest", _NEWEST)
         if not isinstance(ids, list) or len(ids) > _MOST or not all(isinstance(id, str) for id in ids):
-            raise _wrong("ids", f"must be a list of at most {_MOST} ids of conversations")
+            raise wrong_value("ids", ids, f"a list of at most {_MOST} ids of conversations")
         if not isinstance(newest, int) or not 1 <= newest <= _MOST:
-            raise _wrong("newest", f"must be a number from 1 to {_MOST}")
+            raise wrong_value("newest", newest, f"a number from 1 to {_MOST}")
         if not self._records.has_text:
             told = "the text was not kept; set records: {text: true} in the configuration"
             raise Rejected(told, code="records_without_text", status=403)
@@ -132,7 +132,3 @@ def _is_whole(record: Mapping[str, Any]) -> bool:
 def _append(file: IO[bytes], requests: Sequence[Mapping[str, Any]]) -> None:
     if requests:
         file.write(orjson.dumps({"requests": requests}) + b"\n")
-
-
-def _wrong(name: str, message: str) -> BadRequest:
-    return BadRequest(f"{name}: {message}", param=name, code="invalid_value")

@@ -143,7 +143,7 @@ class RecordsApi:
     async def _periods(self, request: Request) -> dict[str, Any]:
         filters, by = _filters(request.query_params), request.query_params.get("by") or "model"
         if by not in GROUPS:
-            raise _wrong("by", by, f"one of {', '.join(GROUPS)}")
+            raise wrong_value("by", by, f"one of {', '.join(GROUPS)}")
         told: dict[str, Any] = await self._ask(
             lambda records: records.periods(filters, by), {"seconds": 60, "groups": []}
         )
@@ -203,7 +203,7 @@ def _strings(value: Any) -> Iterator[str]:
 def _filters(asked: Mapping[str, Any]) -> Filters:
     tenant, status = asked.get("tenant"), asked.get("status")
     if status not in (None, "", "ok", "error"):
-        raise _wrong("status", status, "'ok' or 'error'")
+        raise wrong_value("status", status, "'ok' or 'error'")
     return Filters(
         since=_seconds(asked, "since"),
         until=_seconds(asked, "until"),
@@ -218,7 +218,7 @@ def _filters(asked: Mapping[str, Any]) -> Filters:
 def _limit(asked: Mapping[str, Any], usual: int) -> int:
     limit = asked.get("limit") or str(usual)
     if not (limit.isascii() and limit.isdigit()):
-        raise _wrong("limit", limit, "a number")
+        raise wrong_value("limit", limit, "a number")
     return min(_MOST, int(limit[:9]))
 
 
@@ -228,9 +228,10 @@ def _seconds(asked: Mapping[str, Any], name: str) -> float | None:
     try:
         return datetime.fromisoformat(date).timestamp() if date else None
     except (ValueError, OverflowError, OSError):
-        raise _wrong(name, date, "a date and time, such as 2026-05-01T12:00:00Z") from None
+        raise wrong_value(name, date, "a date and time, such as 2026-05-01T12:00:00Z") from None
 
 
-def _wrong(name: str, value: object, right: str) -> BadRequest:
+def wrong_value(name: str, value: object, right: str) -> BadRequest:
+    """Return the error for a parameter with a wrong value."""
     told = f"{name}={str(value)[:40]!r} is not {right}"
     return BadRequest(told, param=name, code="invalid_value")

@@ -135,8 +135,8 @@ class ServerSettings(Base):
     remember_mib: int = Field(default=64, ge=1, le=65536)
     """MiB of work that a process remembers from one request to the next: short forms, passages, what checks found. For
     each MiB it also remembers 2,000 counts of tokens, 3,000 prefixes of prompts, 800 keys of answers and of originals,
-    and what was decided within the last minute, some 1.3 MiB, and 1 MiB of requests as they were parsed. With less,
-    work is done again more often."""
+    and what was decided within the last minute, some 1.3 MiB, 1 MiB of requests as they were parsed, and 0.25 MiB of
+    prompts as they were sent. With less, work is done again more often."""
 
     keep_alive: Seconds = 75.0
     """Seconds for which an idle client connection stays open. Set it longer than a load balancer's idle time."""

@@ -97,7 +97,7 @@ def build_services(
         once=OnceService(settings.server.remember_mib * 2**20),
         memos=Memos(store, ttl=ttl, max_bytes=settings.server.remember_mib * 2**20 // _DECISIONS),
         shares=Shares(store, ttl=ttl),
-        prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
+        prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix"), settings.server.remember_mib * 2**20 // 4),
         corrections=CorrectionService(store),
         memories=build_memories(settings.memories, store, embedding, threads, telemetry.metrics.count_memories),
         parsed=Cache(settings.server.remember_mib * 2**20),

@@ -373,8 +373,11 @@ class ChatRequest:
     @property
     def max_output_tokens(self) -> int | None:
         """The longest answer that the client allows, in tokens, or None where it does not say."""
-        values = map(self.rest.get, self.limits)
-        return next((value for value in values if type(value) is int and value > 0), None)
+        for name in self.limits:
+            value = self.rest.get(name)
+            if type(value) is int and value > 0:
+                return value
+        return None
 
     @property
     def output_limits(self) -> dict[str, int]:

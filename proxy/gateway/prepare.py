@@ -381,7 +381,8 @@ class Preparation:
         if settle is not None and not sends:  # nobody sees the answer here
             settle()
         watch = corrections.watch(sent) if corrections is not None and sends else None
-        ctx = replace(ctx, incoming=outcome.incoming or incoming)
+        if outcome.incoming is not ctx.incoming:
+            ctx = replace(ctx, incoming=outcome.incoming or incoming)
         tools = self._tools(steps, outcome, ctx) if sends else ()
         recorder, is_guarded = services.hidden.recorder(sent, scope, settle, outcome.restores), bool(guards(steps))
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, settle, watch, is_guarded)

@@ -84,7 +84,9 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
     if first.rejected is not None or first.chosen is not None:
         return first, None
     sent = first.request
-    outcome = await _Conversation(steps[count:], replace(ctx, incoming=sent), settled).outcome()
+    if sent is not ctx.incoming:
+        ctx = replace(ctx, incoming=sent)
+    outcome = await _Conversation(steps[count:], ctx, settled).outcome()
     is_over = outcome.rejected is not None or outcome.chosen is not None
     settle = None if is_over else settled.record(sent, outcome.request)
     ran, stages = first.steps + outcome.steps, first.stages + outcome.stages

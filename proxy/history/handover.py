@@ -19,7 +19,10 @@ def asks_for_summary(request: ChatRequest) -> bool:
     newest = request.messages[-1] if request.messages else None
     if newest is None or newest.get("role") != "user":
         return False
-    text = newest.text
+    return newest.derive("asks for summary", lambda: _asks(newest.text))
+
+
+def _asks(text: str) -> bool:
     text = (text if len(text) <= 2 * _READ else text[:_READ] + text[-_READ:]).casefold()
     return all(any(word in text and _begins(text, word) for word in words) for words in _words())
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from policies.select_memories.outdated import outdated
-from policies.select_memories.ranking import Bars, Ranking, ranked
+from policies.select_memories.ranking import Bars, Ranking, outdated, ranked
 from proxy.chat import ChatRequest, Message, digest
 from proxy.chat.blocks import MEMORIES, build, injected, is_block, items
 from proxy.chat.provenance import arrived, of_client

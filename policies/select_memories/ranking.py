@@ -6,8 +6,12 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from policies.inject_facts.patterns import facts_in, single
+from policies.resolve_clashes.clashes import clash
+from policies.resolve_clashes.statements import Statement, statements
 from proxy.context import RememberedItem
 from proxy.text.bm25 import terms
+from proxy.text.same import first_person
 
 _NAMED = 10
 """Memories that are named in the figures, the nearest first."""
@@ -124,3 +128,37 @@ def _scores(items: Sequence[RememberedItem], bars: Bars) -> dict[str, float]:
 
 def _is_wish(item: RememberedItem) -> bool:
     return item.is_own and item.kind == "preference"
+
+
+class _ReadText(NamedTuple):
+    """A text as it was read."""
+
+    statements: tuple[Statement, ...]
+    facts: dict[str, str]
+    """Facts of which a user has one: a home, a workplace."""
+
+
+def outdated(texts: Sequence[str]) -> dict[int, int]:
+    """Return the places of texts, the oldest first, that a newer one contradicts, each with the newest such one."""
+    read = [_read(first_person(text)) for text in texts]
+    found: dict[int, int] = {}
+    for newer in range(len(read)):
+        found |= {older: newer for older in range(newer) if _contradicts(read[older], read[newer])}
+    return found
+
+
+def _read(text: str) -> _ReadText:
+    return _ReadText(statements(text), single(facts_in(text)))
+
+
+def _contradicts(older: _ReadText, newer: _ReadText) -> bool:
+    if any(value.casefold() != newer.facts.get(name, value).casefold() for name, value in older.facts.items()):
+        return True
+    return any(_holds_no_longer(old, new) for old in older.statements for new in newer.statements)
+
+
+def _holds_no_longer(old: Statement, new: Statement) -> bool:
+    reason = clash(old, new)
+    if reason == "value":  # one travels to many places
+        return any(value.kind != "place" for value in new.values)
+    return reason is not None

@@ -10,29 +10,6 @@ from typing import Any
 from proxy.compaction.cut_json import bare, cut_off
 from proxy.text.json_values import Pairs, parsed
 
-_LITERAL_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_LITERAL_PLAIN = {"n": "\n", "t": "\t", "r": "", '"': '"', "'": "'", "\\": "\\", "/": "/"}
-_DEEPEST = 3
-_FEWEST_ESCAPES = 4
-
-
-def unescaped(text: str) -> str:
-    """Return a text with the escapes of a string literal resolved, if its line breaks are written as escapes."""
-    for _ in range(_DEEPEST):
-        marks = text.count("\\n") + text.count('\\"')
-        if marks < _FEWEST_ESCAPES or marks * 2 < text.count("\n"):
-            break
-        text = _LITERAL_ESCAPE.sub(_letter, text)
-    return text
-
-
-def _letter(match: re.Match[str]) -> str:
-    if match[1]:
-        letter = chr(int(match[1], 16))
-        return letter if letter.isprintable() else " "
-    return _LITERAL_PLAIN.get(match[2], match[0])
-
-
 _PRINTED = re.compile(r"(?:meta=None )?content=\[TextContent\(type='text', text=(?=['\"])")
 _BODY = {
     "'": re.compile(r"'[^'\\]*(?:\\.[^'\\]*)*'", re.DOTALL),

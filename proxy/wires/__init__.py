@@ -4,8 +4,7 @@ import re
 from collections.abc import Mapping
 
 from proxy.chat.parse import Body
-from proxy.wires.base import Wire
-from proxy.wires.chat import ChatWire
+from proxy.wires.base import ChatWire, Wire
 from proxy.wires.messages import MessagesBody
 from proxy.wires.messages_answer import MessagesWire
 from proxy.wires.responses import ResponsesBody

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from proxy.chat.answer import Answer
+from proxy.chat.answer import Answer, read_answer
 from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
 
@@ -24,3 +24,13 @@ class Wire:
     def error_event(self, error: PenstockError) -> bytes:
         """Return the event of a stream that is an error, without its end."""
         return b"data: " + self.error(error)
+
+
+class ChatWire(Wire):
+    """OpenAI's chat completions, the form that policies see, too."""
+
+    name: ClassVar = "chat"
+    body: ClassVar = Body
+
+    def answer(self, body: bytes, *, streamed: bool) -> Answer | None:
+        return read_answer(body, streamed=streamed)

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.compaction.pasted import fitted, own_words
+from proxy.compaction.fitting import fitted, own_words
 
 DOCUMENT = "\n\n".join(f"Part {n}\n\n" + "There was little to report from that day. " * 20 for n in range(90))
 ROWS = "\n".join(f"K-{n},{n * 7},open" for n in range(3000))

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.models.calibration import FRAMING, HIGHEST, LIMIT, PATIENCE, Calibration
+from proxy.models.tokens import FRAMING, HIGHEST, LIMIT, PATIENCE, Calibration
 
 KEY = ("tenant", "model")
 

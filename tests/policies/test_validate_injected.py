@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from policies import include_shared
 from policies.include_shared import IncludeShared
-from policies.include_shared import places as given
 from policies.recall_history import RecallHistory
 from policies.select_memories import SelectMemories, shown
 from policies.validate_content import ValidateContent
@@ -95,7 +95,7 @@ async def test_a_memory_has_the_age_that_it_had_when_it_first_came() -> None:
     assert texts(await judged(grown, context(ctx.incoming, memo=memo, now=noon + 9 * 86400)))[:2] == first
 
 
-SHARED = given.block('agent "scout"', "for you", CUT).text
+SHARED = include_shared.block('agent "scout"', "for you", CUT).text
 
 
 async def test_a_poor_text_of_another_agent_gets_a_line_behind_who_gave_it_and_why() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from policies.clear_tool_results.clearing import Batches, clearable, cleared, line
+from policies.clear_tool_results import Batches, clearable, cleared, line
 from proxy.chat import Message
 from proxy.context import CacheRules
 from proxy.economics import turns_to_pay

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from policies.self_correct.faults import KINDS, faults
+from policies.self_correct import KINDS, faults
 from proxy.chat import ChatRequest, Fields, Message, Tool
 from proxy.chat.answer import Answer
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from proxy.config.load import load
-from proxy.config.masked import masked
+from proxy.server.admin import masked
 
 CONFIG = """# the keys: ${KEY} is set outside; sk-literal-key was here
 server: {admin_key: "s3cret-of-admin"}

@@ -7,7 +7,7 @@ from typing import Any
 import openai
 import pytest
 
-from proxy.tools.note import block
+from policies.keep_notes import block
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import Received, Upstream, say
 from tests.scripted import answer

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from policies.compress_history import CompressHistory
-from policies.keep_notes import KeepNotes
+from policies.keep_notes import DEFINITION, LONGEST, KeepNotes
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import SUMMARY, build
@@ -12,7 +12,6 @@ from proxy.context import CacheRules, Context
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import chat, context, profile, tool
-from proxy.tools.note import DEFINITION, LONGEST
 from tests.talk import result, user
 from tests.tools.test_note import taking
 

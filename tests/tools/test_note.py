@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.keep_notes import LONGEST, Notes, block, is_taken, left, within
 from proxy.chat import Message
-from proxy.tools.note import LONGEST, Notes, block, is_taken, left, within
 from tests.talk import calls, user
 
 

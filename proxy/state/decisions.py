@@ -1,5 +1,6 @@
 """Decisions that stay the same from one request of a conversation to the next, kept in a store."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
 from urllib.parse import quote
@@ -13,6 +14,8 @@ Key = tuple[str, str, str]
 
 _ENTRY = 600
 """Bytes that a decision takes in memory besides its value, about."""
+_AT_ONCE = 64
+"""Decisions that are read at the same time: a new process reads those of a whole conversation."""
 
 
 class StoredMemory:
@@ -75,8 +78,14 @@ class BoundMemo:
         self._memos, self._tenant, self._scope, self._outage = memos, tenant, scope, outage
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        fresh = self._memos.fresh.get_each([self._key(key) for key in keys])
-        return [await self._read(key) if value is None else value for key, value in zip(keys, fresh, strict=True)]
+        values: list[str | None] = [*self._memos.fresh.get_each([self._key(key) for key in keys])]
+        missing = [place for place, value in enumerate(values) if value is None]
+        for start in range(0, len(missing), _AT_ONCE):
+            places = missing[start : start + _AT_ONCE]
+            reads = await asyncio.gather(*(self._read(keys[place]) for place in places))
+            for place, value in zip(places, reads, strict=True):
+                values[place] = value
+        return values
 
     async def settle(self, key: str, value: str) -> str:
         """Remember a value under a key and return it, or the one that was there already.

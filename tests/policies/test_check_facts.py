@@ -50,7 +50,6 @@ async def test_a_note_stands_behind_the_statement(role: str) -> None:
     assert texts(decision) == ["Hello.", f"Well. {FALSE} {NOTE} Anything else?", "Thanks."]
     assert isinstance(decision, Rewrite)
     assert decision.facts["poisoning_attempts"] == 1
-    assert decision.why == "annotated 1 statement for contradicting a fact"
 
 
 async def test_a_statement_is_new_once_though_it_is_sent_with_each_request() -> None:
@@ -210,14 +209,6 @@ async def test_a_changed_file_is_read_with_the_configuration(tmp_path: Path) -> 
     assert isinstance(await policy.apply(request, context(request)), Rewrite)
 
 
-async def test_why_counts_facts_that_no_rule_reads() -> None:
-    request = chat("u1")
-    facts = (FACT, "Ada Lovelace (1815-1852) was an English mathematician.", f"The bridge is {'very ' * 40}old.")
-    decision = await decided(request, facts=facts)
-    assert decision.why == "nothing contradicts the 3 trusted facts; rules cannot read 2 of them"
-    assert (await decided(request, facts=(FACT,))).why == "nothing contradicts the 1 trusted fact"
-
-
 @pytest.mark.parametrize(
     ("content", "told"), [("fine\n{bad\n", "line 2 of the file of facts"), (None, "the file of facts cannot be read")]
 )
@@ -317,7 +308,6 @@ async def test_what_a_step_put_in_gets_a_note(tag: str, said: str) -> None:
 async def test_a_false_memory_is_left_out_and_a_client_is_not_refused_for_it(action: str) -> None:
     decision = await checked_block(MEMORIES, items([TRUE, FALSE, "Likes jazz"]), action)
     assert isinstance(decision, Rewrite)
-    assert decision.why == "left out 1 of the memories for contradicting a fact"
     assert texts(decision)[2].splitlines()[2:-1] == [f"- {TRUE}", "- Likes jazz"]
     assert texts(await checked_block(MEMORIES, items([FALSE]), action)) == ["Hello.", "Hello.", "Plan a trip."]
     shared = texts(await checked_block(SHARED, [f"{TRUE} {FALSE}"], action))[2]

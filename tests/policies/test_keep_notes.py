@@ -51,7 +51,6 @@ async def test_while_the_notes_stand_only_the_tool_is_added() -> None:
     assert isinstance(decision, Rewrite)
     assert decision.request.messages is request.messages
     assert decision.request.tools == (*request.tools, DEFINITION)
-    assert decision.why == "offered 'note', 0 of 0 notes that left are back"
 
 
 async def test_what_left_comes_back_word_for_word_in_the_order_of_time() -> None:

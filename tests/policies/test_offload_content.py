@@ -98,7 +98,6 @@ async def test_what_an_earlier_step_wrote_is_not_touched() -> None:
 
     decision = await OffloadContent().apply(request, ctx)
     assert isinstance(decision, Keep)
-    assert decision.why == "no large text was read"
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ async def test_behind_a_digest_nothing_is_missing() -> None:
     outcome = await run([("compress_history", CompressHistory()), ("pin_context", PinContext())], ctx, strict=True)
     first, second = outcome.steps
     assert first.verdict == "rewrite"
-    assert (second.verdict, second.why) == ("keep", "nothing that must stay has left")
+    assert second.verdict == "keep"
     assert "\n1: Book a flight. Never charge the card.\n" in outcome.request.messages[1].text
     assert outcome.request.messages[1].text.count("- [ ] book a room") == 1
 

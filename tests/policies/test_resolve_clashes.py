@@ -179,7 +179,6 @@ async def test_facts_carry_counts_and_the_reason_no_content() -> None:
     assert isinstance(decision, Rewrite)
     solved = {"clashes_resolved": 1, "clashes_resolved_new": 0, "marked_messages": 1, "lines": 0}
     assert decision.facts == {"clashes": 2, "irresolvable": 1, **solved}
-    assert decision.why == "1 statement superseded by later ones, 1 cannot be resolved"
     first, second = decision.findings
     assert first.startswith("messages[0] is superseded by messages[2]: ")
     assert second == "messages[4] contradicts itself: another value"

@@ -85,12 +85,9 @@ async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
     assert backend.closed
 
 
-@pytest.mark.parametrize(
-    ("waits", "why", "not_compared"), [(True, "message 1 by scripted", {}), (False, "by words", {STEP: 3})]
-)
+@pytest.mark.parametrize(("waits", "not_compared"), [(True, {}), (False, {STEP: 3})])
 async def test_explain_loads_the_model_only_where_it_may_wait(
     waits: bool,
-    why: str,
     not_compared: dict[str, int],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +101,6 @@ async def test_explain_loads_the_model_only_where_it_may_wait(
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG.format(step=STEP, embedding="{kind: sentence-transformers}"))
     explained = await explain(load(path, {}), json.dumps(REQUEST).encode(), waits=waits)
-    assert [step.why for step in explained.outcome.steps] == [why]
     assert (backend.loads > 0, explained.not_compared) == (waits, not_compared)
     assert ("went by words here" in render_table(explained)) is not waits
     assert backend.closed

@@ -13,10 +13,9 @@ from proxy.text import counted
 from proxy.text.sections import sections_of, without_sections
 from proxy.tools.call_tool import CallTool, searching
 from proxy.tools.deferral import OURS, deferred, is_function
-from proxy.tools.groups import matches
 from proxy.tools.offer import OfferFinder, Wishes, clients_tools, in_first_order
+from proxy.tools.ranking import matches, text_of
 from proxy.tools.search_tools import SearchTools, by_relevance
-from proxy.tools.texts import text_of
 
 _BEHIND = 2
 """Internal tools that later steps may add."""

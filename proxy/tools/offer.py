@@ -14,8 +14,7 @@ from proxy.context import Context, Memo
 from proxy.economics import UNCACHED, may_be_cached
 from proxy.text.bm25 import ends
 from proxy.tools.deferral import deferrable, is_ours
-from proxy.tools.groups import matches
-from proxy.tools.ranking import LONGEST, Pool, Relevance, noise, pooled, raws_of, relevance, together
+from proxy.tools.ranking import LONGEST, Pool, Relevance, matches, noise, pooled, raws_of, relevance, together
 from proxy.tools.selection import Moment, Offer, OfferLimits, Standing, Want, moments, request_ends
 
 _MANY = 16

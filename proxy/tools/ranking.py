@@ -7,7 +7,10 @@ one of eight.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar
@@ -17,8 +20,6 @@ from proxy.chat import raws as all_raws
 from proxy.context import Context
 from proxy.text.bm25 import Index, ends, fits, index
 from proxy.text.glossary import english
-from proxy.tools.groups import grouped, matches
-from proxy.tools.texts import text_of
 
 T = TypeVar("T")
 
@@ -183,3 +184,116 @@ def _digest(tools: Sequence[Tool], phrases: str) -> str:
         digest.update(b"%d " % len(tool.raw))
         digest.update(tool.raw)
     return digest.hexdigest()
+
+
+_PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+")
+_DESCRIPTION = 1200
+"""Characters of a description that are read for its meaning: what a tool is for stands at the beginning."""
+_NAMES = 24
+"""Parameters whose names are read for the meaning."""
+_DEPTH = 4
+"""Levels of nested parameters that are read. A `$ref` is not followed: it may lead back to itself."""
+_MOST_WORDS = 8_000
+"""Characters of a tool that are read for its words."""
+
+
+class ToolText(NamedTuple):
+    """The texts of a tool definition."""
+
+    meaning: str
+    """Its name as words, its description, the names of its parameters: short enough for a sentence model."""
+    words: str
+    """All of its words: parameters' descriptions and the values they may have, too."""
+
+
+def text_of(tool: Tool) -> ToolText:
+    """Return the texts of a function, or of a custom tool, which has no parameters; either may lack its description."""
+    inner = next((tool[kind] for kind in ("function", "custom") if isinstance(tool.get(kind), Mapping)), tool)
+    about = inner.get("description")
+    about = about if isinstance(about, str) else ""
+    parameters = list(_parameters(inner.get("parameters"), _DEPTH))
+    name = spaced(tool.name)
+    names = ", ".join(spaced(each) for each, _ in parameters[:_NAMES])
+    meaning = f"{name}: {about[:_DESCRIPTION]}" + (f" ({names})" if names else "")
+    words = "\n".join([name, name, about, *(f"{spaced(each)} {says}" for each, says in parameters)])
+    return ToolText(meaning, words[:_MOST_WORDS])
+
+
+def spaced(name: str) -> str:
+    """Return a name as words: `listOpen_issues` as `list Open issues`."""
+    return " ".join(part for part in _PARTS.split(name) if part)
+
+
+def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
+    """Return the parameters of a JSON schema, those of nested objects too, with what is said about each."""
+    if depth == 0 or not isinstance(schema, Mapping):
+        return
+    for name, each in _properties(schema):
+        yield name, _parameter_words(each)
+        yield from _parameters(each, depth - 1)
+    yield from _parameters(schema.get("items"), depth - 1)
+
+
+def _properties(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    properties = schema.get("properties")
+    return (
+        [(str(k), v) for k, v in properties.items() if isinstance(v, Mapping)]
+        if isinstance(properties, Mapping)
+        else []
+    )
+
+
+def _parameter_words(parameter: Mapping[str, Any]) -> str:
+    about, values = parameter.get("description"), parameter.get("enum")
+    texts = [about] if isinstance(about, str) else []
+    texts += [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
+    return " ".join(texts)
+
+
+_SENTENCE = re.compile(r"^[^:]*: (.{20,300}?[.:!])\s")
+"""The first of several sentences of a description; where tools share it, it is about their server."""
+_MOST = 0.5
+"""The share of all tools that a prefix may have: one that nearly all have tells nothing."""
+_ACTIONS = """
+add book calculate cancel check close compute convert create delete do execute fetch find generate get insert is list
+lookup make modify move open play put query read remove retrieve run save search select send set show start stop update
+upload view write
+"""
+_VERBS = frozenset(_ACTIONS.split())
+"""The verbs that a name may begin with: they name no subject."""
+
+
+def grouped(tools: Sequence[Tool], texts: Sequence[ToolText], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Return the group of each tool, empty for a lone one. `groups` are globs of names, by the group's name."""
+    prefixes = [_prefix(tool.name) for tool in tools]
+    openings = [_opening(text) for text in texts]
+    often, shared = Counter(prefixes), Counter(openings)
+    group_of_each: list[str] = []
+    for tool, prefix, opening in zip(tools, prefixes, openings, strict=True):
+        own = next((name for name, globs in groups.items() if matches(tool.name, globs)), None)
+        if own:
+            group_of_each.append(f"group {own}")
+        elif opening and shared[opening] > 1:
+            group_of_each.append(f"opening {opening}")
+        else:
+            group_of_each.append(f"prefix {prefix}" if prefix and 1 < often[prefix] <= _MOST * len(tools) else "")
+    return tuple(group_of_each)
+
+
+def matches(name: str, globs: Sequence[str]) -> bool:
+    """Return whether a tool's name matches one of some globs."""
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _prefix(name: str) -> str:
+    """Return the beginning of a name, its server or subject: `mcp github` of `mcp__github__list_issues`."""
+    server, _, rest = name.rpartition("__")
+    if server and rest:
+        return spaced(server).lower()
+    first, _, more = spaced(name).lower().partition(" ")
+    return first if more and first not in _VERBS else ""
+
+
+def _opening(text: ToolText) -> str:
+    found = _SENTENCE.match(text.meaning)
+    return found[1] if found else ""

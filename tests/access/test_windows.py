@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.access.windows import MINUTE, Window, duration
+from proxy.access.limits import MINUTE, Window, duration
 from proxy.http.headers import retry_after
 
 

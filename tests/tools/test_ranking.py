@@ -13,9 +13,7 @@ from proxy.context import Identity
 from proxy.state.cache import OnceService
 from proxy.testing import context, tool
 from proxy.text.glossary import english
-from proxy.tools.groups import grouped
-from proxy.tools.ranking import NOTHING, pooled, relevance
-from proxy.tools.texts import text_of
+from proxy.tools.ranking import NOTHING, grouped, pooled, relevance, text_of
 from tests.services import ToldEmbedder
 
 CLOCK = tool("set_alarm", "Sets an alarm for a time of day.")

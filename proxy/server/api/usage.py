@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
-from proxy.access.limits import DAY, KeyLimits, Terms, day_key, minute_key
+from proxy.access.limits import DAY, MINUTE, KeyLimits, Terms, Window, day_key, minute_key
 from proxy.access.metering import ALL, Meter
-from proxy.access.windows import MINUTE, Window
 from proxy.chat.errors import Overloaded
 from proxy.config.settings import Settings
 from proxy.http.headers import retry_after

@@ -160,8 +160,8 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
             await prepare(sent[: ahead.start], leaving.since(ahead.start), summary, measure, ctx)
         short = await newest(leaving, summary, measure, ctx) if last.is_tight else []
         after = request.with_messages([*head, *summary, *short, *with_standing(talk[leaving.start :])])
-        why = f"{leaving.left} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
-        return Rewrite(after, why=why, facts={"left_messages": leaving.left, "cuts": len(cuts)})
+        why = f"{leaving.count} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
+        return Rewrite(after, why=why, facts={"left_messages": leaving.count, "cuts": len(cuts)})
 
     def _calm(self, share: str, used: float) -> str:
         return f"{share}, near the {self.compress_at:.0%} mark" if used >= self.warn_at else share

@@ -34,16 +34,16 @@ class Marks:
     summary: float = 0.16
     warn: float = 0.70
     again: float = 0.80
-    """What `high` is once the conversation was cut."""
+    """The high mark of a conversation that was cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the conversation behind head and tools may take, in tokens."""
+    """The tokens that the conversation behind head and tools may take."""
 
     usable: int
     fixed: int
-    """What head, tools and the reply's framing take of it."""
+    """The tokens of head, tools and the reply's framing."""
     high: int
     """Above it, the conversation is cut."""
     critical: int
@@ -61,7 +61,7 @@ class Room:
 
     @classmethod
     def of(cls, window: int, usable: int, fixed: int, marks: Marks) -> "Room":
-        """The room in a window. Where tools or head fill much of it, a sixth of what remains is the low mark."""
+        """Return the room in a window. If tools or head fill much of it, a sixth of the rest is the low mark."""
         step = max(1, window // _STEPS)
         usable = max(1, usable // step * step if usable >= step else usable)
         high = int(usable * marks.high) - fixed
@@ -83,13 +83,13 @@ class Cut:
     carried: int | None = None
     """The index of a message that stays although it stands before the cut: the last user message, else the opening."""
     is_tight: bool = field(default=False, compare=False)
-    """Whether what the model was told last is alone more than a cut is to leave."""
+    """True if the newest exchange alone is more than a cut is to leave."""
     foreseen: int = field(default=0, compare=False)
     """The index of the first message that would have stayed if the cut had come at the warn mark; 0 if none."""
 
 
 def as_sent(request: ChatRequest, start: int, incoming: ChatRequest) -> Sequence[Message] | None:
-    """The messages from a place on as the client sent them; None where an earlier step added or took any."""
+    """Return the messages from a place on as the client sent them; None if an earlier step added or took any."""
     begin = max(0, len(incoming.messages) - len(request.messages) + start)
     same = _roles(incoming)[begin:] == _roles(request)[start:]
     return incoming.messages[begin:] if same else None
@@ -106,14 +106,14 @@ def _with_roles(before: tuple[object, ...], messages: Sequence[Message]) -> tupl
 def replay(
     messages: Sequence[Message], settled: Sequence[int], born: Sequence[int], room: Room, keep: int
 ) -> tuple[Cut, ...]:
-    """All cuts of a conversation, the oldest first: those that `foresee` gives, without the one to come."""
+    """Return all cuts of a conversation, the oldest first: those that `foresee` gives, without the one to come."""
     return foresee(messages, settled, born, room, keep)[0]
 
 
 def foresee(
     messages: Sequence[Message], settled: Sequence[int], born: Sequence[int], room: Room, keep: int
 ) -> tuple[tuple[Cut, ...], Cut | None]:
-    """All cuts of a conversation, the oldest first, and what the next would be if it came at the warn mark.
+    """Return all cuts of a conversation, the oldest first, and what the next would be if it came at the warn mark.
 
     `settled` are the sizes of the messages as they are now, `born` those that tool results had until the model read
     them, where an earlier step has shortened them since. `keep` exchanges stay at least, but for the last resort.
@@ -122,7 +122,7 @@ def foresee(
         return (), None
     walk = _CutWalk(messages, settled, room, keep)
     cuts: list[Cut] = []
-    left = walk.running(-1)
+    forwarded = walk.running(-1)
     unread, last_user, ahead = 0, None, None
     for index, message in enumerate(messages):
         role = message.get("role")
@@ -132,7 +132,7 @@ def foresee(
             unread += max(0, born[index] - settled[index])
         elif role == "user":
             last_user = index
-        total = walk.before[index + 1] + left + unread
+        total = walk.before[index + 1] + forwarded + unread
         high = room.again if cuts and room.again is not None else room.high
         warn = min(room.warn, high, high - room.high + room.warn)  # as far below this mark as below the first
         if ahead is None and total > warn:
@@ -142,7 +142,7 @@ def foresee(
             before = ahead is not None and ahead.at < index and ahead.start <= cut.start
             walk.last = replace(cut, foreseen=ahead.start if ahead is not None and before else 0)
             cuts.append(walk.last)
-            left = walk.running(-1)
+            forwarded = walk.running(-1)
             ahead = None
     return tuple(cuts), ahead
 
@@ -160,52 +160,52 @@ class _CutWalk:
         self.last = Cut(0, -1)
 
     def running(self, index: int) -> int:
-        """What is forwarded of the conversation up to a message, in tokens."""
+        """Return the tokens that are forwarded of the conversation up to a message."""
         talk = self.before[index + 1] - self.before[self.last.start]
         return talk + self._carried(self.last.carried) + (self._room.summary if self.last.start else 0)
 
     def cut(self, index: int, unread: int, last_user: int | None) -> Cut | None:
-        """The next cut, or None where none would be worth it."""
+        """Return the next cut, or None if none would be worth it."""
         self._unread = unread
         room, total = self._room, self.running(index) + unread
-        some, one = self._limit(index, self._keep), self._limit(index, 1)
-        found: int | None
+        several, one = self._limit(index, self._keep), self._limit(index, 1)
+        start: int | None
         if total > room.critical:
-            deep = self._first(some, index, room.high, last_user)
-            found = one if deep is None else some
+            deep = self._first(several, index, room.high, last_user)
+            start = one if deep is None else several
         else:
             middle = (room.low + room.high) // 2
-            tries = ((some, room.low), (some, middle), (one, middle))
+            tries = ((several, room.low), (several, middle), (one, middle))
             fits = (self._fit(limit, index, most, last_user) for limit, most in tries)
-            found = next((start for start in fits if start is not None), one if total > room.high else None)
-        if found is not None and room.turns is not None:
-            found = max(found, min(some, self._turn(index, room.turns)))
-        if found == one and (answered := self._answered(one, last_user)) is not None:
+            start = next((place for place in fits if place is not None), one if total > room.high else None)
+        if start is not None and room.turns is not None:
+            start = max(start, min(several, self._turn(index, room.turns)))
+        if start == one and (answered := self._answered(one, last_user)) is not None:
             # what the user answers stays too, where there is room for it
-            cut = self._made(answered, index, None)
+            cut = self._cut_at(answered, index, None)
             if answered > self.last.start and self._after(cut, index) + unread <= room.high:
                 return cut
-        if found is None or found <= self.last.start:
+        if start is None or start <= self.last.start:
             return None
-        cut = self._made(found, index, last_user if last_user is not None and last_user < found else None)
+        cut = self._cut_at(start, index, last_user if last_user is not None and last_user < start else None)
         gain = total - unread - self._after(cut, index)
         return cut if gain > (0 if total > room.critical else (room.high - room.low) // 8) else None
 
     def _turn(self, index: int, turns: int) -> int:
-        """The place where the last turns up to a message begin; 0 where there are no more."""
+        """Return the place where the last turns up to a message begin; 0 if there are no more."""
         before = bisect_right(self._users, index)
         return self._users[before - turns] if before > turns else 0
 
     def _answered(self, start: int, last_user: int | None) -> int | None:
-        """The place before the assistant's words that a last user message answers; None where it answers none."""
+        """Return the place before the assistant's words that the last user message answers; None if there are none."""
         place = bisect_left(self._starts, start)
         before = self._starts[place - 1] if place else 0
         return before if start == last_user and before == start - 1 > 0 and before in self._assistants else None
 
-    def _made(self, start: int, index: int, carried: int | None) -> Cut:
-        """A cut at a place; a tight one carries the conversation's opening, where that is short."""
-        room, said = self._room, index - (index in self._assistants)
-        if self._sizes[said] + self._unread <= room.low - room.summary:
+    def _cut_at(self, start: int, index: int, carried: int | None) -> Cut:
+        """Return a cut at a place; a tight one carries the conversation's opening, where that is short."""
+        room, newest = self._room, index - (index in self._assistants)
+        if self._sizes[newest] + self._unread <= room.low - room.summary:
             return Cut(start, index, carried)
         opening = next(iter(self._users), start)
         if carried is None and opening < start and self._sizes[opening] <= room.summary // 2:
@@ -217,18 +217,18 @@ class _CutWalk:
         return self._room.summary + self._carried(cut.carried) + self.before[index + 1] - self.before[cut.start]
 
     def _end(self, index: int) -> int:
-        """All up to a message, results that were unread then in full: as it was counted when the cut was decided."""
+        """Return the tokens up to a message, with then unread results in full, as counted when the cut was decided."""
         return self.before[index + 1] + self._unread
 
     def _carried(self, carried: int | None) -> int:
         return 0 if carried is None else self._sizes[carried]
 
     def _limit(self, index: int, keep: int) -> int:
-        """The last place to cut that leaves so many exchanges."""
+        """Return the last place to cut that leaves so many exchanges."""
         return self._starts[max(0, bisect_right(self._starts, index) - keep)]
 
     def _fit(self, limit: int, index: int, most: int, last_user: int | None) -> int | None:
-        """The first place that leaves at most so much; the next user message, if that costs less than half of it."""
+        """Return the first place that leaves at most so much; the next user message if at least half of it stays."""
         first = self._first(limit, index, most, last_user)
         if first is None:
             return None
@@ -243,13 +243,13 @@ class _CutWalk:
         end, most = self._end(index), most - self._room.summary
         if last_user is None:
             return self._at_least(end - most, self.last.start + 1, limit)
-        found = self._at_least(end - most, self.last.start + 1, min(limit, last_user))
-        if found is not None:
-            return found
+        place = self._at_least(end - most, self.last.start + 1, min(limit, last_user))
+        if place is not None:
+            return place
         carrying = end - most + self._sizes[last_user]
         return self._at_least(carrying, max(self.last.start, last_user) + 1, limit)
 
     def _at_least(self, removed: int, lowest: int, limit: int) -> int | None:
-        """The first legal place from `lowest` to `limit` with at least so many tokens before it."""
+        """Return the first legal place from `lowest` to `limit` with at least so many tokens before it."""
         place = bisect_left(self._starts, max(lowest, bisect_left(self.before, removed)))
         return self._starts[place] if place < len(self._starts) and self._starts[place] <= limit else None

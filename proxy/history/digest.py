@@ -57,7 +57,7 @@ _OPENING = 3
 
 
 class LineRank(IntEnum):
-    """How soon a line leaves: the last first."""
+    """The order in which lines leave: the last first."""
 
     PINNED = 0
     """System messages, the opening, the user's lists."""
@@ -95,13 +95,13 @@ class Line(NamedTuple):
     rank: LineRank
     text: str
     is_part: bool = False
-    """Whether something of it is left out."""
+    """True if something of it is left out."""
     news: float = 0.0
-    """How much its message says that is new."""
+    """The share of new information in its message."""
     beside: tuple[int, ...] = ()
     """The places of lines that it means nothing without."""
     is_common: bool = False
-    """Whether several answers say the same."""
+    """True if several answers say the same."""
 
     @property
     def is_answer(self) -> bool:
@@ -109,7 +109,7 @@ class Line(NamedTuple):
 
     @property
     def is_outcome(self) -> bool:
-        """Whether it is a short answer, and no longer phrase that several answers have."""
+        """True for a short answer, except a longer phrase that several answers have."""
         return self.size <= _REPLY and (not self.is_common or len(self.text) <= _DONE)
 
     @property
@@ -122,7 +122,7 @@ class Line(NamedTuple):
 
     @property
     def worth(self) -> float:
-        """How much its message says that is new, and a little for its shortness."""
+        """The share of new information in its message, a little higher for a short line."""
         return self.news / sqrt(sqrt(self.size))
 
     @property
@@ -150,11 +150,11 @@ def lines(
     readings: Sequence[Reading],
     staying: Collection[Message],
     carried: int | None,
-    told: int,
+    covered: int,
 ) -> list[Line]:
     """Return the lines that the digest of messages may have, in order.
 
-    `readings` are theirs. `carried` is the index of one that stays; the answers before the index `told` are told
+    `readings` are theirs. `carried` is the index of one that stays; the answers before the index `covered` stand
     elsewhere.
     """
     newest = {_key(each): index for index, each in enumerate(messages)} | {_key(each): -1 for each in staying}
@@ -163,7 +163,7 @@ def lines(
     talk = _Talk(messages, readings, *_news(messages, readings), common=common, newest=newest)
     starts = [index for index, each in enumerate(messages) if each.get("role") == "user" or each.is_system]
     turn, asks = 0, False
-    found: list[Line] = []
+    digest_lines: list[Line] = []
     answers: list[Line] = []
     for start, end in pairwise([-1, *starts, len(messages)]):
         users: list[Line] = []
@@ -173,28 +173,28 @@ def lines(
             turn, asks = turn + 1, readings[start].asks or readings[start].is_talk
             carries = Line(turn, start, LineRank.STATED, f"{turn}: [stands above]")
             users = [carries] if start == carried else list(_user_lines(talk, start, turn))
-        answers = list(_answer_lines(talk, range(start + 1, end), turn, asks)) if start + 1 >= told else []
+        answers = list(_answer_lines(talk, range(start + 1, end), turn, asks)) if start + 1 >= covered else []
         if end < len(messages) and _points(readings[end]):
             answers = [_pointed(line, end) for line in answers]
         if answers and answers[0].is_outcome:  # what was asked for stands with what came of it
             users = [line.with_places([answers[0].place]) if line.is_short_statement else line for line in users]
-        found += [*users, *answers]
-    return [line.with_places(_corrections(talk, (line.place, *line.beside))) for line in found]
+        digest_lines += [*users, *answers]
+    return [line.with_places(_corrections(talk, (line.place, *line.beside))) for line in digest_lines]
 
 
-def choose(found: Sequence[Line], room: int) -> list[str]:
+def choose(digest_lines: Sequence[Line], room: int) -> list[str]:
     """Return the lines that fit into so many letters, in order: by rank, then whole ones, then those that say more.
 
     Of a long conversation, each twenty turns of which none has a line share one.
     """
-    ordered = sorted(found, key=lambda line: (line.rank, line.is_part, -line.worth, -line.place))
-    taken = _packed(ordered, room)
-    shared = _shared(ordered, taken, int(room * _SHARED))
+    ordered = sorted(digest_lines, key=lambda line: (line.rank, line.is_part, -line.worth, -line.place))
+    chosen = _packed(ordered, room)
+    shared = _shared(ordered, chosen, int(room * _SHARED))
     if shared:
-        taken = _packed(ordered, room - sum(line.size for line in shared)) | {line.place: line for line in shared}
+        chosen = _packed(ordered, room - sum(line.size for line in shared)) | {line.place: line for line in shared}
     shown: list[str] = []
     turn = 0
-    for line in sorted(taken.values(), key=lambda line: line.place):
+    for line in sorted(chosen.values(), key=lambda line: line.place):
         # an answer stands under what it answers, or has the number of its turn
         shown.append(f"{line.turn} {line.text}" if line.is_answer and line.turn != turn else line.text)
         turn = line.turn
@@ -202,32 +202,32 @@ def choose(found: Sequence[Line], room: int) -> list[str]:
 
 
 def _packed(ordered: Sequence[Line], room: int) -> dict[int, Line]:
-    """The lines that fit into so many letters, by their places."""
+    """Return the lines that fit into so many letters, by their places."""
     first: dict[int, Line] = {}
     for line in ordered:
         first.setdefault(line.place, line)
-    taken: dict[int, Line] = {}
+    chosen: dict[int, Line] = {}
     used = 0
     for line in ordered:
-        before = taken.get(line.place)
+        before = chosen.get(line.place)
         if before is None and line.rank == LineRank.LONG:
             continue
-        wanted = {place: first[place] for place in line.beside if place in first and place not in taken}
+        wanted = {place: first[place] for place in line.beside if place in first and place not in chosen}
         wanted[line.place] = line
         needed = sum(each.size for each in wanted.values()) - (before.size if before is not None else 0)
         if used + needed <= room * line.rank.share:
-            taken |= wanted
+            chosen |= wanted
             used += needed
-    return taken
+    return chosen
 
 
-def _shared(ordered: Sequence[Line], taken: Mapping[int, Line], room: int) -> list[Line]:
-    """A line for each twenty turns that have none: their span, and the words of the one that would be next."""
+def _shared(ordered: Sequence[Line], chosen: Mapping[int, Line], room: int) -> list[Line]:
+    """Return a line for each twenty turns that have none: their span, and the words of the one that would be next."""
     best: dict[int, Line] = {}
     for line in ordered:
         if line.turn and not line.is_answer:
             best.setdefault((line.turn - 1) // _LEVEL, line)
-    for line in taken.values() if len(best) > _LONG // _LEVEL else [*best.values()]:
+    for line in chosen.values() if len(best) > _LONG // _LEVEL else [*best.values()]:
         best.pop((line.turn - 1) // _LEVEL, None)
     shared: list[Line] = []
     for level, line in sorted(best.items(), reverse=True):
@@ -243,7 +243,7 @@ def block(
     shown: Sequence[str],
     pinned: Iterable[PinnedLine],
     plan: Plan | None,
-    left: int,
+    count: int,
     handles: Sequence[str],
     written: str,
 ) -> Message:
@@ -254,7 +254,7 @@ def block(
     if plan is not None and not all(step in text for step in plan.text.splitlines()):
         texts.append(f"The assistant's open plan:\n{plan.text}")
     recalls = ", ".join(f'{MARKER}{handle}")' for handle in handles)
-    receipt = f"[{counted(left, 'message')} left{f'; word for word: {recalls}' if handles else ''}]"
+    receipt = f"[{counted(count, 'message')} left{f'; word for word: {recalls}' if handles else ''}]"
     return build(SUMMARY, _ABOUT, [*texts, receipt])
 
 
@@ -290,12 +290,12 @@ def _news(messages: Sequence[Message], readings: Sequence[Reading]) -> tuple[lis
 
 
 def _corrections(talk: _Talk, places: Iterable[int]) -> Iterator[int]:
-    """The places of messages that say again what those at these places say: nothing stands without its correction."""
+    """Yield the places of later messages that correct those at these places."""
     return (talk.changed[place] for place in places if place in talk.changed)
 
 
 def _user_lines(talk: _Talk, place: int, turn: int) -> Iterator[Line]:
-    """The forms of a message of the user's: in short, whole or nearly, and more of a long one."""
+    """Yield the forms of a message of the user's: short, whole or nearly, and more of a long one."""
     text, news, long = talk.readings[place].text, talk.news[place], size(talk.readings[place].text)
     if not text:
         return
@@ -313,7 +313,7 @@ def _user_lines(talk: _Talk, place: int, turn: int) -> Iterator[Line]:
 
 
 def _rank(talk: _Talk, place: int, turn: int) -> LineRank:
-    """The rank of a message of the user's."""
+    """Return the rank of a message of the user's."""
     message, reading = talk.messages[place], talk.readings[place]
     if message.text.strip() and talk.newest.get(_key(message), place) != place:
         return LineRank.REPEATED
@@ -328,7 +328,7 @@ def _rank(talk: _Talk, place: int, turn: int) -> LineRank:
 
 
 def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool) -> Iterator[Line]:
-    """The forms of what answers a message: in short, and richer; of a tool loop for some messages each."""
+    """Yield the short and rich forms of the answer to a message; of a tool loop, for a few messages each."""
     beside = (places.start - 1,)  # an answer means nothing without its question
     spoke = [place for place in places if talk.messages[place].get("role") == "assistant"]
     for first in range(0, len(spoke), _STEPS):
@@ -368,37 +368,37 @@ def _answer_rank(*, asks: bool, is_sure: bool, is_listed: bool) -> LineRank:
 
 
 def _points(reading: Reading) -> bool:
-    """Whether a message of the user's may mean nothing without what it answers."""
+    """Return True if a message of the user's may mean nothing without the answer before it."""
     return 0 < size(reading.text) <= _POINTER and not reading.asks and not reading.is_talk
 
 
 def _pointed(line: Line, place: int) -> Line:
-    """A line of an answer that the user's next message, at a place, points to: that says what was chosen of it."""
+    """Return a line of an answer that the user's next message, at a place, points to: it says which part was chosen."""
     if line.rank in (LineRank.RICH, LineRank.RICH_ANSWER) or line.is_common:
         return line
     return line._replace(rank=min(line.rank, LineRank.FOUND)).with_places([place])
 
 
 def _best(pieces: Sequence[AnswerPiece], most: int) -> tuple[str, bool]:
-    """Return the pieces that tell most in so many letters, at least one, in their order; and whether any is missing."""
-    taken: dict[int, str] = {}
+    """Return the pieces that tell most in so many letters, at least one, in their order; and True if any is missing."""
+    chosen: dict[int, str] = {}
     for place in sorted(range(len(pieces)), key=lambda at: -pieces[at].weight):
         text = pieces[place].text
-        if text and (not taken or (pieces[place].weight and size(text) + len(_GAP) < most)):
-            taken[place] = shortened(text, most)
+        if text and (not chosen or (pieces[place].weight and size(text) + len(_GAP) < most)):
+            chosen[place] = shortened(text, most)
             most -= size(text) + len(_GAP)
     words: list[str] = []
     last = -1
-    for place in sorted(taken):
-        words += [taken[place]] if place == last + 1 or (words and words[-1].endswith(_GAP)) else [_GAP, taken[place]]
+    for place in sorted(chosen):
+        words += [chosen[place]] if place == last + 1 or (words and words[-1].endswith(_GAP)) else [_GAP, chosen[place]]
         last = place
     if words and last + 1 < len(pieces) and not words[-1].endswith(_GAP):
         words.append(_GAP)
-    return " ".join(words), len(taken) < len(pieces)
+    return " ".join(words), len(chosen) < len(pieces)
 
 
 def _calls(readings: Sequence[Reading], failures: Mapping[str, str]) -> tuple[str, str]:
-    """The calls of messages, counted, with the lines of those that failed; and with the first argument of each."""
+    """Return the calls of messages, counted, with the lines of failed ones; and with the first argument of each."""
     calls = [call for reading in readings for call in reading.calls]
     few, more = [], []
     for name in dict.fromkeys(call.name for call in calls):
@@ -421,5 +421,5 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def _key(message: Message) -> tuple[object, str]:
-    """A key that two messages share that say the same."""
+    """Return a key that is equal for two messages that say the same."""
     return message.get("role"), message.text.strip().casefold()

@@ -8,7 +8,7 @@ from proxy.history.cuts import Marks
 from proxy.text.tables import sections
 
 _READ = 4000
-"""What is read of each end of the message, in characters."""
+"""Characters of each end of the message that are read."""
 
 WHOLE = Marks(high=1.0, low=0.90, critical=1.0, summary=0.12, warn=1.0, again=1.0)
 """Such a request is cut only where it does not fit at all."""

@@ -1,4 +1,4 @@
-"""What survives word for word when history leaves: the open plan, system messages, lines that the operator names."""
+"""Texts that survive word for word when history leaves: the open plan, system messages, the operator's patterns."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ _LONGEST = 600
 _SYSTEM = 2000
 """The longest system message."""
 _SCANNED = 4000
-"""What is read of each end of a message, in characters: more is a pasted document."""
+"""Characters of each end of a message that are read: more is a pasted document."""
 
 _NESTED = re.compile(r"\([^()]*[+*}][^()]*\)\s*[+*{]|\\[1-9]|\(\?P=")
 

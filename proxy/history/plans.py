@@ -31,9 +31,9 @@ class Plan(NamedTuple):
     text: str
     """A line with a box for each."""
     steps: tuple[str, ...]
-    """What each says."""
+    """The text of each."""
     is_open: bool
-    """Whether any is still to be done."""
+    """True if any step is still to be done."""
 
 
 def plan_of(message: Message) -> Plan | None:
@@ -57,7 +57,7 @@ def _read(message: Message) -> Plan | None:
 
 
 def _origin(message: Message) -> Message:
-    """The message as it was sent, whatever role an earlier step gave it."""
+    """Return the message as it was sent, whatever role an earlier step gave it."""
     return message if message.made_of is None else _origin(message.made_of)
 
 
@@ -68,7 +68,7 @@ def _boxes(text: str) -> list[tuple[str, bool]]:
 
 
 def _listed(text: str) -> list[tuple[str, bool]]:
-    """The steps in the arguments of a call: a list of objects with a text and a state, or the only text, with boxes."""
+    """Return the steps in a call's arguments: a list of objects with a text and a state, or one text with boxes."""
     value = parsed(text) if len(text) <= _LONGEST else None
     members = [member for _, member in value] if isinstance(value, Pairs) else []
     if len(members) == 1 and isinstance(members[0], str):
@@ -94,7 +94,7 @@ def _is_ideogram(char: str) -> bool:
 
 
 async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Message]:
-    """References to take the places of system messages in mid-conversation that repeat the plan of a later one.
+    """Return references that replace system messages in mid-conversation with the plan of a later one.
 
     Each is archived first. Whether one is replaced depends on what stands up to the next copy alone, so it is the same
     in every later request: where the provider caches prompts, the edit must pay back within as many turns as there
@@ -115,7 +115,7 @@ async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Messag
     if len(titles) < 2:
         return {}
     sizes = await ctx.tokens.sizes(messages)
-    found: dict[int, Message] = {}
+    references: dict[int, Message] = {}
     first = len(split_head(messages)[0])
     copies = [place for place in titles if place >= first and titles[place] == titles[max(titles)]]
     for place, following in pairwise(copies):
@@ -126,8 +126,8 @@ async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Messag
         turns = sum(message.get("role") == "user" for message in messages[:following])
         rewritten = sum(sizes[place + 1 : following])
         if turns_to_pay(ctx.model.cache, sizes[place] - size, rewritten) <= turns and await _is_kept(text, ctx):
-            found[place] = changed
-    return found
+            references[place] = changed
+    return references
 
 
 async def _is_kept(text: str, ctx: Context) -> bool:

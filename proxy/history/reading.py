@@ -73,9 +73,9 @@ class AnswerPiece(NamedTuple):
     """A sentence without its figures: one that stands in several answers says nothing of any."""
     is_item: bool = False
     weight: int = 0
-    """How much it tells."""
+    """A measure of its information."""
     is_sure: bool = False
-    """Whether it has a code or names one."""
+    """True if it has a code or names one."""
 
 
 class CallMade(NamedTuple):
@@ -86,7 +86,7 @@ class CallMade(NamedTuple):
     argument: str
     """The first one."""
     carries_text: bool
-    """Whether another argument is a text: then it changes what the first one names."""
+    """True if another argument is a text: then it changes the object of the first one."""
 
 
 class Reading(NamedTuple):
@@ -96,10 +96,10 @@ class Reading(NamedTuple):
     words: frozenset[str] = frozenset()
     asks: bool = False
     states: bool = False
-    """Whether a message that asks says something besides."""
+    """True if a message that asks also states something."""
     is_list: bool = False
     is_talk: bool = False
-    """Whether the user asks for nothing and says nothing."""
+    """True for small talk of the user's."""
     pieces: tuple[AnswerPiece, ...] = ()
     calls: tuple[CallMade, ...] = ()
     failure: str = ""
@@ -165,7 +165,7 @@ def clipped(text: str, most: int) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """The words of both ends of a text; of scripts without spaces, pairs of characters."""
+    """Return the words of both ends of a text; of scripts without spaces, pairs of characters."""
     words = _WORD.findall(_both_ends(text, " ").casefold())
     if not _UNSPACED.search(text):
         return frozenset(words)
@@ -181,7 +181,7 @@ def _both_ends(text: str, gap: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[AnswerPiece]:
-    """The parts of an answer, in order: its sentences, items of lists, and the names of its code."""
+    """Yield the parts of an answer, in order: its sentences, items of lists, and the names of its code."""
     text = _both_ends(text, "\n[...]\n").replace(MARKER, "recall ")  # only the digest's own end names handles
     start = 0
     for fence in [*_FENCE.finditer(text), None]:
@@ -212,8 +212,11 @@ def _sentences(prose: str) -> Iterator[AnswerPiece]:
 
 
 def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[AnswerPiece]:
-    """The pieces with their weights: the first sentence that is no mere interjection has one, code, items, values that
-    no earlier piece has, and a question at the end."""
+    """Yield the pieces with their weights.
+
+    Weight have the first sentence that is no mere interjection, code, items, values that no earlier piece has, and a
+    question at the end.
+    """
     seen = set[str]()
     is_first = True
     last: AnswerPiece | None = None
@@ -243,11 +246,11 @@ def _call(call: Mapping[str, Any]) -> CallMade:
 
 
 def _asks(text: str) -> bool:
-    """Whether a text ends in a question, by its mark."""
+    """Return True if a text ends in a question mark."""
     end = unicodedata.normalize("NFKC", text[-200:]).rstrip(" \n\"'”»)*_`]")
     return end.endswith(("?", "؟", "՞", ";?"))
 
 
 def _states(text: str) -> bool:
-    """Whether a quarter of a text or more are sentences that do not ask."""
+    """Return True if a quarter of a text or more are sentences that do not ask."""
     return 4 * sum(size(each) for each in sentences(text) if _asks(each)) < 3 * size(text)

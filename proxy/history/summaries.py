@@ -1,4 +1,4 @@
-"""What takes the place of messages that leave a conversation: archived first, then told in short, as a user's data.
+"""Summaries of messages that leave a conversation, which are archived first. A summary is data in the user's role.
 
 All of it is a function of the messages that left, so it is worked out once a cut and looked up from then on.
 """
@@ -58,24 +58,24 @@ class Leaving:
         return self.ends[-1]
 
     @property
-    def left(self) -> int:
-        """How many messages leave."""
+    def count(self) -> int:
+        """The number of messages that leave."""
         return self.start - (self.carried is not None)
 
     def since(self, end: int) -> list[Message]:
-        """What the model was told in full since the cut, up to an index: a carried message is part of it."""
+        """Return the messages that the model got in full since the cut, up to an index, the carried one among them."""
         carried = [] if self.carried is None else [self.sent[self.carried]]
         return [*carried, *self.sent[self.start : end]] if self.start < end else []
 
     def without_carried(self, messages: Sequence[Message]) -> list[Message]:
-        """Those of them that leave."""
+        """Return the messages of these that leave."""
         parted = self.start if self.carried is None else self.carried
         return [*messages[:parted], *messages[parted + 1 : self.start]]
 
 
 @dataclass(frozen=True, slots=True)
 class SummarySize:
-    """How long a summary may be."""
+    """The size that a summary may have."""
 
     tokens: int
     """All of it."""
@@ -90,7 +90,7 @@ class SummarySize:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a model wrote of the beginning of what leaves."""
+    """A model's summary of the beginning of the leaving messages."""
 
     text: str = ""
     end: int = 0
@@ -98,7 +98,7 @@ class Written:
 
 
 def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
-    """Whether a summary was made in this request: one that the client sends is content like any other."""
+    """Return True if a summary was made in this request: one that the client sends is content like any other."""
     first = talk[:_FIRST]
     begins = [place for place, message in enumerate(first) if message.text.startswith(f"<{SUMMARY}>")]
     if not begins:
@@ -108,8 +108,10 @@ def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
 
 
 async def read_ahead(sent: Sequence[Message], ctx: Context, near: float) -> None:
-    """Read the share `near` of the messages, the oldest first, so that a cut finds everything read: a little in each
-    request, not all in one, and nothing in a conversation that is far from a cut."""
+    """Read the share `near` of the messages, the oldest first, so that a cut finds everything read.
+
+    That is a little in each request, and nothing in a conversation that is far from a cut.
+    """
     await ctx.once.of_each(read, sent[: ceil(len(sent) * min(max(near, 0.0), 1.0))])
 
 
@@ -152,8 +154,8 @@ def contents(parts: Sequence[Sequence[Message]], handles: Sequence[str]) -> str:
 
 
 def levels(ends: Sequence[int]) -> list[int]:
-    """Those of the places that part the archive's entries: the older the cuts, the more of them share one."""
-    count, found, block = len(ends), [], 1
+    """Return the places between the archive's entries: the older the cuts, the more of them share one."""
+    count, places, block = len(ends), [], 1
     while block <= count:
         block *= _TOGETHER
     place = 0
@@ -161,14 +163,14 @@ def levels(ends: Sequence[int]) -> list[int]:
         block //= _TOGETHER
         while place + block <= count:
             place += block
-            found.append(ends[place - 1])
-    return found
+            places.append(ends[place - 1])
+    return places
 
 
 async def summarised(
     leaving: Leaving, handles: tuple[str, ...], measure: SummarySize, ctx: Context, written: Written | None = None
 ) -> list[Message] | None:
-    """The messages that stand for what leaves; made shorter where they outgrow their room or what they replace.
+    """Return the messages that replace the leaving ones, shortened to their room and to less than they replace.
 
     What a model has written stands for the answers of its part, if it fits. None where even the shortest would be
     longer than what leaves.
@@ -182,8 +184,8 @@ async def summarised(
     if known is None:
         readings = await ctx.once.of_each(read, sent)
         work = partial(lines, sent, readings, staying, leaving.carried, used.end)
-        found = await ctx.once.of_key((*key, "lines"), _size(sent), work)
-        known = (await _digest(leaving, found, handles, measure, ctx, used.text, replaced),)
+        digest_lines = await ctx.once.of_key((*key, "lines"), _size(sent), work)
+        known = (await _digest(leaving, digest_lines, handles, measure, ctx, used.text, replaced),)
         ctx.once.remember(key, known)
     # first the carried one, because it outlasts the summary in the cache
     return None if known[0] is None else [*carried, known[0]]
@@ -191,32 +193,32 @@ async def summarised(
 
 async def _digest(
     leaving: Leaving,
-    found: Sequence[Line],
+    digest_lines: Sequence[Line],
     handles: Sequence[str],
     measure: SummarySize,
     ctx: Context,
     written: str,
     replaced: int,
 ) -> Message | None:
-    """The digest of these lines that takes no more tokens than it may, and fewer than what it replaces."""
+    """Return the digest of these lines that fits its room and has fewer tokens than the messages it replaces."""
     gone = leaving.without_carried(leaving.sent)
     pinned, plan = marked(gone, measure.patterns), open_plan(gone, leaving.since(leaving.at + 1))
-    every = Message({"role": "user", "content": "\n".join(line.text for line in found)})
+    every = Message({"role": "user", "content": "\n".join(line.text for line in digest_lines)})
     for share in _SHRINKING:
-        frame = partial(block, pinned=pinned if share else (), plan=plan if share else None, left=leaving.left)
-        made = frame((), handles=handles, written=written if share > _WRITTEN_FROM else "")
-        fixed, whole = await ctx.tokens.sizes([made, every])
+        frame = partial(block, pinned=pinned if share else (), plan=plan if share else None, count=leaving.count)
+        digest = frame((), handles=handles, written=written if share > _WRITTEN_FROM else "")
+        fixed, whole = await ctx.tokens.sizes([digest, every])
         free = min(int((measure.tokens - fixed) * share), int(replaced * 0.9) - fixed)
-        shown = choose(found, free * sum(line.size for line in found) // max(whole, 1))
-        made = frame(shown, handles=handles, written=written if share > _WRITTEN_FROM else "")
-        (taken,) = await ctx.tokens.sizes([made])
-        if taken < replaced and (taken <= measure.tokens or not share):
-            return made
+        shown = choose(digest_lines, free * sum(line.size for line in digest_lines) // max(whole, 1))
+        digest = frame(shown, handles=handles, written=written if share > _WRITTEN_FROM else "")
+        (tokens,) = await ctx.tokens.sizes([digest])
+        if tokens < replaced and (tokens <= measure.tokens or not share):
+            return digest
     return None
 
 
 async def settled(leaving: Leaving, end: int, measure: SummarySize, ctx: Context) -> Written | None:
-    """What a model wrote of the messages before `end`, if it was ready when this cut was first used."""
+    """Return a model's summary of the messages before `end`, if it was ready when this cut was first used."""
     if ctx.drafts is None or not end:
         return None
     cut = await _name(leaving.sent[: leaving.start], measure, ctx)
@@ -240,7 +242,7 @@ async def prepare(
 
 
 async def _name(messages: Sequence[Message], measure: SummarySize, ctx: Context) -> str:
-    """A name for messages and the room of their summary: the same on every replica."""
+    """Return a name for messages and the room of their summary, the same on every replica."""
     work = partial(_hash, messages, measure)
     return await ctx.once.of_key(("name", fingerprint(messages), measure), _size(messages), work)
 
@@ -253,7 +255,7 @@ def _hash(messages: Sequence[Message], measure: SummarySize) -> str:
 
 
 def fingerprint(messages: Sequence[Message]) -> Hashable:
-    """Equal for messages of equal bytes, in this process; free where their bytes were hashed before."""
+    """Return a key that is equal for messages of equal bytes, in this process; cheap if their hashes are known."""
     raws = [message.raw for message in messages]
     return hash(tuple(map(hash, raws))), len(raws), sum(map(len, raws))
 

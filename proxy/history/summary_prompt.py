@@ -1,4 +1,4 @@
-"""What a small model is told so that it writes a summary, and what of its answer may stand in a conversation. Pure."""
+"""The prompt for a summary by a small model, and the check of its answer. Pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,10 @@ _TOKEN = re.compile(
     r"https?://[^\s\"'<>\\)\]]{4,200}|(?:[\w~/$€£#]|(?<!\.)\.)(?:(?:[.:@+-]{0,200}+[\w/])++(?:[.:@+-]{0,200}+%)?|[.:@+-]{0,200}+%)"
 )
 _TELLING = re.compile(r"\d|\w[_/@]\w|^[~.]*/\w|\w\.[a-z]{2,4}$|[a-z][A-Z]|^[A-Z]{3,}$")
-"""What makes a word an identifier, a number, a path or an address."""
+"""The pattern of identifiers, numbers, paths and addresses."""
 
 SECTIONS = ("Goal", "Constraints", "Decisions", "Facts and identifiers", "Open items")
-"""What a summary has, in this order."""
+"""The sections of a summary, in this order."""
 
 INSTRUCTIONS = (
     "You summarise the earlier part of a conversation between a user and an assistant, so that the assistant can go on "
@@ -41,7 +41,7 @@ _BLOCK_END = re.compile(r"</(?=transcript|earlier|text|kept)", re.IGNORECASE)
 
 
 def prompt(before: str, shown: str, size: int) -> list[Message]:
-    """The messages for the small model. `size` is in bytes of its answer."""
+    """Return the messages for the small model. `size` is in bytes of its answer."""
     earlier = f"<earlier>\n{inside(before)}\n</earlier>\n" if before else ""
     asked = f"{earlier}<transcript>\n{inside(shown)}\n</transcript>\nWrite the summary now."
     words = max(30, size // 8)
@@ -52,7 +52,7 @@ def prompt(before: str, shown: str, size: int) -> list[Message]:
 
 
 def transcript(messages: Sequence[Message], limit: int) -> str:
-    """A conversation as text of at most about `limit` characters: of long messages the two ends, never any media."""
+    """Return a conversation as text of at most about `limit` characters: of long messages the two ends, no media."""
     texts = [_said(message) for message in messages]
     most = _MOST
     while most > _LEAST and sum(min(len(text), most) for text in texts) > limit:
@@ -63,7 +63,7 @@ def transcript(messages: Sequence[Message], limit: int) -> str:
 
 
 def checked(answer: str, source: str, size: int) -> str | None:
-    """What of an answer may be used: the lines whose values all stand in its source, under its own headings.
+    """Return the lines of an answer whose values all stand in its source, under its own headings.
 
     None where nothing remains, or the answer is longer than `size` bytes or than its source. A constraint that is no
     quotation is left out, as is whatever names a place to recall from: that is not its to give.
@@ -71,30 +71,32 @@ def checked(answer: str, source: str, size: int) -> str | None:
     if not answer.strip() or len(answer.encode(errors="surrogatepass")) > min(size, len(source)):
         return None
     known, plain = set(words(source)), _SPACES.sub(" ", source).casefold()
-    told = []
-    for title, said in _sections(answer):
-        lines = [line for line in said if is_sound(line, known)]
+    sound = []
+    for title, own in _sections(answer):
+        lines = [line for line in own if is_sound(line, known)]
         if title == "Constraints":
             lines = [line for line in lines if _SPACES.sub(" ", line.strip("\"'“”«» ")).casefold() in plain]
         heading = [f"{escaped(title)}:"] if title and is_sound(title, known) else []
-        told += [*heading, *("- " + escaped(line) for line in dict.fromkeys(lines))] if lines else []
-    return "\n".join(told) or None
+        sound += [*heading, *("- " + escaped(line) for line in dict.fromkeys(lines))] if lines else []
+    return "\n".join(sound) or None
 
 
 def _sections(answer: str) -> list[tuple[str, list[str]]]:
-    """The headings and the lines under each: those of its list, or where it has none, all. What has no heading is
-    only used where there is none at all."""
+    """Return the headings and the lines under each: those of its list, or all if it has none.
+
+    Lines without a heading are only used if there is none at all.
+    """
     known = {title.lower(): title for title in SECTIONS}
-    found: list[tuple[str, list[str]]] = [("", [])]
+    parts: list[tuple[str, list[str]]] = [("", [])]
     for line in filter(str.strip, answer.splitlines()):
         heading = _HEADING.fullmatch(line)
         if heading:
             name = (heading[1] or heading[2]).strip("*:# ")
-            found.append((known.get(name.lower(), name), []))
+            parts.append((known.get(name.lower(), name), []))
         else:
-            found[-1][1].append(line.strip())
+            parts[-1][1].append(line.strip())
     listed = [
-        (title, [line for line in lines if _BULLET.match(line)] or (lines if title else [])) for title, lines in found
+        (title, [line for line in lines if _BULLET.match(line)] or (lines if title else [])) for title, lines in parts
     ]
     return [
         (title, [_BULLET.sub("", line) for line in lines])
@@ -103,14 +105,14 @@ def _sections(answer: str) -> list[tuple[str, list[str]]]:
 
 
 def is_sound(line: str, known: set[str]) -> bool:
-    """Whether a line says something, and all its values are among the known words of its source."""
+    """Return True if a line says something, and all its values are among the known words of its source."""
     if not line or len(line) > _LONGEST_LINE or MARKER in line or _NOTHING.fullmatch(line):
         return False
     return all(word in known for word in words(line) if _TELLING.search(word))
 
 
 def words(text: str) -> Iterator[str]:
-    """The words of a text, without the punctuation around them."""
+    """Yield the words of a text, without the punctuation around them."""
     for match in _TOKEN.finditer(text):
         yield match[0].strip("./:-'\"")
 
@@ -121,5 +123,5 @@ def _said(message: Message) -> str:
 
 
 def inside(text: str) -> str:
-    """A text that cannot end the block it stands in."""
+    """Return a text that cannot end the block it stands in."""
     return _BLOCK_END.sub(r"<\\/", text)

@@ -1,4 +1,4 @@
-"""What a step puts in front of the last user messages, and carries along: chosen once for each of them.
+"""Blocks that a step puts in front of the last user messages, and carries along: chosen once for each of them.
 
 A choice is settled in the memo, so it stays the same while the model works on its message. With later messages it
 stays as long as that costs less, under the provider's prompt cache, than taking it out.
@@ -23,12 +23,12 @@ EARLIER = 8
 
 
 class Choice(NamedTuple, Generic[Item]):
-    """What was chosen for a user message."""
+    """The choice for a user message."""
 
     items: tuple[Item, ...]
     """The best first."""
     alone: bool
-    """Whether the blocks of earlier messages left with it."""
+    """True if the blocks of earlier messages left with it."""
 
 
 class Block(NamedTuple, Generic[Item]):
@@ -46,7 +46,7 @@ class Tail(ABC, Generic[Item]):
         """`sent` are the places of the client's messages, each with that in what the client sent."""
         self.request, self.ctx, self.sent = request, ctx, sent
         self.keys: dict[int, str] = {}
-        """What each user message is known by in the memo: its subclass sets it first."""
+        """The key of each user message in the memo; the subclass sets them first."""
 
     @abstractmethod
     async def block(self, items: tuple[Item, ...], budget: int) -> Block[Item] | None:
@@ -87,7 +87,7 @@ class Tail(ABC, Generic[Item]):
         return self._read(await self.ctx.memo.settle(self.keys[asked], written))
 
     def stays(self, blocks: Mapping[int, Block[Item]], behind: int, turns: float) -> bool:
-        """Whether carrying blocks for `turns` further requests costs less than writing the `behind` tokens anew."""
+        """Return True if carrying blocks for `turns` further requests costs less than rewriting the `behind` tokens."""
         return turns_to_pay(self.ctx.model.cache, tokens_of(blocks), behind) > turns
 
     def missing(self, items: Sequence[Item], blocks: Mapping[int, Block[Item]]) -> tuple[Item, ...]:

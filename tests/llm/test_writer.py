@@ -7,8 +7,7 @@ import pytest
 from proxy.chat import Message
 from proxy.config.settings import Settings, WriterSettings
 from proxy.context import Material
-from proxy.history.summary_prompt import SECTIONS
-from proxy.llm.writer import Writer
+from proxy.llm.writer import SECTIONS, Writer
 from proxy.telemetry.metrics import Metrics
 from proxy.testing import profile
 from proxy.upstreams.base import Reply

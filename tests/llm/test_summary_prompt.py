@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.chat import Message
-from proxy.history.summary_prompt import SECTIONS, checked, prompt, transcript
+from proxy.llm.writer import SECTIONS, checked, prompt, transcript
 from proxy.testing import chat
 
 SOURCE = (

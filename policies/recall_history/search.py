@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, islice
+from math import log
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -27,8 +28,12 @@ _CLEAR = -2.1
 """The least distance from chance (`above_chance`) of a message that is clearly about what left."""
 _PERHAPS, _ASKED = -1.5, -2.85
 """The least distance of a message, and of a question, that may be about it."""
-_UNCLEAR = 150
-"""The most tokens that come back where it is not clear; beyond chance the best passage does in any case."""
+_UNCLEAR, _UNSURE = 150, 800
+"""The most tokens that come back where it is not clear, and where it is not sure; beyond chance the best passage does
+in any case."""
+_RARE, _NEAR = 1.0, 0.1
+"""It is sure where the terms are so rare that chance puts them together in less than one passage in `exp(_RARE)` such
+conversations, or where a passage is so much nearer than small talk."""
 _BLOCK = 60
 """Tokens that a block takes beyond its passage, at most about."""
 _ASKED_FOR = 16
@@ -90,7 +95,8 @@ class _Asked(NamedTuple):
     """The verdict on a message: does it ask for what left?"""
 
     is_asked: bool
-    is_clear: bool = True
+    most: int | None = None
+    """The most tokens that may come back, where it is not sure."""
     is_beyond_chance: bool = True
     """True if it has more in common with what left than any message that asks for nothing."""
 
@@ -146,7 +152,7 @@ class HistorySearch:
             for (place, share, bears), in_summary in zip(order, said, strict=True)
             if not in_summary and (is_about[place] or not is_said)
         ]
-        most = None if asked.is_clear else _UNCLEAR
+        most = asked.most
         if most is not None and matches and asked.is_beyond_chance:
             most = max(most, matches[0].tokens + _BLOCK)
         how = _how(int(is_known.sum()), len(meaning))
@@ -165,7 +171,8 @@ class HistorySearch:
 
         One that is no nearer to a passage than to small talk does only if it is a question with rare words of it. One
         that names a thing does. Where no passage has two of its terms, and enough of them, it is not clear: in a long
-        conversation any word and any vector is near to something.
+        conversation any word and any vector is near to something. Where meaning tells little, and such terms may stand
+        together by chance, as common words do in a language whose stop words are not known, it is not sure.
         """
         if named:
             return _Asked(is_asked=True)
@@ -174,11 +181,11 @@ class HistorySearch:
         if not is_nearer and not (words.telling.any() and (asks or nearest is None)):
             return _Asked(is_asked=False)
         above = await above_chance(words, nearest, floor, Searched(there.texts, there.terms), self._ctx)
-        return _Asked(
-            above >= (_ASKED if asks else _PERHAPS),
-            is_clear=above >= _CLEAR and bool((_covering(words) & (words.terms >= _TERMS)).any()),
-            is_beyond_chance=above >= 0,
-        )
+        rarities = words.rarities[_covering(words) & (words.terms >= _TERMS)]
+        is_chance = rarities.max(initial=0.0) - log(len(there.texts)) < _RARE
+        is_chance = is_chance and nearest is not None and floor is not None and nearest - floor < _NEAR
+        most = _UNCLEAR if above < _CLEAR or not rarities.size else _UNSURE if is_chance else None
+        return _Asked(above >= (_ASKED if asks else _PERHAPS), most, is_beyond_chance=above >= 0)
 
     def _is_said(self, there: "_SearchedMessages", place: int) -> bool:
         """Return whether the summary has a passage word for word; an attachment stands nowhere but in its message."""

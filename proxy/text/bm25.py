@@ -105,6 +105,8 @@ class Fits(NamedTuple):
     """BM25 scores, comparable within one query."""
     shares: Array
     """Share of the query's terms in the text, from 0 to 1, weighted by rarity."""
+    rarities: Array
+    """Sum of the rarities of the query's terms in the text; about the logarithm of all texts for each that has it."""
     terms: Array
     """Number of the query's terms in the text."""
     telling: Array
@@ -142,9 +144,11 @@ def fits(query: str, indexes: Sequence[Index]) -> Fits:
     norms = K1 * (1 - B + B * lengths / (mean or 1.0))
     rarities = rarity[of_term].repeat(sizes)
     weights = rarities * (K1 + 1) * counts / (counts + norms[places])
+    sums = numpy.bincount(places, rarities, texts)
     return Fits(
         numpy.bincount(places, weights, texts),
-        numpy.bincount(places, rarities, texts) / (rarity.sum() or 1.0),
+        sums / (rarity.sum() or 1.0),
+        sums,
         numpy.bincount(places, minlength=texts),
         numpy.bincount(places[is_telling[of_term].repeat(sizes)], minlength=texts),
         len(terms),

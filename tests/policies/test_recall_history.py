@@ -253,6 +253,32 @@ async def test_recall_brings_little_where_no_passage_has_two_words_of_the_questi
     assert least < int(str(decision.facts["recalled_tokens"])) <= most
 
 
+@pytest.mark.parametrize(
+    ("question", "small_talk", "least", "most"),
+    [
+        ("Кто написал «Моби Дика»?", 0.88, 150, 800),  # common words of a language whose stop words are not known
+        ("Кто написал «Моби Дика»?", 0.5, 1000, 4000),  # but it is near
+        ("Кто из плотников починил мельницу?", 0.88, 1000, 4000),  # words that come together nowhere by chance
+    ],
+)
+async def test_recall_brings_little_where_words_meet_by_chance(
+    question: str, small_talk: float, least: int, most: int
+) -> None:
+    lines = [
+        f"{'Тот, кто живёт' if n % 3 else 'Она, кто всё это написал,'} у реки {n}, любит тишину и длинные вечера. " * 6
+        for n in range(60)
+    ]
+    lines += [
+        f"Плотники за год починили мельницу и мост {n}. Кто из плотников починил мельницу? " * 6 for n in range(6)
+    ]
+    past = [message for each in lines for message in (user(each), assistant("Да."))]
+    incoming, request = cut(question, past=past)
+    embedder = Vectors({each.strip(): 0.9 for each in lines}, small_talk)
+    decision = await RecallHistory().apply(request, replace(context(incoming), embedder=embedder))
+    assert isinstance(decision, Rewrite)
+    assert least < int(str(decision.facts["recalled_tokens"])) <= most
+
+
 async def test_recall_brings_what_was_sent_several_times_once() -> None:
     past = [message for _ in range(3) for message in (user(FACTS[0]), assistant(REPLY))]
     incoming, request = cut("How old is Biscuit the beagle?", past=past)

@@ -399,25 +399,19 @@ class ChatRequest:
 
     def encode(self) -> bytes:
         """Return the JSON body: client order, client bytes for all that was not changed, compact UTF-8 for the rest."""
-        fields: list[bytes] = []
-        written: set[str] = set()
-        for key in (*self.order, "tools", *self.rest):
-            if key in written:
-                continue
-            written.add(key)
-            value = self._encoded(key)
-            if value is not None:
-                fields.append(encode(key) + b":" + value)
-        return b"{" + b",".join(fields) + b"}"
+        parts: list[bytes] = []
+        for key in dict.fromkeys((*self.order, "tools", *self.rest)):
+            if value := self._encoded(key):
+                parts += (b"," if parts else b"{", encode(key), b":", *value)
+        return b"".join((*parts, b"}")) if parts else b"{}"
 
-    def _encoded(self, key: str) -> bytes | None:
+    def _encoded(self, key: str) -> Sequence[bytes]:
+        """Return the parts of a field's JSON, which are joined once; none where there is no such field."""
         if key == "model":
-            return encode(self.model)
-        if key == "messages":
-            return b"[" + b",".join(raws(self.messages)) + b"]"
-        if key == "tools" and self.tools:
-            return b"[" + b",".join(raws(self.tools)) + b"]"
-        return self.rest.raw(key) if key in self.rest else None
+            return (encode(self.model),)
+        if key == "messages" or (key == "tools" and self.tools):
+            return b"[", b",".join(raws(self.messages if key == "messages" else self.tools)), b"]"
+        return (self.rest.raw(key),) if key in self.rest else ()
 
 
 _COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

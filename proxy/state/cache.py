@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
-from threading import Event, Lock
+from threading import Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
 
@@ -186,17 +186,17 @@ class OnceService:
 class BoundOnce:
     """The `Once` of a request's context."""
 
-    __slots__ = ("_given_up", "_service", "_tenant", "_turns")
+    __slots__ = ("_is_given_up", "_service", "_tenant", "_turns")
 
     def __init__(self, service: OnceService, tenant: str) -> None:
         self._service = service
         self._tenant = tenant
-        self._given_up = Event()
+        self._is_given_up = False
         self._turns = Turns()
 
     def give_up(self) -> None:
         """Nobody waits for the request any more: what has begun for it ends at the next message."""
-        self._given_up.set()
+        self._is_given_up = True
 
     async def of(self, function: Callable[[str], Result], text: str) -> Result:
         digest = blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
@@ -207,7 +207,7 @@ class BoundOnce:
 
         Once it is given up, the work ends behind the message that it is at; what was made until then is remembered.
         """
-        name, given_up = _name(function), self._given_up
+        name = _name(function)
         keys = [(self._tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
         results = self._service.get_each(keys)
         new = [place for place, known in enumerate(results) if known is None]
@@ -215,7 +215,7 @@ class BoundOnce:
             fresh = [messages[place] for place in new]
 
             def work() -> list[tuple[Result, int]]:
-                pairs = map(function, takewhile(lambda _: not given_up.is_set(), fresh))
+                pairs = map(function, takewhile(lambda _: not self._is_given_up, fresh))
                 return [(result, _size(result)) for result in pairs]
 
             def remember(pairs: list[tuple[Result, int]]) -> None:

@@ -38,7 +38,7 @@ from proxy.llm.verdicts import BoundJudge, VerdictService
 from proxy.llm.writer import Writer
 from proxy.memories.service import MemoryService
 from proxy.models.tokens import BoundTokens, TokenService
-from proxy.models.vendor_reports import CacheUse, Holds
+from proxy.models.vendor_reports import ReportMemory
 from proxy.policy import BringsTools, Guard, InternalTool, MarksCache, ObservesAnswers, ToolContext
 from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import Cache, OnceService, TenantCache
@@ -106,10 +106,7 @@ class Services:
     """Parsed lists of earlier requests."""
     recalls: Threads
     """Threads in which the parts of archived texts are looked for."""
-    cache_use: CacheUse
-    """The use of the upstreams' prompt caches."""
-    holds: Holds
-    """Steps that are on hold in a conversation."""
+    reports: ReportMemory
     embedding: EmbeddingService | None = None
     judge: VerdictService | None = None
     writing: Writing | None = None
@@ -132,7 +129,7 @@ class Services:
     def forget(self, tenant: str) -> int:
         """Forget what this process has in memory of a tenant; how much that was."""
         forget: list[Callable[[str], int]] = [self.once.forget, self.parsed.forget, self.memos.forget]
-        forget += [self.prefixes.forget, self.cache_use.forget, self.holds.forget]
+        forget += [self.prefixes.forget, self.reports.forget]
         forget += [self.archives.forget_seen, self.memories.forget_read]
         forget += [each.forget for each in (self.embedding, self.judge) if each is not None]
         return sum(each(tenant) for each in forget)
@@ -339,7 +336,7 @@ class Preparation:
         signs = body.wire == CHAT_WIRE and (route.upstream.abilities.signs or bool(signed_places(sent)))
         if sends and (brings_tools or signs):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
-        profile = services.cache_use.applied(who, route.upstream.name, await route.upstream.profile(route.profile))
+        profile = services.reports.applied(who, route.upstream.name, await route.upstream.profile(route.profile))
         if profile.cache.marked:
             profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))
         tokens = services.tokens.bind(who, profile)
@@ -369,7 +366,7 @@ class Preparation:
             memories=services.memories.bind(who, outage),
             inbox=services.shares.bind(who, outage),
             outage=outage,
-            on_hold=services.holds.of(who),
+            on_hold=services.reports.on_hold(who),
             native_edits=route.upstream.abilities.native_edits.get(body.wire, frozenset()) if sends else frozenset(),
             may_choose_model=sends and asked.may_choose_model,
         )

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 from proxy.access.exchange import Exchange
-from proxy.access.limits import Admission
 from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
 from proxy.chat.sse import ByteStream
@@ -17,7 +16,7 @@ from proxy.models.usage import Usage, UsageReader, without_usage
 from proxy.policy import Fact
 from proxy.step import usage_header
 from proxy.telemetry.attributes import operation_of
-from proxy.telemetry.observation import Observation, ObservedCall
+from proxy.telemetry.observation import Observation
 from proxy.upstreams.base import Call, Reply, Upstream
 
 _KEPT = 4 * 2**20
@@ -57,7 +56,7 @@ class Observers:
         self.call = call
         """The call as it is to be sent: it carries the trace."""
         self._upstream, self._http, self._seen, self._body = upstream, http, seen, body
-        self._watches = watches
+        self.watches = watches
         self.facts: Mapping[str, Fact] = {}
         """The facts of the reply, once there is one."""
 
@@ -79,10 +78,8 @@ class Observers:
         headers = self.observed.carry(call.headers)
         if headers is not call.headers:
             self.call = replace(call, headers=headers)
-        learning = Learning(call, translates=self._upstream.abilities.translates)
-        keeping = _Keeping(seen) if seen.keeps_text else None
-        observers = (*self._watches, keeping, _Telling(self.observed), _Metering(http.admission, seen), learning)
-        self.all: Sequence[Observer] = [each for each in observers if each is not None]
+        if seen.keeps_text:
+            self.watches = (*self.watches, _Keeping(seen))
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -93,16 +90,15 @@ class Observers:
                 self._http.admission.note_failure(used, self._seen.cost)
         self.observed.end()
 
-
-class _Telling(Observer):
-    """Tells telemetry how the call ended."""
-
-    def __init__(self, observed: ObservedCall) -> None:
-        self._observed = observed
-
     def ended(self, reply: Reply, usage: Usage) -> None:
+        """Take note that the client has all of the answer: price it, then count it against the caller's limits."""
+        for watch in self.watches:
+            watch.ended(reply, usage)
         broken = reply.facts.get("error") or usage.error
-        self._observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
+        self.observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
+        if (admission := self._http.admission) is not None:
+            (admission.note if reply.status < 400 else admission.note_failure)(usage, self._seen.cost)
+        learn(self.call, reply, usage, translates=self._upstream.abilities.translates)
 
 
 class Copying(Observer):
@@ -138,33 +134,13 @@ class _Keeping(Copying):
             self._seen.answered(answer, streamed=reply.chunks is not None)
 
 
-class _Metering(Observer):
-    """Counts what was used against the caller's limits; telemetry has priced it before."""
-
-    def __init__(self, admission: Admission | None, seen: Observation) -> None:
-        self._admission, self._seen = admission, seen
-
-    def ended(self, reply: Reply, usage: Usage) -> None:
-        if self._admission is not None:
-            if reply.status < 400:
-                self._admission.note(usage, self._seen.cost)
-            else:
-                self._admission.note_failure(usage, self._seen.cost)
-
-
-class Learning(Observer):
-    """Compares our count of the prompt with the upstream's, unless it cut the prompt or was asked more than once."""
-
-    def __init__(self, call: Call, *, translates: bool) -> None:
-        self._call, self._translates = call, translates
-
-    def ended(self, reply: Reply, usage: Usage) -> None:
-        call = self._call
-        if reply.facts.get("rounds", 1) != 1 or reply.facts.get("truncated"):
-            return
-        reported = (Usage().completed(reply.facts) if self._translates else usage).input
-        if reported and call.request and call.counted and call.tokens:
-            call.tokens.observe(call.request, call.counted, reported)
+def learn(call: Call, reply: Reply, usage: Usage, *, translates: bool) -> None:
+    """Compare our count of a prompt with the upstream's, unless it cut the prompt or was asked more than once."""
+    if reply.facts.get("rounds", 1) != 1 or reply.facts.get("truncated"):
+        return
+    reported = (Usage().completed(reply.facts) if translates else usage).input
+    if reported and call.request and call.counted and call.tokens:
+        call.tokens.observe(call.request, call.counted, reported)
 
 
 async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
@@ -176,7 +152,7 @@ async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
     if http.caller is not None:
         own = {name for name, _ in http.own_headers} - {b"x-request-id"}  # the upstream's gets another name
         reply = await http.caller.shown(reply, own)
-    reader, feeds = UsageReader(), [each.feed for each in observers.all if each.reads]
+    reader, feeds = UsageReader(), [each.feed for each in observers.watches if each.reads]
     if reply.chunks is None:
         body = reply.body or b""
         observers.observed.first_chunk()
@@ -194,8 +170,7 @@ async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
         chunks = without_usage(chunks) if observers.call.hide_usage else chunks
         await http.relay(shown.status, relayed(shown.headers, stream=True), chunks, observers.observed.first_chunk)
         usage = reader.of_stream().completed(reply.facts)
-    for observer in observers.all:
-        observer.ended(reply, usage)
+    observers.ended(reply, usage)
 
 
 async def noted(chunks: ByteStream, feeds: Sequence[Callable[[bytes], None]]) -> AsyncGenerator[bytes, None]:

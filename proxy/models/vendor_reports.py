@@ -74,28 +74,6 @@ def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
     return (each for each in value if isinstance(each, Mapping)) if isinstance(value, list) else iter(())
 
 
-class Holds:
-    """The steps on hold in each conversation. For one event loop; a process that begins anew learns from one report."""
-
-    def __init__(self) -> None:
-        self._known: Cache[tuple[str, str], Mapping[str, str]] = Cache(_CONVERSATIONS, age=_AGE)
-
-    def note(self, who: Identity, steps: Iterable[str], reason: str) -> None:
-        """Put steps on hold in a conversation."""
-        key = who.tenant, who.scope
-        self._known.put(key, {**(self._known.get(key) or {}), **dict.fromkeys(steps, reason)})
-
-    def of(self, who: Identity) -> Mapping[str, str]:
-        """Return the reason for each step that is on hold in a conversation."""
-        return self._known.get((who.tenant, who.scope)) or {}
-
-    def forget(self, tenant: str) -> int:
-        """Forget a tenant's conversations; return how many they were."""
-        return self._known.forget(tenant)
-
-
-# --- reads of the cache, compared with those that its rules predict ---
-
 MISSES = 3
 """So many answers in a row without a read that was expected: then the cache is taken for unused."""
 
@@ -103,12 +81,24 @@ PAUSE = 600.0
 """Seconds after which it is tried again."""
 
 
-class CacheUse:
-    """The misses of each conversation, upstream and model. For one event loop; losing it costs a few estimates."""
+class ReportMemory:
+    """The steps on hold, and the misses of the cache, in each conversation.
+
+    For use on one event loop. A process that begins anew learns from one report, at the price of a few estimates.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         """`clock` is in seconds."""
+        self._holds: Cache[tuple[str, str], Mapping[str, str]] = Cache(_CONVERSATIONS, age=_AGE)
         self._misses: Cache[tuple[str, str, str, str], int] = Cache(_CONVERSATIONS, age=PAUSE, clock=clock)
+
+    def hold(self, who: Identity, steps: Iterable[str], reason: str) -> None:
+        """Put steps on hold in a conversation."""
+        self._holds.put((who.tenant, who.scope), {**self.on_hold(who), **dict.fromkeys(steps, reason)})
+
+    def on_hold(self, who: Identity) -> Mapping[str, str]:
+        """Return the reason for each step that is on hold in a conversation."""
+        return self._holds.get((who.tenant, who.scope)) or {}
 
     def note(self, who: Identity, upstream: str, model: str, expected: int, reported: int | None) -> None:
         """Take note of an answer: the tokens that were expected to be read from the cache, and those that were."""
@@ -124,5 +114,5 @@ class CacheUse:
         return replace(profile, cache=CacheRules()) if unused else profile
 
     def forget(self, tenant: str) -> int:
-        """Forget a tenant's conversations; return how many they were."""
-        return self._misses.forget(tenant)
+        """Forget a tenant's conversations; return how many entries they had."""
+        return self._holds.forget(tenant) + self._misses.forget(tenant)

@@ -102,8 +102,7 @@ def build_services(
         memories=build_memories(settings.memories, store, embedding, threads, telemetry.metrics.count_memories),
         parsed=Cache(settings.server.remember_mib * 2**20),
         recalls=threads,
-        cache_use=telemetry.cache_use,
-        holds=telemetry.holds,
+        reports=telemetry.reports,
         embedding=embedding,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy import __version__
 from proxy.config.settings import TelemetrySettings
-from proxy.models.vendor_reports import CacheUse, Holds
+from proxy.models.vendor_reports import ReportMemory
 from proxy.state.warnings import Warnings
 from proxy.telemetry.bill import MOST_PREFIXES, Bills
 from proxy.telemetry.metrics import Metrics
@@ -83,14 +83,9 @@ class Telemetry:
         return Observation(self.metrics, span, record, *known, explains=explains)
 
     @property
-    def cache_use(self) -> CacheUse:
-        """The use of the upstreams' prompt caches, as they report it."""
-        return self._bills.use
-
-    @property
-    def holds(self) -> Holds:
-        """The steps that are on hold, by reports of vendors."""
-        return self._bills.holds
+    def reports(self) -> ReportMemory:
+        """The memory of vendors' reports."""
+        return self._bills.reports
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Send the last spans, for at most so many seconds."""

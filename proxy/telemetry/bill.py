@@ -15,7 +15,7 @@ from proxy.chat import ChatRequest, Message, raws
 from proxy.chat.cache_marks import find_marks
 from proxy.context import ModelProfile, Tokens
 from proxy.economics import UNCACHED, cached_tokens, money, pays_after, prompt_cost
-from proxy.models.vendor_reports import CacheUse, Holds
+from proxy.models.vendor_reports import ReportMemory
 from proxy.state.cache import Cache
 from proxy.step import Step
 
@@ -124,8 +124,7 @@ class Bills:
         self._used: Cache[int, _Use] = Cache(most)
         self._forms: dict[tuple[str, ...], int] = {}
         """The forms in front of each step, by the steps before it."""
-        self.use = CacheUse()
-        self.holds = Holds()
+        self.reports = ReportMemory()
 
     async def estimate(
         self, scope: str, came: ChatRequest, sent: ChatRequest, profile: ModelProfile, tokens: Tokens

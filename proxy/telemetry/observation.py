@@ -291,7 +291,7 @@ class Observation:
         if harm is None or rewriting is None:
             return
         steps = [name for name, _ in rewriting.stages]
-        self._record.bills.holds.note(rewriting.ctx.identity, steps, harm)
+        self._record.bills.reports.hold(rewriting.ctx.identity, steps, harm)
         for name in steps:
             self._series.harmful_steps.of_reason(name, harm).inc()
         fields = {"steps": ", ".join(steps), "report": str(report), "request_id": self._record.known["request_id"]}
@@ -327,7 +327,7 @@ class Observation:
             self._series.cached_tokens.of(self.model, "reported").inc(usage.cached)
             if self._profile is not None and (rewriting := self._record.rewriting) is not None:
                 who, upstream = rewriting.ctx.identity, self._record.known["upstream"] or ""
-                self._record.bills.use.note(who, upstream, self._profile.name, estimate.sent.cached, usage.cached)
+                self._record.bills.reports.note(who, upstream, self._profile.name, estimate.sent.cached, usage.cached)
 
     def _attributes(self) -> dict[str, object]:
         return {

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.context import CacheRules, Identity
-from proxy.models.vendor_reports import MISSES, PAUSE, CacheUse
+from proxy.models.vendor_reports import MISSES, PAUSE, ReportMemory
 from proxy.testing import profile
 from tests.clock import Clock
 
@@ -13,7 +13,7 @@ KNOWN = replace(profile(), cache=CacheRules(0.1, 1.0, 1024, 300))
 WHO = Identity("tenant", "session")
 
 
-def is_used(use: CacheUse, who: Identity = WHO, upstream: str = "openai") -> bool:
+def is_used(use: ReportMemory, who: Identity = WHO, upstream: str = "openai") -> bool:
     applied = use.applied(who, upstream, KNOWN)
     assert applied.cache in (KNOWN.cache, CacheRules())
     return applied is KNOWN
@@ -29,7 +29,7 @@ def is_used(use: CacheUse, who: Identity = WHO, upstream: str = "openai") -> boo
     ([(2000, 0)] * (MISSES - 1) + [(2000, 1500), (2000, 0)], True),
 ], ids=["nothing known", "a few misses", "many", "not told", "none expected", "read again", "read in between"])  # fmt: skip
 def test_a_cache_is_counted_on_while_it_is_read(answers: list[tuple[int, int | None]], expected: bool) -> None:
-    use = CacheUse()
+    use = ReportMemory()
     for read, reported in answers:
         use.note(WHO, "openai", KNOWN.name, read, reported)
     assert is_used(use) is expected
@@ -37,7 +37,7 @@ def test_a_cache_is_counted_on_while_it_is_read(answers: list[tuple[int, int | N
 
 def test_misses_of_one_conversation_say_nothing_of_others_and_expire() -> None:
     clock = Clock()
-    use = CacheUse(clock)
+    use = ReportMemory(clock)
     for _ in range(MISSES):
         use.note(WHO, "openai", KNOWN.name, 2000, 0)
     others = (Identity("tenant", "another"), Identity("another", "session"))
@@ -49,7 +49,7 @@ def test_misses_of_one_conversation_say_nothing_of_others_and_expire() -> None:
 
 
 def test_a_tenants_conversations_are_forgotten() -> None:
-    use = CacheUse()
+    use = ReportMemory()
     for _ in range(MISSES):
         use.note(WHO, "openai", KNOWN.name, 2000, 0)
     assert use.forget("tenant") == 1

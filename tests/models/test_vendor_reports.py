@@ -7,7 +7,7 @@ import pytest
 
 from proxy.context import Identity
 from proxy.models.usage import UsageReader
-from proxy.models.vendor_reports import Holds, VendorReport
+from proxy.models.vendor_reports import ReportMemory, VendorReport
 
 EDIT = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 2, "cleared_input_tokens": 9}
 DROPPED = {"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": "messages.1.content.0"}
@@ -56,14 +56,14 @@ def test_no_edit_did_harm_where_the_prefix_was_not_the_cause(told: Any) -> None:
 
 
 def test_a_hold_is_of_one_conversation_of_one_tenant() -> None:
-    holds, who = Holds(), Identity("a", session="s")
-    holds.note(who, ["one"], "prefix_mismatch")
-    holds.note(who, ["two"], "prefix_mismatch")
+    reports, who = ReportMemory(), Identity("a", session="s")
+    reports.hold(who, ["one"], "prefix_mismatch")
+    reports.hold(who, ["two"], "prefix_mismatch")
 
-    assert holds.of(who) == {"one": "prefix_mismatch", "two": "prefix_mismatch"}
-    assert holds.of(Identity("b", session="s")) == holds.of(Identity("a", session="t")) == {}
-    assert holds.forget("a") == 1
-    assert holds.of(who) == {}
+    assert reports.on_hold(who) == {"one": "prefix_mismatch", "two": "prefix_mismatch"}
+    assert reports.on_hold(Identity("b", session="s")) == reports.on_hold(Identity("a", session="t")) == {}
+    assert reports.forget("a") == 1
+    assert reports.on_hold(who) == {}
 
 
 @pytest.mark.parametrize(

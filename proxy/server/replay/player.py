@@ -25,7 +25,7 @@ from proxy.config.state_settings import RedisStateSettings, StateSettings
 from proxy.context import Identity, Material, ModelProfile, Pair, Question, TokenCount
 from proxy.gateway.chain import Outcome
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services, Writing
-from proxy.gateway.relay import Learning
+from proxy.gateway.relay import learn
 from proxy.llm.drafts import DraftService
 from proxy.llm.verdicts import Asker, VerdictService
 from proxy.models import Models
@@ -210,7 +210,7 @@ class Player:
             self._bills.sent(played.estimate)
             if usage is not None:
                 who, name = done.ctx.identity, played.route.upstream.name
-                self._services.cache_use.note(who, name, played.profile.name, played.estimate.sent.cached, usage.cached)
+                self._services.reports.note(who, name, played.profile.name, played.estimate.sent.cached, usage.cached)
         if done.settle is not None and (answer is None or is_signed(answer)):
             done.settle()
         if answer is not None and played.route.upstream.abilities.signs and is_signed(answer):
@@ -219,7 +219,7 @@ class Player:
             done.watch.feed(encode({"choices": [{"index": 0, "message": answer, "finish_reason": None}]}))
             done.watch.ended(Reply(200), Usage())
         if usage is not None:
-            Learning(call, translates=False).ended(Reply(200), usage)
+            learn(call, Reply(200), usage, translates=False)
         await self._settle()
 
     def counter(self, profile: ModelProfile) -> BoundTokens:

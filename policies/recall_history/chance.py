@@ -1,5 +1,4 @@
-"""The distance of a message from chance: the words and meaning that it shares with what left, beside what any message
-does.
+"""The distance of a message from chance, by the words and meaning that it shares with the messages that left.
 
 Rare words and near vectors turn up by accident, and more of them the longer a conversation is. So the best score of a
 message is compared with the best scores that messages have which ask for nothing (`data/anybody.txt`), over the same

@@ -22,7 +22,7 @@ _SHORT = 50
 _CLOSE = 0.3
 """A cosine that the nearest passage is taken to have at least, so that chance likeness does not count in full."""
 _APART = 0.2
-"""How much nearer than the middle one the nearest passage is where meaning counts in full: in a language that a model
+"""The lead of the nearest passage over the middle one at which meaning counts in full: in a language that a model
 does not know all passages are equally near to everything."""
 _HINT = 0.1
 """The least weight of meaning."""
@@ -51,8 +51,9 @@ class Ranked(NamedTuple):
 
 
 def ranked(candidates: Candidates, words: Array, meaning: Array, least: float) -> list[Ranked]:
-    """Return the candidates that bear on the question, the best first; those below `least` of the best's score are left
-    out. Behind them the answers to such as are questions.
+    """Return the candidates that bear on the question, the best first, and behind them the answers to questions.
+
+    Those below `least` of the best's score are left out.
 
     `words` are BM25 scores, `meaning` cosines, not a number where they are not known: then words alone decide. Empty
     where no passage shares a word with the question or is near it at all.

@@ -107,8 +107,11 @@ class HistorySearch:
     def __init__(
         self, gone: Sequence[int], ctx: Context, summary: str = "", forms: Mapping[int, str] = MappingProxyType({})
     ) -> None:
-        """Search what the client sent at the places `gone`. A passage is not found if it stands in the summary word for
-        word, or in another form of its message: `forms` are texts by those places."""
+        """Search the client's messages at the places `gone`.
+
+        A passage is not found if it stands word for word in the summary, or in another form of its message: `forms` are
+        texts by those places.
+        """
         messages = ctx.incoming.messages
         turns = [*accumulate(message.get("role") == "user" for message in messages)]
         self._gone, self._turns = tuple(messages[place] for place in gone), [turns[place] for place in gone]
@@ -204,8 +207,7 @@ class HistorySearch:
         return frozenset(standing)
 
     async def _read(self) -> "_SearchedMessages":
-        """Return the passages of all messages, and where their terms stand; only messages that have left since are
-        added."""
+        """Return the passages of all messages and the places of their terms; only newly left messages are read."""
         form, name = self._ctx.incoming.folds.of(self._gone), "passages"
         known: _SearchedMessages | None = form.known(name)
         if known is None:
@@ -297,7 +299,7 @@ class _SearchedMessages(NamedTuple):
         return frozenset(picked)
 
     def behind(self, messages: Sequence[_Indexed]) -> "_SearchedMessages":
-        """These and further messages."""
+        """Add further messages."""
         if not messages:
             return self
         numbered = list(enumerate(messages, self.read))
@@ -363,8 +365,7 @@ def _is_named(name: str, text: str) -> bool:
 
 
 def _text_sizes(messages: Sequence[Message], sizes: Array) -> Array:
-    """Return the sizes of messages without what they carry besides text: a file is not less about a question for its
-    size."""
+    """Return the sizes of messages without attachments: a file is not less about a question for its size."""
     carrying = [place for place, message in enumerate(messages) if attachments(message)]
     if not carrying:
         return sizes

@@ -167,7 +167,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
             elif leaving.get(place):
                 continue
             elif place == last:
-                about = [_about(false[place])]
+                about = [note(dict.fromkeys(one.fact for each in false[place] for one in each.every))]
                 messages[place:place] = about if messages[max(0, place - 1) : place] != about else []
             else:
                 messages[place] = await self._marked(messages[place], false[place], ctx, client=place in sent)
@@ -279,11 +279,6 @@ def _joined(message: Message, false: _Texts, added: Sequence[_Candidate]) -> _Te
     texts = [text.original for text in texts_of(0, message, message.role)]
     joined = ((place, tuple(one for _, one in sorted(by_start.items()))) for place, by_start in sorted(every.items()))
     return tuple(_FalseText(place, ones, checked(texts[place], ones, None)) for place, ones in joined)
-
-
-def _about(false: _Texts) -> Message:
-    """Return the note in front of the last user message."""
-    return note(dict.fromkeys(one.fact for each in false for one in each.every))
 
 
 def _first_unanswered(messages: Sequence[Message]) -> int:

@@ -95,7 +95,7 @@ class InjectFacts(Policy):
                 and not _stands(value, ctx.incoming.messages[where[name][0]].text, shown)
             }
             if request.messages[place].role == "user" and due:
-                mine = self._newest(due)
+                mine = dict(list(due.items())[-self.most :])
                 blocks[place] = [block(mine)]
                 findings += _findings(mine, sent[place], where, departed)
                 repeated |= due
@@ -107,10 +107,6 @@ class InjectFacts(Policy):
             return Keep(f"{counted(len(known), 'fact')}, {'no room for them' if blocks else 'none to repeat'}", facts)
         why = f"repeated {counted(len(known), 'fact')} in {counted(len(notes), 'note')}"
         return Rewrite(request.with_messages(placed(request.messages, notes)), why, facts, findings)
-
-    def _newest(self, due: Mapping[str, str]) -> dict[str, str]:
-        """Return the facts of a note: the last of those that no earlier one has."""
-        return dict(list(due.items())[-self.most :])
 
     async def _said(self, ctx: Context) -> dict[int, Sequence[UserFact]]:
         """Return the facts in the client's user messages, by the message's place; only of those that state any."""

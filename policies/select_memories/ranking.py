@@ -117,17 +117,13 @@ def _reason(item: RememberedItem, bars: Bars) -> str:
 def _scores(items: Sequence[RememberedItem], bars: Bars) -> dict[str, float]:
     """Similarity, and what is added to it."""
     said = {item.id: frozenset(terms(item.text)) for item in items}
-    wishes = [item for item in items if _is_wish(item) and item.similarity >= bars.fallback]
+    wishes = [item for item in items if item.is_own and item.kind == "preference" and item.similarity >= bars.fallback]
     scores: dict[str, float] = {}
     for item in items:
         matches = any(item is wish or len(said[item.id] & said[wish.id]) >= _SHARED for wish in wishes)
         recent = bars.recent_bonus if item.age < bars.recent else 0.0
         scores[item.id] = item.similarity + recent + (bars.preference_bonus if matches else 0.0)
     return scores
-
-
-def _is_wish(item: RememberedItem) -> bool:
-    return item.is_own and item.kind == "preference"
 
 
 class _ReadText(NamedTuple):

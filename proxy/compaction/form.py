@@ -73,15 +73,11 @@ def _sent(text: str, *, tables: bool) -> Sent:
     if len(inner) < _SHORTEST or is_html(inner):  # an agent in a browser needs the marks
         return Sent(inner, weight(inner))
     bare = without_blobs(inner)
-    laid = joined(lay_out(bare, tables=tables, pages=False).lines) if tables or not _is_json(bare) else bare
+    laid = joined(lay_out(bare, tables=tables, pages=False).lines) if tables or json_and_rest(bare) is None else bare
     best, tokens = bare, weight(bare)
     if len(laid) < _WORTH * len(bare) and (short := weight(laid)) < tokens:
         best, tokens = laid, short
     return Sent(best, tokens, is_whole=bare == inner)
-
-
-def _is_json(text: str) -> bool:
-    return json_and_rest(text) is not None
 
 
 def form_of(sent: str) -> ShortForm | None:

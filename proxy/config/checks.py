@@ -120,13 +120,9 @@ def _openings(guard: Guard, before: Chain) -> Iterator[str]:
         yield "requests that do not meet `when` pass unchecked"
     if any(isinstance(step, type(guard)) for _, step in before):
         return
-    first = next((name for name, step in before if not _may_precede(step)), None)
+    first = next((name for name, step in before if not (isinstance(step, Guard) or step.defines_conversation)), None)
     if first is not None:
         yield f"{first!r} stands before it: it sees and may archive or send elsewhere what the guard takes out"
-
-
-def _may_precede(step: Policy) -> bool:
-    return isinstance(step, Guard) or step.defines_conversation
 
 
 def _check_detours(document: Document, index: int, settings: Settings) -> None:

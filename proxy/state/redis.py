@@ -106,7 +106,7 @@ class RedisStore:
         while limit is None or len(used) < limit:
             size = _PAGE if limit is None else min(_PAGE, limit - len(used))
             seen, last, found = await self.server.run(_NAMES, (self._index,), (low, high, size))
-            used += [(when, self._name(key)) for when, key in found]
+            used += [(when, key.removeprefix(self._prefix).decode(errors="surrogatepass")) for when, key in found]
             if seen < size:
                 break
             low = b"(" + last
@@ -117,9 +117,6 @@ class RedisStore:
 
     def _key(self, key: str) -> bytes:
         return self._prefix + key.encode(errors="surrogatepass")
-
-    def _name(self, key: bytes) -> str:
-        return key.removeprefix(self._prefix).decode(errors="surrogatepass")
 
     def _check(self, values: Collection[bytes]) -> None:
         if max(map(len, values), default=0) > self._largest:

@@ -220,7 +220,7 @@ def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
     raw = None if came is None else _content(own[0], fields(came.raw)["content"])
     if not added:
         return raw
-    texts = [_text_block(message.text) for message in added]
+    texts = [encode({"type": "text", "text": message.text}) for message in added]
     if raw is None:
         return joined(texts)
     return joined([*(items(raw) if raw[:1] == b"[" else [b'{"type":"text","text":' + raw + b"}"]), *texts])
@@ -388,7 +388,3 @@ def _answer(view: Message, before: Sequence[Mapping[str, Any]], raws: Sequence[b
     if calls:
         raise Unwritable("a call was added to an answer")
     return written
-
-
-def _text_block(text: str) -> bytes:
-    return encode({"type": "text", "text": text})

@@ -34,7 +34,9 @@ def build_report(
             source: _compared(_of(replayed, source), None if against is None else _of(against, source))
             for source in dict.fromkeys(each.source for each in replayed)
         },
-        "conversations": [_conversation(each) for each in replayed],
+        "conversations": [
+            {"name": each.name, "source": each.source, "turns": [*map(_turn, each.turns)]} for each in replayed
+        ],
     }
     if against is not None:
         report["against_total"] = totals(against)
@@ -152,10 +154,6 @@ def _steps(steps: Iterable[Step]) -> dict[str, dict[str, Any]]:
         }
         for name, some in by_name.items()
     }
-
-
-def _conversation(replayed: Replayed) -> dict[str, Any]:
-    return {"name": replayed.name, "source": replayed.source, "turns": [_turn(turn) for turn in replayed.turns]}
 
 
 def _turn(turn: ScoredRequest) -> dict[str, Any]:

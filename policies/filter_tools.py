@@ -11,8 +11,7 @@ from proxy.context import Context
 from proxy.policy import SETTINGS, BringsTools, Count, Decision, InternalTool, Keep, Need, Policy, Rewrite, ToolContext
 from proxy.text import counted
 from proxy.text.sections import sections_of, without_sections
-from proxy.tools.call_tool import CallTool, searching
-from proxy.tools.deferral import OURS, deferred, is_function
+from proxy.tools.deferral import OURS, CallTool, deferred, is_function, searching
 from proxy.tools.offer import OfferFinder, Wishes, clients_tools, in_first_order
 from proxy.tools.ranking import matches, text_of
 from proxy.tools.search_tools import SearchTools, by_relevance

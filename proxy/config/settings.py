@@ -6,9 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, InstanceOf, SecretStr, WithJsonSchema
 
 from proxy.config.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
-from proxy.config.embedding_settings import AutoEmbedding, EmbeddingSettings
+from proxy.config.embedding_settings import AutoEmbedding, EmbeddedVectors, EmbeddingSettings, VectorSettings
 from proxy.config.fields import Base, Globs, HttpUrl, Key, Seconds
-from proxy.config.index_settings import EmbeddedVectors, VectorSettings
 from proxy.config.state_settings import State, StateSettings
 from proxy.config.upstream_settings import Connected, Guarded, Translated
 from proxy.policy import Policy

@@ -12,12 +12,14 @@ from proxy.access.limits import PATIENCE
 from proxy.chat.errors import ConfigError
 from proxy.config.embedding_settings import (
     AutoEmbedding,
+    EmbeddedVectors,
     NoEmbedding,
+    NoVectors,
     OpenAIEmbedding,
+    QdrantVectors,
     SentenceTransformersEmbedding,
     StaticEmbedding,
 )
-from proxy.config.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
 from proxy.config.settings import (
     MemoriesSettings,
     ModelSettings,

@@ -13,8 +13,7 @@ from proxy.chat import ChatRequest, Tool
 from proxy.gateway.hidden import Hidden
 from proxy.gateway.loop import Loop
 from proxy.testing import chat, context, tool
-from proxy.tools.call_tool import CallTool
-from proxy.tools.deferral import deferred
+from proxy.tools.deferral import CallTool, deferred
 from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.upstreams.base import Call, Reply
 from tests.scripted import Scripted, answer, assembled, call_of, events, payloads, read, reply, streaming

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proxy.chat.errors import ConfigError
-from proxy.config.index_settings import EmbeddedVectors, NoVectors, QdrantVectors
+from proxy.config.embedding_settings import EmbeddedVectors, NoVectors, QdrantVectors
 from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.server.build import build_index

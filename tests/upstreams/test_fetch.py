@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from proxy.http.fetch import Fetcher, NotFetched, is_public
+from proxy.upstreams.images import Fetcher, NotFetched, is_public
 
 LARGEST = 1000
 

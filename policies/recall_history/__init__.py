@@ -34,10 +34,10 @@ class RecallHistory(Policy):
     common with what left, in words (BM25) and meaning, than messages have that are sent in any conversation; until the
     embedding model is loaded words do alone. A code or a number with its word, `order 50042`, brings what names it too.
     Where it is not clear, or no passage has two of its words and a fifth of it, at most 150 tokens come back; 800 where
-    these words may stand together by chance, and its meaning is little nearer than small talk. Passages are added as
-    long as the next one is `least` as relevant as the best. A question brings its answer, where there is room; what
-    stands in the prompt in another form does not come. They stand in the order of time, as data in the user's role.
-    What was chosen for a message stays the same while the model works on it.
+    it is no question, or these words may stand together by chance and its meaning is little nearer than small talk.
+    Passages are added as long as the next one is `least` as relevant as the best. A question brings its answer, where
+    there is room; what stands in the prompt in another form does not come. They stand in the order of time, as data in
+    the user's role. What was chosen for a message stays the same while the model works on it.
     With the next user message it stays if it holds at least half of what that one needs,
     and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
     Without a cache each message has its own. The first message behind a cut gets what fits; later ones, and an agent,

@@ -59,6 +59,7 @@ _NUMBERED = re.compile(rf"(?<![^\W\d_])([^\W\d_]{{2,40}}){_BETWEEN}(\d{{1,9}})(?
 _CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-]{0,20}|[\d-]{5,40})(?![\w/-]|[.,]\d)")
 """A word with a number, `order 50042`, and a code: they name one thing in any language."""
 _DIGIT = re.compile(r"\d")
+_QUESTION_MARKS = frozenset("?؟՞")
 _SHORTEST = 4
 _WORD = re.compile(r"\w+")
 _INDEXES = 32
@@ -175,7 +176,8 @@ class HistorySearch:
         One that is no nearer to a passage than to small talk does only if it is a question with rare words of it. One
         that names a thing does. Where no passage has two of its terms, and enough of them, it is not clear: in a long
         conversation any word and any vector is near to something. Where meaning tells little, and such terms may stand
-        together by chance, as common words do in a language whose stop words are not known, it is not sure.
+        together by chance, as common words do in a language whose stop words are not known, it is not sure; nor is it
+        where nothing is asked.
         """
         if named:
             return _Asked(is_asked=True)
@@ -187,7 +189,7 @@ class HistorySearch:
         rarities = words.rarities[_covering(words) & (words.terms >= _TERMS)]
         is_chance = rarities.max(initial=0.0) - log(len(there.texts)) < _RARE
         is_chance = is_chance and nearest is not None and floor is not None and nearest - floor < _NEAR
-        most = _UNCLEAR if above < _CLEAR or not rarities.size else _UNSURE if is_chance else None
+        most = _UNCLEAR if above < _CLEAR or not rarities.size else _UNSURE if is_chance or not asks else None
         return _Asked(above >= (_ASKED if asks else _PERHAPS), most, is_beyond_chance=above >= 0)
 
     def _is_said(self, there: "_SearchedMessages", place: int) -> bool:
@@ -375,7 +377,7 @@ def _text_sizes(messages: Sequence[Message], sizes: Array) -> Array:
 
 
 def _asks(text: str) -> bool:
-    return "?" in unicodedata.normalize("NFKC", text)
+    return not _QUESTION_MARKS.isdisjoint(unicodedata.normalize("NFKC", text))
 
 
 def _covering(words: Fits) -> Array:

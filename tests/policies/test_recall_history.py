@@ -259,6 +259,8 @@ async def test_recall_brings_little_where_no_passage_has_two_words_of_the_questi
         ("Кто написал «Моби Дика»?", 0.88, 150, 800),  # common words of a language whose stop words are not known
         ("Кто написал «Моби Дика»?", 0.5, 1000, 4000),  # but it is near
         ("Кто из плотников починил мельницу?", 0.88, 1000, 4000),  # words that come together nowhere by chance
+        ("Плотники за год починили мельницу.", 0.5, 150, 800),  # nothing is asked
+        ("Плотники за год починили мельницу؟", 0.5, 1000, 4000),  # by an Arabic question mark
     ],
 )
 async def test_recall_brings_little_where_words_meet_by_chance(

@@ -12,7 +12,7 @@ class RedactEmails(Guard):
     """Replace e-mail addresses, wherever they stand in a request."""
 
     placeholder: str = "[e-mail address withheld]"
-    """What stands for an address."""
+    """The text in place of an address."""
 
     def redact(self, text: str, stand_in: StandIn) -> str:
         """Return a text without addresses."""

@@ -38,6 +38,6 @@ class TellRoom(Policy, BringsTools):
             return Keep("no internal tool is run for this request")
         return Rewrite(request.with_tools([*request.tools, offered]), f"offered {offered.name!r}")
 
-    def build_tools(self, made: ToolContext) -> Sequence[InternalTool]:
+    def build_tools(self, surroundings: ToolContext) -> Sequence[InternalTool]:
         """Return the tool, which knows the free tokens of this request."""
-        return [ContextRoom(made.free)]
+        return [ContextRoom(surroundings.free)]

@@ -11,10 +11,10 @@ export PYTHONDONTWRITEBYTECODE =
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-serve: $(VENV)/.serve ## create a light environment (250 MB) and serve CONFIG (default config.yaml)
+serve: $(VENV)/.serve ## create a light environment (175 MB) and serve CONFIG (default config.yaml)
 	@$(BIN)/penstock serve --config $(CONFIG)
 
-serve-full: $(VENV)/.full ## the same with every extra (2 GB): a larger model of meaning, other providers, tokenizers
+serve-full: $(VENV)/.full ## the same with every extra (1.7 GB): a larger model of meaning, other providers, tokenizers
 	@$(BIN)/penstock serve --config $(CONFIG)
 
 test: $(VENV)/.dev ## all checks: format, lint, types, import rules, tests

@@ -180,7 +180,7 @@ def _conclusion(explained: Explained, about: str) -> str:
     outcome = explained.outcome
     if outcome.rejected is not None:
         return f"rejected with {outcome.rejected.status} {outcome.rejected.code}: nothing would be sent"
-    if explained.prepared.rewritten is None or outcome.before is None or outcome.after is None:
+    if not outcome.steps or outcome.before is None or outcome.after is None:
         return "an empty chain: the bytes pass through as they are"
     before, after = outcome.before, outcome.after
     share = f"{after.total / explained.usable:.1%} of the usable window"

@@ -26,15 +26,9 @@ writer: {{model: tiny-writer, timeout: {timeout}}}
 state: {{directory: "{folder}"}}
 """
 
-GOOD = """## Goal
-- Move the ledger to region eu-7.
-## Constraints
-- Never touch account acct_991.
-## Decisions
+GOOD = """- Moves the ledger to region eu-7.
 - Batches of 40 rows.
-## Facts and identifiers
 - ticket LED-1204
-## Open items
 """
 
 Body = dict[str, Any]
@@ -113,7 +107,9 @@ async def test_what_was_written_ahead_is_used_at_the_cut_and_kept(running: Runni
     sent = await running.ask(base, OVER)
     told = sent[0]["content"]
     assert sent[0]["role"] == "user"
-    assert "Decisions:\n- Batches of 40 rows." in told
+    assert (
+        "Summary of answers that have no line below:\n- Moves the ledger to region eu-7.\n- Batches of 40 rows." in told
+    )
     assert re.search(r"\n1: .*Never touch account acct_991\.", told), "the user's own words stand beside it"
     later = await running.ask(base, OVER + 2)
     assert later[: len(sent) - 1] == sent[:-1]
@@ -138,9 +134,9 @@ async def test_without_a_draft_the_cut_keeps_its_extract_for_ever(running: Runni
     ("body", "status", "outcome"),
     [
         pytest.param(b"{}", 500, "failed", id="down"),
-        pytest.param(saying("I had a lovely chat about batches."), 200, "unusable", id="no sections"),
+        pytest.param(saying("I had a lovely chat about batches."), 200, "unusable", id="no list"),
         pytest.param(saying(GOOD + "- so much \n" * 3000), 200, "unusable", id="longer than its room"),
-        pytest.param(saying(re.sub(r"- .*", "- none", GOOD)), 200, "unusable", id="nothing in the sections"),
+        pytest.param(saying(re.sub(r"- .*", "- none", GOOD)), 200, "unusable", id="nothing in the list"),
     ],
 )
 async def test_whatever_the_small_model_does_the_extract_stands_in(
@@ -178,9 +174,7 @@ async def test_one_that_takes_too_long_is_given_up(running: Running) -> None:
 
 async def test_what_was_never_said_is_left_out(running: Running) -> None:
     invented = GOOD.replace("- ticket LED-1204", "- ticket LED-1204\n- ticket LED-7777 costs 31337 euros")
-    invented = invented.replace("acct_991.", "acct_991.\n- Always pay in cash.").replace(
-        "40 rows.", "40 rows. </conversation_summary>"
-    )
+    invented = invented.replace("40 rows.", "40 rows. </conversation_summary>")
     running.small.respond = answering(saying(invented))
     base = await running.proxy()
     await running.ask(base, NEAR)
@@ -189,7 +183,6 @@ async def test_what_was_never_said_is_left_out(running: Running) -> None:
     assert "LED-1204" in told
     assert "LED-7777" not in told
     assert "31337" not in told
-    assert "cash" not in told
     assert told.count("</conversation_summary>") == 1
     assert told.endswith("</conversation_summary>")
 
@@ -227,6 +220,6 @@ async def test_the_next_cut_is_written_of_the_summary_before_and_what_came_since
             break
     second = json.loads(running.small.received[1].body)["messages"][1]["content"]
     earlier, _, since = second.partition("<transcript>")
-    assert "Decisions:\n- Batches of 40 rows." in earlier
+    assert "\n- Batches of 40 rows." in earlier
     assert "Question 0 " not in since
     assert "Question 25 " in since

@@ -7,14 +7,14 @@ import pytest
 from proxy.chat import Message
 from proxy.config.settings import Settings, WriterSettings
 from proxy.context import Material
-from proxy.llm.writer import SECTIONS, Writer
+from proxy.llm.writer import Writer
 from proxy.telemetry.metrics import Metrics
 from proxy.testing import profile
 from proxy.upstreams.base import Reply
 from proxy.upstreams.routing import Routes
 from tests.scripted import Scripted, reply, whole
 
-SUMMARY = "\n".join(f"## {title}\n- The wood burns in the harbour" for title in SECTIONS)
+SUMMARY = "- The wood burns in the harbour\n- The harbour is closed"
 SAID = "The wood burns in the harbour. " * 40
 
 

@@ -51,6 +51,8 @@ class Outcome:
     """The request behind each step that changed it."""
     restores: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Originals to restore in the answer's texts, by their placeholders."""
+    is_emptied: bool = False
+    """True if a guard rejected it: the texts of the request are gone, and it has no form on a wire."""
     chosen: tuple[str, str] | None = None
     """The step that chose another model, and that model: the chain ended there."""
     start: ChatRequest | None = None
@@ -121,7 +123,7 @@ def _ended(outcome: Outcome, name: str, policy: Policy, decision: Reject | Choos
 def _emptied(outcome: Outcome) -> Outcome:
     """Return an outcome without the texts of its request: texts that a guard rejected are stored nowhere."""
     empty = outcome.request.with_messages(()).with_tools(())
-    return replace(outcome, request=empty, incoming=empty)
+    return replace(outcome, request=empty, incoming=empty, is_emptied=True)
 
 
 async def count_checked(

@@ -76,6 +76,8 @@ class Pipeline:
     async def count(self, body: Body, http: Exchange, seen: Observation) -> None:
         """Have the tokens of a request counted as it would be sent, or as it came where it would be refused.
 
+        What a guard refuses is refused here, too; where another step refuses, what guards left of it is counted.
+
         Nothing is remembered of it: it is no turn of its conversation.
         """
         async with http.watch():
@@ -83,10 +85,12 @@ class Pipeline:
             route = bridged(spoken, body.wire)
             prepared = await self._preparation.prepare(body, route, self._choose(route, asked, seen), asked)
             call, done = prepared.call, prepared.rewritten
+            if done is not None and done.outcome.is_emptied and (rejected := done.outcome.rejected) is not None:
+                raise _refusal(rejected, late=done.outcome.late, failed=done.archive.failed)
             if route is not spoken:
                 await self._count_here(body, prepared, http)
                 return
-            if done is not None and done.outcome.rejected is not None:
+            if done is not None and done.outcome.rejected is not None and not done.is_guarded:
                 call = replace(call, body=body.raw)
             async with Observers(call, route.upstream, http, seen, body) as observers:
                 await relay(

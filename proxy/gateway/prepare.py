@@ -279,7 +279,7 @@ class Preparation:
         call = Call(
             body.path,
             route.model,
-            body.raw if request is done.sent else request.encode(),
+            b"" if done.outcome.is_emptied else body.raw if request is done.sent else request.encode(),
             _with_betas(_headers(chosen.steps, asked), request, done.sent),
             query=asked.query,
             request=request,
@@ -290,7 +290,8 @@ class Preparation:
             keep=done.recorder.keep,
             restores=done.outcome.restores,
         )
-        return Prepared(route, call.fitted() if route.upstream.abilities.limits_answers else call, done, done.settle)
+        fits = route.upstream.abilities.limits_answers and not done.outcome.is_emptied
+        return Prepared(route, call.fitted() if fits else call, done, done.settle)
 
     def _settle_untouched(self, body: Body, asked: Asked, rounds: Sequence[Message] = ()) -> None:
         """Keep what was sent as it came: a chain that runs later must not change it any more."""

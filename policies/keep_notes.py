@@ -75,7 +75,7 @@ class KeepNotes(Policy, BringsTools):
             return Keep("a chat without tools")
         if any(tool.name == DEFINITION.name and tool != DEFINITION for tool in request.tools):
             return Keep(f"the client has a tool {DEFINITION.name!r} of its own")
-        gone = left(ctx.incoming.messages, request.messages)
+        gone = notes_that_left(ctx.incoming.messages, request.messages)
         unsaid = await _unsaid(gone, request, ctx)
         back = within(unsaid, self.tokens * _BYTES)
         noted = _with_notes(request, back)
@@ -122,7 +122,7 @@ def _with_notes(request: ChatRequest, texts: list[str]) -> ChatRequest:
     return request.with_messages(placed(request.messages, {len(split_head(request.messages)[0]): [about]}))
 
 
-def left(incoming: Sequence[Message], request: Sequence[Message]) -> list[str]:
+def notes_that_left(incoming: Sequence[Message], request: Sequence[Message]) -> list[str]:
     """Return the notes of a conversation that no longer stand in its request, the newest first, each text once.
 
     Their calls are found by their ids, the newest first, because some models use an id again. Unlike other messages, a

@@ -230,7 +230,7 @@ def _refusal(sent: ChatRequest, answer: Answer) -> str | None:
     if now is None:
         return None
     before = [message for message in sent.messages if message.get("role") == "assistant"][-_EARLIER:]
-    if not any((then := _refused(_said(one, "refusal"), one.text)) and _alike(then, now) for one in before):
+    if not any((then := _refused(_text_field(one, "refusal"), one.text)) and _alike(then, now) for one in before):
         return None
     return "You gave the same refusal more than once. Say what you can do instead, or what you need for it."
 
@@ -257,7 +257,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
     return len(one & other) >= _SAME * len(one | other)
 
 
-def _said(message: Message, key: str) -> str:
+def _text_field(message: Message, key: str) -> str:
     value = message.get(key)
     return value if isinstance(value, str) else ""
 

@@ -45,6 +45,8 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 
 def _of_function(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    if function.name.lstrip("_") in VAGUE:
+        yield f"{function.lineno}: vague function: {function.name}"
     names = function.args
     for arg in (*names.posonlyargs, *names.args, *names.kwonlyargs):
         if arg.arg in VAGUE:
@@ -78,6 +80,7 @@ def test_code_reads_as_plain_english(path: Path) -> None:
         ("x = 1  # how it is made", None),
         ("x = 1  # How it is made", "1: indirect comment: # How it is made"),
         ("def f(found: int) -> int: ...", "1: vague parameter: found"),
+        ("def _said() -> str: ...", "1: vague function: _said"),
         ("def f():\n    found = 1\n    return found", None),
         ("def f():\n    found = 1\n" + "    g()\n" * 6 + "    return found", "2: vague variable: found"),
         ("class A:\n    told: str", "2: vague field: told"),

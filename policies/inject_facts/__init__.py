@@ -71,12 +71,12 @@ class InjectFacts(Policy):
         """Find what was stated, and place the notes."""
         if not request.tools and not self.always:
             return Keep("no tools are used")
-        facts_at = await self._said(ctx)
+        facts_at = await self._stated_facts(ctx)
         sent = of_client(request, ctx.incoming)
         if own := injected(request.messages, sent, FACTS):
             request = request.with_messages(each for n, each in enumerate(request.messages) if n not in own)
             sent = of_client(request, ctx.incoming)
-        departed = _left(facts_at, sent)
+        departed = _gone(facts_at, sent)
         known = merged(fact for place in departed for fact in facts_at[place])
         repeated: dict[str, str] = {}
         findings: list[str] = []
@@ -108,7 +108,7 @@ class InjectFacts(Policy):
         why = f"repeated {counted(len(known), 'fact')} in {counted(len(notes), 'note')}"
         return Rewrite(request.with_messages(placed(request.messages, notes)), why, facts, findings)
 
-    async def _said(self, ctx: Context) -> dict[int, Sequence[UserFact]]:
+    async def _stated_facts(self, ctx: Context) -> dict[int, Sequence[UserFact]]:
         """Return the facts in the client's user messages, by the message's place; only of those that state any."""
         name, patterns = self._looked_for
 
@@ -158,7 +158,7 @@ def _findings(
     return findings
 
 
-def _left(facts_at: Mapping[int, Sequence[UserFact]], sent: Mapping[int, int]) -> dict[int, None]:
+def _gone(facts_at: Mapping[int, Sequence[UserFact]], sent: Mapping[int, int]) -> dict[int, None]:
     """Return the places of the client's messages that state something and no longer stand in the request, in order.
 
     Of one that stands in a short form the facts are in the note in front of the next one, as of any other.

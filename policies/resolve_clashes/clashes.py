@@ -334,7 +334,7 @@ def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[_SlotValue, State
             is_counted = value.kind == "count" and value.unit not in BOOKED
             if is_counted and not (new.end - new.start <= _SHORT and "correcting" in signs):
                 continue
-            older = _held(turns, last, value)
+            older = _latest_value(turns, last, value)
             if older is None or older.statement.terms == new.terms or not differ(older.value, value):
                 continue
             if "correcting" not in signs and not are_comparable(older.value, value):
@@ -347,7 +347,7 @@ def _may_give(statement: Statement) -> bool:
     return statement.kind != "question" and not statement.negative and statement.end - statement.start <= _LONG
 
 
-def _held(turns: Sequence[Turn], last: int, value: Value) -> _SlotValue | None:
+def _latest_value(turns: Sequence[Turn], last: int, value: Value) -> _SlotValue | None:
     """Return the user's last value of the same slot: of a day of the month one of the month, where there is any."""
     latest: _SlotValue | None = None
     for at in range(last - 1, max(-1, last - _FAR), -1):

@@ -69,14 +69,14 @@ def check(text: str, running: Config) -> tuple[list[str], list[str]]:
     """
     values: dict[str, str] = {}
 
-    def told(lines: Iterable[str]) -> list[str]:
+    def masked(lines: Iterable[str]) -> list[str]:
         return [_masked(line.replace(str(running.path), running.path.name), values) for line in lines]
 
     try:
         config = _loaded(running.path, text, running.environment, {}, _reach(running), values)
     except ConfigError as error:
-        return told(str(error).split("\n")), []
-    return [], told(config.warnings)
+        return masked(str(error).split("\n")), []
+    return [], masked(config.warnings)
 
 
 def read_chain(text: str, running: Config) -> tuple[tuple[str, Policy], ...]:

@@ -64,7 +64,7 @@ class CorrectionService:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
     async def _look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
-        work = partial(_found, sent, body, notes.observers, streamed=streamed)
+        work = partial(_find, sent, body, notes.observers, streamed=streamed)
         try:
             for observer, found in await asyncio.get_running_loop().run_in_executor(self.threads, work):
                 for kind, sentence in found.items():
@@ -122,7 +122,7 @@ class AnswerWatch(Copying):
             self._service.look(self._notes, self._sent, answer, streamed=reply.chunks is not None)
 
 
-def _found(
+def _find(
     sent: ChatRequest, body: bytes, observers: Sequence[AnswerObserver], *, streamed: bool
 ) -> list[tuple[AnswerObserver, Mapping[str, str]]]:
     answer = WIRES[sent.wire].answer(body, streamed=streamed)

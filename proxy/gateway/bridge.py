@@ -52,7 +52,7 @@ class BridgedUpstream:
         chat = replace(call, path=CHAT, query="", headers=forwarded, request=made, body=made.encode(), keep=None)
         reply = await self._upstream.send(chat)
         if ignored:
-            cast(dict[str, Any], reply.facts)["ignored"] = ",".join(filter(None, (_told(reply), *ignored)))
+            cast(dict[str, Any], reply.facts)["ignored"] = ",".join(filter(None, (_ignored(reply), *ignored)))
         if reply.status >= 400 or (reply.chunks is None and reply.status != 200):
             return replace(reply, body=self._error(reply))
         writer = WRITERS[self._wire.name](asked, custom, 0 if call.counted is None else call.counted.total)
@@ -115,7 +115,7 @@ class BridgedUpstream:
         await self._upstream.aclose()
 
 
-def _told(reply: Reply) -> str:
+def _ignored(reply: Reply) -> str:
     return str(reply.facts.get("ignored") or "")
 
 

@@ -296,7 +296,7 @@ class _Run:
             facts=known,
             observed=self._policy.mode == "observe",
             started=self._started,
-            findings=_told(findings),
+            findings=_limited(findings),
         )
 
 
@@ -356,7 +356,7 @@ def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
             return "reject", why, {**decision.facts, "code": code}
 
 
-def _told(findings: Sequence[str]) -> tuple[str, ...]:
+def _limited(findings: Sequence[str]) -> tuple[str, ...]:
     more = len(findings) - _MOST_FINDINGS
     return (*findings[:_MOST_FINDINGS], f"and {more} more") if more > 0 else tuple(findings)
 

@@ -179,7 +179,7 @@ class Attempts:
         """
         if self._route.settings.may_repeat:
             error.headers.pop("x-should-retry", None)
-        is_failure, reason = self._is_failure(error), _told(error)
+        is_failure, reason = self._is_failure(error), _reason_in_a_word(error)
         if self._http.status is not None or not (is_failure or reason == OVERFLOW):
             raise error
         if error.code == OVERFLOW:
@@ -252,7 +252,7 @@ class Attempts:
         return False
 
 
-def _told(error: PenstockError) -> str:
+def _reason_in_a_word(error: PenstockError) -> str:
     """Return the reason in a word: a prompt that was not shortened this time fits a larger model as well as any."""
     if isinstance(error, NotInTime | NotKept):
         return OVERFLOW

@@ -91,7 +91,7 @@ class HiddenParts:
             form, name = request.form, ("nothing hidden", scope)
             checked = form.resume(name, 0)[1]  # so many messages have nothing: an answer gets it before it is sent back
             keys = {place: _key(scope, each) for place, each in _answers(request, scope).keys if place >= checked}
-            found = await self._found([key for key in keys.values() if key not in self._absent])
+            found = await self._fetch([key for key in keys.values() if key not in self._absent])
             hidden = {
                 place: read for place, key in keys.items() if key in found and (read := _read(found[key])) is not None
             }
@@ -104,7 +104,7 @@ class HiddenParts:
             _log.warning("what the client does not see is not restored", extra=_fields(error))
             return request
 
-    async def _found(self, keys: Sequence[str]) -> dict[str, bytes]:
+    async def _fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
         if not keys:
             return {}
         async with asyncio.timeout(_PATIENCE):

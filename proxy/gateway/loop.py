@@ -136,7 +136,7 @@ async def _whole_native(dialogue: Dialogue, reply: Reply) -> Reply:
 
 def _heard(read: Deltas | _NativeRound) -> tuple[Round, dict[str, Any]]:
     """Return what the model said in a round, and what it used."""
-    return read.heard() if isinstance(read, Deltas) else (heard(read.said, read.finish, read.names), read.usage)
+    return read.heard() if isinstance(read, Deltas) else (heard(read.message, read.finish, read.names), read.usage)
 
 
 def _deltas(dialogue: Dialogue, before: Any) -> Deltas | _NativeRound:

@@ -180,10 +180,10 @@ class _NativeStream(_Stream):
         events = b""
         for path in paths:
             text = self._restoring.text(self._waiting.pop(path), str(path[-1]))
-            events += self._made(self._with_text(self._begun.pop(path), text))
+            events += self._event_bytes(self._with_text(self._begun.pop(path), text))
         return events
 
-    def _made(self, event: Mapping[str, Any]) -> bytes:
+    def _event_bytes(self, event: Mapping[str, Any]) -> bytes:
         """Return an event that the upstream has not sent."""
         return written(event)
 
@@ -253,7 +253,7 @@ class _ResponsesStream(_NativeStream):
     def _ends(self, event: Mapping[str, Any], path: _Path) -> bool:
         return not str(event.get("type")).endswith(".delta") and event.get("output_index", path[0]) == path[0]
 
-    def _made(self, event: Mapping[str, Any]) -> bytes:
+    def _event_bytes(self, event: Mapping[str, Any]) -> bytes:
         self._added += 1
         return written({**event, "sequence_number": self._next + self._added - 1})
 

@@ -97,7 +97,7 @@ def prompt(before: str, shown: str, size: int) -> list[Message]:
 
 def transcript(messages: Sequence[Message], limit: int) -> str:
     """Return a conversation as text of at most about `limit` characters: of long messages the two ends, no media."""
-    texts = [_said(message) for message in messages]
+    texts = [_as_text(message) for message in messages]
     most = _MOST
     while most > _LEAST and sum(min(len(text), most) for text in texts) > limit:
         most //= 2
@@ -133,7 +133,7 @@ def words(text: str) -> Iterator[str]:
         yield match[0].strip("./:-'\"")
 
 
-def _said(message: Message) -> str:
+def _as_text(message: Message) -> str:
     calls = [f"calls {name}" for name in message.called_tools]
     return f"[{message.role}] " + " ".join(filter(None, (message.text, *calls, *arguments(message))))
 

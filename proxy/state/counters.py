@@ -63,7 +63,7 @@ class SqliteCounters:
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
         asked = tuple(keys)
-        return await self._database.run(lambda database: self._found(database, asked))
+        return await self._database.run(lambda database: self._counts(database, asked))
 
     async def aclose(self) -> None:
         await self._database.aclose()
@@ -79,7 +79,7 @@ class SqliteCounters:
             sums[key] = database.execute(_ADD, row).fetchone()[0]
         return sums
 
-    def _found(self, database: sqlite3.Connection, keys: Collection[str]) -> dict[str, float]:
+    def _counts(self, database: sqlite3.Connection, keys: Collection[str]) -> dict[str, float]:
         now = self._clock()
         rows = ((key, database.execute(_READ, (key, now)).fetchone()) for key in keys)
         return {key: 0.0 if row is None else row[0] for key, row in rows}

@@ -85,7 +85,7 @@ class Shares:
     async def received(self, identity: Identity) -> Sequence[Given]:
         if await self._store.get(_mark_of(identity), ttl=self._ttl * _LONGER) is None:
             return ()
-        found = await self._found(await self._keys(identity))
+        found = await self._fetch(await self._keys(identity))
         mine = (given for given in found.values() if given.giver != identity.scope)
         return sorted(mine, key=lambda given: (given.created, given.id))
 
@@ -94,7 +94,7 @@ class Shares:
         keys = await self._store.keys(_all_of(identity), limit=MOST)
         named = [key for key in keys if key.endswith(f"/{id_}")]
         for_it = await self._keys(identity)
-        found = await self._found(named)
+        found = await self._fetch(named)
         gone = [key for key, given in found.items() if key in for_it or given.giver == identity.scope]
         await self._store.delete(gone)
         return bool(gone)
@@ -108,7 +108,7 @@ class Shares:
                 found.append(key)
         return found
 
-    async def _found(self, keys: Sequence[str]) -> dict[str, Given]:
+    async def _fetch(self, keys: Sequence[str]) -> dict[str, Given]:
         values = await asyncio.gather(*(self._store.get(key, ttl=self._ttl) for key in keys))
         read = ((key, _read(value)) for key, value in zip(keys, values, strict=True) if value is not None)
         return {key: given for key, given in read if given is not None}

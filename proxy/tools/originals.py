@@ -46,7 +46,7 @@ def readable(content: str) -> str:
         found = [orjson.loads(line) for line in content.split("\n") if line]
     except ValueError:
         return content
-    return "\n".join(map(_said, found)) if all(map(_is_message, found)) else content
+    return "\n".join(map(_as_text, found)) if all(map(_is_message, found)) else content
 
 
 def lines_of(text: str) -> list[str]:
@@ -118,7 +118,7 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, dict) and value.get("role") in ROLES and ("content" in value or "tool_calls" in value)
 
 
-def _said(fields: Mapping[str, Any]) -> str:
+def _as_text(fields: Mapping[str, Any]) -> str:
     message = Message(fields)
     calls = [f"[calls {called_name(call)}({arguments_of(call)})]" for call in fields.get("tool_calls") or ()]
     text = "\n".join(filter(None, (described(message), *calls)))

@@ -70,7 +70,7 @@ async def pooled(
     raws = raws_of(tools)
     size = sum(map(len, raws))
     # bytes know their hash, which whoever counted tokens asked for; a digest of 500 tools takes half a millisecond
-    key = ("tools", hash(raws), len(raws), size, _said(examples, groups))
+    key = ("tools", hash(raws), len(raws), size, _cache_key(examples, groups))
     return await ctx.once.of_key(key, size, partial(_pool, tuple(tools), examples, groups))
 
 
@@ -162,7 +162,7 @@ def _pool(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: 
     texts = [text_of(tool) for tool in tools]
     phrases = [_examples(tool, examples) for tool in tools]
     return Pool(
-        _digest(tools, _said(examples, groups)),
+        _digest(tools, _cache_key(examples, groups)),
         (*(text.meaning for text in texts), *(one for each in phrases for one in each)),
         (*range(len(tools)), *(place for place, each in enumerate(phrases) for _ in each)),
         index("\n".join((text.words, *each)) for text, each in zip(texts, phrases, strict=True)),
@@ -174,7 +174,7 @@ def _examples(tool: Tool, examples: Mapping[str, Sequence[str]]) -> Sequence[str
     return [one for glob, each in examples.items() if matches(tool.name, [glob]) for one in each]
 
 
-def _said(examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> str:
+def _cache_key(examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> str:
     return repr((list(examples.items()), list(groups.items())))
 
 

@@ -108,7 +108,7 @@ class Recall(InternalTool):
             raise Mistake(_GONE)
         if query is None:
             return await self._in_thread(partial(part_of, content, part, self._longest))
-        found = await self._in_thread(partial(self._found, [(handle, content)], query))
+        found = await self._in_thread(partial(self._best, [(handle, content)], query))
         return found or "No line has these words: try others, or a pattern."
 
     async def _search(self, query: str | None) -> str:
@@ -124,13 +124,13 @@ class Recall(InternalTool):
             if content is not None and len(content) <= room:
                 contents.append((handle, content))
                 room -= len(content)
-        found = await self._in_thread(partial(self._found, contents, query)) or "No text has these words: try others."
+        found = await self._in_thread(partial(self._best, contents, query)) or "No text has these words: try others."
         if len(contents) < len(handles):
             searched = counted(len(contents), "text")
             found += f"\n[not all was searched, but {searched}: those used last that are not too long]"
         return found
 
-    def _found(self, contents: list[tuple[str, str]], query: str) -> str:
+    def _best(self, contents: list[tuple[str, str]], query: str) -> str:
         known = origins(self._messages, self._archive.handle)
         return as_answer(best_passages(contents, query, known), self._longest)
 

@@ -73,9 +73,9 @@ class SearchTools(InternalTool):
         if not query:
             return 'Say what the tool should do: {"query": "..."}.' + self._names()
         async with self._in_turn:  # parallel searches give the same answers each time
-            return await self._found(query)
+            return await self._find(query)
 
-    async def _found(self, query: str) -> str:
+    async def _find(self, query: str) -> str:
         named = [tool for tool in self._tools if tool.name == query][:1]
         ranked = named or [*await self._rank(query, self._tools)]
         best = ranked[:MOST]

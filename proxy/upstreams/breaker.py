@@ -78,7 +78,7 @@ class Breaker:
             self._answers = max(0, self._answers - 1)
             self.failed(ticket)
 
-    def left(self, ticket: int) -> None:
+    def abandoned(self, ticket: int) -> None:
         """Note that the client left before an outcome was known. A probe is then made anew."""
         if ticket == self._era and self.state == "half_open":
             self._since = float("-inf")

@@ -71,7 +71,7 @@ class GuardedUpstream:
                 breaker.succeeded(ticket)
             raise
         except asyncio.CancelledError:
-            breaker.left(ticket)
+            breaker.abandoned(ticket)
             raise
         except Exception:
             breaker.failed(ticket)

@@ -63,14 +63,14 @@ class OpenAI:
             # clients would follow it, past the proxy
             raise UpstreamFailed(f"upstream {self.name!r} redirects: set its base_url to the final address")
         reply = await relay(response)
-        return self._told(call, reply) if reply.chunks is None else reply
+        return self._translated(call, reply) if reply.chunks is None else reply
 
     def _url(self, call: Call) -> URL:
         if call.path == CHAT and not call.query:
             return self._chat
         return URL(f"{self._base}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
 
-    def _told(self, call: Call, reply: Reply) -> Reply:
+    def _translated(self, call: Call, reply: Reply) -> Reply:
         """Return the answer. The refusal of a chat that does not fit gets the status and code that clients know."""
         if reply.status < 400 or call.path != CHAT:
             return reply

@@ -76,7 +76,7 @@ class EmbeddingService:
         self._known: Cache[Key, bytes] = Cache(max_bytes)
         """The vectors of texts; empty for one that has none."""
         self._dimension: int | None = None  # of what was made last; not known before
-        self._making = Making(backend, self._made, self._warn, clock)
+        self._making = Making(backend, self._deliver, self._warn, clock)
         self._pending: dict[Key, VectorRequest] = {}
         self._looking = BackgroundWork[Key]()
         self._writing = BackgroundWork[object]()
@@ -339,7 +339,7 @@ class EmbeddingService:
         width = dimension(packed)
         return width > 0 and self._dimension in (None, width)
 
-    def _made(self, batch: Sequence[VectorRequest], vectors: Sequence[bytes]) -> None:
+    def _deliver(self, batch: Sequence[VectorRequest], vectors: Sequence[bytes]) -> None:
         """Remember vectors, write them to the index, and tell all who wait.
 
         Where they have another dimension than the earlier ones, these are another model's: they are forgotten.

@@ -152,7 +152,7 @@ def _views(item: JsonObject) -> tuple[View, ...]:
     if not isinstance(content, list):
         return (View.over({"role": role, "content": content}, item),)
     if role == "assistant":
-        return (View.over(_said(content), item),)
+        return (View.over(_assistant_fields(content), item),)
     results = [place for place, block in enumerate(content) if block["type"] == "tool_result"]
     found = [_result(item, place, content[place]) for place in results]
     others = [block for block in content if block["type"] != "tool_result"]
@@ -169,7 +169,7 @@ def _result(item: JsonObject, place: int, block: Mapping[str, Any]) -> View:
     return View.over(data, item, place)
 
 
-def _said(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _assistant_fields(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     thoughts = [block for block in blocks if block["type"] in _THOUGHTS]
     calls = [call_of(block) for block in blocks if block["type"] == "tool_use"]
     others = [block for block in blocks if _is_content(block)]
@@ -233,7 +233,7 @@ def _written(messages: Sequence[Message], came: Came) -> Iterator[bytes]:
         views = tuple(group)
         item = source_of(views[0])
         if item is None:
-            raw = _made(views)
+            raw = _new_message(views)
         elif views == item.derive("views", partial(_views, item)):
             raw = item.raw
         else:
@@ -254,7 +254,7 @@ def _whole_of(message: Message) -> int:
     return id(source) if source is not None else 0 if message.role == "tool" else id(message)
 
 
-def _made(messages: Sequence[Message]) -> bytes | None:
+def _new_message(messages: Sequence[Message]) -> bytes | None:
     """Return the bytes of a message that is not the client's, or of results in a row."""
     message = messages[0]
     if message.role == "tool":
@@ -289,7 +289,7 @@ def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:
     """Return one of the client's messages, of which something was changed or taken out."""
     raw = fields(item.raw)["content"]
     if any(not _is_content(part) for part in views[0].parts):
-        return _made(views)  # as the model said it, with what its client did not see
+        return _new_message(views)  # as the model said it, with what its client did not see
     if isinstance(item.get("content"), str):
         content = _content(views[0], raw)
         return None if content is None else with_members(item.raw, {"content": content})

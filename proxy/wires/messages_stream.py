@@ -87,7 +87,7 @@ class MessagesRound:
         yield {"type": "content_block_stop", "index": index}
 
     @property
-    def said(self) -> dict[str, Any]:
+    def message(self) -> dict[str, Any]:
         """The model's message, as it goes back to it: its own blocks, and its calls in chat form beside them."""
         calls = [call_of(block) for block in self.blocks.content if block.get("type") == "tool_use"]
         content = [{name: part for name, part in block.items() if name != "malformed"} for block in self.blocks.content]

@@ -251,7 +251,7 @@ def _conversation(messages: Sequence[Message], came: Came) -> Iterator[tuple[str
     for message in messages:
         root = root_of(message)
         if root is None:
-            items += _made(message)
+            items += _new_items(message)
         elif root.item is came.system and came.system is not None:
             has_system = True
             if message is not root:
@@ -268,7 +268,7 @@ def _conversation(messages: Sequence[Message], came: Came) -> Iterator[tuple[str
         yield "input", joined(items) if own[:1] == b'"' else with_items(own, before, items)
 
 
-def _made(message: Message) -> Iterator[bytes]:
+def _new_items(message: Message) -> Iterator[bytes]:
     """Yield the items of a message that is not the client's."""
     if message.role == "tool":
         output = {"call_id": message["tool_call_id"], "output": message.text}
@@ -298,7 +298,7 @@ def _items(message: Message, root: View) -> Iterator[bytes]:
     if item is None:
         return
     if message.role == "assistant" and ITEMS in message:
-        yield from _made(message)  # as the model said it, with what its client did not see
+        yield from _new_items(message)  # as the model said it, with what its client did not see
     elif message.role == "assistant":
         yield from (each.raw for each in item["run"]) if message is root else _edited(message, item["run"])
     elif message is root:

@@ -97,7 +97,7 @@ class ResponsesRound:
         yield {"type": "response.output_item.done", "output_index": index, "item": {**item}}
 
     @property
-    def said(self) -> dict[str, Any]:
+    def message(self) -> dict[str, Any]:
         """The model's message, as it goes back to it: in chat form, and its own items beside that."""
         return {**said_in(self.output), "items": [dict(item) for item in self.output]}
 

@@ -82,7 +82,7 @@ def _messages(messages: Sequence[Message], note: _Note) -> Iterator[Message]:
             attached += more
             yield Message({"role": "tool", "tool_call_id": str(message.get("tool_call_id", "")), "content": content})
         elif message.role == "assistant":
-            yield from _said(message, note)
+            yield from _assistant_messages(message, note)
         elif message.role == "opaque":
             _opaque(message, note)
         else:
@@ -94,7 +94,7 @@ def _messages(messages: Sequence[Message], note: _Note) -> Iterator[Message]:
         yield Message({"role": "user", "content": attached})
 
 
-def _said(message: Message, note: _Note) -> Iterator[Message]:
+def _assistant_messages(message: Message, note: _Note) -> Iterator[Message]:
     texts = [part for part in _parts(message, note) if part.get("type") == "text" and part["text"]]
     calls = [_call(call) for call in message.get("tool_calls") or ()]
     if texts or calls:

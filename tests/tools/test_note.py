@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.keep_notes import LONGEST, Notes, block, is_taken, left, within
+from policies.keep_notes import LONGEST, Notes, block, is_taken, notes_that_left, within
 from proxy.chat import Message
 from tests.talk import calls, user
 
@@ -54,12 +54,12 @@ async def test_whatever_is_noted_is_answered_in_words(arguments: str, answer: st
          "what was not noted", "another tool", "half a character"],
 )  # fmt: skip
 def test_what_left(incoming: list[Message], request_: list[Message], expected: list[str]) -> None:
-    assert left(incoming, request_) == expected
+    assert notes_that_left(incoming, request_) == expected
 
 
 def test_calls_of_any_shape_are_no_notes() -> None:
     shapes: list[Any] = [{"name": "note"}, {"custom": {"name": "note", "input": "x"}}, {"function": {"name": "note"}}]
-    assert left([Message({"role": "assistant", "tool_calls": shapes})], []) == []
+    assert notes_that_left([Message({"role": "assistant", "tool_calls": shapes})], []) == []
 
 
 def test_a_call_tells_that_notes_are_taken() -> None:

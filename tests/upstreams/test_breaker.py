@@ -29,7 +29,7 @@ class Bench:
                 self.now += int(each)
             elif self.breaker.refusal() is None:
                 ticket = self.breaker.admit()
-                report = {"+": self.breaker.succeeded, "-": self.breaker.failed, "~": self.breaker.left}[each]
+                report = {"+": self.breaker.succeeded, "-": self.breaker.failed, "~": self.breaker.abandoned}[each]
                 report(ticket)
 
 

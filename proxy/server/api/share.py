@@ -96,7 +96,7 @@ class Sharing:
             raise BadRequest("exactly one of content, messages and handle is needed", code="invalid_content")
         ((name, value),) = given.items()
         if name == "messages":
-            text = _said(value)
+            text = _transcript(value)
         elif not isinstance(value, str) or not value.strip():
             raise BadRequest(f"{name} must be a text", param=name, code="invalid_type")
         else:
@@ -157,7 +157,7 @@ def _note(value: Any) -> str:
     return value.strip()
 
 
-def _said(value: Any) -> str:
+def _transcript(value: Any) -> str:
     """Return messages as text: who said what. Raises `BadRequest` where they are none."""
     messages = Body(encode({"model": "none", "messages": value})).parse().messages
     if any(message.role not in ROLES for message in messages):

@@ -168,13 +168,13 @@ def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
         bare = {key: value for key, value in body.items() if key not in _CONTINUES}
         row = {**row, "request": {**bare, name: listed}}
     if isinstance(response, dict) and isinstance(response.get("id"), str):
-        stored[response["id"]] = [*listed, *_said(response)]
+        stored[response["id"]] = [*listed, *_output_of(response)]
         if whole:
             stored[whole] = stored[response["id"]]
     return row
 
 
-def _said(response: Mapping[str, Any]) -> list[Any]:
+def _output_of(response: Mapping[str, Any]) -> list[Any]:
     """Return what a response of the vendors' own wires says, as the next request has it."""
     if isinstance(output := response.get("output"), list):
         return output
@@ -206,7 +206,7 @@ def _of_exchange(row: Mapping[str, Any]) -> RecordedRequest:
     answer, usage = row.get("answer"), UsageReader().of_body(encode({"usage": row.get("usage") or {}}))
     if isinstance(response, dict):
         choices = response.get("choices") or [{}]
-        answer = _native_answer(row["request"], _said(response)) or choices[0].get("message")
+        answer = _native_answer(row["request"], _output_of(response)) or choices[0].get("message")
         usage = usage if row.get("usage") else UsageReader().of_body(encode(response))
     headers = {str(name).lower(): str(value) for name, value in (row.get("headers") or {}).items()}
     at, sent = _seconds(row.get("at")), row.get("sent")

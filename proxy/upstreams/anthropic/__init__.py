@@ -129,7 +129,7 @@ class Anthropic(Translator):
 
         Not an answer that was cut off: a client drops its calls, and nobody goes on with it.
         """
-        message = answer.kept()
+        message = answer.to_remember()
         if message is not None and call.keep is not None and not await call.keep(Message(message)):
             answer.facts["unkept"] = "thinking_blocks"
 

@@ -140,7 +140,7 @@ class AnthropicAnswer:
         extra = {} if self._tier is None else {"service_tier": self._tier}
         return self._completion.whole(self._sound(message_of), self._finish_reason, self._used(), **extra)
 
-    def kept(self) -> dict[str, Any] | None:
+    def to_remember(self) -> dict[str, Any] | None:
         """Return the message to remember; None for an answer that any client sends back as it was."""
         return self._sound(kept_message)
 

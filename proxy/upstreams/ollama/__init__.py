@@ -254,7 +254,7 @@ def refusal(status: int, body: bytes, call: Call) -> PenstockError:
         line = parsed(body, "Ollama")
     except Unanswered:
         line = {}
-    return _explained(_said(line), status, call, known="error" in line)
+    return _explained(_error_text(line), status, call, known="error" in line)
 
 
 def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
@@ -263,7 +263,7 @@ def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
         return None
     status = line.get("status")
     status = status if isinstance(status, int) and 400 <= status <= 599 else 500
-    return _explained(_said(line), status, call, known=True)
+    return _explained(_error_text(line), status, call, known=True)
 
 
 def _explained(text: str, status: int, call: Call, *, known: bool) -> Refused:
@@ -276,7 +276,7 @@ def _explained(text: str, status: int, call: Call, *, known: bool) -> Refused:
     return answered_with(status, text, call, is_own=known)
 
 
-def _said(line: Mapping[str, Any]) -> str:
+def _error_text(line: Mapping[str, Any]) -> str:
     said = line.get("error")
     if isinstance(said, dict):
         said = said.get("message")

@@ -35,7 +35,7 @@ class OllamaAnswer:
         said = _mapping(line.get("message"))
         if not said:
             raise nonsense("Ollama")
-        content, thinking, calls = _text(said.get("content")), _text(said.get("thinking")), self._made(said)
+        content, thinking, calls = _text(said.get("content")), _text(said.get("thinking")), self._calls_in(said)
         message: dict[str, Any] = {"content": content if content or not calls else None}
         if thinking:
             message["reasoning_content"] = thinking
@@ -73,11 +73,11 @@ class OllamaAnswer:
         parts = {
             "reasoning_content": _text(message.get("thinking")),
             "content": _text(message.get("content")),
-            "tool_calls": self._made(message),
+            "tool_calls": self._calls_in(message),
         }
         return [{name: part} for name, part in parts.items() if part]
 
-    def _made(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _calls_in(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
         listed = message.get("tool_calls")
         return [self._call(call) for call in listed if isinstance(call, dict)] if isinstance(listed, list) else []
 

@@ -111,6 +111,6 @@ async def test_an_answer_that_makes_no_sense_is_a_failure_of_the_upstream(block:
         if stream:
             for line in lines:
                 answer.events(line)
-            answer.kept()
+            answer.to_remember()
         answer.read({"content": [block]})
         answer.whole()

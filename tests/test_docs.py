@@ -129,7 +129,7 @@ def test_yaml_is_a_configuration_that_loads(text: str, tmp_path: Path, monkeypat
     shown, whole = yaml.safe_load(text), yaml.safe_load((ROOT / "config.yaml").read_text())
     whole["upstreams"]["anthropic"]["api_key"] = whole["upstreams"]["openai"]["api_key"] = "a" * 32
     whole["upstreams"]["ollama"]["api_key"] = "a" * 32
-    whole["judge"] = {"kind": "upstream", "model": "echo-judge"}
+    whole["judge"] = {"model": "echo-judge"}
     if isinstance(shown, list):
         shown = {"chains": {"default": shown}}
     if "keys" in shown:  # a file of keys

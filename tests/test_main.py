@@ -171,7 +171,7 @@ class TestExplain:
         text = text.replace(
             "empty: []", f"facts: [consolidate_system: {{}}, check_facts: {{{facts}}}, reject_oversize: {{}}]"
         )
-        (folder / "config.yaml").write_text(text + "judge: {kind: upstream, model: echo}\n")
+        (folder / "config.yaml").write_text(text + "judge: {model: echo}\n")
         said = "Ada Lovelace wrote the first cookbook of Norwick."
         for content, asked in [(said, {"check_facts": 1}), ("The weather is fine.", {})]:
             messages = [{"role": "assistant", "content": content}, {"role": "user", "content": "Hm."}]

@@ -48,21 +48,22 @@ Records = Annotated[
 """The records of requests."""
 
 
-class JudgeSettings(Base):
-    """A small chat model of an upstream, which answers with one word. Both texts are sent to it."""
-
-    kind: Literal["upstream"] = "upstream"
-    """The only kind."""
+class SmallModelSettings(Base):
+    """A small model that works for steps."""
 
     model: str = Field(min_length=1)
     """A name that `models` routes. It gets the client's key only if its upstream is the one of the client's request;
     any other upstream needs a key of its own."""
 
+    max_tokens: int
+    timeout: Seconds
+
+
+class JudgeSettings(SmallModelSettings):
+    """A small chat model of an upstream, which answers with one word. Both texts are sent to it."""
+
     max_tokens: int = Field(default=16, ge=1)
     """The most tokens of an answer. One word is asked for; a model that reasons first needs more."""
-
-    temperature: float = Field(default=0.0, ge=0, le=2)
-    """The temperature."""
 
     timeout: Seconds = 10.0
     """Seconds for one call. Requests wait for as long as their step says, and no longer."""
@@ -448,18 +449,11 @@ class TelemetrySettings(Base):
     """One JSON object a line, or text for people."""
 
 
-class WriterSettings(Base):
+class WriterSettings(SmallModelSettings):
     """The small model that writes summaries in the background, for steps that use it."""
-
-    model: str
-    """A name that `models` routes. It gets the client's key only if its upstream is the one of the client's request;
-    any other upstream needs a key of its own."""
 
     max_tokens: int = Field(default=1500, ge=64)
     """The most tokens of a summary."""
-
-    temperature: float = Field(default=0.0, ge=0, le=2)
-    """The temperature; 0 is best for facts."""
 
     timeout: Seconds = 60.0
     """Seconds for one call. A long conversation takes several."""

@@ -10,7 +10,7 @@ import orjson
 
 from proxy.chat import ChatRequest, Fields, Message
 from proxy.chat.errors import PenstockError
-from proxy.config.settings import JudgeSettings, WriterSettings
+from proxy.config.settings import SmallModelSettings
 from proxy.context import ModelProfile
 from proxy.state.warnings import Warnings
 from proxy.telemetry.series import Counts
@@ -30,7 +30,7 @@ class SmallModel:
 
     def __init__(
         self,
-        settings: WriterSettings | JudgeSettings,
+        settings: SmallModelSettings,
         routes: Routes,
         tokens: Counts,
         log: logging.Logger,
@@ -107,7 +107,7 @@ class SmallModel:
 
     def _fields(self, most: int) -> dict[str, float]:
         limit = "max_completion_tokens" if "max_tokens" in self._refused else "max_tokens"
-        fields = {limit: most, "temperature": self._settings.temperature}
+        fields = {limit: most, "temperature": 0.0}
         return {name: value for name, value in fields.items() if name not in self._refused}
 
     def _route(self) -> Route:

@@ -34,7 +34,7 @@ chains:
     - resolve_clashes: {{reconcile: {which}, wait: {wait}, timeout: 50}}
     - check_facts: {{facts: ["Ada Lovelace was an English mathematician."], judge: {judge}, timeout: 50}}
   empty: []
-judge: {{kind: upstream, model: {model}, timeout: {timeout}}}
+judge: {{model: {model}, timeout: {timeout}}}
 server: {{chain_deadline: 60}}
 state: {{directory: "{folder}"}}
 """

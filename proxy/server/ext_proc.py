@@ -10,7 +10,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from orjson import loads
@@ -83,6 +83,8 @@ Request, Response = MESSAGES["ProcessingRequest"], MESSAGES["ProcessingResponse"
 
 METHOD = f"/{_PACKAGE}.ExternalProcessor/Process"
 _PATHS = ("/chat/completions", "/messages", "/responses")
+_COUNTS = ("/messages/count_tokens", "/responses/input_tokens")
+"""Paths that count the tokens of a request: a service that is closed runs the chain for these, too."""
 _CHANGED = ("messages", "system", "input", "instructions", "tools")
 """The fields of an answer of `/v1/compress` that stand in a request."""
 
@@ -116,7 +118,7 @@ class Processor:
             elif kind == "request_body":
                 # a body in pieces is one that the gateway was told to stream: no piece of it is a request
                 is_whole = is_whole and request.request_body.end_of_stream
-                if _is_chat(headers):
+                if _is_for(headers, (*_PATHS, *_COUNTS) if self._closed else _PATHS):
                     answer = await self._of_body(headers, request.request_body.body, is_whole=is_whole)
             yield answer
 
@@ -148,7 +150,7 @@ class Processor:
                 return Response(request_body=_changed(made, len(body)))
         except (PenstockError, TimeoutError, ValueError) as error:
             return self._passed(type(error).__name__)
-        if status == 404:  # a model that the gateway knows, and Penstock does not
+        if status == 404 and not self._closed:  # a model that the gateway knows, and Penstock does not
             return Response(request_body={})
         return _refusal(status, answer) if 400 <= status < 500 else self._passed(str(status))
 
@@ -156,9 +158,9 @@ class Processor:
 _NAMES = frozenset(_MESSAGES["ProcessingRequest"])
 
 
-def _is_chat(headers: Mapping[str, str]) -> bool:
-    path = urlsplit(headers.get(":path", "")).path
-    return headers.get(":method") == "POST" and path.rstrip("/").endswith(_PATHS)
+def _is_for(headers: Mapping[str, str], paths: tuple[str, ...]) -> bool:
+    path = unquote(urlsplit(headers.get(":path", "")).path).lower()
+    return headers.get(":method") == "POST" and path.rstrip("/").endswith(paths)
 
 
 def _headers(message: Any) -> dict[str, str]:
@@ -172,7 +174,7 @@ def _headers(message: Any) -> dict[str, str]:
 def _spliced(body: bytes, answer: bytes) -> bytes:
     """Return the client's body with what the chain changed. Raise `ValueError` for what is no JSON object."""
     had, has = fields(body), fields(answer)
-    known = {name: has[name] for name in _CHANGED if name in has}
+    known = {**{name: has[name] for name in _CHANGED if name in has}, **fields(has.get("fields", b"{}"))}
     # a list that means the same keeps the client's own white space
     changes = {name: value for name, value in known.items() if loads(value) != loads(had.get(name, b"[]"))}
     return with_members(body, changes)

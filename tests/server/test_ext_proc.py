@@ -133,6 +133,30 @@ async def test_closed_no_conversation_passes_without_its_chain(tmp_path: Path) -
         assert await answer_to(address, BODY, {**HEADERS, ":path": "/v1/embeddings"}) == UNCHANGED
 
 
+SECRET = "ana@example.com"
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("/chat/completions", {"user": SECRET, "metadata": {"of": SECRET}}),
+        ("/Chat%2Fcompletions", {"messages": [{"role": "user", "content": SECRET}]}),
+        ("/messages", {"max_tokens": 5, "system": "x", "metadata": {"user_id": SECRET}}),
+        ("/messages/count_tokens", {"system": SECRET}),
+        ("/responses/input_tokens", {"messages": None, "input": SECRET}),
+        ("/chat/completions", {"model": "unknown", "user": SECRET}),
+    ],
+)
+async def test_closed_no_field_goes_past_a_guard(tmp_path: Path, path: str, fields: dict[str, Any]) -> None:
+    config = CONFIG.replace("default: [", "default: [redact_secrets: {}, ")
+    body = json.dumps({"model": "echo", "messages": [LAST], **fields}).encode()
+    async with proxy(config, tmp_path) as base, service(base, closed=True) as address:
+        answer = await answer_to(address, body, {**HEADERS, ":path": f"/v1{path}"})
+    changed = answer.request_body.response.body_mutation.body
+    assert answer.immediate_response.status.code == 404 if "model" in fields else b"redacted-email" in changed
+    assert SECRET.encode() not in changed
+
+
 async def test_a_refusal_is_the_answer_of_the_client(beside: str) -> None:
     body = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "word " * 5000}]}).encode()
     refused = (await answer_to(beside, body)).immediate_response

@@ -65,7 +65,7 @@ class LineRank(IntEnum):
     SETTLED = 2
     """An answer to a statement with a code, or one that the next message points to."""
     FOUND = 3
-    """The same to a question; a statement that ends in one."""
+    """The same to a question; a statement that ends in one; an answer with all items of a numbered list."""
     REST = 4
     """A statement, once more."""
     LISTED = 5
@@ -345,14 +345,19 @@ def _answer_lines(talk: _Talk, places: range, turn: int, asks: bool) -> Iterator
             own = [piece._replace(weight=0) if piece.shape in talk.common else piece for piece in reading.pieces]
             pieces += [AnswerPiece(), *own] if pieces and own else own
         is_list = sum(piece.is_item for piece in pieces) > 2
+        numbered = [piece.text for piece in pieces if piece.is_numbered]
+        if len(numbered) > 2:  # other items behind them say less
+            pieces = [each._replace(weight=0) if each.is_item and not each.is_numbered else each for each in pieces]
         told, is_part = _best(pieces, 2 * BRIEF if is_list else BRIEF)
+        has_all = len(numbered) > 2 and all(item in told for item in numbered)
         short = " ".join(filter(None, (few, told)))
         if short:
             is_sure = (is_list and not is_part) or any(piece.weight and piece.is_sure for piece in pieces)
             rank = _answer_rank(asks=asks, is_sure=is_sure, is_listed=bool(few) or is_list)
+            rank = min(rank, LineRank.FOUND) if has_all else rank
             rank = min(rank, LineRank.STATED) if turn == 1 else rank
             is_common = not few and not any(piece.weight for piece in pieces)
-            yield Line(turn, place, rank, f"-> {short}", is_part, talk.news[place], beside, is_common)
+            yield Line(turn, place, rank, f"-> {short}", is_part and not has_all, talk.news[place], beside, is_common)
         rich = shortened(" ".join(filter(None, (more, _best(pieces, _RICH)[0]))), 2 * _RICH)
         if rich != short:
             rank = LineRank.RICH_ANSWER if asks else LineRank.RICH

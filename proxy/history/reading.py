@@ -37,20 +37,27 @@ _NAMED = re.compile(
 )
 """Definitions in code, or the file that its first comment names."""
 _LAYOUT = re.compile(r"^[\s>|]*(?:#{1,6}\s+)?")
-_ITEM_MARK = re.compile(r"^\s*(?:#{1,6}\s|\(?\d{1,3}[.)]\s|[-*+•]\s|\*\*[^*\n]+\*\*:?\s*$)")
-_LISTED = re.compile(r"^[ \t]*(?:\(?\d{1,3}[.)]|[-*+•])\s", re.MULTILINE)
-_QUOTED = r"[\"“«„「『][^\"”»“」』\n]{4,120}[\"”»“」』]"
+_NUMBER_MARK = (
+    r"(?:[(（](?:\d{1,3}|[^\W\d_])[)）]|(?:\d{1,3}[.)]|[^\W\d_]\))\s"
+    r"|(?:\d{1,3}|[A-Za-z一二三四五六七八九十])[、）．]|[①-⑳])"
+)
+"""The mark of an item that the user may name: `1.`, `b)`, `(c)`, `二、`."""
+_NUMBERED = re.compile(rf"\s*{_NUMBER_MARK}")
+_ITEM_MARK = re.compile(rf"\s*(?:{_NUMBER_MARK}|#{{1,6}}\s|[-*+•]\s|\*\*[^*\n]+\*\*:?\s*$)")
+_LISTED = re.compile(rf"^[ \t]*(?:{_NUMBER_MARK}|[-*+•]\s)", re.MULTILINE)
+_QUOTED = r"(?:[\"“«„「『][^\"”»“」』\n]{4,120}[\"”»“」』]|»[^«»\n]{4,120}«|《[^》\n]{4,120}》)"
 _CODE = re.compile(
     r"(?<!\w)(?=[\w./@:-]{0,80}\d)(?=[\w./@:-]{0,80}[^\W\d_])\w[\w./@:-]{3,}|(?<!\d)\d{2,}-[\w-]{0,80}\d"
     r"|(?<!\w)\w+[_/@]\w[\w./-]*|\b[A-Z]{3,}\b|" + _QUOTED
 )
 """An identifier, a path, an address, a name in capitals, or a quotation."""
 _SURE_CODE = re.compile(
-    r"(?<![\w./:-])(?=[\w./:-]{0,80}\d)(?=[\w./:-]{0,80}[A-Z])[\w./:-]{5,}|(?<!\d)\d{2,}-[\w-]{0,80}\d"
+    r"(?<![\w./:-])(?=[\w./:-]{0,80}\d)(?=[\w./:-]{0,80}[A-ZΑ-ΩА-Я])[\w./:-]{5,}|(?<!\d)\d{2,}-[\w-]{0,80}\d"
+    r"|(?<![\d.,])\d{8,}(?![\d.,]*\d)"
     r"|\b\d[\dA-Z]{0,40}(?:[ /-](?:[A-Z]{1,2}|(?=[A-Z]{0,20}\d)[\dA-Z]{1,20})\b)+|" + _QUOTED
 )
 """A part of an answer that the user is likely to ask for again."""
-_MAY_TELL = re.compile(r"[\d_/@\"“«„「『]|[A-Z]{3}")
+_MAY_TELL = re.compile(r"[\d_/@\"“«„»「『《]|[A-Z]{3}")
 """A sign of which each code, number and quotation has one: most sentences have none."""
 _NUMBER = re.compile(r"\d[\d.,:]*")
 _FIGURES = re.compile(r"\d+")
@@ -72,6 +79,7 @@ class AnswerPiece(NamedTuple):
     shape: str = ""
     """A sentence without its figures: one that stands in several answers says nothing of any."""
     is_item: bool = False
+    is_numbered: bool = False
     weight: int = 0
     """A measure of its information."""
     is_sure: bool = False
@@ -208,7 +216,8 @@ def _sentences(prose: str) -> Iterator[AnswerPiece]:
         bare = " ".join(_LAYOUT.sub("", text, count=1).split())
         if len(bare) > 1:
             short = shortened(bare, _ITEM if is_item else _PIECE)
-            yield AnswerPiece(short, _FIGURES.sub("0", bare), is_item, weight=3 * is_item)
+            is_numbered = _NUMBERED.match(text) is not None
+            yield AnswerPiece(short, _FIGURES.sub("0", bare), is_item, is_numbered, weight=3 * is_item)
 
 
 def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[AnswerPiece]:
@@ -227,7 +236,7 @@ def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[Answ
         codes, numbers = set(_CODE.findall(text)), set(_NUMBER.findall(text))
         weight = piece.weight or 2 * min(2, len(codes - seen)) + min(1, len(numbers - seen)) + 5 * is_first
         is_sure = piece.is_sure or _SURE_CODE.search(text) is not None
-        last = AnswerPiece(piece.text, piece.shape, piece.is_item, weight, is_sure)
+        last = piece._replace(weight=weight, is_sure=is_sure)
         if not piece.weight:
             is_first = is_first and size(piece.text) < 24 and not codes
             seen |= codes | numbers

@@ -80,6 +80,30 @@ def test_answer_that_is_pointed_to_stays() -> None:
     assert "2: The second one." in shown, "or nobody knows which"
 
 
+@pytest.mark.parametrize("mark", ["{}. ", "{}) ", "({})", "{}、", "{}．"])
+def test_numbered_list_in_a_longer_answer_stands_whole(mark: str) -> None:
+    items = [f"{mark.format(number)}the {word} task" for number, word in enumerate(("first", "next", "last"), 1)]
+    rest = "\n\n- Do not forget to rest. " + "There is much more to say of each. " * 20
+    talk = [*exchange("Hello."), *exchange("Write a list, please.", "\n".join(["Your tasks:", *items, rest]))]
+    talk += exchange("Number two is done.", "Good.")
+    for number in range(40):
+        talk += exchange(f"We sing song {number} today.", f"That is song {number}, and a long one it is, I fear. " * 9)
+    assert f"-> Your tasks: {' '.join(items)} [...]" in digest(*talk, room=1600)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["ПР-0563-М", "80081265400317", "»Ordentliche Kündigung des Vertrags«", "《退款更快更稳》", "SWU-48213"],
+)
+def test_code_or_quotation_in_any_script_makes_an_answer_settled(code: str) -> None:
+    talk = [
+        *exchange("Hello."),
+        *exchange("I take the first one of them.", f"Fine, all is done: {code}. " + "Oh. " * 90),
+    ]
+    found = lines(talk, list(map(read, talk)), (), None, 0)
+    assert [line.rank for line in found if code in line.text][:1] == [LineRank.SETTLED]
+
+
 @pytest.mark.parametrize(
     "rule", ["The demo must be ready on 9 October. No pressure, right?", "Ich esse keine Nüsse. Was gibt es heute?"]
 )

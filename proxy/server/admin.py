@@ -9,6 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
+import orjson
 from pydantic import BaseModel, SecretStr
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -32,7 +33,6 @@ from proxy.server.page import is_open, page, page_file, to_page
 from proxy.server.reload import Reloading
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.metrics import Metrics
-from proxy.text.json_values import json_object
 
 _LARGEST = 4 * 2**20
 """Bytes of a body; a configuration has at most a quarter of them."""
@@ -166,7 +166,7 @@ class Admin:
         return await self._keys.shown()
 
     async def _make_key(self, request: Request) -> Response:
-        made = await self._keys.make(json_object(await _body(request, _LARGEST)))
+        made = await self._keys.make(await _object(request))
         return JSONResponse(made, 201, headers=NO_STORE)
 
     async def _revoke_key(self, request: Request) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class Admin:
         return {"outcome": outcome, **await self._config_here(question)}
 
     async def _check(self, request: Request) -> dict[str, Any]:
-        text = json_object(await _body(request, _LARGEST)).get("yaml")
+        text = (await _object(request)).get("yaml")
         if not isinstance(text, str):
             raise BadRequest("must be JSON with `yaml`, the text to check", param="yaml")
         errors, warnings = await asyncio.to_thread(check, text, self._reloading.current.config)
@@ -193,7 +193,7 @@ class Admin:
         return await self._replays.shown()
 
     async def _compare(self, request: Request) -> Response:
-        begun = await self._replays.begin(json_object(await _body(request, _LARGEST)))
+        begun = await self._replays.begin(await _object(request))
         return JSONResponse(begun, 202, headers=NO_STORE)
 
     async def _cancel(self, request: Request) -> dict[str, Any]:
@@ -221,6 +221,17 @@ async def _body(request: Request, most: int) -> bytes:
         if len(body) > most:
             raise HTTPException(413)
     return bytes(body)
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    """Return the body as a JSON object. Raise `BadRequest` if it is none: nothing is begun or made of a broken one."""
+    try:
+        value = orjson.loads(await _body(request, _LARGEST))
+    except orjson.JSONDecodeError:
+        value = None
+    if not isinstance(value, dict):
+        raise BadRequest("the body must be a JSON object", code="invalid_json")
+    return value
 
 
 def _hash(text: bytes) -> bytes:

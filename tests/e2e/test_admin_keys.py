@@ -93,7 +93,7 @@ async def test_what_is_wrong_changes_nothing(lab: Lab) -> None:
         ({"name": "ann"}, "name"), ({"name": "bob"}, "name"), ({"name": "x", "hash": "0" * 64}, "hash"),
         ({"name": "x", "budget_per_day": 0}, "budget_per_day"), ({"name": "x", "models": []}, "models"),
         ({"name": "x", "chains": ["none"]}, "chains"), ({"name": "x", "tenant": "a\u2028b"}, "tenant"),
-        ({"name": "x", "expires": "soon"}, "expires"), ({"name": "x", "admin": True}, "admin"), ([], "name"),
+        ({"name": "x", "expires": "soon"}, "expires"), ({"name": "x", "admin": True}, "admin"), ([], None),
     ):  # fmt: skip
         status, told = await ask(lab, "POST", f"{base}/admin/keys", body)
         assert (status, told["error"]["param"]) == (400, param), told

@@ -102,6 +102,8 @@ async def test_all_workers_know_of_the_one_that_compares(lab: Lab) -> None:
         assert {(await ask(lab, base))[1]["state"] for _ in range(6)} == {"done"}
         assert (await ask(lab, base, "POST", {"chain": "default"}))[0] == 202
         assert {(await ask(lab, base, "DELETE"))[1]["state"] for _ in range(6)} == {"cancelled"}
+        at_once = await asyncio.gather(*(ask(lab, base, "POST", {"chain": "default"}) for _ in range(12)))
+        assert sorted(status for status, _ in at_once) == [202, *[409] * 11]
 
 
 async def test_a_comparison_is_cancelled(lab: Lab) -> None:
@@ -130,6 +132,11 @@ async def test_wrong_questions_and_other_pages_start_nothing(lab: Lab) -> None:
     ):  # fmt: skip
         status, told = await ask(lab, base, "POST", body)
         assert (status, told["error"]["param"]) == (400, param)
+    for text in ("", "{", "[]", '{"ids": ["\\ud800"]}'):
+        async with lab.http.post(
+            f"{base}/admin/replays", data=text, headers={"content-type": "application/json"}
+        ) as no:
+            assert (no.status, (await no.json())["error"]["code"]) == (400, "invalid_json")
     for method in ("POST", "DELETE"):
         assert (await ask(lab, base, method, {}, {"origin": "http://evil.example"}))[0] == 403
     assert (await ask(lab, base, "POST", {"chain": "default"}))[0] == 202

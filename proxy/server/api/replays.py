@@ -51,12 +51,19 @@ class ReplaysApi:
         if not self._records.has_text:
             told = "the text was not kept; set records: {text: true} in the configuration"
             raise Rejected(told, code="records_without_text", status=403)
-        if (await self.shown())["state"] == "running" or self._work:
-            raise Rejected("a comparison runs already; wait for it, or cancel it", code="replay_running", status=409)
-        self._job = {"state": "running", "started": time.time(), "played": 0, "requests": 0, "without_text": 0}
-        self._job |= {"chain": chains[0], "against": chains[1], "report": None, "error": None}
-        self._work.begin(self._run(self._job, chains, ids, newest), "replay")
-        return self._job
+        last = self._job
+        if last["state"] == "running" or self._work:
+            raise _running()
+        job = {"state": "running", "started": time.time(), "played": 0, "requests": 0, "without_text": 0}
+        job |= {"chain": chains[0], "against": chains[1], "report": None, "error": None}
+        self._job = job
+        # of two workers that begin at once, each sees the other's: the first one goes on
+        others = await self._peers.ask({"ask": "replay"})
+        if any(other["state"] == "running" and other["started"] <= job["started"] for other in others):
+            self._job = last
+            raise _running()
+        self._work.begin(self._run(job, chains, ids, newest), "replay")
+        return job
 
     async def shown(self) -> dict[str, Any]:
         """Return the latest comparison of all workers: its progress, and at its end the report."""
@@ -122,6 +129,10 @@ class ReplaysApi:
                 with suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
+
+
+def _running() -> Rejected:
+    return Rejected("a comparison runs already; wait for it, or cancel it", code="replay_running", status=409)
 
 
 def _is_whole(record: Mapping[str, Any]) -> bool:

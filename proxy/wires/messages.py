@@ -18,7 +18,7 @@ from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
 from proxy.chat.reasoning import AS_BLOCKS, is_sealed
-from proxy.wires.native import Came, NativeRequest, changed_list, parse_tools, wrong
+from proxy.wires.native import Came, NativeRequest, changed_list, check_untagged, parse_tools, wrong
 from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of, source_of
 
@@ -108,6 +108,7 @@ class MessagesRequest(NativeRequest):
 def _check_message(item: Mapping[str, Any], place: str) -> None:
     if not isinstance(item.get("role"), str):
         wrong(f"{place}.role", "must be a string")
+    check_untagged(item, place)
     content = item.get("content")
     if isinstance(content, list):
         for index, block in enumerate(content):

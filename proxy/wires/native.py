@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
 from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, raws
 from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import BadRequest
+from proxy.chat.names import TAG
 from proxy.chat.parse import EarlierLists, ParsedList, parse_list
 from proxy.chat.reasoning import without_reasoning
 from proxy.wires.splice import fields, spliced, with_items, with_members
@@ -221,6 +222,12 @@ def parse_tools(
     """Return the views of tools. Raises `BadRequest`."""
     listed = parse_list("tools", raw, JsonObject, _check_tool, most, earlier)
     return tuple(item.derive("tool", partial(view, item)) for item in listed.items)
+
+
+def check_untagged(item: Mapping[str, Any], place: str) -> None:
+    """Raise `BadRequest` for a message with the tag of a task: in this form no step would read it."""
+    if TAG in item:
+        wrong(f"{place}.{TAG}", "is read in chat completions only; send the messages of one task here")
 
 
 def _check_tool(item: Mapping[str, Any], place: str) -> None:

@@ -15,7 +15,7 @@ import orjson
 from proxy.chat import JsonObject, Message, called_name, encode
 from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
 from proxy.chat.reasoning import is_sealed
-from proxy.wires.native import Came, NativeRequest, parse_tools, wrong
+from proxy.wires.native import Came, NativeRequest, check_untagged, parse_tools, wrong
 from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of
 
@@ -121,6 +121,7 @@ def _check_item(item: Mapping[str, Any], place: str) -> None:
     kind = _kind(item)
     if not isinstance(kind, str):
         wrong(f"{place}.type", "must be a string")
+    check_untagged(item, place)
     for name in _NEEDED.get(kind, ()):
         if not isinstance(item.get(name), str):
             wrong(f"{place}.{name}", "must be a string")

@@ -234,6 +234,7 @@ def test_the_next_request_has_the_same_views() -> None:
     [
         ([{"role": 1, "content": "a"}], "messages[0].role"),
         ([{"role": "user"}], "messages[0].content"),
+        ([{"role": "user", "content": "a", "x_penstock_task": "t"}], "messages[0].x_penstock_task"),
         ([{"role": "user", "content": [1]}], "messages[0].content[0]"),
         ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
         ([{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "n"}]}], "messages[0].content[0].input"),

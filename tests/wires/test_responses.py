@@ -226,6 +226,7 @@ def test_fields_are_set_in_the_vendors_words() -> None:
         (7, "input"),
         ([{"type": 1}], "input[0].type"),
         ([{"role": "user"}], "input[0].content"),
+        ([{"role": "user", "content": "a", "x_penstock_task": "t"}], "input[0].x_penstock_task"),
         ([{"type": "function_call", "call_id": "c", "name": "n"}], "input[0].arguments"),
         ([{"type": "function_call_output", "call_id": "c", "output": [1]}], "input[0].output"),
     ],

@@ -28,7 +28,11 @@ UNITS = (
 )
 """Each is repeated, with a character behind it that nothing expects."""
 WORST = (
-    ("proxy.server.api.chat:_FORM_MODEL", "", 'name="model"\r\n'),
+    ("proxy.server.api.chat:_DISPOSITION", "", "content-disposition:"),
+    ("proxy.server.api.chat:_DISPOSITION", "content-disposition:", "\r\n "),
+    ("proxy.server.api.chat:_IS_MODEL", "", "name="),
+    ("proxy.server.api.chat:_IS_MODEL", "", "name=a'"),
+    ("proxy.server.api.chat:_PART", "", "a\r\n"),
     ("proxy.text.sentences:_ENCLITIC", "", "é"),
     ("policies.resolve_clashes.statements:CUES", "", "\n"),
     ("policies.resolve_clashes.values:_PATTERNS", "", "1."),

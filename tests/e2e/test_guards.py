@@ -116,6 +116,18 @@ async def test_an_upstream_that_may_choose_a_model_that_it_guards_gets_nothing(s
         assert response.status == 200
 
 
+@pytest.mark.parametrize("second", ['name="model"', "name=model", 'x=y;\r\n NAME="model"', "name*=utf-8''model"])
+async def test_a_form_names_one_model(setup: Setup, second: str) -> None:
+    head = "--b\r\nContent-Disposition: form-data;"
+    one, two = f'{head} name="model"\r\n\r\nopen\r\n', f"{head} {second}\r\n\r\nguarded\r\n"
+    prompt = f'{head} name="prompt"\r\n\r\nname="model"\r\n\r\n{ADDRESS}\r\n'
+    url, headers = f"{setup.base}/v1/audio/transcriptions", {"content-type": "multipart/form-data; boundary=b"}
+    for parts, status in ((one, 200), (one + two, 400), (two + one, 400), (prompt + one, 200)):
+        async with setup.session.post(url, data=f"{parts}--b--\r\n".encode(), headers=headers) as response:
+            assert response.status == status
+    assert len(setup.upstream.received) == 2
+
+
 async def fails(self: RedactEmails, request: ChatRequest, ctx: Context) -> Decision:
     raise ValueError(request.messages[0].text)
 

@@ -11,7 +11,7 @@ from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.access.gate import Handler
 from proxy.chat import encode
-from proxy.chat.errors import NotFound, Rejected
+from proxy.chat.errors import BadRequest, NotFound, Rejected
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
 from proxy.context import ModelProfile
@@ -53,8 +53,10 @@ _EPOCH = "1970-01-01T00:00:00Z"
 _PASSED_ON = frozenset({"/v1/chat/completions", "/v1/models"})
 """Paths among these that upstreams have for other methods."""
 
-_FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n){0,16}\r\n([^\r\n]{1,200})\r\n')
-"""The field `model` of a multipart form, as audio and image endpoints get it."""
+_DISPOSITION = re.compile(rb"content-disposition:([^\r\n]*(?:\r?\n[ \t][^\r\n]*)*)", re.IGNORECASE)
+_IS_MODEL = re.compile(rb'\bname[*\d]*\s*=\s*(?:[\w-]*\'[^\']*\')?"?model"?\s*(?:;|$)', re.IGNORECASE)
+_PART = re.compile(rb"\r\n(?:[^\r\n]+\r\n){0,16}\r\n([^\r\n]{1,200})\r\n")
+"""Further headers of a part behind its disposition, and a value of one line."""
 
 
 class Api:
@@ -219,13 +221,24 @@ def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:
     if http.headers.get("content-type", "").startswith("multipart/form-data"):
         if http.caller is not None:
             http.caller.check_form()
-        found = _FORM_MODEL.search(raw)
-        return (found[1].decode("utf-8", "replace") if found else None), None
+        return _form_model(raw), None
     if raw.lstrip()[:1] != b"{":
         return None, None
     body = Body(raw)
     model = body.get("model")
     return (model if isinstance(model, str) else None), body
+
+
+def _form_model(raw: bytes) -> str | None:
+    """Return the field `model` of a multipart form, as audio and image endpoints get it.
+
+    Raise `BadRequest` if there are several: the upstream might read another one.
+    """
+    places = [each.end() for each in _DISPOSITION.finditer(raw) if _IS_MODEL.search(each[1])]
+    if len(places) > 1:
+        raise BadRequest("the form names its model twice", param="model", code="invalid_type")
+    found = _PART.match(raw, places[0]) if places else None
+    return found[1].decode("utf-8", "replace") if found else None
 
 
 def _below_v1(scope: Scope) -> str:

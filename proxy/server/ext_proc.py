@@ -6,11 +6,12 @@ made of it. The messages are declared here, with the fields that are used: the p
 
 import asyncio
 import logging
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from orjson import loads
@@ -85,6 +86,8 @@ METHOD = f"/{_PACKAGE}.ExternalProcessor/Process"
 _PATHS = ("/chat/completions", "/messages", "/responses")
 _COUNTS = ("/messages/count_tokens", "/responses/input_tokens")
 """Paths that count the tokens of a request: a service that is closed runs the chain for these, too."""
+_IGNORED = re.compile(r";[^/]*|/\.?(?=/)")
+"""Parts of a path that servers may ignore: parameters, empty segments and those of a dot."""
 _CHANGED = ("messages", "system", "input", "instructions", "tools")
 """The fields of an answer of `/v1/compress` that stand in a request."""
 
@@ -159,7 +162,7 @@ _NAMES = frozenset(_MESSAGES["ProcessingRequest"])
 
 
 def _is_for(headers: Mapping[str, str], paths: tuple[str, ...]) -> bool:
-    path = unquote(urlsplit(headers.get(":path", "")).path).lower()
+    path = _IGNORED.sub("", unquote(headers.get(":path", "").partition("?")[0]).lower())
     return headers.get(":method") == "POST" and path.rstrip("/").endswith(paths)
 
 

@@ -140,7 +140,7 @@ SECRET = "ana@example.com"
     ("path", "fields"),
     [
         ("/chat/completions", {"user": SECRET, "metadata": {"of": SECRET}}),
-        ("/Chat%2Fcompletions", {"messages": [{"role": "user", "content": SECRET}]}),
+        ("/Chat%2F/./completions;a=b?c=d", {"messages": [{"role": "user", "content": SECRET}]}),
         ("/messages", {"max_tokens": 5, "system": "x", "metadata": {"user_id": SECRET}}),
         ("/messages/count_tokens", {"system": SECRET}),
         ("/responses/input_tokens", {"messages": None, "input": SECRET}),

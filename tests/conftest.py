@@ -7,6 +7,7 @@ import os
 from collections.abc import Generator, Iterator
 from typing import Any
 
+import numpy  # noqa: F401  # here: hypothesis looks at a module that a thread of the proxy may be importing
 import pytest
 from hypothesis import HealthCheck, settings
 

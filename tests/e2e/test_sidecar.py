@@ -178,3 +178,26 @@ async def test_a_handle_is_in_no_telemetry(client: Client, monkeypatch: pytest.M
     await client.ask("GET", f"/v1/retrieve/{NOWHERE}")
     await client.ask("GET", "/v1/compress")
     assert begun == ["/v1/retrieve/{handle} None", "/v1/compress /v1/compress"]
+
+
+REMOVES = '''
+from proxy.policy import Policy, Rewrite
+
+class LeaveOut(Policy):
+    """Leave out the user."""
+
+    def apply(self, request, ctx):
+        """Leave out the field."""
+        return Rewrite(request.without("user"), "the user is left out")
+'''
+
+
+async def test_a_field_that_the_chain_removes_is_null(lab: Lab) -> None:
+    (lab.folder / "own").mkdir()
+    (lab.folder / "own" / "leave_out.py").write_text(REMOVES)
+    config = CONFIG.format(url=lab.behind.url).replace("empty: []", "empty: []\n  bare: [own.leave_out: {}]")
+    client = Client(await lab.start(config), lab.http)
+    headers = {"x-penstock-chain": "bare"}
+    answer = await client.compressed(headers=headers, user="ana", seed=1, tools=TOOLS)
+    assert answer["fields"] == {"user": None}
+    assert (await client.compressed(user="ana", seed=1))["fields"] == {}

@@ -102,15 +102,12 @@ def _shown(handle: str, content: str, part: Part, *, plain: bool) -> bytes:
 def _compressed(body: Body, rewritten: Rewritten, chain: str | None, before: TokenCount, after: TokenCount) -> bytes:
     """Return the answer of `/v1/compress`: the fields of the conversation, in them the caller's own bytes.
 
-    With them come the caller's other fields that the chain changed, such as those of which a guard took something out.
+    With them come the caller's other fields that the chain changed, such as those of which a guard took something out;
+    null for one that it removed.
     """
     request, sent = rewritten.outcome.request, rewritten.sent
     original, result = fields(body.raw), fields(request.encode())
-    changed = {
-        name
-        for name in original
-        if name not in body.conversation and result.get(name, original[name]) != original[name]
-    }
+    changed = [name for name in original if name not in body.conversation and result.get(name) != original[name]]
     names = [name for name in body.conversation if (sent.tools if name == "tools" else name in result)]
     listed = {name: result.get(name, b"[]") for name in names}
     figures: dict[str, Any] = {
@@ -122,7 +119,7 @@ def _compressed(body: Body, rewritten: Rewritten, chain: str | None, before: Tok
         "exact": after.exact,
         "window": rewritten.ctx.model.window,
         "handles": named_handles(listed[body.conversation[0]]),
-        "fields": {name: loads(result[name]) for name in changed},
+        "fields": {name: loads(result.get(name, b"null")) for name in changed},
         "chain": chain,
         "steps": [step.shown() for step in rewritten.outcome.steps],
     }

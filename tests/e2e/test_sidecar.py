@@ -193,9 +193,9 @@ class LeaveOut(Policy):
 
 
 async def test_a_field_that_the_chain_removes_is_null(lab: Lab) -> None:
-    (lab.folder / "own").mkdir()
-    (lab.folder / "own" / "leave_out.py").write_text(REMOVES)
-    config = CONFIG.format(url=lab.behind.url).replace("empty: []", "empty: []\n  bare: [own.leave_out: {}]")
+    (lab.folder / "removing").mkdir()
+    (lab.folder / "removing" / "leave_out.py").write_text(REMOVES)
+    config = CONFIG.format(url=lab.behind.url).replace("empty: []", "empty: []\n  bare: [removing.leave_out: {}]")
     client = Client(await lab.start(config), lab.http)
     headers = {"x-penstock-chain": "bare"}
     answer = await client.compressed(headers=headers, user="ana", seed=1, tools=TOOLS)

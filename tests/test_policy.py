@@ -25,7 +25,7 @@ NO_TOOLS = chat("u1")
 @pytest.mark.parametrize(
     ("when", "share", "unmet"),
     [
-        pytest.param({}, None, None, id="no condition"),
+        pytest.param({}, 0.99, None, id="no condition"),
         pytest.param({"context_over": 0.7}, 0.71, None, id="over the mark"),
         pytest.param({"context_over": 0.7}, 0.7, "context at 70%, not over 70%", id="at the mark is not over it"),
         pytest.param({"context_over": 0.7}, 0.1, "context at 10%, not over 70%", id="not over the mark"),
@@ -36,10 +36,9 @@ NO_TOOLS = chat("u1")
         pytest.param(
             {"context_over": 0.2, "context_under": 0.5}, 0.6, "context at 60%, not under 50%", id="above both"
         ),
-        pytest.param({"context_over": 0.9}, None, None, id="where nothing was counted, the count decides nothing"),
     ],
 )
-def test_a_step_runs_by_the_share_of_the_window(when: dict[str, Any], share: float | None, unmet: str | None) -> None:
+def test_a_step_runs_by_the_share_of_the_window(when: dict[str, Any], share: float, unmet: str | None) -> None:
     assert When(**when).unmet(NO_TOOLS, context(), share) == unmet
 
 
@@ -56,7 +55,7 @@ def test_a_step_runs_by_the_share_of_the_window(when: dict[str, Any], share: flo
 def test_a_step_runs_by_model(globs: list[str], model: str, runs: bool) -> None:
     when = When(models=tuple(globs))
 
-    assert when.unmet(NO_TOOLS, context(chat("u1", model=model)), None) == (
+    assert when.unmet(NO_TOOLS, context(chat("u1", model=model)), 0.5) == (
         None if runs else f"model is none of {', '.join(globs)}"
     )
 
@@ -64,8 +63,8 @@ def test_a_step_runs_by_model(globs: list[str], model: str, runs: bool) -> None:
 def test_the_clients_name_for_the_model_counts() -> None:
     when = When(models=("alias",))
 
-    assert when.unmet(chat("u1", model="real-name"), context(chat("u1", model="alias")), None) is None
-    assert when.unmet(chat("u1", model="alias"), context(chat("u1", model="real-name")), None) is not None
+    assert when.unmet(chat("u1", model="real-name"), context(chat("u1", model="alias")), 0.5) is None
+    assert when.unmet(chat("u1", model="alias"), context(chat("u1", model="real-name")), 0.5) is not None
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,7 @@ def test_the_clients_name_for_the_model_counts() -> None:
     ],
 )
 def test_a_step_runs_by_header(condition: str, headers: dict[str, str], runs: bool) -> None:
-    unmet = When(header=condition).unmet(NO_TOOLS, context(headers=headers), None)
+    unmet = When(header=condition).unmet(NO_TOOLS, context(headers=headers), 0.5)
 
     assert unmet == (None if runs else f"no header {condition!r}")
 
@@ -99,7 +98,7 @@ def test_a_step_runs_by_header(condition: str, headers: dict[str, str], runs: bo
     ],
 )
 def test_a_step_runs_by_tools(has_tools: bool, request_: ChatRequest, unmet: str | None) -> None:
-    assert When(has_tools=has_tools).unmet(request_, context(TOOLS), None) == unmet, "as the request is by then"
+    assert When(has_tools=has_tools).unmet(request_, context(TOOLS), 0.5) == unmet, "as the request is by then"
 
 
 def test_all_conditions_must_hold() -> None:
@@ -110,15 +109,6 @@ def test_all_conditions_must_hold() -> None:
     assert when.unmet(TOOLS, ctx, 0.4) == "context at 40%, not over 50%"
     assert when.unmet(NO_TOOLS, ctx, 0.6) == "no tools"
     assert when.unmet(TOOLS, context(chat("u1", model="gpt-5")), 0.6) == "no header 'x-team'"
-
-
-@pytest.mark.parametrize(
-    ("when", "needs"),
-    [({}, False), ({"models": ["a"], "header": "b", "has_tools": True}, False), ({"context_over": 0.1}, True),
-     ({"context_under": 0.1}, True)],
-)  # fmt: skip
-def test_only_marks_need_a_count(when: dict[str, Any], needs: bool) -> None:
-    assert When.model_validate(when).needs_tokens is needs
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,8 @@ class JsonObject(dict[str, Any]):
             known = self._derived = {}
         if key not in known:
             known[key] = make()
-        return cast(Derived, known[key])
+        derived: Derived = known[key]
+        return derived
 
     def with_changes(self, **changes: Any) -> Self:
         """Return a copy with these keys set; keys keep their place, a value of `None` stays as null."""

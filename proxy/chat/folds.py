@@ -8,7 +8,7 @@ and from there on for what is new. A beginning is known by its message objects, 
 
 from collections.abc import Callable, Hashable, Sequence
 from operator import is_
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 State = TypeVar("State")
 
@@ -26,11 +26,13 @@ _NAMES = 48
 class Form:
     """The messages of one form of a conversation, and what was worked out of them."""
 
-    __slots__ = ("_beginning", "_head", "_whole", "lineage", "messages")
+    __slots__ = ("_beginning", "_head", "_whole", "lineage", "messages", "settled")
 
     def __init__(self, messages: tuple[Any, ...], settled: int, before: "Form | None", *, forks: bool = False) -> None:
         """Resume from `before`; if it `forks`, that form goes on beside it."""
         self.messages = messages
+        self.settled = settled
+        """The expected number of messages that the next request has too; an assistant message stands behind them."""
         self._head = messages[:settled]
         self._whole: dict[Hashable, Any] = {}
         self._beginning: dict[Hashable, tuple[int, Any]] = {}
@@ -38,11 +40,6 @@ class Form:
             self._beginning = {**before._beginning} if forks else before._beginning
         self.lineage: object = object() if before is None or forks else before.lineage
         """The same for a form and for that of the next request that was resumed from it."""
-
-    @property
-    def settled(self) -> int:
-        """The expected number of messages that the next request has too; an assistant message stands behind them."""
-        return len(self._head)
 
     def begins(self, messages: Sequence[Any]) -> bool:
         """Return whether these messages begin with the settled ones of this form."""
@@ -54,14 +51,14 @@ class Form:
         `extend` is pure, gets the state so far and the messages behind it, and leaves that state as it is. `name`
         stands for it and for all that it depends on besides.
         """
-        known = self._whole.get(name)
+        known: State | None = self._whole.get(name)
         if known is None:
             count, state = self.resume(name, empty)
             if count < self.settled:
                 state = extend(state, self.messages[count : self.settled])
                 self.settle(name, state)
             known = self.keep(name, extend(state, self.messages[self.settled :]))
-        return cast(State, known)
+        return known
 
     def any(self, name: Hashable, test: Callable[[Any], bool]) -> bool:
         """Return whether a test holds for any message; `name` stands for it and for all that it depends on besides."""

@@ -1,17 +1,16 @@
 """The runner: a fold of policies over a request, each gated, timed, checked and recorded."""
 
-import math
 import re
 from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from proxy.chat import ChatRequest
 from proxy.chat.reasoning import is_signed
 from proxy.chat.wire import damage, flaws
 from proxy.context import Context, TokenCount
-from proxy.policy import ActsNatively, Choose, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
+from proxy.policy import ActsNatively, Choose, Decision, Guard, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
 from proxy.work_time import WorkTime, current_work
 
@@ -26,8 +25,9 @@ _MOST_FINDINGS = 20
 
 _QUOTED = re.compile(r"'[^']*'")
 
-
 Steps = tuple[tuple[str, Policy], ...]
+
+Result = TypeVar("Result")
 
 
 class BrokenRequest(Exception):
@@ -61,7 +61,7 @@ class Outcome:
 
 def guards(own: Steps) -> Sequence[tuple[str, Guard]]:
     """Return the steps of a model's own chain that no request may skip."""
-    return [(name, step) for name, step in own if isinstance(step, Guard) and step.mode == "enforce"]
+    return [(name, step) for name, step in own if step.is_guard and isinstance(step, Guard) and step.mode == "enforce"]
 
 
 def with_guards(steps: Steps, own: Steps) -> Steps:
@@ -86,30 +86,27 @@ async def run(
     steps: list[Step] = []
     stages: list[tuple[str, ChatRequest]] = []
     restores: dict[str, str] = {}
-    late = False
+    late, limited, usable = False, request.rest, ctx.model.usable(request)
     for name, policy in chain:
-        run_of = _Run(name, policy, request, count, ctx, ctx.deadline + unhurried)
-        decision = await run_of.decide(strict=strict)
-        unhurried += run_of.used if run_of.is_needed else 0.0
-        steps.append(run_of.step)
-        if policy.mode == "observe":
-            continue
-        late = late or run_of.late
-        if run_of.fault is not None and policy.on_error == "reject":
-            decision = Reject(f"policy {name!r} failed: {run_of.fault}", code="policy_failed", status=500)
+        if request.rest is not limited:
+            limited, usable = request.rest, ctx.model.usable(request)
+        ran = await _run_step(name, policy, request, count, usable, ctx, ctx.deadline + unhurried, strict=strict)
+        unhurried, late, decision = unhurried + ran.unhurried, late or ran.late, ran.decision
+        steps.append(ran.step)
         if isinstance(decision, (Reject, Choose)):
-            outcome = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming)
-            return _ended(replace(outcome, late=late and run_of.fault is None), name, policy, decision)
+            outcome = Outcome(request, tuple(steps), before, count, late=late, incoming=ctx.incoming)
+            return _ended(outcome, name, policy, decision)
         if isinstance(decision, Rewrite):
             same_tools = decision.request.tools is request.tools
-            request, count = decision.request, run_of.after
+            request, count = decision.request, ran.after
             stages.append((name, request))
             restores |= decision.restores
-            if (policy.defines_conversation or isinstance(policy, Guard)) and not ctx.frozen:
+            if (policy.defines_conversation or policy.is_guard) and not ctx.frozen:
                 # tools that an earlier step has left out can still be searched
                 ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
-    outcome = Outcome(request, tuple(steps), before, count, incoming=ctx.incoming, stages=tuple(stages), start=first)
-    return replace(outcome, restores=restores)
+    return Outcome(
+        request, tuple(steps), before, count, None, False, ctx.incoming, tuple(stages), restores, start=first
+    )
 
 
 def _ended(outcome: Outcome, name: str, policy: Policy, decision: Reject | Choose) -> Outcome:
@@ -117,7 +114,7 @@ def _ended(outcome: Outcome, name: str, policy: Policy, decision: Reject | Choos
     if isinstance(decision, Choose):
         return replace(outcome, chosen=(name, decision.model))
     outcome = replace(outcome, rejected=decision)
-    return _emptied(outcome) if isinstance(policy, Guard) else outcome
+    return _emptied(outcome) if policy.is_guard else outcome
 
 
 def _emptied(outcome: Outcome) -> Outcome:
@@ -155,7 +152,7 @@ def _broken(policy: Policy, before: ChatRequest, after: ChatRequest) -> frozense
         broken = flaws(after) - flaws(before)
     else:
         broken = damage(before, after, changes_last_user_message=policy.changes_last_user_message)
-    if isinstance(policy, Guard):  # it may have renamed what the client's own flaw is about
+    if policy.is_guard:  # it may have renamed what the client's own flaw is about
         known = {_QUOTED.sub("", flaw) for flaw in flaws(before)}
         broken = frozenset(flaw for flaw in broken if _QUOTED.sub("", flaw) not in known)
     flaw = after.flaw()
@@ -172,143 +169,131 @@ def _ignored(before: ChatRequest, after: ChatRequest) -> Iterator[str]:
         yield "rest has what is a field of its own: use with_messages() or with_tools()"
 
 
-class _Run:
-    """One step of one request."""
+class _Ran(NamedTuple):
+    """The result of one step."""
 
-    def __init__(
-        self, name: str, policy: Policy, request: ChatRequest, before: TokenCount, ctx: Context, deadline: float
-    ) -> None:
-        self._name, self._policy, self._request, self._ctx = name, policy, request, ctx
-        self._before = self.after = before
-        self._room = _FULL * ctx.model.usable(request)
-        self.is_needed = isinstance(policy, Guard) or (before.total > self._room and not policy.may_grow)
-        """True if the prompt may not be sent without it: it is a guard, or the prompt may not fit. The first request of
-        a long conversation has the most to do, so it waits: on a busy machine it would be refused again and again."""
-        self._seconds = max(ctx.patience, policy.timeout) if self.is_needed else policy.timeout
-        self._chain_deadline = math.inf if self.is_needed else deadline
-        self._started, self._work_time = perf_counter(), current_work()
-        self._used_before = self._work_time.used()
-        self.fault: str | None = None
-        self.late = False
-        self.step: Step
+    step: Step
+    decision: Decision | None
+    """None where it did not run, failed or only observes."""
+    after: TokenCount
+    """The tokens of the request behind it."""
+    unhurried: float
+    """Seconds of its work that do not count against the chain's deadline."""
+    late: bool = False
 
-    async def decide(self, *, strict: bool) -> Decision | None:
-        """Return the step's decision, or None where it did not run or failed; records the step either way."""
-        unmet = self._unmet()
-        if unmet == _BOUND and (native := self._natively()) is not None:
-            self._record(*_verdict(native))
-            return native
-        if unmet is not None:
-            self._record("skip", unmet)
-            return None
+
+async def _run_step(
+    name: str,
+    policy: Policy,
+    request: ChatRequest,
+    before: TokenCount,
+    usable: int,
+    ctx: Context,
+    deadline: float,
+    *,
+    strict: bool,
+) -> _Ran:
+    """Run one step of one request.
+
+    A guard is waited for, and so is a step without which the prompt may not fit. The first request of a long
+    conversation has the most to do: on a busy machine it would be refused again and again.
+    """
+    started, work_time = perf_counter(), current_work()
+    used, total = work_time.used(), before.total
+    room = _FULL * usable
+    is_needed = policy.is_guard or (total > room and not policy.may_grow)
+    seconds = max(ctx.patience, policy.timeout) if is_needed else policy.timeout
+    limit = used + seconds if is_needed else min(deadline, used + seconds)
+    decision: Decision | None = None
+    after, fault, late = before, None, False
+    why = _unmet(name, policy, request, total / usable, ctx)
+    if why == _BOUND:
+        decision = _natively(policy, request, total / usable, ctx)
+    elif why is None:
         try:
-            decision = await _within(self._work_time, self._limit(), self._ctx.patience, self._checked())
-            if self._has_no_room():
-                decision = Keep(f"no room: {self.after.total} tokens would fill the window")
+            decision, after = await _within(work_time, limit, ctx.patience, _decide(policy, request, before, ctx))
         except Exception as error:
             if strict:
                 raise
-            self.fault, self.late = _fault(error, self._seconds), isinstance(error, TimeoutError)
-            self._record("fail", self.fault)
-            return None
-        self._record(*_verdict(decision), findings=decision.findings)
-        return decision
-
-    async def _checked(self) -> Decision:
-        decision = self._with_frozen(await self._policy.decide(self._request, self._ctx))
-        if isinstance(decision, Choose) and not self._may_choose(decision.model):
-            decision = Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings)
-        self.after = await count_checked(self._policy, self._request, self._before, decision, self._ctx)
-        return decision
-
-    def _may_choose(self, model: str) -> bool:
-        enforces = self._policy.mode == "enforce"
-        return self._ctx.may_choose_model and enforces and model not in (self._request.model, self._ctx.model.name)
-
-    def _with_frozen(self, decision: Decision) -> Decision:
-        """Return the decision with unchanged tools, frozen messages and signed answers; that of a guard as it is."""
-        frozen, before = self._ctx.frozen, self._request
-        if not frozen or not isinstance(decision, Rewrite) or isinstance(self._policy, Guard):
-            return decision
-        messages = decision.request.messages
-        if messages[:frozen] != before.messages[:frozen] or len(messages) == len(before.messages):
-            if len(messages) != len(before.messages):
-                return Keep("signed reasoning is bound to the messages that it would change")
-            pairs = enumerate(zip(before.messages, messages, strict=True))
-            messages = tuple(old if place < frozen or is_signed(old) else new for place, (old, new) in pairs)
-        rewritten = replace(decision.request, messages=messages, tools=before.tools)
-        is_marked = rewritten.cache_marks not in (None, before.cache_marks)
-        if rewritten.rest is before.rest and messages == before.messages and not is_marked:
-            return Keep("signed reasoning is bound to what it would change")
-        return replace(decision, request=rewritten)
-
-    def _unmet(self) -> str | None:
-        policy = self._policy
-        if not isinstance(policy, Guard) and (harm := self._ctx.on_hold.get(self._name)):
-            return f"on hold in this conversation: the vendor reports {harm}"
-        stays = policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or isinstance(policy, Guard)
-        if self._ctx.frozen and not stays:
-            return _BOUND
-        return self._unmet_condition()
-
-    def _natively(self) -> Rewrite | None:
-        """Return the edit as the provider makes it, in a conversation in which we may make none."""
-        policy, request = self._policy, self._request
-        if not isinstance(policy, ActsNatively) or policy.native_edit not in self._ctx.native_edits:
-            return None
-        fields = {} if self._unmet_condition() else policy.native_fields(request, self._ctx)
-        for name, value in fields.items():
-            request = request.with_field(name, value)
-        return Rewrite(request, f"the provider does it: {policy.native_edit}") if fields else None
-
-    def _unmet_condition(self) -> str | None:
-        when = self._policy.when
-        if when is None:
-            return None
-        share = self._before.total / self._ctx.model.usable(self._request) if when.needs_tokens else None
-        return when.unmet(self._request, self._ctx, share)
-
-    @property
-    def used(self) -> float:
-        """Seconds of work that the step has taken."""
-        return self._work_time.used() - self._used_before
-
-    def _limit(self) -> float:
-        return min(self._chain_deadline, self._used_before + self._seconds)
-
-    def _has_no_room(self) -> bool:
-        """Return whether a request that fitted would no longer, for something that gives way; a guard never does."""
-        if not self._policy.gives_way or isinstance(self._policy, Guard) or self.after.total <= self._before.total:
-            return False
-        return self._before.total <= self._room < self.after.total
-
-    def _record(self, verdict: Verdict, why: str, facts: Any = None, *, findings: Sequence[str] = ()) -> None:
-        if verdict != "rewrite":
-            self.after = self._before
-        known: dict[str, Fact] = dict(facts or {})
-        self.step = Step(
-            policy=self._name,
-            verdict=verdict,
-            why=why,
-            seconds=perf_counter() - self._started,
-            tokens_before=self._before.total,
-            tokens_after=self.after.total,
-            facts=known,
-            observed=self._policy.mode == "observe",
-            started=self._started,
-            findings=_limited(findings),
-        )
+            fault, late = _fault(error, seconds), isinstance(error, TimeoutError)
+        if policy.gives_way and not policy.is_guard and total <= room < after.total:
+            decision = Keep(f"no room: {after.total} tokens would fill the window")
+    verdict, reason, facts = _verdict(decision) if decision else ("skip" if fault is None else "fail", fault or why, {})
+    findings = _limited(decision.findings) if decision and decision.findings else ()
+    tokens = total, after.total if verdict == "rewrite" else total
+    is_observed, seconds = policy.mode == "observe", perf_counter() - started
+    step = Step(name, verdict, reason or "", seconds, started, *tokens, {**facts}, is_observed, findings)
+    unhurried = work_time.used() - used if is_needed else 0.0
+    if policy.mode == "observe":
+        return _Ran(step, None, before, unhurried)
+    if fault is not None and policy.on_error == "reject":
+        decision = Reject(f"policy {name!r} failed: {fault}", code="policy_failed", status=500)
+    return _Ran(step, decision, after, unhurried, late)
 
 
-async def _within(work_time: WorkTime, limit: float, patience: float, work: Coroutine[Any, Any, Decision]) -> Decision:
+async def _decide(
+    policy: Policy, request: ChatRequest, before: TokenCount, ctx: Context
+) -> tuple[Decision, TokenCount]:
+    """Return a step's decision, and the tokens of the request behind it."""
+    decision = await policy.decide(request, ctx)
+    if isinstance(decision, Keep):
+        return decision, before
+    if isinstance(decision, Choose) and not _may_choose(policy, decision.model, request, ctx):
+        return Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings), before
+    if ctx.frozen and isinstance(decision, Rewrite) and not policy.is_guard:
+        decision = _with_frozen(decision, request, ctx.frozen)
+    return decision, await count_checked(policy, request, before, decision, ctx)
+
+
+def _may_choose(policy: Policy, model: str, request: ChatRequest, ctx: Context) -> bool:
+    return ctx.may_choose_model and policy.mode == "enforce" and model not in (request.model, ctx.model.name)
+
+
+def _with_frozen(decision: Rewrite, before: ChatRequest, frozen: int) -> Decision:
+    """Return the decision with unchanged tools, frozen messages and signed answers."""
+    messages = decision.request.messages
+    if messages[:frozen] != before.messages[:frozen] or len(messages) == len(before.messages):
+        if len(messages) != len(before.messages):
+            return Keep("signed reasoning is bound to the messages that it would change")
+        pairs = enumerate(zip(before.messages, messages, strict=True))
+        messages = tuple(old if place < frozen or is_signed(old) else new for place, (old, new) in pairs)
+    rewritten = replace(decision.request, messages=messages, tools=before.tools)
+    is_marked = rewritten.cache_marks not in (None, before.cache_marks)
+    if rewritten.rest is before.rest and messages == before.messages and not is_marked:
+        return Keep("signed reasoning is bound to what it would change")
+    return replace(decision, request=rewritten)
+
+
+def _unmet(name: str, policy: Policy, request: ChatRequest, share: float, ctx: Context) -> str | None:
+    """Return why a step does not run; None where it does. `share` is the part of the usable window in use."""
+    if ctx.on_hold and not policy.is_guard and (harm := ctx.on_hold.get(name)):
+        return f"on hold in this conversation: the vendor reports {harm}"
+    if ctx.frozen and not (policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or policy.is_guard):
+        return _BOUND
+    return None if policy.when is None else policy.when.unmet(request, ctx, share)
+
+
+def _natively(policy: Policy, request: ChatRequest, share: float, ctx: Context) -> Rewrite | None:
+    """Return the edit as the provider makes it, in a conversation in which we may make none."""
+    if not isinstance(policy, ActsNatively) or policy.native_edit not in ctx.native_edits:
+        return None
+    if policy.when is not None and policy.when.unmet(request, ctx, share):
+        return None
+    fields = policy.native_fields(request, ctx)
+    for field_name, value in fields.items():
+        request = request.with_field(field_name, value)
+    return Rewrite(request, f"the provider does it: {policy.native_edit}") if fields else None
+
+
+async def _within(work_time: WorkTime, limit: float, patience: float, work: Coroutine[Any, Any, Result]) -> Result:
     """Await work until so many seconds are used. Most steps wait for nothing, and so need no timer."""
     work_time.go_on()
     try:
         waits_for = work.send(None)
     except StopIteration as done:
         work_time.end()
-        made: Decision = done.value
-        return made
+        result: Result = done.value
+        return result
     except BaseException:
         work_time.end()
         raise
@@ -320,13 +305,13 @@ async def _within(work_time: WorkTime, limit: float, patience: float, work: Coro
         work_time.end()
 
 
-class _Begun:
+class _Begun(Generic[Result]):
     """The rest of work that waits for something."""
 
-    def __init__(self, work: Coroutine[Any, Any, Decision], waits_for: Any, work_time: WorkTime) -> None:
+    def __init__(self, work: Coroutine[Any, Any, Result], waits_for: Any, work_time: WorkTime) -> None:
         self._work, self._waits_for, self._work_time = work, waits_for, work_time
 
-    def __await__(self) -> Generator[Any, Any, Decision]:
+    def __await__(self) -> Generator[Any, Any, Result]:
         while True:
             try:
                 try:
@@ -338,8 +323,8 @@ class _Begun:
                     self._work_time.go_on()
                     self._waits_for = self._work.send(got)
             except StopIteration as done:
-                made: Decision = done.value
-                return made
+                result: Result = done.value
+                return result
             finally:
                 self._work_time.pause()
 

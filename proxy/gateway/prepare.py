@@ -39,7 +39,7 @@ from proxy.llm.writer import Writer
 from proxy.memories.service import MemoryService
 from proxy.models.tokens import BoundTokens, TokenService
 from proxy.models.vendor_reports import ReportMemory
-from proxy.policy import BringsTools, Guard, InternalTool, MarksCache, ObservesAnswers, ToolContext
+from proxy.policy import BringsTools, InternalTool, MarksCache, ObservesAnswers, ToolContext
 from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import Cache, OnceService, TenantCache
 from proxy.state.decisions import Memos
@@ -345,7 +345,7 @@ class Preparation:
         once = services.once.bind(who)
         corrections = services.notes(steps, who, outage)
         memo = services.memos.bind(who, outage)
-        secret = await memo.settle("placeholders", token_hex()) if _guarding(steps) else ""
+        secret = await memo.settle("placeholders", token_hex()) if any(policy.is_guard for _, policy in steps) else ""
         ctx = Context(
             incoming,
             profile,
@@ -400,10 +400,6 @@ class Preparation:
         free = ctx.model.usable(request) - (0 if outcome.after is None else outcome.after.total)
         made = ToolContext(ctx, request, free, self._services.recalls)
         return [*{tool.name: tool for policy in bringing.values() for tool in policy.build_tools(made)}.values()]
-
-
-def _guarding(steps: Chain) -> Sequence[Guard]:
-    return [policy for _, policy in steps if isinstance(policy, Guard)]
 
 
 def _headers(steps: Chain, asked: Asked) -> Mapping[str, str]:

@@ -38,7 +38,7 @@ from proxy.gateway.chain import Outcome
 from proxy.gateway.hidden import Trail
 from proxy.gateway.relay import Observer
 from proxy.history.cuts import Marks, Room
-from proxy.policy import CutsHistory, Guard, Policy
+from proxy.policy import CutsHistory, Policy
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
@@ -132,7 +132,7 @@ class _Conversation:
         signed = signed_places(self._sent)
         if not signed:
             return await chain.run(self._steps, self._ctx)
-        guards = [step for step in self._steps if isinstance(step[1], Guard)]
+        guards = [step for step in self._steps if step[1].is_guard]
         self._is_guarded = bool(guards)
         guarded = await chain.run(guards, self._ctx)
         if guarded.rejected is not None:

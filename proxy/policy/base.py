@@ -7,7 +7,7 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from inspect import iscoroutinefunction
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -105,12 +105,7 @@ class When(BaseModel):
     has_tools: bool | None = None
     """Runs only with tools in the request (true) or only without (false)."""
 
-    @property
-    def needs_tokens(self) -> bool:
-        """True where a condition depends on a token count."""
-        return self.context_over is not None or self.context_under is not None
-
-    def unmet(self, request: ChatRequest, ctx: Context, share: float | None) -> str | None:
+    def unmet(self, request: ChatRequest, ctx: Context, share: float) -> str | None:
         """Return why the step does not run, or None where it does. `share` is the part of the usable window in use."""
         if self.models and not any(fnmatchcase(ctx.incoming.model, glob) for glob in self.models):
             return f"model is none of {', '.join(self.models)}"
@@ -118,9 +113,9 @@ class When(BaseModel):
             return f"no header {self.header!r}"
         if self.has_tools is not None and self.has_tools != bool(request.tools):
             return "no tools" if self.has_tools else "has tools"
-        if share is not None and self.context_over is not None and share <= self.context_over:
+        if self.context_over is not None and share <= self.context_over:
             return f"context at {share:.0%}, not over {self.context_over:.0%}"
-        if share is not None and self.context_under is not None and share >= self.context_under:
+        if self.context_under is not None and share >= self.context_under:
             return f"context at {share:.0%}, not under {self.context_under:.0%}"
         return None
 
@@ -150,6 +145,9 @@ class Policy(BaseModel, ABC):
     """
 
     model_config = SETTINGS
+
+    is_guard: ClassVar[bool] = False
+    """True for a `Guard`."""
 
     may_grow: ClassVar[bool] = False
     """A rewrite may have more tokens than the request before it."""
@@ -211,8 +209,11 @@ class Policy(BaseModel, ABC):
 
     async def decide(self, request: ChatRequest, ctx: Context) -> Decision:
         """Return the decision of `apply`."""
-        work = partial(self.apply, request, ctx)
-        decision = work() if _is_async(type(self).apply) else await ctx.once.run(request.size, work)
+        if _is_async(type(self).apply):
+            awaited: Any = self.apply(request, ctx)
+            decided: Decision = await awaited
+            return decided
+        decision = await ctx.once.run(request.size, partial(self.apply, request, ctx))
         return await decision if isinstance(decision, Awaitable) else decision
 
 

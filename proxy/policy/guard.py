@@ -24,6 +24,7 @@ class Guard(Policy, RefusesContent):
     bring back, archive or summarise what it took out. No header of a client skips it.
     """
 
+    is_guard: ClassVar[bool] = True
     changes_last_user_message: ClassVar[bool] = True
     may_grow: ClassVar[bool] = True
 

@@ -145,7 +145,7 @@ class Unruly(Policy):
 
 async def test_a_chain_that_changed_what_was_sent_before_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner puts back what it holds. Should it ever fail to, the check sends the request without the rewriting."""
-    monkeypatch.setattr(chain._Run, "_with_frozen", lambda run, decision: decision)
+    monkeypatch.setattr(chain, "_with_frozen", lambda decision, before, frozen: decision)
     request = chat("u1 a1 u2")
     first, said, last = request.messages
     request = request.with_messages([first, said.with_changes(thinking_blocks=THOUGHT), last])

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from proxy.policy import Fact
@@ -115,6 +116,7 @@ def _described(step: Step) -> str:
     return f"observed: {plain}" if step.observed else plain
 
 
+@cache
 def _token(name: str) -> str:
     return _NOT_OF_A_TOKEN.sub("_", name) or "_"
 

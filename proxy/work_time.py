@@ -7,10 +7,10 @@ be late in one request and in time in the next one, so that the prompt would fli
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
@@ -39,14 +39,34 @@ class WorkTime:
 
     def used(self) -> float:
         """Return the seconds of CPU, and of waiting for others."""
-        used = (
-            self._used
-            + sum(self._done)
-            + sum(time.clock_gettime(clock) - began for clock, began in [*self._running.values()])
-        )
+        used = self._used + sum(self._done)
+        if self._running:
+            used += sum(time.clock_gettime(clock) - began for clock, began in [*self._running.values()])
         if self._cpu is not None:
             used += time.thread_time() - self._cpu
         return used if self._waits is None else used + time.monotonic() - self._waits
+
+    async def spend(self, work: Coroutine[Any, Any, Result], limit: float, patience: float) -> Result:
+        """Return the result of work, whose time counts. Raise `TimeoutError` as `limit` does.
+
+        Most work waits for nothing, and so needs no timer.
+        """
+        self._cpu = time.thread_time()
+        try:
+            awaited = work.send(None)
+        except StopIteration as done:
+            result: Result = done.value
+            return result
+        finally:
+            self._used += time.thread_time() - self._cpu
+            self._cpu = None
+        self.pause()
+        try:
+            async with self.limit(limit, patience):
+                return await _Begun(work, awaited, self)
+        finally:
+            self.pause()
+            self._waits = None
 
     def go_on(self) -> None:
         """Count CPU of this thread from here on."""
@@ -61,11 +81,6 @@ class WorkTime:
             self._used += time.thread_time() - self._cpu
             self._cpu = None
         self._waits = None if self._jobs else time.monotonic()
-
-    def end(self) -> None:
-        """Count nothing any more."""
-        self.pause()
-        self._waits = None
 
     def measured(self, job: Callable[[], Result]) -> Callable[[], Result]:
         """Return a job for a thread, whose CPU counts."""
@@ -112,6 +127,30 @@ class WorkTime:
                 yield
             finally:
                 timer.cancel()
+
+
+class _Begun(Generic[Result]):
+    """The rest of work that waits for something."""
+
+    def __init__(self, work: Coroutine[Any, Any, Result], awaited: Any, work_time: WorkTime) -> None:
+        self._work, self._awaited, self._work_time = work, awaited, work_time
+
+    def __await__(self) -> Generator[Any, Any, Result]:
+        while True:
+            try:
+                try:
+                    got = yield self._awaited
+                except BaseException as error:  # such as a cancellation: it is the work's to handle
+                    self._work_time.go_on()
+                    self._awaited = self._work.throw(error)
+                else:
+                    self._work_time.go_on()
+                    self._awaited = self._work.send(got)
+            except StopIteration as done:
+                result: Result = done.value
+                return result
+            finally:
+                self._work_time.pause()
 
 
 _CURRENT: ContextVar[WorkTime] = ContextVar("work time")

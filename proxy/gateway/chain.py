@@ -1,10 +1,10 @@
 """The runner: a fold of policies over a request, each gated, timed, checked and recorded."""
 
 import re
-from collections.abc import Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest
 from proxy.chat.reasoning import is_signed
@@ -12,7 +12,7 @@ from proxy.chat.wire import damage, flaws
 from proxy.context import Context, TokenCount
 from proxy.policy import ActsNatively, Choose, Decision, Guard, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
-from proxy.work_time import WorkTime, current_work
+from proxy.work_time import current_work
 
 _FULL = 0.94
 """The share of the usable window that what gives way may fill: just below what `reject_oversize` refuses."""
@@ -26,8 +26,6 @@ _MOST_FINDINGS = 20
 _QUOTED = re.compile(r"'[^']*'")
 
 Steps = tuple[tuple[str, Policy], ...]
-
-Result = TypeVar("Result")
 
 
 class BrokenRequest(Exception):
@@ -211,7 +209,7 @@ async def _run_step(
         decision = _natively(policy, request, total / usable, ctx)
     elif why is None:
         try:
-            decision, after = await _within(work_time, limit, ctx.patience, _decide(policy, request, before, ctx))
+            decision, after = await work_time.spend(_decide(policy, request, before, ctx), limit, ctx.patience)
         except Exception as error:
             if strict:
                 raise
@@ -283,50 +281,6 @@ def _natively(policy: Policy, request: ChatRequest, share: float, ctx: Context) 
     for field_name, value in fields.items():
         request = request.with_field(field_name, value)
     return Rewrite(request, f"the provider does it: {policy.native_edit}") if fields else None
-
-
-async def _within(work_time: WorkTime, limit: float, patience: float, work: Coroutine[Any, Any, Result]) -> Result:
-    """Await work until so many seconds are used. Most steps wait for nothing, and so need no timer."""
-    work_time.go_on()
-    try:
-        waits_for = work.send(None)
-    except StopIteration as done:
-        work_time.end()
-        result: Result = done.value
-        return result
-    except BaseException:
-        work_time.end()
-        raise
-    work_time.pause()
-    try:
-        async with work_time.limit(limit, patience):
-            return await _Begun(work, waits_for, work_time)
-    finally:
-        work_time.end()
-
-
-class _Begun(Generic[Result]):
-    """The rest of work that waits for something."""
-
-    def __init__(self, work: Coroutine[Any, Any, Result], waits_for: Any, work_time: WorkTime) -> None:
-        self._work, self._waits_for, self._work_time = work, waits_for, work_time
-
-    def __await__(self) -> Generator[Any, Any, Result]:
-        while True:
-            try:
-                try:
-                    got = yield self._waits_for
-                except BaseException as error:  # such as a cancellation: it is the work's to handle
-                    self._work_time.go_on()
-                    self._waits_for = self._work.throw(error)
-                else:
-                    self._work_time.go_on()
-                    self._waits_for = self._work.send(got)
-            except StopIteration as done:
-                result: Result = done.value
-                return result
-            finally:
-                self._work_time.pause()
 
 
 def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:

@@ -324,7 +324,8 @@ class Preparation:
         steps, services, server = chosen.steps, self._services, self._server
         tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
         sent = incoming = await self._read(body, tenant)
-        if guards(steps):
+        is_guarded = bool(guards(steps))
+        if is_guarded:
             tuple(sent.rest.values())  # a guard reads every field: one that cannot be read is the client's fault
         outage = Outage()
         who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
@@ -382,7 +383,7 @@ class Preparation:
         if outcome.incoming is not ctx.incoming:
             ctx = replace(ctx, incoming=outcome.incoming or incoming)
         tools = self._tools(steps, outcome, ctx) if sends else ()
-        recorder, is_guarded = services.hidden.recorder(sent, scope, settle, outcome.restores), bool(guards(steps))
+        recorder = services.hidden.recorder(sent, scope, settle, outcome.restores)
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, settle, watch, is_guarded)
 
     def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Protocol, runtime_checkable
@@ -128,35 +128,6 @@ def gap(before: str, after: str) -> str:
     return "\n\n" if before and after and not before[-1].isspace() and not after[0].isspace() else ""
 
 
-def without_internal(choices: Iterable[Any], names: frozenset[str]) -> bool:
-    """Take the internal calls out of the choices of a whole answer, in place; return True if there were any."""
-    changed = False
-    for choice in _calling(choices):
-        message = choice["message"]
-        calls = message["tool_calls"]
-        kept = [call for call in calls if not (isinstance(call, dict) and called_name(call) in names)]
-        if len(kept) == len(calls):
-            continue
-        changed = True
-        message["tool_calls"] = kept
-        if not kept:
-            del message["tool_calls"]
-            message["content"] = message.get("content") or ""
-            if choice.get("finish_reason") == "tool_calls":
-                choice["finish_reason"] = "stop"
-    return changed
-
-
-def messages_of(choices: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the messages of a whole answer that call tools."""
-    return [choice["message"] for choice in _calling(choices)]
-
-
-def _calling(choices: Iterable[Any]) -> list[dict[str, Any]]:
-    found = [choice for choice in choices if isinstance(choice, dict) and isinstance(choice.get("message"), dict)]
-    return [choice for choice in found if isinstance(choice["message"].get("tool_calls"), list)]
-
-
 _log = logging.getLogger("penstock.loop")
 
 _COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens")
@@ -228,9 +199,9 @@ class Dialogue:
         """Return whether the internal calls of a round are answered."""
         return bool(round_.internal) and round_.whole and self._rounds_left > 0
 
-    def hand(self, round_: Round | None) -> Hand:
+    def hand(self, round_: Round) -> Hand:
         """Return how the calls of a round are handed on to the client."""
-        strict = round_ is not None and round_.whole and self._rounds_left > 0
+        strict = round_.whole and self._rounds_left > 0
 
         async def hand(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
             tool = self._tools.get(called_name(call))

@@ -2,16 +2,15 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
-import orjson
-
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest
 from proxy.chat.errors import Unanswered, UpstreamFailed
-from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
+from proxy.chat.reasoning import AS_BLOCKS
 from proxy.chat.sse import ByteStream
-from proxy.gateway.deltas import Deltas
-from proxy.gateway.dialogue import Dialogue, Round, heard, joined, messages_of, without_internal
+from proxy.gateway.chat_round import ChatRound
+from proxy.gateway.dialogue import Dialogue, Round, heard
 from proxy.gateway.hidden import Record
 from proxy.policy import InternalTool
 from proxy.text.json_values import json_object
@@ -69,38 +68,7 @@ def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, I
     }
 
 
-async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
-    """Return the answer to a call that is not streamed."""
-    if dialogue.wire in _ROUNDS:
-        return await _whole_native(dialogue, reply)
-    rounds: list[Round] = []
-    while True:
-        results: tuple[Message, ...] = ()
-        dialogue.note(reply.facts)
-        answer = _parsed(reply)
-        handed = await _hand_on(answer, dialogue)
-        round_ = _round(answer, dialogue.names)
-        if round_ is None or not dialogue.runs(round_):
-            break
-        results = await dialogue.run(round_)
-        if round_.client:
-            break
-        rounds.append(round_)
-        usage = answer.get("usage")
-        reply = await dialogue.next(round_, results, usage if isinstance(usage, dict) else {})
-        if reply.chunks is not None:
-            await reply.chunks.aclose()
-            raise Unanswered("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
-    if round_ is not None:
-        dialogue.check(round_)
-        await dialogue.keep(round_, results)
-    changed = without_internal(answer.get("choices") or (), dialogue.names) or handed
-    if rounds and round_ is not None:
-        _join(answer["choices"][0]["message"], rounds)
-        changed = True
-    body = orjson.dumps(answer) if changed else reply.body
-    return Reply(reply.status, reply.headers, body=body, facts=dialogue.facts)
-
+AnswerRound = ChatRound | MessagesRound | ResponsesRound
 
 _ROUNDS: Mapping[str, type[MessagesRound] | type[ResponsesRound]] = {
     "messages": MessagesRound,
@@ -108,88 +76,44 @@ _ROUNDS: Mapping[str, type[MessagesRound] | type[ResponsesRound]] = {
 }
 """By wire, what reads a round of an answer that is not in chat form."""
 
-_NativeRound = MessagesRound | ResponsesRound
+
+def _next_round(dialogue: Dialogue, before: Any) -> AnswerRound:
+    """Return what reads the round of an answer behind `before`, or the first one."""
+    if dialogue.wire in _ROUNDS:
+        return _ROUNDS[dialogue.wire](dialogue.names, before)
+    thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
+    return ChatRound(dialogue.names, before, text=dialogue.text, thoughts=thoughts)
 
 
-async def _whole_native(dialogue: Dialogue, reply: Reply) -> Reply:
-    """Return the answer to a call of another wire than chat that is not streamed."""
-    kind, rounds = _ROUNDS[dialogue.wire], list[Any]()
+def _heard(read: AnswerRound) -> tuple[Round, dict[str, Any]]:
+    """Return what the model said in a round, and what it used."""
+    return read.heard() if isinstance(read, ChatRound) else (heard(read.message, read.finish, read.names), read.usage)
+
+
+async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
+    """Return the answer to a call that is not streamed. An error is relayed as it is."""
+    rounds: list[Any] = []
     while True:
         dialogue.note(reply.facts)
-        answer = _object(reply)
-        read = kind(dialogue.names, rounds[-1] if rounds else None)
+        if reply.chunks is not None:
+            await reply.chunks.aclose()
+            raise Unanswered("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
+        answer = json_object(reply.body or b"") if reply.status == 200 else {}
+        read = _next_round(dialogue, rounds[-1] if rounds else None)
         if not read.take(answer):
-            break
+            return replace(reply, facts=dialogue.facts)
         rounds.append(read)
         await read.hand_on(dialogue.hand(_heard(read)[0]))
         round_, usage = _heard(read)
         results = await dialogue.run(round_) if dialogue.runs(round_) else ()
         if not results or round_.client:
-            dialogue.check(round_)
-            await dialogue.keep(round_, results)
             break
         reply = await dialogue.next(round_, results, usage)
-    is_changed = len(rounds) > 1 or any(each.is_changed for each in rounds)
-    body = kind.whole(answer, rounds) if is_changed and reply.status == 200 else reply.body
-    return Reply(reply.status, reply.headers, body=body, facts=dialogue.facts)
-
-
-def _heard(read: Deltas | _NativeRound) -> tuple[Round, dict[str, Any]]:
-    """Return what the model said in a round, and what it used."""
-    return read.heard() if isinstance(read, Deltas) else (heard(read.message, read.finish, read.names), read.usage)
-
-
-def _deltas(dialogue: Dialogue, before: Any) -> Deltas | _NativeRound:
-    """Return what reads the next round of a stream."""
-    if dialogue.wire in _ROUNDS:
-        return _ROUNDS[dialogue.wire](dialogue.names, before)
-    thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
-    head = before.head if isinstance(before, Deltas) else None
-    return Deltas(dialogue.names, head=head, text=dialogue.text, thoughts=thoughts)
-
-
-def _object(reply: Reply) -> dict[str, Any]:
-    return json_object(reply.body or b"") if reply.status == 200 else {}
-
-
-def _parsed(reply: Reply) -> dict[str, Any]:
-    """Return the answer; nothing for an error, which is relayed as it is."""
-    answer = _object(reply)
-    return answer if isinstance(answer.get("choices"), list) else {}
-
-
-def _round(answer: dict[str, Any], names: frozenset[str]) -> Round | None:
-    """Return what the only choice of an answer says; None where there is none or more than one."""
-    choices: list[Any] = answer.get("choices") or []
-    if len(choices) != 1 or not isinstance(choices[0], dict) or not isinstance(choices[0].get("message"), dict):
-        return None
-    return heard(choices[0]["message"], choices[0].get("finish_reason"), names)
-
-
-async def _hand_on(answer: dict[str, Any], dialogue: Dialogue) -> bool:
-    """Make calls in an answer the client's that are handed on to it; return True if there were any."""
-    hand = dialogue.hand(_round(answer, dialogue.names))
-    changed = False
-    for message in messages_of(answer.get("choices") or ()):
-        calls = message["tool_calls"]
-        own = [await hand(call) if isinstance(call, dict) else None for call in calls]
-        if any(own):
-            changed = True
-            message["tool_calls"] = [other or call for call, other in zip(calls, own, strict=True)]
-    return changed
-
-
-def _join(message: dict[str, Any], rounds: Sequence[Round]) -> None:
-    """Put what earlier rounds said in front of what the last one says."""
-    for key in ("content", *AS_TEXT):
-        texts = [text for round_ in rounds if isinstance(text := round_.message.get(key), str) and text]
-        last = message.get(key)
-        if not texts or not (last is None or isinstance(last, str)):
-            continue
-        whole = ""
-        for text in (*texts, last or ""):
-            whole = joined(whole, text)
-        message[key] = whole
+    dialogue.check(round_)
+    await dialogue.keep(round_, results)
+    if len(rounds) > 1 or read.is_changed:
+        reply = replace(reply, body=read.whole(answer, rounds))
+    return replace(reply, facts=dialogue.facts)
 
 
 async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, None]:
@@ -197,39 +121,39 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
 
     Closing it drops the round that is under way.
     """
-    before: Deltas | _NativeRound | None = None
+    before: AnswerRound | None = None
     while True:
-        deltas = _deltas(dialogue, before)
+        read = _next_round(dialogue, before)
         try:
             async with aclosing(await _events(reply)) as chunks:
                 if before is None:
                     yield b""
                 async for chunk in chunks:
-                    if shown := deltas.feed(chunk):
+                    if shown := read.feed(chunk):
                         yield shown
         finally:
             dialogue.note(reply.facts)
-        if shown := await _end(deltas, dialogue):
+        if shown := await _end(read, dialogue):
             yield shown
-        if before is None and not deltas.hidden:
+        if before is None and not read.hidden:
             return
-        round_, usage = _heard(deltas)
+        round_, usage = _heard(read)
         results = await dialogue.run(round_) if dialogue.runs(round_) else ()
         if not results or round_.client:
             break
-        before = deltas
+        before = read
         reply = await dialogue.next(round_, results, usage)
     dialogue.check(round_)
     await dialogue.keep(round_, results)
-    yield deltas.tail()
+    yield read.tail()
 
 
-async def _end(deltas: Deltas | _NativeRound, dialogue: Dialogue) -> bytes:
+async def _end(read: AnswerRound, dialogue: Dialogue) -> bytes:
     """Return what the client gets once all of a round is known, but for its last events."""
-    shown = deltas.end()
-    if deltas.hidden:
-        round_, _ = _heard(deltas)
-        shown += await deltas.hand_on(dialogue.hand(round_))
+    shown = read.end()
+    if read.hidden:
+        round_, _ = _heard(read)
+        shown += await read.hand_on(dialogue.hand(round_))
     return shown
 
 

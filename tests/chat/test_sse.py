@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proxy.chat import sse as held
 from proxy.chat.errors import UpstreamFailed
 from proxy.chat.sse import ByteStream, EventSplitter
-from proxy.gateway.deltas import Deltas
+from proxy.gateway.chat_round import ChatRound
 from proxy.models.usage import without_usage
 from proxy.upstreams.ollama.answer import lines
 
@@ -23,7 +23,7 @@ async def endless(chunk: bytes) -> AsyncGenerator[bytes, None]:
 
 def rounds(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
     """A stream in which internal tools may be called."""
-    deltas = Deltas(frozenset({"recall"}), head=None, text="")
+    deltas = ChatRound(frozenset({"recall"}))
 
     async def fed() -> AsyncGenerator[bytes, None]:
         async for chunk in chunks:

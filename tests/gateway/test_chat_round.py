@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.gateway.deltas import Calls, Deltas
+from proxy.gateway.chat_round import Calls, ChatRound
 from proxy.gateway.loop import Loop
 from proxy.upstreams.base import Reply
 from tests.scripted import Recall, Scripted, ask, event, read, streaming, whole
@@ -47,7 +47,10 @@ thorough = settings(max_examples=100, deadline=None)
 @given(st.lists(chunk, max_size=6), st.booleans())
 @thorough
 def test_reading_never_fails(chunks: list[Any], later: bool) -> None:
-    deltas = Deltas(frozenset({"recall"}), head={"id": "first"} if later else None, text="a")
+    names = frozenset({"recall"})
+    first = ChatRound(names)
+    first.feed(event({"id": "first"}))
+    deltas = ChatRound(names, first if later else None, text="a")
 
     shown = b"".join(deltas.feed(event(each)) for each in chunks) + deltas.end()
     deltas.heard()
@@ -146,7 +149,7 @@ def test_pieces_of_reasoning_are_put_together() -> None:
     """As OpenRouter streams signed reasoning: it is refused where it does not come back as it was."""
     entry = {"type": "reasoning.text", "format": "anthropic-claude-v1", "id": "r", "index": 0}
     pieces = [{**entry, "text": "Let"}, {**entry, "text": " me see."}, {**entry, "signature": "sig"}]
-    deltas = Deltas(frozenset({"recall"}), head=None, text="")
+    deltas = ChatRound(frozenset({"recall"}))
     for piece in pieces:
         deltas.feed(event({"choices": [{"index": 0, "delta": {"reasoning_details": [piece]}}]}))
 

@@ -1,18 +1,20 @@
-"""One round of a stream on its way to the client: everything passes at once but what is not the client's.
+"""One round of a chat completion on its way to the client: all passes but calls of internal tools.
 
 Events that need no change keep their bytes.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import starmap
 from operator import is_
 from typing import Any, NamedTuple
 
 import orjson
 
-from proxy.chat.reasoning import AS_BLOCKS
+from proxy.chat import called_name
+from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
 from proxy.chat.sse import EventSplitter, check_held, event_data, with_data
-from proxy.gateway.dialogue import Hand, Round, gap, heard
+from proxy.gateway.dialogue import Hand, Round, gap, heard, joined
 from proxy.text.json_values import json_object
 
 
@@ -140,19 +142,24 @@ class _Buffered(NamedTuple):
     chunk: dict[str, Any] | None
 
 
-class Deltas:
-    """The events of one round. `feed` gives what the client gets at once, `tail` what it gets once all is known."""
+class ChatRound:
+    """A round, whole or as a stream. `feed` gives what the client gets at once, `tail` what it gets in the end."""
 
-    def __init__(self, names: frozenset[str], *, head: Mapping[str, Any] | None, text: str, thoughts: int = 0) -> None:
-        """`head` is that of the first round, None for it; `text` is what earlier rounds said.
+    def __init__(
+        self, names: frozenset[str], before: "ChatRound | None" = None, *, text: str = "", thoughts: int = 0
+    ) -> None:
+        """`names` are those of the internal tools, `before` is the round before this one.
 
-        `thoughts` is how many blocks of signed reasoning they had.
+        `text` is what earlier rounds said, `thoughts` how many blocks of signed reasoning they had.
         """
         self._thoughts = thoughts
-        self._names = names
-        self._later = head is not None
-        self._head = head or {}
+        self.names = names
+        self._later = before is not None
+        self._head = {} if before is None else before.head
         self._text = text
+        self._answer: dict[str, Any] = {}
+        """The answer where it is no stream."""
+        self._is_handed = False
         self._size = 0
         self._events = EventSplitter()
         self._heard: list[bytes] = []
@@ -163,6 +170,16 @@ class Deltas:
     def hidden(self) -> bool:
         """True if an internal tool was called."""
         return any(calls.hidden for calls in self._calls.values())
+
+    @property
+    def is_changed(self) -> bool:
+        """True where the client gets something else than was said in an answer that is no stream."""
+        return self._is_handed or any(map(self._is_internal, _calls_of(self._answer)))
+
+    def take(self, answer: Mapping[str, Any]) -> bool:
+        """Take in a whole answer; return whether it is one."""
+        self._answer = {**answer}
+        return isinstance(answer.get("choices"), list)
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what the client gets of the next bytes. Raises `UpstreamFailed` where there is no end of them."""
@@ -181,9 +198,37 @@ class Deltas:
 
     async def hand_on(self, hand: Hand) -> bytes:
         """Return what the client gets of internal calls that are handed on to it, and of the calls behind them."""
+        for call in filter(self._is_internal, _calls_of(self._answer)):
+            if (own := await hand(call)) is not None:
+                own = {**own}
+                call.clear()
+                call |= own
+                self._is_handed = True
         for calls in self._calls.values():
             await calls.hand_on(hand)
         return self._remaining()
+
+    def whole(self, answer: Mapping[str, Any], rounds: Sequence["ChatRound"]) -> bytes:
+        """Return a whole answer with what all rounds said, the last one's own among them."""
+        for choice in _choices(answer):
+            if isinstance(message := choice.get("message"), dict):
+                _join(message, [each.heard()[0].message for each in rounds[:-1]])
+                self._take_out_internal(message, choice)
+        return orjson.dumps(answer)
+
+    def _take_out_internal(self, message: dict[str, Any], choice: dict[str, Any]) -> None:
+        calls = message.get("tool_calls")
+        if not isinstance(calls, list) or not any(map(self._is_internal, calls)):
+            return
+        message["tool_calls"] = [call for call in calls if not self._is_internal(call)]
+        if not message["tool_calls"]:
+            del message["tool_calls"]
+            message["content"] = message.get("content") or ""
+            if choice.get("finish_reason") == "tool_calls":
+                choice["finish_reason"] = "stop"
+
+    def _is_internal(self, call: Any) -> bool:
+        return isinstance(call, dict) and called_name(call) in self.names
 
     def tail(self) -> bytes:
         """Events of the end, held back because the stream may go on, or something has to be remembered first."""
@@ -201,10 +246,15 @@ class Deltas:
         return head
 
     def heard(self) -> tuple[Round, dict[str, Any]]:
-        """Return what the model said in this round, and what it cost."""
+        """Return what the model said in this round, and what it cost. Several choices are no whole answer."""
         message: dict[str, Any] = {}
         usage: dict[str, Any] = {}
         finish: Any = None
+        if self._answer:
+            choices, used = _choices(self._answer), self._answer.get("usage")
+            only = choices[0] if len(choices) == 1 and isinstance(choices[0].get("message"), dict) else {}
+            round_ = heard(only.get("message", {}), only.get("finish_reason") if only else "length", self.names)
+            return round_, used if isinstance(used, dict) else {}
         whole = len(self._calls) == 1
         for chunk in map(json_object, self._heard):
             used = chunk.get("usage")
@@ -217,7 +267,7 @@ class Deltas:
                 parts = delta.items() if isinstance(delta, dict) else ()
                 _merge(message, {key: part for key, part in parts if key not in ("role", "tool_calls")})
         calls = [call for each in self._calls.values() for call in each.whole]
-        round_ = heard({**message, "tool_calls": calls}, finish if whole else "length", self._names)
+        round_ = heard({**message, "tool_calls": calls}, finish if whole else "length", self.names)
         return round_, usage
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
@@ -262,7 +312,7 @@ class Deltas:
             return False
         listed = delta.get("tool_calls")
         entries = listed if isinstance(listed, list) else []
-        calls = self._calls.setdefault(_place(choice), Calls(self._names))
+        calls = self._calls.setdefault(_place(choice), Calls(self.names))
         shown = calls.sort(entries)
         if choice.get("finish_reason") and not calls.hidden:
             shown += calls.remaining()
@@ -303,6 +353,22 @@ class Deltas:
             if choice.get("finish_reason") == "tool_calls" and calls and calls.hidden and not calls.shown:
                 choice["finish_reason"], changed = "stop", True
         return with_data(buffered.event, buffered.chunk or {}) + buffered.boundary if changed else buffered.passing
+
+
+def _calls_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls in a whole answer."""
+    messages = [message for choice in _choices(answer) if isinstance(message := choice.get("message"), dict)]
+    lists = [calls for message in messages if isinstance(calls := message.get("tool_calls"), list)]
+    return [call for calls in lists for call in calls if isinstance(call, dict)]
+
+
+def _join(message: dict[str, Any], earlier: Sequence[Mapping[str, Any]]) -> None:
+    """Put what earlier rounds said in front of what the last one says."""
+    for key in ("content", *AS_TEXT):
+        texts = [text for each in earlier if isinstance(text := each.get(key), str) and text]
+        last = message.get(key)
+        if texts and (last is None or isinstance(last, str)):
+            message[key] = reduce(joined, (*texts, last or ""), "")
 
 
 def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:

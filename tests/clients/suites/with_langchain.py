@@ -112,7 +112,7 @@ def long_history(chain):
             AIMessage("sun"),
         ]
     answer = chat_model(model(chain)).invoke([*messages, HumanMessage("and now?")])
-    assert answer.content.startswith("heard 17 messages (user assistant tool assistant user"), answer.content
+    assert answer.content.startswith("heard 25 messages (user assistant tool assistant user"), answer.content
 
 
 @scenario

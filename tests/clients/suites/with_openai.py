@@ -363,7 +363,7 @@ async def long_history(chain, kind):
     ask = client(kind).chat.completions.create
     answer = await done(ask(model=name, messages=messages, tools=[WEATHER], tool_choice="none"))
     said = answer.choices[0].message.content
-    assert said.startswith("heard 18 messages (system user assistant tool assistant user"), said
+    assert said.startswith("heard 26 messages (system user assistant tool assistant user"), said
     for everything in ({"x-penstock-bypass": "true"}, {"x-penstock-chain": "none"}):
         answer = await done(
             ask(model=name, messages=messages, tools=[WEATHER], tool_choice="none", extra_headers=everything)

@@ -2,21 +2,26 @@
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import Any
 
 import orjson
 
-from proxy.chat import encode
+from proxy.chat import ChatRequest, encode
 from proxy.chat.errors import BadRequest, PenstockError, Unanswered
+from proxy.upstreams.base import Call, Reply
 
 DONE = b"data: [DONE]\n\n"
 """The event that ends a stream."""
 
+_PING = b": ping\n\n"
+
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 JSON_HEADERS = [(b"content-type", b"application/json")]
+
+Facts = dict[str, Any]
 
 
 def nonsense(server: str) -> Unanswered:
@@ -35,21 +40,17 @@ def parsed(text: bytes, server: str) -> dict[str, Any]:
     return found
 
 
-async def hold_back(
-    spoken: AsyncGenerator[bytes, None], facts: dict[str, Any], is_over: Callable[[], bool] = lambda: False
-) -> AsyncGenerator[bytes, None]:
+async def hold_back(spoken: AsyncGenerator[bytes, None], facts: Facts) -> AsyncGenerator[bytes, None]:
     """Return the events of a stream once there is one, so that an error before it keeps its status. Raises that error.
 
-    A later error is the last event, and the fact `error` its code; unless the answer `is_over` by then.
+    A later error is the last event, and the fact `error` its code.
     """
-    events = _events(spoken, facts, is_over)
+    events = _events(spoken, facts)
     await anext(events)  # a generator that was never begun ignores its closing
     return events
 
 
-async def _events(
-    spoken: AsyncGenerator[bytes, None], facts: dict[str, Any], is_over: Callable[[], bool]
-) -> AsyncGenerator[bytes, None]:
+async def _events(spoken: AsyncGenerator[bytes, None], facts: Facts) -> AsyncGenerator[bytes, None]:
     """Yield an empty chunk once there is an event, then the events."""
     begun = False
     try:
@@ -62,9 +63,8 @@ async def _events(
     except PenstockError as error:
         if not begun:
             raise
-        if not is_over():
-            facts["error"] = error.code or error.type
-            yield b"data: " + error.body() + b"\n\n"
+        facts["error"] = error.code or error.type
+        yield b"data: " + error.body() + b"\n\n"
 
 
 def usage(prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) -> dict[str, Any]:
@@ -79,38 +79,68 @@ def usage(prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) 
 
 
 class Completion:
-    """One answer under way: its id, time and model are the same in all its chunks."""
+    """One answer to the client, whole or in chunks, which all have the same id, time and model.
 
-    def __init__(self, model: str) -> None:
-        self._id = f"chatcmpl-{secrets.token_hex(12)}"
-        self._created = int(time.time())
-        self._model = model
+    It is made of deltas, as chunks have them; `logprobs` in one stand beside it. None says that the server is at work.
+    """
 
-    def whole(
-        self,
-        message: Mapping[str, Any],
-        finish_reason: str,
-        used: Mapping[str, Any],
-        logprobs: Any = None,
-        **extra: Any,
-    ) -> bytes:
-        """Return the body of an answer that is not streamed."""
-        said = {"role": "assistant", "content": None, "refusal": None, **message}
-        choice = {"index": 0, "message": said, "logprobs": logprobs, "finish_reason": finish_reason}
-        return encode({**self._head("chat.completion"), "choices": [choice], "usage": used, **extra})
+    def __init__(self, model: str, facts: Facts, *, stream: bool = False, show_usage: bool = False) -> None:
+        self.facts = facts
+        self.stream = stream
+        self.finish_reason = "stop"
+        self.usage: dict[str, Any] = {}
+        self.service_tier: str | None = None
+        """Of a whole answer. Like reason and usage it counts once the deltas have ended."""
+        self._show_usage = show_usage
+        self._id, self._created, self._model = f"chatcmpl-{secrets.token_hex(12)}", int(time.time()), model
 
-    def first(self) -> bytes:
-        """Return the first chunk, which names the role; no later one may."""
-        return self.chunk({"role": "assistant", "content": "", "refusal": None})
+    @classmethod
+    def of(cls, call: Call, request: ChatRequest, facts: Facts) -> "Completion":
+        """Return the answer to a call, in the form that the client asked for."""
+        show_usage = wants_usage(request.rest) and not call.hide_usage
+        return cls(call.model, facts, stream=request.stream, show_usage=show_usage)
 
-    def chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None, logprobs: Any = None) -> bytes:
-        """Return a chunk with more of the answer, or with its end (`delta` empty, `finish_reason` set)."""
-        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+    async def reply(
+        self, deltas: AsyncGenerator[Mapping[str, Any] | None, None], headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> Reply:
+        """Return the answer. A stream is held back until there is something to say; see `hold_back`."""
+        if self.stream:
+            events = await hold_back(self._events(deltas), self.facts)
+            return Reply(200, [*STREAM_HEADERS, *headers], chunks=events, facts=self.facts)
+        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+        async for delta in deltas:
+            message |= delta or {}
+        logprobs = message.pop("logprobs", None)
+        if calls := message.get("tool_calls"):
+            # the index places a call in a stream
+            message["tool_calls"] = [{key: part for key, part in call.items() if key != "index"} for call in calls]
+        elif message["content"] is None:
+            message["content"] = ""
+        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": self.finish_reason}
+        whole = {**self._head("chat.completion"), "choices": [choice], "usage": self.usage}
+        if self.service_tier is not None:
+            whole["service_tier"] = self.service_tier
+        return Reply(200, [*JSON_HEADERS, *headers], body=encode(whole), facts=self.facts)
+
+    async def _events(self, deltas: AsyncGenerator[Mapping[str, Any] | None, None]) -> AsyncGenerator[bytes, None]:
+        first = self._chunk({"role": "assistant", "content": "", "refusal": None})
+        async with aclosing(deltas):
+            async for delta in deltas:
+                if delta is None:
+                    yield _PING
+                    continue
+                yield first + self._chunk(delta)
+                first = b""
+        end = first + self._chunk({}, self.finish_reason)
+        if self._show_usage:
+            end += self._event({"choices": [], "usage": self.usage})
+        yield end + DONE
+
+    def _chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
+        logprobs = delta.get("logprobs")
+        said = {name: part for name, part in delta.items() if name != "logprobs"} if logprobs else delta
+        choice = {"index": 0, "delta": said, "logprobs": logprobs, "finish_reason": finish_reason}
         return self._event({"choices": [choice]})
-
-    def usage_chunk(self, used: Mapping[str, Any]) -> bytes:
-        """Return the chunk behind the last one, for clients that asked for `include_usage`."""
-        return self._event({"choices": [], "usage": used})
 
     def _event(self, fields: Mapping[str, Any]) -> bytes:
         return b"data: " + encode({**self._head("chat.completion.chunk"), **fields}) + b"\n\n"

@@ -8,7 +8,7 @@ from proxy.chat.errors import BadRequest, NotFound
 from proxy.context import TokenCount
 from proxy.text import counted
 from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream
-from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, Completion, usage, wants_usage
+from proxy.upstreams.completion import Completion, usage
 from proxy.upstreams.request_fields import check_fields
 
 
@@ -36,13 +36,9 @@ class Echo(Translator):
         check_fields(call.request.rest)
         count = await call.tokens.count(call.request)
         text = _report(call.request, count)
-        answer = Completion(call.request.model)
-        used = usage(count.total, len(text.split()))
-        if not call.request.stream:
-            return Reply(200, JSON_HEADERS, body=answer.whole({"content": text}, "stop", used))
-        return Reply(
-            200, STREAM_HEADERS, chunks=_stream(answer, text, used if wants_usage(call.request.rest) else None)
-        )
+        completion = Completion.of(call, call.request, {})
+        completion.usage = usage(count.total, len(text.split()))
+        return await completion.reply(_deltas(text.splitlines(keepends=True) if completion.stream else [text]))
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return ()
@@ -69,11 +65,6 @@ def _report(request: ChatRequest, count: TokenCount) -> str:
     return "\n".join(lines)
 
 
-async def _stream(answer: Completion, text: str, used: dict[str, Any] | None) -> AsyncGenerator[bytes, None]:
-    yield answer.first()
-    for line in text.splitlines(keepends=True):
-        yield answer.chunk({"content": line})
-    yield answer.chunk({}, "stop")
-    if used is not None:
-        yield answer.usage_chunk(used)
-    yield DONE
+async def _deltas(texts: Iterable[str]) -> AsyncGenerator[dict[str, Any], None]:
+    for text in texts:
+        yield {"content": text}

@@ -58,7 +58,8 @@ class Blocks:
         self.stop: str | None = None
         self.begun = False
         self.error = False
-        self._pieces: list[str] = []
+        self.arguments: list[str] = []
+        """The pieces of the arguments of the last call."""
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Take in a whole answer."""
@@ -75,11 +76,11 @@ class Blocks:
             self.usage = dict(event["message"].get("usage") or {})
         elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
             self.content.append(dict(event["content_block"]))
-            self._pieces = []
+            self.arguments = []
         elif kind == "content_block_delta" and isinstance(delta, dict) and self.content:
             self._more(self.content[-1], delta)
-        elif kind == "content_block_stop" and self.content and self.content[-1].get("type", "").endswith("tool_use"):
-            block, text = self.content[-1], "".join(self._pieces)
+        elif kind == "content_block_stop" and self.content and str(self.content[-1].get("type")).endswith("tool_use"):
+            block, text = self.content[-1], "".join(self.arguments)
             block["input"] = json_object(text.encode()) if text else block.get("input") or {}
             if text and not block["input"]:
                 block["malformed"] = text
@@ -94,9 +95,14 @@ class Blocks:
             if isinstance(delta.get(name), str):
                 block[name] = str(block.get(name) or "") + delta[name]
         if isinstance(delta.get("partial_json"), str):
-            self._pieces.append(delta["partial_json"])
+            self.arguments.append(delta["partial_json"])
         if "citation" in delta:
             block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+
+    @property
+    def sent_back(self) -> list[dict[str, Any]]:
+        """The blocks as they go back to the model, which sees its arguments that are no JSON as it wrote them."""
+        return [_without_mark(block) if "malformed" in block else block for block in self.content]
 
     def answer(self) -> Answer | None:
         """Return what the answer says; None for one that is none."""
@@ -107,6 +113,12 @@ class Blocks:
         said = [(str(call.get("name", "")), encode(call.get("input") or {}).decode()) for call in calls]
         finish = None if self.stop is None else FINISH.get(self.stop, "stop")
         return Answer("".join(texts), calls=said, finish=finish)
+
+
+def _without_mark(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a block whose arguments are no JSON, with an object that quotes them."""
+    bare = {name: part for name, part in block.items() if name != "malformed"}
+    return {**bare, "input": {"malformed_arguments": block["malformed"]}}
 
 
 def read_event(event: bytes) -> dict[str, Any]:

@@ -90,8 +90,7 @@ class MessagesRound:
     def message(self) -> dict[str, Any]:
         """The model's message, as it goes back to it: its own blocks, and its calls in chat form beside them."""
         calls = [call_of(block) for block in self.blocks.content if block.get("type") == "tool_use"]
-        content = [{name: part for name, part in block.items() if name != "malformed"} for block in self.blocks.content]
-        return {"content": content, **({"tool_calls": calls} if calls else {})}
+        return {"content": self.blocks.sent_back, **({"tool_calls": calls} if calls else {})}
 
     @property
     def finish(self) -> str:

@@ -1,6 +1,7 @@
 """OpenAI's answer, made here."""
 
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -8,8 +9,14 @@ import pytest
 from proxy.upstreams.completion import Completion, usage, wants_usage
 
 
-def test_a_whole_answer_has_every_field_that_sdks_read() -> None:
-    raw = Completion("m-1").whole({"content": "caf\xe9"}, "stop", usage(90, 7, cached=64, reasoning=3))
+async def deltas() -> AsyncGenerator[dict[str, Any], None]:
+    yield {"content": "caf\xe9"}
+
+
+async def test_a_whole_answer_has_every_field_that_sdks_read() -> None:
+    completion = Completion("m-1", {})
+    completion.usage = usage(90, 7, cached=64, reasoning=3)
+    raw = (await completion.reply(deltas())).body or b""
     answer = json.loads(raw)
 
     assert "caf\xe9".encode() in raw

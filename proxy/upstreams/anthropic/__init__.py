@@ -19,10 +19,10 @@ from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
 from proxy.http.headers import without_credentials
 from proxy.text.json_values import json_object
-from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer, Facts
+from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer
 from proxy.upstreams.anthropic.request import AnthropicRequest, translate
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Translator, Upstream, connect, relay
-from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
+from proxy.upstreams.completion import Completion, Facts, encoded, parsed, timestamp
 from proxy.upstreams.credentials import fitting
 from proxy.upstreams.images import Images
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Overflow, Refused, advice, answered_with, find_overflow, overflowed
@@ -35,8 +35,6 @@ PAUSES = 8
 """The most times that an answer which pauses is asked to go on."""
 
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", re.ASCII)
-
-PING = b": ping\n\n"
 
 RELAYED = (b"request-id", b"anthropic-")
 """The beginnings of headers that clients of Anthropic read: its request id and the remaining rates."""
@@ -83,16 +81,9 @@ class Anthropic(Translator):
         translation = await _translated(call, await self._images.inlined(call.request))
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
         response = await self._ask(call, translation.body)
-        answer = AnthropicAnswer(call.model, facts, show_usage=wants_usage(call.request.rest) and not call.hide_usage)
+        completion = Completion.of(call, call.request, facts)
         headers = [(name, value) for name, value in response.headers if name.startswith(RELAYED)]
-        if translation.body.get("stream"):
-            events = await hold_back(self._spoken(response, answer, call, translation), facts)
-            return Reply(200, [*STREAM_HEADERS, *headers], chunks=events, facts=facts)
-        answer.read(parsed(await response.read(), SERVER))
-        while self._goes_on(answer, translation):
-            answer.read(parsed(await (await self._ask(call, translation.body)).read(), SERVER))
-        await self._keep(answer, call)
-        return Reply(200, [*JSON_HEADERS, *headers], body=answer.whole(), facts=facts)
+        return await completion.reply(self._deltas(response, completion, call, translation), headers)
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return () if call.request is None or call.path != CHAT else (await _translated(call, call.request)).ignored
@@ -110,28 +101,6 @@ class Anthropic(Translator):
         if response.status != 200:
             raise refusal(response.status, await response.read(), response.headers, call)
         return response
-
-    def _goes_on(self, answer: AnthropicAnswer, translation: AnthropicRequest) -> bool:
-        """Return whether an answer has paused. If so, append it to the request, so that the model goes on with it."""
-        pauses = int(answer.facts.get("pauses", 0))
-        if not answer.paused or pauses >= PAUSES:
-            return False
-        answer.facts["pauses"] = pauses + 1
-        messages = translation.body["messages"]
-        if pauses:
-            messages.pop()
-        messages.append({"role": "assistant", "content": list(answer.content)})
-        answer.go_on()
-        return True
-
-    async def _keep(self, answer: AnthropicAnswer, call: Call) -> None:
-        """Have an answer remembered that clients may not send back as it was.
-
-        Not an answer that was cut off: a client drops its calls, and nobody goes on with it.
-        """
-        message = answer.to_remember()
-        if message is not None and call.keep is not None and not await call.keep(Message(message)):
-            answer.facts["unkept"] = "thinking_blocks"
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         own = {"anthropic-version": VERSION, **without_credentials(headers), **self._credentials(headers, "")}
@@ -175,28 +144,48 @@ class Anthropic(Translator):
             raise Unauthorized(f"no API key was given; upstream {self.name!r} needs one as a bearer token")
         return {"authorization": f"Bearer {key}"} if key.startswith(_OAUTH) else {"x-api-key": key}
 
-    async def _spoken(
-        self, response: Response, answer: AnthropicAnswer, call: Call, translation: AnthropicRequest
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield the client's events of a stream, and of the streams that go on with it. Raise the error of an event."""
+    async def _deltas(
+        self, response: Response, completion: Completion, call: Call, translation: AnthropicRequest
+    ) -> AsyncGenerator[dict[str, Any] | None, None]:
+        """Yield what an answer adds to the message, and the answers that go on with it. Raise the error of an event."""
+        answer, body, facts = AnthropicAnswer(), translation.body, completion.facts
+        asked = body["messages"]
         while True:
-            async with aclosing(split_lines(response.chunks())) as lines:
-                async for line in lines:
-                    if not line.startswith(b"data:"):
-                        continue
+            if completion.stream:
+                async with aclosing(self._events(response, call)) as events:
+                    async for event in events:
+                        for delta in [None] if event.get("type") == "ping" else answer.deltas(event):
+                            yield delta
+            else:
+                answer.read(parsed(await response.read(), SERVER))
+            if not answer.paused or answer.pauses >= PAUSES:
+                break
+            body = {**body, "messages": [*asked, {"role": "assistant", "content": answer.content}]}
+            answer.go_on()
+            facts["pauses"] = answer.pauses
+            response = await self._ask(call, body)
+        if not completion.stream:
+            yield answer.message()
+        # clients may not send it back as it was; one that was cut off is not kept, because nobody goes on with it
+        message = answer.kept_message()
+        if message is not None and call.keep is not None and not await call.keep(Message(message)):
+            facts["unkept"] = "thinking_blocks"
+        completion.finish_reason, completion.usage = answer.finish_reason, answer.usage(facts)
+        completion.service_tier = answer.service_tier
+
+    async def _events(self, response: Response, call: Call) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the events of a stream. Raise the error of one, and `Unanswered` if the last one is missing."""
+        kind = None
+        async with aclosing(split_lines(response.chunks())) as lines:
+            async for line in lines:
+                if line.startswith(b"data:"):
                     event = parsed(line[5:], SERVER)
                     kind = event.get("type")
                     if kind == "error":
                         raise broken(event, call)
-                    if events := PING if kind == "ping" else answer.events(event):
-                        yield events
-            if not answer.done:
-                raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
-            if not self._goes_on(answer, translation):
-                break
-            response = await self._ask(call, translation.body)
-        await self._keep(answer, call)
-        yield answer.end()
+                    yield event
+        if kind != "message_stop":
+            raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
 
 
 async def _translated(call: Call, request: ChatRequest) -> AnthropicRequest:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -20,9 +20,9 @@ from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
 from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream, connect, relay
-from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, encoded, hold_back, parsed, timestamp, wants_usage
+from proxy.upstreams.completion import Completion, Facts, encoded, parsed, timestamp
 from proxy.upstreams.images import Images
-from proxy.upstreams.ollama.answer import Facts, OllamaAnswer, lines, used
+from proxy.upstreams.ollama.answer import OllamaAnswer, lines, used
 from proxy.upstreams.ollama.request import OllamaRequest, translate
 from proxy.upstreams.ollama.window import (
     Windows,
@@ -102,18 +102,8 @@ class Ollama(Translator):
         response = await self._request("POST", "/api/chat", call.headers, encoded(translation.body))
         if response.status != 200:
             raise refusal(response.status, await response.read(), call)
-        counted = call.counted.total if call.counted else None
-        answer = OllamaAnswer(call.model, facts, show_usage=wants_usage(call.request.rest), counted=counted)
-        if translation.body["stream"]:
-            events = await hold_back(self._spoken(response, answer, call, translation), facts, lambda: answer.done)
-            return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
-        line = parsed(await response.read(), "Ollama")
-        error = broken(line, call)
-        if error is not None:
-            raise error
-        await self._check(line, call, translation, facts)
-        body = answer.whole(line)
-        return Reply(200, list(JSON_HEADERS), body=body, facts=facts)
+        completion = Completion.of(call, call.request, facts)
+        return await completion.reply(self._deltas(response, completion, call, translation))
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return () if call.request is None else self._translated(call, call.request).ignored
@@ -177,22 +167,27 @@ class Ollama(Translator):
         response = await self._request(call.method, path, call.headers, call.body or None)
         return await relay(response)
 
-    async def _spoken(
-        self, response: Response, answer: OllamaAnswer, call: Call, translation: OllamaRequest
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield the events for the lines of a stream. Raise the error of an error line."""
-        async with aclosing(lines(response.chunks())) as source:
+    async def _deltas(
+        self, response: Response, completion: Completion, call: Call, translation: OllamaRequest
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield what the lines of an answer add to it. Raise the error of a line."""
+        answer = OllamaAnswer(completion.facts)
+        async with aclosing(lines(response.chunks()) if completion.stream else _whole(response)) as source:
             async for line in source:
-                error = broken(line, call)
-                if error is not None:
+                if (error := broken(line, call)) is not None:
                     raise error
-                if line.get("done") is True and not answer.done:
-                    await self._check(line, call, translation, answer.facts)
-                if events := answer.events(line):
-                    yield events
-                # lines behind the last one are read as well, so that the connection can be used again
-        if not answer.done:
-            raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
+                for delta in answer.deltas(line):
+                    yield delta
+                if line.get("done") is True:
+                    break
+            else:
+                raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
+            with suppress(PenstockError):
+                async for _ in source:
+                    pass  # a connection can be used again if its answer was read to the end
+        await self._check(line, call, translation, completion.facts)
+        completion.usage = answer.usage(line, call.counted.total if call.counted else None)
+        completion.finish_reason = answer.finish_reason(line)
 
     async def _check(self, line: Mapping[str, Any], call: Call, translation: OllamaRequest, facts: Facts) -> None:
         """Note that the server has answered, and if it has cut the prompt."""
@@ -217,6 +212,11 @@ class Ollama(Translator):
         trained = tokens(details.get("context_length")) if isinstance(details, dict) else None
         length = self._num_ctx(name) or running.get(full_name(name))
         return entry if length is None else {**entry, "context_length": min(length, trained or length)}
+
+
+async def _whole(response: Response) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the one line of an answer that is not streamed."""
+    yield parsed(await response.read(), "Ollama")
 
 
 async def _counted(call: Call, window: int | None) -> TokenCount | None:

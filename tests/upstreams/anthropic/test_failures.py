@@ -92,7 +92,6 @@ async def test_pings_keep_a_stream_alive_and_are_no_data(client: Client) -> None
     [
         {"type": "text"},
         {"type": ["text"]},
-        {"type": "tool_use"},
         {"type": "thinking", "thinking": 5},
         {"type": "text", "text": 5},
     ],
@@ -106,11 +105,11 @@ async def test_an_answer_that_makes_no_sense_is_a_failure_of_the_upstream(block:
         {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": block}},
         {"type": "message_stop"},
     ]
-    answer = AnthropicAnswer("m", {}, show_usage=False)
+    answer = AnthropicAnswer()
     with pytest.raises(UpstreamFailed):
         if stream:
             for line in lines:
-                answer.events(line)
-            answer.to_remember()
+                answer.deltas(line)
+            answer.message()
         answer.read({"content": [block]})
-        answer.whole()
+        answer.message()

@@ -16,8 +16,7 @@ from proxy.policy import InternalTool
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
-from proxy.wires.messages_stream import MessagesRound
-from proxy.wires.responses_stream import ResponsesRound
+from proxy.wires.rounds import ROUNDS, MessagesRound, ResponsesRound
 
 
 class Loop:
@@ -70,17 +69,11 @@ def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, I
 
 AnswerRound = ChatRound | MessagesRound | ResponsesRound
 
-_ROUNDS: Mapping[str, type[MessagesRound] | type[ResponsesRound]] = {
-    "messages": MessagesRound,
-    "responses": ResponsesRound,
-}
-"""By wire, what reads a round of an answer that is not in chat form."""
-
 
 def _next_round(dialogue: Dialogue, before: Any) -> AnswerRound:
     """Return what reads the round of an answer behind `before`, or the first one."""
-    if dialogue.wire in _ROUNDS:
-        return _ROUNDS[dialogue.wire](dialogue.names, before)
+    if dialogue.wire in ROUNDS:
+        return ROUNDS[dialogue.wire](dialogue.names, before)
     thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
     return ChatRound(dialogue.names, before, text=dialogue.text, thoughts=thoughts)
 

@@ -16,8 +16,7 @@ from proxy.chat.placeholders import OPENING, VERBATIM, Restoring
 from proxy.chat.sse import ByteStream, EventSplitter, event_data, with_data
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply
-from proxy.wires.messages_answer import read_event
-from proxy.wires.messages_stream import written
+from proxy.wires.messages_answer import read_event, written
 
 _Path = tuple[str | int, ...]
 """Keys of objects, and in lists the `index` of an entry."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from proxy.chat import ChatRequest
+from proxy.wires.messages_answer import written
 from proxy.wires.to_chat import INPUT
 
 _REASONING = ("reasoning_content", "reasoning")
@@ -133,10 +134,6 @@ class AnswerWriter(ABC):
         """Return the answer so far."""
 
 
-def _event(content: Mapping[str, Any]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (str(content["type"]).encode(), orjson.dumps(content))
-
-
 class MessagesWriter(AnswerWriter):
     """Writes an answer of Messages."""
 
@@ -145,7 +142,7 @@ class MessagesWriter(AnswerWriter):
     def begin(self) -> Iterator[bytes]:
         message = {**self._answer(), "content": [], "stop_reason": None}
         message["usage"] = {"input_tokens": self._prompt, "output_tokens": 0}
-        yield _event({"type": "message_start", "message": message})
+        yield written({"type": "message_start", "message": message})
 
     def _added(self, piece: AnswerPart) -> Iterator[bytes]:
         block: dict[str, Any] = {"type": "text", "text": ""}
@@ -154,13 +151,13 @@ class MessagesWriter(AnswerWriter):
         elif piece.kind == "call":
             block = {"type": "tool_use", "id": piece.id or _identifier("toolu"), "name": piece.name, "input": {}}
         self._blocks.append(block)
-        yield _event({"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block})
+        yield written({"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block})
 
     def _more(self, piece: AnswerPart) -> Iterator[bytes]:
         kinds = {"reasoning": ("thinking_delta", "thinking"), "text": ("text_delta", "text")}
         kind, name = kinds.get(piece.kind, ("input_json_delta", "partial_json"))
         delta = {"type": kind, name: piece.text}
-        yield _event({"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": delta})
+        yield written({"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": delta})
 
     def _done(self, kind: str, text: str) -> Iterator[bytes]:
         block = self._blocks[-1]
@@ -168,14 +165,14 @@ class MessagesWriter(AnswerWriter):
             block["input"] = _arguments(text)
         else:
             block["thinking" if kind == "reasoning" else "text"] = text
-        yield _event({"type": "content_block_stop", "index": len(self._blocks) - 1})
+        yield written({"type": "content_block_stop", "index": len(self._blocks) - 1})
 
     def end(self) -> Iterator[bytes]:
         yield from self._close()
         answer = self._answer()
         delta = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
-        yield _event({"type": "message_delta", "delta": delta, "usage": answer["usage"]})
-        yield _event({"type": "message_stop"})
+        yield written({"type": "message_delta", "delta": delta, "usage": answer["usage"]})
+        yield written({"type": "message_stop"})
 
     def _answer(self) -> dict[str, Any]:
         self._id = self._id or _identifier("msg")
@@ -219,7 +216,7 @@ class ResponsesWriter(AnswerWriter):
 
     def _numbered(self, kind: str, **content: Any) -> bytes:
         self._number += 1
-        return _event({"type": kind, "sequence_number": self._number - 1, **content})
+        return written({"type": kind, "sequence_number": self._number - 1, **content})
 
     def _at(self) -> dict[str, Any]:
         return {"output_index": len(self._blocks) - 1, "item_id": self._blocks[-1]["id"]}

@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
+import orjson
+
 from proxy.chat import encode
 from proxy.chat.answer import Answer
 from proxy.chat.errors import PenstockError
@@ -65,7 +67,7 @@ class Blocks:
         """Take in a whole answer."""
         self.begun, self.stop = message.get("type") == "message", message.get("stop_reason")
         content, usage = message.get("content"), message.get("usage")
-        self.content = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        self.content[:] = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         self.usage = usage if isinstance(usage, dict) else {}
 
     def feed(self, event: Mapping[str, Any]) -> None:
@@ -124,6 +126,11 @@ def _without_mark(block: Mapping[str, Any]) -> dict[str, Any]:
 def read_event(event: bytes) -> dict[str, Any]:
     """Return the data of an event; nothing for one that has none."""
     return json_object(event_data(event))
+
+
+def written(event: Mapping[str, Any]) -> bytes:
+    """Return an event as the bytes of a stream."""
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), orjson.dumps(event))
 
 
 def events_of(body: bytes) -> Iterator[dict[str, Any]]:

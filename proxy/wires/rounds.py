@@ -1,0 +1,285 @@
+"""One round of an answer of Messages or Responses on its way to the client: all passes but calls of internal tools.
+
+Events that need no change keep their bytes. Behind something hidden, parts get other numbers; the end waits while
+another round may follow; of later rounds the client gets no second beginning.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import starmap
+from typing import Any, ClassVar, Self
+
+import orjson
+
+from proxy.chat.sse import EventSplitter, check_held
+from proxy.wires import messages, responses
+from proxy.wires.messages_answer import FINISH, Blocks, read_event, written
+
+Hand = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+
+
+class NativeRound:
+    """A round, whole or as a stream. `feed` gives what the client gets at once, `tail` what it gets in the end."""
+
+    call: ClassVar[str]
+    """The type of a part that is a call."""
+    call_of: ClassVar[Callable[[Mapping[str, Any]], dict[str, Any]]]
+    """Returns such a part in chat form."""
+
+    def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
+        """`names` are those of the internal tools, `before` is the round before this one."""
+        self.names, self._before = names, before
+        self._next: int = 0 if before is None else before._next
+        """The number of the next part that the client gets."""
+        self._events, self._size = EventSplitter(), 0
+        self._shown: dict[Any, int | None] = {}
+        """By the number of a part, that which it has for the client; None for one that it does not get."""
+        self._tail: list[tuple[bytes, dict[str, Any], bytes]] = []
+        self._is_handed = False
+        self.parts: list[dict[str, Any]] = []
+        """All that the model said, so far."""
+
+    @property
+    def hidden(self) -> bool:
+        """True where an internal tool was called."""
+        return None in self._shown.values()
+
+    @property
+    def is_changed(self) -> bool:
+        """True where the client gets something else than was said."""
+        return self._is_handed or any(map(self._is_internal, self.parts))
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        """The parts that the client gets."""
+        return [part for part in self.parts if not self._is_internal(part)]
+
+    @property
+    def _is_moved(self) -> bool:
+        """True where numbers are no longer the upstream's."""
+        return self._before is not None or self.hidden
+
+    def _is_internal(self, part: Mapping[str, Any]) -> bool:
+        return part.get("type") == self.call and part.get("name") in self.names
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Return what the client gets of the next bytes. Raise `UpstreamFailed` where there is no end of them."""
+        self._size += len(chunk)
+        check_held(self._size)
+        return b"".join(starmap(self._event, self._events.feed(chunk)))
+
+    def end(self) -> bytes:
+        """Return what the client gets of bytes behind the last whole event."""
+        rest = self._events.rest()
+        return self._event(rest, b"\n\n" if self._is_moved else b"") if rest.strip() else rest
+
+    def tail(self) -> bytes:
+        """Return the end, which waits because the answer may go on, or something has to be remembered first."""
+        return b"".join(starmap(self._ended, self._tail))
+
+    async def hand_on(self, hand: Hand) -> bytes:
+        """Return the events of internal calls that are handed on to the client, each as a part of its own."""
+        events = b""
+        for part in self.parts:
+            given = await hand(type(self).call_of(part)) if self._is_internal(part) else None
+            if given is not None:
+                self._is_handed = True
+                events += b"".join(self._handed(part, self._next, given["function"]))
+                self._next += 1
+        return events
+
+    def _number(self, number: Any, part: Mapping[str, Any]) -> None:
+        """Give a part that begins the number that it has for the client."""
+        is_internal = self._is_internal(part)
+        self._shown[number] = None if is_internal else self._next
+        self._next += not is_internal
+
+    def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
+        """Make an internal call one of the client's, and yield its events."""
+        raise NotImplementedError
+
+    def _event(self, event: bytes, boundary: bytes) -> bytes:
+        """Return what the client gets of an event."""
+        raise NotImplementedError
+
+    def _ended(self, event: bytes, content: dict[str, Any], boundary: bytes) -> bytes:
+        """Return what the client gets of an event of the end."""
+        raise NotImplementedError
+
+
+class MessagesRound(NativeRound):
+    """A round of Anthropic's Messages; its parts are blocks."""
+
+    call = "tool_use"
+    call_of = messages.call_of
+
+    def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
+        super().__init__(names, before)
+        self.blocks = Blocks()
+        self.parts = self.blocks.content
+        self._calls: bool = before is not None and before._calls
+        """True once the client has got a call."""
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        return self.blocks.usage
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The model's message, as it goes back to it: its own blocks, and its calls in chat form beside them."""
+        calls = [messages.call_of(block) for block in self.parts if block.get("type") == "tool_use"]
+        return {"content": self.blocks.sent_back, **({"tool_calls": calls} if calls else {})}
+
+    @property
+    def finish(self) -> str:
+        """The reason for its end in chat's words; `length` for an answer that is not whole."""
+        stop = self.blocks.stop
+        return "length" if stop is None or self.blocks.error else FINISH.get(stop, "stop")
+
+    def take(self, answer: Mapping[str, Any]) -> bool:
+        """Take in a whole answer; return whether it is one."""
+        self.blocks.take(answer)
+        return isinstance(answer.get("content"), list)
+
+    def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
+        self._calls = True
+        part |= {"name": function["name"], "input": orjson.loads(function["arguments"])}
+        yield written({"type": "content_block_start", "index": number, "content_block": {**part, "input": {}}})
+        delta = {"type": "input_json_delta", "partial_json": orjson.dumps(part["input"]).decode()}
+        yield written({"type": "content_block_delta", "index": number, "delta": delta})
+        yield written({"type": "content_block_stop", "index": number})
+
+    def _event(self, event: bytes, boundary: bytes) -> bytes:
+        content = read_event(event)
+        kind, block = content.get("type"), content.get("content_block")
+        self.blocks.feed(content)
+        if kind == "message_start" and self._before is not None:
+            return b""
+        if kind in ("message_delta", "message_stop") and self._is_moved:
+            self._tail.append((event, content, boundary))
+            return b""
+        if kind == "content_block_start" and isinstance(block, dict):
+            self._number(content.get("index"), block)
+            self._calls = self._calls or (block.get("type") == "tool_use" and not self._is_internal(block))
+        if not str(kind).startswith("content_block_"):
+            return event + boundary
+        number = self._shown.get(content.get("index"), content.get("index"))
+        if number is None:
+            return b""
+        return event + boundary if number == content.get("index") else written({**content, "index": number})
+
+    def _ended(self, event: bytes, content: dict[str, Any], boundary: bytes) -> bytes:
+        """Return an event of the end, with all that the round used. It names no calls that the client has not got."""
+        if content.get("type") != "message_delta":
+            return event + boundary
+        delta = dict(content.get("delta") or {})
+        if delta.get("stop_reason") == "tool_use" and not self._calls:
+            delta["stop_reason"] = "end_turn"
+        return written({**content, "delta": delta, "usage": self.usage})
+
+    @staticmethod
+    def whole(answer: Mapping[str, Any], rounds: Sequence["MessagesRound"]) -> bytes:
+        """Return a whole answer with what all rounds said, the last one's own among them."""
+        content = [block for each in rounds for block in each.shown]
+        stop = answer.get("stop_reason")
+        if stop == "tool_use" and not any(block.get("type") == "tool_use" for block in content):
+            stop = "end_turn"
+        return orjson.dumps({**answer, "content": content, "stop_reason": stop})
+
+
+_BEGINS = frozenset({"response.created", "response.in_progress", "response.queued"})
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class ResponsesRound(NativeRound):
+    """A round of Responses; its parts are items."""
+
+    call = "function_call"
+    call_of = responses.call_of
+
+    def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
+        super().__init__(names, before)
+        self._sequence: int = 0 if before is None else before._sequence
+        self._response: dict[str, Any] = {}
+        """The answer, once it is known."""
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        used = self._response.get("usage")
+        return used if isinstance(used, dict) else {}
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The model's message, as it goes back to it: in chat form, and its own items beside that."""
+        return {**responses.said_in(self.parts), responses.ITEMS: [dict(item) for item in self.parts]}
+
+    @property
+    def finish(self) -> str:
+        """The reason for its end in chat's words; `length` for an answer that is not whole."""
+        if self._response.get("status") != "completed":
+            return "length"
+        return "tool_calls" if any(item.get("type") == "function_call" for item in self.parts) else "stop"
+
+    def take(self, answer: Mapping[str, Any]) -> bool:
+        """Take in a whole answer; return whether it is one."""
+        output = answer.get("output")
+        if not isinstance(output, list):
+            return False
+        self._response, self.parts = dict(answer), [item for item in output if isinstance(item, dict)]
+        return True
+
+    def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
+        done = {"name": function["name"], "arguments": function["arguments"]}
+        part |= done
+        begun = {**part, "arguments": "", "status": "in_progress"}
+        yield self._numbered({"type": "response.output_item.added", "output_index": number, "item": begun})
+        at = {"output_index": number, "item_id": part.get("id", "")}
+        more = {"type": "response.function_call_arguments.delta", **at, "delta": part["arguments"]}
+        yield self._numbered(more)
+        yield self._numbered({"type": "response.function_call_arguments.done", **at, **done})
+        yield self._numbered({"type": "response.output_item.done", "output_index": number, "item": {**part}})
+
+    def _event(self, event: bytes, boundary: bytes) -> bytes:
+        content = read_event(event)
+        kind, item = content.get("type"), content.get("item")
+        if kind in _BEGINS and self._before is not None:
+            return b""
+        if kind in _ENDS:
+            self.take(content.get("response") or {})
+            if self._is_moved:
+                self._tail.append((event, content, boundary))
+                return b""
+        if kind == "response.output_item.added" and isinstance(item, dict):
+            self._number(content.get("output_index"), item)
+        if "output_index" in content:
+            number = self._shown.get(content["output_index"], content["output_index"])
+            if number is None:
+                return b""
+            content["output_index"] = number
+        if not self._is_moved:
+            self._sequence = max(self._sequence, int(content.get("sequence_number", -1)) + 1)
+            return event + boundary
+        return self._numbered(content) if content else event + boundary
+
+    def _ended(self, event: bytes, content: dict[str, Any], boundary: bytes) -> bytes:
+        rounds: list[ResponsesRound] = [self]
+        while (before := rounds[0]._before) is not None:
+            rounds.insert(0, before)
+        output = [item for each in rounds for item in each.shown]
+        return self._numbered({**content, "response": {**self._response, "output": output}})
+
+    def _numbered(self, event: dict[str, Any]) -> bytes:
+        event = {**event, "sequence_number": self._sequence}
+        self._sequence += 1
+        return written(event)
+
+    @staticmethod
+    def whole(answer: Mapping[str, Any], rounds: Sequence["ResponsesRound"]) -> bytes:
+        """Return a whole answer with what all rounds said, the last one's own among them."""
+        return orjson.dumps({**answer, "output": [item for each in rounds for item in each.shown]})
+
+
+ROUNDS: Mapping[str, type[MessagesRound] | type[ResponsesRound]] = {
+    "messages": MessagesRound,
+    "responses": ResponsesRound,
+}
+"""By wire."""

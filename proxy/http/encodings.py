@@ -2,13 +2,12 @@
 
 import sys
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 from proxy.chat.errors import BadRequest
 
-ENCODINGS = ("gzip", "deflate", "br", "zstd")
-"""The content codings that are decoded."""
+ENCODINGS = ("gzip", "zstd")
+"""The content codings that are decoded: those in which clients send requests."""
 
 _LARGEST_WINDOW = 23
 """The binary logarithm of the largest window of zstd: 8 MiB, as RFC 9659 has it for HTTP."""
@@ -36,66 +35,27 @@ def decoded(raw: bytes, coding: str, most: int) -> bytes | None:
 
     Raise `BadRequest` if the body is damaged or incomplete.
     """
-    make = {"gzip": _gzip, "deflate": _deflate, "br": _brotli, "zstd": _zstd}[coding](raw)
     parts: list[bytes] = []
     size, rest = 0, raw
     try:
         while rest or not parts:
-            part, rest = make(rest, most + 1 - size)
+            frame = zlib.decompressobj(zlib.MAX_WBITS | 16) if coding == "gzip" else _zstd()
+            part = frame.decompress(rest, most + 1 - size)
             parts.append(part)
-            size += len(part)
+            size, rest = size + len(part), frame.unused_data
             if size > most:
                 return None
+            if not frame.eof:
+                raise EOFError
     except Exception:  # each library has errors of its own
         raise BadRequest(f"the body is not valid {coding}", code="invalid_content_encoding") from None
     return b"".join(parts)
 
 
-_Frame = Callable[[bytes, int], tuple[bytes, bytes]]
-"""A decoder of the first frame: takes the bytes and the most bytes to return; returns those and the undecoded rest."""
-
-
-def _whole(make: Callable[[], Any]) -> _Frame:
-    def frame(raw: bytes, most: int) -> tuple[bytes, bytes]:
-        decoder = make()
-        part = decoder.decompress(raw, most)
-        if len(part) < most and not decoder.eof:
-            raise EOFError
-        return part, decoder.unused_data
-
-    return frame
-
-
-def _gzip(raw: bytes) -> _Frame:
-    return _whole(lambda: zlib.decompressobj(zlib.MAX_WBITS | 16))
-
-
-def _deflate(raw: bytes) -> _Frame:
-    # RFC 9110 asks for zlib's format; some clients send raw deflate
-    has_header = len(raw) > 1 and raw[0] & 15 == 8 and int.from_bytes(raw[:2]) % 31 == 0
-    return _whole(lambda: zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS))
-
-
-def _zstd(raw: bytes) -> _Frame:
+def _zstd() -> Any:
     if sys.version_info >= (3, 14):
         from compression import zstd
     else:
         from backports import zstd
     options = {int(zstd.DecompressionParameter.window_log_max): _LARGEST_WINDOW}
-    return _whole(lambda: zstd.ZstdDecompressor(options=options))
-
-
-def _brotli(raw: bytes) -> _Frame:
-    import brotli
-
-    def frame(raw: bytes, most: int) -> tuple[bytes, bytes]:
-        decoder, parts, size = brotli.Decompressor(), [], 0
-        while not decoder.is_finished() and size < most:
-            part = decoder.process(raw, output_buffer_limit=most - size)
-            if not part and not raw:
-                raise EOFError
-            parts.append(part)
-            size, raw = size + len(part), b""
-        return b"".join(parts), b""
-
-    return frame
+    return zstd.ZstdDecompressor(options=options)

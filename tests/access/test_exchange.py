@@ -2,11 +2,9 @@
 
 import asyncio
 import gzip
-import zlib
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
-import brotli
 import pytest
 from backports import zstd
 from starlette.types import Message
@@ -14,7 +12,7 @@ from starlette.types import Message
 from proxy.access.exchange import LEAST, ClientGone, Exchange, Intake
 from proxy.chat.errors import BadRequest, Overloaded
 
-COMPRESS = {"gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress, "zstd": zstd.compress}
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd.compress}
 GONE: Message = {"type": "http.disconnect"}
 
 
@@ -94,7 +92,7 @@ async def test_a_body_is_refused_while_it_is_read_once_it_is_too_large(headers: 
     assert server.reads == 2
 
 
-@pytest.mark.parametrize("encoding", [b"compress", b"deflate, gzip", b"aws-chunked"])
+@pytest.mark.parametrize("encoding", [b"br", b"zstd, gzip", b"aws-chunked"])
 async def test_a_body_is_refused_unread_in_an_unknown_coding(encoding: bytes) -> None:
     server = Server(part(b"x"), headers=[(b"content-encoding", encoding)])
 
@@ -102,11 +100,11 @@ async def test_a_body_is_refused_unread_in_an_unknown_coding(encoding: bytes) ->
         await server.http.read()
 
     assert (caught.value.status, caught.value.code) == (415, "unsupported_content_encoding")
-    assert caught.value.headers["accept-encoding"] == "gzip, deflate, br, zstd"
+    assert caught.value.headers["accept-encoding"] == "gzip, zstd"
     assert server.reads == 0
 
 
-@pytest.mark.parametrize("encoding", [b"gzip", b"x-gzip", b"deflate", b"br", b"zstd", b"identity, gzip"])
+@pytest.mark.parametrize("encoding", [b"gzip", b"x-gzip", b"zstd", b"identity, gzip"])
 async def test_a_compressed_body_is_decoded_within_the_bound_of_bodies(encoding: bytes) -> None:
     compress = COMPRESS[encoding.decode().removeprefix("identity, ").removeprefix("x-")]
     headers = [(b"content-encoding", encoding)]

@@ -5,11 +5,9 @@ import gzip
 import io
 import json
 import threading
-import zlib
 from collections.abc import Callable
 from typing import Any
 
-import brotli
 import pytest
 from backports import zstd
 
@@ -100,7 +98,7 @@ async def test_calls_and_results_without_an_id_are_the_upstreams_to_judge(lab: L
 
 @pytest.mark.parametrize(
     ("coding", "compress"),
-    [("gzip", gzip.compress), ("deflate", zlib.compress), ("br", brotli.compress), ("zstd", zstd.compress)],
+    [("gzip", gzip.compress), ("zstd", zstd.compress)],
 )
 async def test_a_compressed_body_reaches_the_upstream_decoded(
     lab: Lab, coding: str, compress: Callable[[bytes], bytes]

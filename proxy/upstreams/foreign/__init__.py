@@ -10,8 +10,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +18,6 @@ from urllib.parse import quote
 import orjson
 
 from proxy.chat.errors import NotFound, Unanswered, UpstreamFailed, UpstreamTimeout
-from proxy.chat.sse import ByteStream
 from proxy.config.settings import ForeignUpstream, OpenAIUpstream, Settings
 from proxy.http.client import Timeouts, Transport
 from proxy.http.headers import CREDENTIALS
@@ -51,8 +49,6 @@ _SERVERS = frozenset({b"date", b"server"})
 _FORWARDED = CREDENTIALS | {"anthropic-version"}
 """The client's headers that tell its key and the vendor of the key."""
 _FAILURES = {kind.__name__.encode(): kind for kind in (UpstreamFailed, Unanswered, UpstreamTimeout)}
-FACTS = b": facts "
-"""The beginning of a stream's last event: a comment with facts in JSON. A line of an answer cannot begin so."""
 _PROGRAM = "from proxy.upstreams.foreign.worker import main; main()"
 _PATIENCE = 2.0
 """Seconds that the process has to end by itself."""
@@ -131,7 +127,7 @@ class Foreign(OpenAI):
             provider=PROVIDERS.get(settings.provider, settings.provider),
         )
         super().__init__(name, server, Transport(name, timeouts, unix_socket=process.socket))
-        self.abilities = Abilities(translates=False)
+        self.abilities = Abilities(translates=False, ask_usage=True)
         self.address = settings.base_url
         self._listed_as = settings.provider
         self._process = process
@@ -152,10 +148,7 @@ class Foreign(OpenAI):
         if (failure := _FAILURES.get(own.get(b"error", b""))) is not None:
             error = orjson.loads(reply.body or b"")["error"]
             raise failure(error["message"], code=error["code"], status=reply.status, headers=advice(reply.headers))
-        facts = reply.facts = orjson.loads(own.get(b"facts", b"{}"))
-        if reply.chunks is not None:
-            chunks = reply.chunks = _with_facts(reply.chunks, facts)
-            await anext(chunks)  # a generator that was never begun ignores its closing
+        reply.facts = orjson.loads(own.get(b"facts", b"{}"))
         return reply
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
@@ -172,24 +165,6 @@ class Foreign(OpenAI):
     async def aclose(self) -> None:
         await super().aclose()
         await self._process.leave(self.name)
-
-
-async def _with_facts(chunks: ByteStream, facts: dict[str, Any]) -> AsyncGenerator[bytes, None]:
-    """Yield an empty chunk, then the events of the process, and take its facts from the comment behind the last one."""
-    async with aclosing(chunks):
-        yield b""
-        pending = b""
-        try:
-            async for chunk in chunks:
-                pending += chunk
-                if pending.endswith(b"\n\n"):
-                    events, _, comment = (b"\n" + pending).partition(b"\n" + FACTS)
-                    facts |= orjson.loads(comment or b"{}")
-                    yield (events + b"\n")[1:] if comment else pending
-                    pending = b""
-        except UpstreamFailed as error:
-            facts["error"] = error.code
-            raise
 
 
 def _revealed(settings: ForeignUpstream) -> dict[str, Any]:

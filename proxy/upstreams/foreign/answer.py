@@ -41,14 +41,6 @@ def spent(used: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def counts(used: Mapping[str, Any]) -> dict[str, int]:
-    """Return the token counts of a usage object, as facts."""
-    details = used["prompt_tokens_details"]
-    facts = {"cached_tokens": details["cached_tokens"], "written_tokens": details.get("cache_write_tokens")}
-    facts |= {name: used[name] for name in ("prompt_tokens", "completion_tokens")}
-    return {name: count for name, count in facts.items() if count is not None}
-
-
 def _head(answer: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {"id": answer["id"], "object": kind, "created": answer["created"], "model": answer["model"]}
 
@@ -88,13 +80,13 @@ class ForeignStream:
         self._calls_made: dict[int, int] = {}
         """The number of tool calls of each choice."""
         self._head: dict[str, Any] = {}
-        self.usage: dict[str, Any] | None = None
+        self._usage: dict[str, Any] | None = None
 
     def events(self, chunk: Mapping[str, Any]) -> Iterator[bytes]:
         """Yield the events for a chunk; none for one without news."""
         self._head = self._head or _head(chunk, "chat.completion.chunk")
         if chunk.get("usage"):
-            self.usage = spent(chunk["usage"])
+            self._usage = spent(chunk["usage"])
         choices = [clean for choice in chunk.get("choices") or () if (clean := self._choice(choice))]
         if choices:
             extras = {key: chunk[key] for key in EXTRAS if chunk.get(key) is not None}
@@ -103,8 +95,8 @@ class ForeignStream:
 
     def end(self) -> Iterator[bytes]:
         """Yield the usage event, if the client asked for it."""
-        if self._show_usage and self.usage:
-            yield _event({**self._head, "choices": [], "usage": self.usage})
+        if self._show_usage and self._usage:
+            yield _event({**self._head, "choices": [], "usage": self._usage})
 
     def _choice(self, choice: Mapping[str, Any]) -> dict[str, Any] | None:
         index = choice.get("index", 0)

@@ -10,7 +10,7 @@ from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.base import Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, hold_back, wants_usage
-from proxy.upstreams.foreign.answer import ForeignStream, counts, whole
+from proxy.upstreams.foreign.answer import ForeignStream, whole
 from proxy.upstreams.foreign.errors import explain
 from proxy.upstreams.foreign.library import arguments, knows, lacked, load, misroutes, no_such_model
 from proxy.upstreams.images import Images
@@ -50,7 +50,7 @@ class Provider:
             async with asyncio.timeout_at(deadline):
                 source = await library.acompletion(**asked, **options)
             chunks = ForeignStream(show_usage=wants_usage(request.rest))
-            events = await hold_back(self._spoken(source, chunks, facts, deadline, asked), facts)
+            events = await hold_back(self._spoken(source, chunks, deadline, asked), facts)
             return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
         except Exception as error:
             refusal = self._explained(error, asked)
@@ -66,7 +66,7 @@ class Provider:
         return tuple(sorted(left_out | lacked(await self._loaded(), self._settings.provider, request)))
 
     async def _spoken(
-        self, source: Any, chunks: ForeignStream, facts: dict[str, Any], deadline: float, asked: Mapping[str, Any]
+        self, source: Any, chunks: ForeignStream, deadline: float, asked: Mapping[str, Any]
     ) -> AsyncGenerator[bytes, None]:
         """Yield the client's events of a stream. Raise errors in OpenAI's terms."""
         begun, ending = False, Ending()
@@ -83,7 +83,6 @@ class Provider:
         except Exception as error:
             raise self._explained(error, asked) from None
         finally:
-            facts.update(counts(chunks.usage) if chunks.usage else {})
             await _close(source)
 
     def _orders(self, authorization: str) -> dict[str, Any]:

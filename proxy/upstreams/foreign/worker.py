@@ -26,7 +26,6 @@ from proxy.chat.parse import Body
 from proxy.config.settings import ForeignUpstream, TelemetrySettings
 from proxy.telemetry.logs import configure
 from proxy.upstreams.base import Reply
-from proxy.upstreams.foreign import FACTS
 from proxy.upstreams.foreign.provider import Provider
 
 
@@ -49,15 +48,14 @@ class Worker:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         provider, chat = await self._read(request)
         reply = await provider.send(chat, request.headers.get("authorization", ""))
+        headers = self._headers(reply)
         if reply.chunks is None:
-            headers = _headers(reply, {**reply.facts, **self._cpu()})
             return web.Response(status=reply.status, headers=headers, body=reply.body)
-        response = web.StreamResponse(status=reply.status, headers=_headers(reply, reply.facts))
+        response = web.StreamResponse(status=reply.status, headers=headers)
         async with aclosing(reply.chunks):
             await response.prepare(request)
             async for chunk in reply.chunks:
                 await response.write(chunk)
-            await response.write(FACTS + orjson.dumps({**reply.facts, **self._cpu()}) + b"\n\n")
         return response
 
     async def _ignored(self, request: web.Request) -> web.StreamResponse:
@@ -68,16 +66,13 @@ class Worker:
         chat = Body(await request.read()).parse()
         return self._providers[unquote(request.match_info["name"])], chat
 
-    def _cpu(self) -> dict[str, float]:
-        """Return the CPU time since it was reported last, as a fact."""
+    def _headers(self, reply: Reply) -> CIMultiDict[str]:
+        """Return the headers of an answer, its facts among them, and the CPU time since it was reported last."""
         before, self._reported = self._reported, time.process_time()
-        return {"cpu_seconds": round(self._reported - before, 6)}
-
-
-def _headers(reply: Reply, facts: Mapping[str, Any]) -> CIMultiDict[str]:
-    headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
-    headers["x-penstock-facts"] = json.dumps(facts)  # in ASCII
-    return headers
+        facts = {**reply.facts, "cpu_seconds": round(self._reported - before, 6)}
+        headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in reply.headers)
+        headers["x-penstock-facts"] = json.dumps(facts)  # in ASCII
+        return headers
 
 
 @web.middleware

@@ -48,8 +48,8 @@ class Translated(Base):
 
     fetch_images_from: tuple[str, ...] = ()
     """Hosts from which Penstock fetches images that a request names by their addresses, where the provider takes only
-    their bytes. `public` stands for all hosts on the public internet, at ports 80 and 443. A host that is named, with
-    its port where that is another one, may have any address. Without, such a request gets a 400."""
+    their bytes; each with its port where that is not the usual one. Redirects are not followed. Without, such a
+    request gets a 400."""
 
 
 class Connected(Guarded):

@@ -152,12 +152,8 @@ class Transport:
         url: URL,
         headers: Mapping[str, str],
         body: bytes | None = None,
-        *,
-        server_name: str | None = None,
     ) -> Response:
         """Send a request and wait for the head of its answer. Cancelling it closes the connection.
-
-        `server_name` is the host that the server's certificate must name, where `url` has an IP address.
 
         Retry once if no connection could be made, or if an idle connection was closed before the server received a
         byte of this request; for a safe method, also if the server closed the connection before it answered. Raise
@@ -173,7 +169,6 @@ class Transport:
                     data=data,
                     allow_redirects=False,
                     skip_auto_headers=_NOT_ADDED,
-                    server_hostname=server_name,
                 )
                 if not 200 <= response.status < 600:
                     response.close()

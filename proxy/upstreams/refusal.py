@@ -165,18 +165,17 @@ def kind_of(status: int) -> tuple[str, str | None]:
     return _BY_STATUS.get(status) or ("server_error" if status >= 500 else "invalid_request_error", None)
 
 
-def overflowed(text: str, overflow: Overflow, call: Call) -> Refused:
-    """Return the refusal of a prompt that does not fit. Our own figures fill those that the server left out."""
-    prompt = overflow.prompt or (call.counted.total if call.counted else None)
-    window = overflow.window or (call.profile.window if call.profile else None)
-    return Refused(sentence(text, prompt, window), 400, code=CODE, param="messages")
+def refused(status: int, text: str, call: Call, *, is_own: bool, headers: Mapping[str, str] | None = None) -> Refused:
+    """Return the error for a status, with the server's words. If not `is_own`, it comes from something in front.
 
-
-def answered_with(
-    status: int, text: str, call: Call, *, is_own: bool, headers: Mapping[str, str] | None = None
-) -> Refused:
-    """Return the error for a status, with the server's words. If not `is_own`, it comes from something in front."""
+    One for a prompt that does not fit has our own figures where the server left them out.
+    """
+    overflow = find_overflow(text) if status in _STATUSES else None
+    if overflow is not None or status == 413:
+        prompt = (overflow and overflow.prompt) or (call.counted.total if call.counted else None)
+        window = (overflow and overflow.window) or (call.profile.window if call.profile else None)
+        return Refused(sentence(text, prompt, window), 400, code=CODE, param="messages")
     if status == 404 and is_own:
         text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
-    told = text or f"The upstream answered with status {status}."
-    return Refused(told, status, code=kind_of(status)[1] if is_own else None, headers=headers)
+    text = text or f"The upstream answered with status {status}."
+    return Refused(text, status, code=kind_of(status)[1] if is_own else None, headers=headers)

@@ -21,7 +21,8 @@ async def host() -> AsyncIterator[str]:
     """A server with one picture and one text; its `host:port`."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=PNG if request.path == "/cat.png" else b"<html>")
+        status, headers = {"/nothing": (404, {}), "/away": (302, {"location": "/cat.png"})}.get(request.path, (200, {}))
+        return web.Response(status=status, headers=headers, body=PNG if request.path == "/cat.png" else b"<html>")
 
     async with serving(answer) as url:
         yield url.removeprefix("http://")
@@ -61,12 +62,29 @@ async def test_nothing_is_fetched_that_the_provider_reads_itself_or_that_is_not_
 
 @pytest.mark.parametrize(("path", "hosts", "told"), [
     ("page", None, "not a PNG, JPEG, GIF or WebP"),
-    ("cat.png", ["public"], "its host is not one that images are fetched from"),
+    ("nothing", None, "its server answered with 404"),
+    ("away", None, "its server answered with 302"),
+    ("cat.png", ["example.com", "127.0.0.1"], "its host is not one that images are fetched from"),
 ])  # fmt: skip
 async def test_a_refusal_names_its_place(host: str, path: str, hosts: list[str] | None, told: str) -> None:
     with pytest.raises(BadRequest, match=told) as caught:
         await inlined(asking(DATA, f"http://{host}/{path}"), *(hosts or [host]))
     assert (caught.value.param, caught.value.code) == ("messages[1].content[2].image_url.url", "image_not_fetched")
+
+
+@pytest.mark.parametrize("url", [
+    "http://127.0.0.1:9/x", "http://localhost/x", "http://2130706433/x", "http://user@example.com/x", "http://[x/",
+    "http:///x", "http://example.com:81/x", "http://example.com.evil/x",
+])  # fmt: skip
+async def test_no_other_host_is_asked(url: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        await inlined(asking(url), "example.com")
+    assert caught.value.code == "image_not_fetched"
+
+
+async def test_a_server_that_is_gone_is_not_described() -> None:
+    with pytest.raises(BadRequest, match="its server did not answer, or it is too large"):
+        await inlined(asking("http://127.0.0.1:9/x"), "127.0.0.1:9")
 
 
 async def test_too_many_are_refused(host: str) -> None:

@@ -4,9 +4,10 @@
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -25,7 +26,7 @@ from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Translator, Upstr
 from proxy.upstreams.completion import Completion, Facts, encoded, parsed, timestamp
 from proxy.upstreams.credentials import fitting
 from proxy.upstreams.images import Images
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Overflow, Refused, advice, answered_with, find_overflow, overflowed
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, advice, refused
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 
 VERSION = "2023-06-01"
@@ -99,17 +100,22 @@ class Anthropic(Translator):
             "POST", "/messages", {"anthropic-version": VERSION, **headers, **own}, encoded(body)
         )
         if response.status != 200:
-            raise refusal(response.status, await response.read(), response.headers, call)
+            raise await self._refusal(response, call)
         return response
+
+    async def _refusal(self, response: Response, call: Call) -> PenstockError:
+        """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
+        if response.status < 400:
+            return Unanswered(f"the upstream answered with status {response.status}")
+        return refusal(json_object(await response.read()), call, response.status, advice(response.headers))
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         own = {"anthropic-version": VERSION, **without_credentials(headers), **self._credentials(headers, "")}
         response = await self._request("GET", "/models", own, None, "limit=1000")
-        body = await response.read()
         if response.status in (401, 403):
-            raise refusal(response.status, body, response.headers, Call("/models", "", b"", headers))
+            raise await self._refusal(response, Call("/models", "", b"", headers))
         try:
-            listed = orjson.loads(body)["data"] if response.status == 200 else []
+            listed = orjson.loads(await response.read())["data"] if response.status == 200 else []
             return [_described(model) for model in listed if isinstance(model["id"], str)]
         except (orjson.JSONDecodeError, KeyError, TypeError):
             return []
@@ -182,7 +188,7 @@ class Anthropic(Translator):
                     event = parsed(line[5:], SERVER)
                     kind = event.get("type")
                     if kind == "error":
-                        raise broken(event, call)
+                        raise refusal(event, call)
                     yield event
         if kind != "message_stop":
             raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
@@ -241,26 +247,14 @@ USUAL_WAIT = "2"
 """Seconds until another try, where an overloaded server does not say."""
 
 
-def refusal(status: int, body: bytes, headers: Iterable[tuple[bytes, bytes]], call: Call) -> PenstockError:
-    """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
-    if status < 400:
-        return Unanswered(f"the upstream answered with status {status}")
-    return _explained(json_object(body), status, advice(headers), call)
-
-
-def broken(event: Mapping[str, Any], call: Call) -> PenstockError:
-    """Return the error of an error event."""
-    kind = event["error"].get("type") if isinstance(event.get("error"), Mapping) else None
-    return _explained(event, STATUSES.get(str(kind), 500), {}, call)
-
-
-def _explained(event: Mapping[str, Any], status: int, again: dict[str, str], call: Call) -> Refused:
-    error = event.get("error")
-    message = error.get("message") if isinstance(error, Mapping) else None
-    text = message.strip()[:LONGEST_MESSAGE] if isinstance(message, str) else ""
-    overflow = find_overflow(text) if status in (400, 413) else None
-    if overflow is not None or status == 413:
-        return overflowed(text, overflow or Overflow(), call)
+def refusal(
+    body: Mapping[str, Any], call: Call, status: int | None = None, again: Mapping[str, str] = MappingProxyType({})
+) -> Refused:
+    """Return the error in a body, or in an event of a stream, which has no status."""
+    error = body["error"] if isinstance(body.get("error"), Mapping) else {}
+    status = status or STATUSES.get(str(error.get("type")), 500)
     if status == OVERLOADED:
         status, again = 503, {"retry-after": USUAL_WAIT, **again}
-    return answered_with(status, text, call, is_own=message is not None, headers=again)
+    message = error.get("message")
+    text = message.strip()[:LONGEST_MESSAGE] if isinstance(message, str) else ""
+    return refused(status, text, call, is_own=message is not None, headers=again)

@@ -19,6 +19,7 @@ from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
+from proxy.text.json_values import json_object
 from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream, connect, relay
 from proxy.upstreams.completion import Completion, Facts, encoded, parsed, timestamp
 from proxy.upstreams.images import Images
@@ -34,7 +35,7 @@ from proxy.upstreams.ollama.window import (
     tokens,
     was_truncated,
 )
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, answered_with, find_overflow, overflowed
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, refused
 from proxy.upstreams.request_fields import ignored_fact
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
@@ -101,7 +102,10 @@ class Ollama(Translator):
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
         response = await self._request("POST", "/api/chat", call.headers, encoded(translation.body))
         if response.status != 200:
-            raise refusal(response.status, await response.read(), call)
+            body = await response.read()
+            if response.status < 400:
+                raise Unanswered(f"the upstream answered with status {response.status}")
+            raise refusal(json_object(body), response.status, call)
         completion = Completion.of(call, call.request, facts)
         return await completion.reply(self._deltas(response, completion, call, translation))
 
@@ -246,41 +250,23 @@ ADDRESS = re.compile(r"\b[a-z]+://[^\s\"'<>]+|\b(?:(?:\d{1,3}\.){3}\d{1,3}|local
 """Addresses, which clients must not learn; Ollama quotes that of its own runner."""
 
 
-def refusal(status: int, body: bytes, call: Call) -> PenstockError:
-    """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
-    if status < 400:
-        return Unanswered(f"the upstream answered with status {status}")
-    try:
-        line = parsed(body, "Ollama")
-    except Unanswered:
-        line = {}
-    return _explained(_error_text(line), status, call, known="error" in line)
+def refusal(line: Mapping[str, Any], status: int, call: Call) -> Refused:
+    """Return the error in a body, or in a line of a stream."""
+    told = line.get("error")
+    if isinstance(told, dict):
+        told = told.get("message")
+    text = ADDRESS.sub("***", told.strip())[:LONGEST_MESSAGE] if isinstance(told, str) else ""
+    if lacking := LACKING.search(text):
+        return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
+    return refused(status, text, call, is_own="error" in line)
 
 
-def broken(line: Mapping[str, Any], call: Call) -> PenstockError | None:
+def broken(line: Mapping[str, Any], call: Call) -> Refused | None:
     """Return the error in a line of a stream or in a body with status 200; None if there is none."""
     if line.get("error") is None:
         return None
     status = line.get("status")
-    status = status if isinstance(status, int) and 400 <= status <= 599 else 500
-    return _explained(_error_text(line), status, call, known=True)
-
-
-def _explained(text: str, status: int, call: Call, *, known: bool) -> Refused:
-    overflow = find_overflow(text)
-    if overflow is not None:
-        return overflowed(text, overflow, call)
-    lacking = LACKING.search(text)
-    if lacking:
-        return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
-    return answered_with(status, text, call, is_own=known)
-
-
-def _error_text(line: Mapping[str, Any]) -> str:
-    said = line.get("error")
-    if isinstance(said, dict):
-        said = said.get("message")
-    return ADDRESS.sub("***", said.strip())[:LONGEST_MESSAGE] if isinstance(said, str) else ""
+    return refusal(line, status if isinstance(status, int) and 400 <= status <= 599 else 500, call)
 
 
 def _asked_by(ability: str, call: Call) -> str:

@@ -230,10 +230,10 @@ class Away(SqliteStore):
 
     is_away = False
 
-    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
         if self.is_away:
             raise StoreError("unreachable")
-        return await super().get(key, ttl=ttl)
+        return await super().get_all(keys, ttl=ttl)
 
 
 class Kept(StoredMemory):
@@ -244,11 +244,11 @@ class Kept(StoredMemory):
         self.broken = False
         self.asked = 0
 
-    async def get(self, key: str) -> bytes | None:
-        self.asked += 1
+    async def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        self.asked += len(keys)
         if self.broken:
             raise OSError("no memory")
-        return self.values.get(key)
+        return [self.values.get(key) for key in keys]
 
     async def put(self, key: str, value: bytes) -> None:
         if self.broken:

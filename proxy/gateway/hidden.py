@@ -108,7 +108,7 @@ class HiddenParts:
         if not keys:
             return {}
         async with asyncio.timeout(_PATIENCE):
-            values = await asyncio.gather(*(self._memory.get(key) for key in keys))
+            values = await self._memory.get_all(keys)
         for key, value in zip(keys, values, strict=True):
             if value is None:
                 self._absent.put(key, None)

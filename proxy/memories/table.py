@@ -8,7 +8,7 @@ store sees to that.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,7 +29,6 @@ logger = logging.getLogger("penstock.memories")
 LEASE = 30.0
 """Seconds after which the lease of a worker that died ends."""
 _PATIENCE = 10.0
-_AT_ONCE = 64
 _ROWS = 10**6
 _KNOWN = 50_000
 """Memories that this process remembers."""
@@ -182,18 +181,10 @@ class MemoryTable:
         there = await self._store.touch([key for key in keys if key in shelf.rows], ttl=self._ttl)
         rows = {key: shelf.rows[key] for key in keys if key in there}
         missing = [key for key in keys if key not in rows]
-        for key, raw in zip(missing, await self._values(missing), strict=True):
+        for key, raw in zip(missing, await self._store.get_all(missing, ttl=self._ttl), strict=True):
             if (memory := self._decoded(raw)) is not None:
                 rows[key] = memory
         return Shelf(version, rows, self._clock())
-
-    async def _values(self, keys: Sequence[str]) -> list[bytes | None]:
-        values: list[bytes | None] = []
-        for start in range(0, len(keys), _AT_ONCE):
-            values += await asyncio.gather(
-                *(self._store.get(key, ttl=self._ttl) for key in keys[start : start + _AT_ONCE])
-            )
-        return values
 
     def _decoded(self, raw: bytes | None) -> Memory | None:
         """Return the memory of a row; None for one that is gone or damaged, which the log tells."""

@@ -117,7 +117,8 @@ class Archives:
         prefix, deleted = f"archive/{owner}" + (f"{part}/" if part else ""), 0
         while keys := await self.store.keys(prefix):
             pointers = [f"handle/{owner}{key.rpartition('/')[2]}" for key in keys]
-            ours = [each for each in pointers if not part or await self.store.get(each) == part.encode()]
+            parts = await self.store.get_all(pointers)
+            ours = [each for each, known in zip(pointers, parts, strict=True) if not part or known == part.encode()]
             await self.store.delete([*keys, *ours])
             deleted += len(keys)
         while not part and (lost := await self.store.keys(f"handle/{owner}")):

@@ -1,6 +1,5 @@
 """Decisions that stay the same from one request of a conversation to the next, kept in a store."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
 from urllib.parse import quote
@@ -14,8 +13,6 @@ Key = tuple[str, str, str]
 
 _ENTRY = 600
 """Bytes that a decision takes in memory besides its value, about."""
-_AT_ONCE = 64
-"""Decisions that are read at the same time: a new process reads those of a whole conversation."""
 
 
 class StoredMemory:
@@ -28,7 +25,10 @@ class StoredMemory:
         self._kind = kind
 
     async def get(self, key: str) -> bytes | None:
-        return await self._store.get(f"{self._kind}/{key}", ttl=self._ttl)
+        return (await self.get_all((key,)))[0]
+
+    async def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        return await self._store.get_all([f"{self._kind}/{key}" for key in keys], ttl=self._ttl)
 
     async def put(self, key: str, value: bytes) -> None:
         await self._store.put(f"{self._kind}/{key}", value, ttl=self._ttl)
@@ -80,11 +80,8 @@ class BoundMemo:
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
         values: list[str | None] = [*self._memos.fresh.get_each([self._key(key) for key in keys])]
         missing = [place for place, value in enumerate(values) if value is None]
-        for start in range(0, len(missing), _AT_ONCE):
-            places = missing[start : start + _AT_ONCE]
-            reads = await asyncio.gather(*(self._read(keys[place]) for place in places))
-            for place, value in zip(places, reads, strict=True):
-                values[place] = value
+        for place, value in zip(missing, await self._read([keys[place] for place in missing]), strict=True):
+            values[place] = value
         return values
 
     async def settle(self, key: str, value: str) -> str:
@@ -95,7 +92,7 @@ class BoundMemo:
         if (known := self._memos.fresh.get(self._key(key))) is not None:
             return known
         if self._outage.begun:
-            return await self._read(key) or value
+            return (await self._read([key]))[0] or value
         memos, data = self._memos, value.encode(errors="surrogatepass")
         losses = memos.store.losses
         try:
@@ -105,14 +102,16 @@ class BoundMemo:
             return value
         return self._seen(key, kept, losses)
 
-    async def _read(self, key: str) -> str | None:
-        losses = self._memos.store.losses
+    async def _read(self, keys: Sequence[str]) -> Sequence[str | None]:
+        store = self._memos.store
+        losses = store.losses
         try:
-            kept = await self._memos.store.get(self._name(key), ttl=self._memos.ttl)
+            values = await store.get_all([self._name(key) for key in keys], ttl=self._memos.ttl) if keys else []
         except StoreError:
             self._outage.begun = True
-            return None
-        return None if kept is None else self._seen(key, kept, losses)
+            return [None] * len(keys)
+        pairs = zip(keys, values, strict=True)
+        return [None if value is None else self._seen(key, value, losses) for key, value in pairs]
 
     def _seen(self, key: str, stored: bytes, losses: int) -> str:
         value = stored.decode(errors="surrogatepass")

@@ -5,7 +5,6 @@ whole is for all its agents and tasks, what is given to an agent for all its tas
 anything has a mark, so that a request of any other costs one look at one key.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -109,7 +108,7 @@ class Shares:
         return found
 
     async def _fetch(self, keys: Sequence[str]) -> dict[str, Given]:
-        values = await asyncio.gather(*(self._store.get(key, ttl=self._ttl) for key in keys))
+        values = await self._store.get_all(keys, ttl=self._ttl)
         read = ((key, _read(value)) for key, value in zip(keys, values, strict=True) if value is not None)
         return {key: given for key, given in read if given is not None}
 

@@ -1,6 +1,6 @@
 """A store that reads another one and keeps what is written to itself: for work whose traces nobody must find."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store
@@ -20,8 +20,11 @@ class Overlay:
         return self._below.losses + self._cleared
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        found = await self._own.get(key, ttl=ttl)
-        return await self._below.get(key) if found is None else found
+        return (await self.get_all((key,), ttl=ttl))[0]
+
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
+        own, below = await self._own.get_all(keys, ttl=ttl), await self._below.get_all(keys)
+        return [old if new is None else new for new, old in zip(own, below, strict=True)]
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
         await self._own.put(key, value, ttl=ttl)

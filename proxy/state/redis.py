@@ -59,8 +59,14 @@ class RedisStore:
         await self.server.look()
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        (value,) = await self.server.run(_GET, self._keys((key,)), (0 if ttl is None else _milliseconds(ttl),))
-        return None if value is None else bytes(value[_STAMP:])
+        return (await self.get_all((key,), ttl=ttl))[0]
+
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
+        values: list[bytes | None] = []
+        for some in _batches(keys):
+            (found,) = await self.server.run(_GET, self._keys(some), (0 if ttl is None else _milliseconds(ttl),))
+            values += [None if value is None else bytes(value[_STAMP:]) for value in found]
+        return values
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
         await self.put_all({key: value}, ttl=ttl)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -80,15 +80,19 @@ class SqliteStore:
         return self._database.losses
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        row = await self._run(lambda database: self._read(database, key), writes=False)
-        if row is None:
-            return None
-        value, used = row
-        if ttl is not None and self._clock() - used > min(60.0, ttl / 10):
-            # what can be read is worth more than its next day: no lock is waited for, no failure reported
-            with suppress(StoreError):
-                await self._database.run(lambda database: self._use(database, (key,), ttl), waits=False)
-        return value
+        return (await self.get_all((key,), ttl=ttl))[0]
+
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
+        if not keys:
+            return []
+        rows = await self._run(lambda database: [self._read(database, key) for key in keys], writes=False)
+        if ttl is not None:
+            since = self._clock() - min(60.0, ttl / 10)
+            used = [key for key, row in zip(keys, rows, strict=True) if row is not None and row[1] < since]
+            if used:  # what can be read is worth more than its next day: no lock is waited for, no failure reported
+                with suppress(StoreError):
+                    await self._database.run(lambda database: self._use(database, used, ttl), waits=False)
+        return [None if row is None else row[0] for row in rows]
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
         await self.put_all({key: value}, ttl=ttl)

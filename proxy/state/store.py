@@ -4,7 +4,7 @@ Keys are text and start with whose they are; values are bytes; each value has a 
 use. What grows by members, such as a set, has a key for each member: so nobody overwrites what another has added.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
 from proxy.context import Unavailable
@@ -59,6 +59,9 @@ class Store(Protocol):
         With `ttl` this is a use: the value lives that many seconds from now, less at most a tenth of them or a minute.
         A store that can be read but not written still answers.
         """
+
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
+        """Return the values of several keys, read together as `get` reads one."""
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
         """Set the value of a key, for `ttl` seconds. When it returns, the value is as durable as the store can be."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -299,9 +300,9 @@ async def test_a_client_that_answers_a_hidden_call_keeps_its_conversation() -> N
 
 async def test_a_memory_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     class Hanging(Kept):
-        async def get(self, key: str) -> bytes | None:
+        async def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
             await asyncio.Event().wait()
-            return None
+            return []
 
         async def put(self, key: str, value: bytes) -> None:
             await asyncio.Event().wait()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -293,10 +293,10 @@ async def test_a_crash_between_writing_and_removing_leaves_no_second_memory() ->
 class Failing(SqliteStore):
     fails = False
 
-    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
         if self.fails:
             raise StoreError("unreachable")
-        return await super().get(key, ttl=ttl)
+        return await super().get_all(keys, ttl=ttl)
 
 
 async def test_a_store_that_fails_is_told_to_applications_and_done_without_in_requests() -> None:

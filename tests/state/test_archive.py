@@ -5,7 +5,7 @@ import logging
 import random
 import threading
 import zlib
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -32,9 +32,9 @@ class Recording(SqliteStore):
         if self.broken:
             raise StoreError(self.broken)
 
-    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
         self._note("get")
-        return await super().get(key, ttl=ttl)
+        return await super().get_all(keys, ttl=ttl)
 
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
         self._note("put")

@@ -1,6 +1,7 @@
 """What is given is for its receiver alone: under its tenant, conversation, agent and task."""
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
@@ -29,9 +30,9 @@ class Looked(SqliteStore):
         super().__init__(None, max_bytes)
         self.looks: list[str] = []
 
-    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
         self.looks.append("get")
-        return await super().get(key, ttl=ttl)
+        return await super().get_all(keys, ttl=ttl)
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
         self.looks.append("keys")

@@ -1,4 +1,8 @@
-local value = redis.call('GET', KEYS[3])
-if value and not ours(value) then return foreign end
-if value then use(KEYS[3], value, tonumber(ARGV[2])) end
-return {epoch, value}
+local values = {}
+for n = 3, #KEYS do
+  local value = redis.call('GET', KEYS[n])
+  if value and not ours(value) then return foreign end
+  if value then use(KEYS[n], value, tonumber(ARGV[2])) end
+  values[n - 2] = value
+end
+return {epoch, values}

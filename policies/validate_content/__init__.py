@@ -1,28 +1,26 @@
 """Judge texts from outside, and mark, set aside or refuse those that are not good enough."""
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from statistics import fmean
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from policies.validate_content.content import Content, Item, injected, items, mark, passages, standing
-from policies.validate_content.measures import HOUR, ContentScores, freshness, judge, present, stated
+from policies.validate_content.content import Item, injected, items, mark, passages, standing
+from policies.validate_content.measures import HOUR, Verdict, fault, freshness, judge, overall, present, stated
 from proxy.chat import ChatRequest, Message
 from proxy.chat.edits import Stretch, TextChange, changed
 from proxy.chat.markers import MARKER
-from proxy.chat.texts import Text, texts_of, with_text
+from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context
 from proxy.policy import SETTINGS, Count, Decision, Fact, Keep, Policy, RefusesContent, Reject, Rewrite
 from proxy.text import counted
 
 _SCORES = "Scores of new contents from outside."
 _SPEAKERS = frozenset({"system", "developer", "user"})
-_PASSAGE = 2000
-"""Characters of a content whose meaning is compared."""
 
-_Poor = tuple[Item, Stretch | None, str]
-"""A content, where an earlier step has put it, and its fault."""
+_Poor = tuple[Item, str]
+"""A content and its fault."""
 
 
 class Scores(BaseModel):
@@ -82,21 +80,11 @@ class ValidateContent(Policy, RefusesContent):
     least: Scores = Scores()
     """The thresholds of the measures; 0 turns one off."""
 
-    weights: Scores = Scores(relevance=0.3, freshness=0.1, accuracy=0.3, completeness=0.2)
-    """The weight of each measure in the overall score, their mean; measures that can tell nothing are left out."""
-
     overall: float = Field(default=0.7, ge=0, le=1)
-    """The threshold of the overall score."""
+    """The threshold of the overall score: the mean of those of the measures that can tell something."""
 
     fresh: float = Field(default=HOUR, gt=0)
     """Seconds up to which content that states its age is fresh."""
-
-    meaning: float = Field(default=0.0, ge=0, le=1)
-    """Content that shares too few words is relevant all the same where its meaning is so near (0.35), by the configured
-    embedding; what that cannot tell in time counts as relevant. 0 asks for words only."""
-
-    wait: float = Field(default=0.3, ge=0)
-    """Seconds to wait for that."""
 
     skip_tools: tuple[str, ...] = ()
     """Globs of the names of tools whose results are not judged."""
@@ -118,17 +106,17 @@ class ValidateContent(Policy, RefusesContent):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Judge the contents of the client and of earlier steps, and treat the poor ones in the request."""
-        contents: list[tuple[Item, Stretch | None]] = [
-            *((item, None) for item in items(ctx.incoming, self.knowledge_tags, self.skip_tools)),
+        contents = [
+            *items(ctx.incoming, self.knowledge_tags, self.skip_tools),
             *injected(request, ctx.incoming, self.knowledge_tags),
         ]
-        verdicts = [await self._verdict(item, ctx) for item, _ in contents]
-        least, weights = self.least.model_dump(), self.weights.model_dump()
-        faults = [_fault(each, least, weights, self.overall) for each in verdicts]
-        poor = [(item, stretch, fault) for (item, stretch), fault in zip(contents, faults, strict=True) if fault]
-        facts = self._facts([item for item, _ in contents], verdicts, poor)
-        findings = [f"{'before ' * item.added}messages[{item.place}]: {fault}" for item, _, fault in poor]
-        refused = next((fault for item, _, fault in poor if item.is_new and not item.added), None)
+        least = self.least.model_dump()
+        verdicts = [await self._verdict(item, ctx) for item in contents]
+        faults = [fault(each, least, self.overall) for each in verdicts]
+        poor = [(item, words) for item, words in zip(contents, faults, strict=True) if words]
+        facts = _figures(contents, verdicts, poor)
+        findings = [f"{'before ' * (item.stretch is not None)}messages[{item.place}]: {words}" for item, words in poor]
+        refused = next((words for item, words in poor if item.is_new and item.stretch is None), None)
         if refused is not None and self.action == "reject":
             why = f"content in the request is not good enough: {refused}"
             return Reject(why, code="content_quality", facts=facts, findings=findings)
@@ -139,16 +127,11 @@ class ValidateContent(Policy, RefusesContent):
         why = f"below a threshold: {done} of {counted(len(contents), 'text')}"
         return Rewrite(request.with_messages(messages), why, facts, findings)
 
-    async def _verdict(self, item: Item, ctx: Context) -> ContentScores:
-        content = item.content
-        key = ("validate_content", *map(hash, content), len(content.text))
-        verdict, moment = await ctx.once.of_key(key, len(content.text), partial(_judged, content))
-        if moment is not None:
-            verdict = verdict._replace(freshness=freshness(moment, await self._came(item, ctx), self.fresh))
-        near = verdict.relevance
-        if not self.meaning or near is None or near.score >= self.least.relevance:
-            return verdict
-        return verdict._replace(relevance=near._replace(score=max(near.score, await self._nearness(item, ctx))))
+    async def _verdict(self, item: Item, ctx: Context) -> Verdict:
+        key = ("validate_content", *map(hash, item.key), len(item.text))
+        verdict, moment = await ctx.once.of_key(key, len(item.text), lambda: (judge(*item.key), stated(item.text)))
+        age = None if moment is None else freshness(moment, await self._came(item, ctx), self.fresh)
+        return verdict if age is None else {**verdict, "freshness": age}
 
     async def _came(self, item: Item, ctx: Context) -> float | None:
         """Return the time that the conversation in front of a content states, else that of its first sight."""
@@ -162,64 +145,37 @@ class ValidateContent(Policy, RefusesContent):
         known = (await ctx.memo.known([key]))[0]
         return None if known is None else float(known)
 
-    async def _nearness(self, item: Item, ctx: Context) -> float:
-        """Return 1 where the meaning is near enough, or nobody can tell; settled at its first sight."""
-        if ctx.embedder is None or ctx.memo is None:
-            return 1.0
-        key = f"quality/near/{item.name}"
-        if not item.is_new:
-            return float((await ctx.memo.known([key]))[0] or 1)
-        passage = item.content.text[:_PASSAGE]
-        near = (await ctx.embedder.similarities(item.content.asked, [passage], wait=self.wait))[0]
-        return float(await ctx.memo.settle(key, "1" if near is None or near >= self.meaning else "0"))
-
-    def _facts(
-        self, contents: Sequence[Item], verdicts: Sequence[ContentScores], poor: Sequence[_Poor]
-    ) -> dict[str, Fact]:
-        """Return the figures of new contents: the others were counted before."""
-        new = [verdict for item, verdict in zip(contents, verdicts, strict=True) if item.is_new]
-        facts: dict[str, Fact] = {"judged": len(new), "poor_contents": sum(item.is_new for item, *_ in poor)}
-        scores = {
-            "quality_score": [verdict.overall(self.weights.model_dump()) for verdict in new],
-            "relevance_score": [verdict.relevance.score for verdict in new if verdict.relevance is not None],
-            "accuracy_score": [verdict.accuracy.score for verdict in new if verdict.accuracy is not None],
-        }
-        return facts | {name: round(sum(each) / len(each), 3) for name, each in scores.items() if each}
-
     async def _treated(
         self, request: ChatRequest, poor: Sequence[_Poor], ctx: Context
     ) -> tuple[Sequence[Message], int]:
         """Return the messages with a line on each poor content, and the number of changes."""
         places = standing(request, ctx.incoming)
         notes: dict[int, list[str]] = {}
-        marked: list[tuple[int, Item, str]] = []
+        marked: dict[int, Message] = {}
         changes: list[TextChange] = []
-        for item, stretch, fault in poor:
-            place = places.get(item.place)
-            if stretch is not None:
-                changes += await self._changes([stretch], request, item, fault, ctx)
+        for item, words in poor:
+            place, line = places.get(item.place), mark(words)
+            if item.stretch is not None:
+                changes += await self._changes([item.stretch], request, item, line, ctx)
             elif place is None:
-                back = passages(request, ctx.incoming, item.content.text)
-                changes += await self._changes(list(back), request, item, fault, ctx)
-            elif item.in_user_message:
-                notes.setdefault(place, []).append(f"The data in the next message: {fault}.")
+                back = passages(request, ctx.incoming, item.text)
+                changes += await self._changes(list(back), request, item, line, ctx)
+            elif item.is_result:
+                marked[place] = await self._marked(marked.get(place, request.messages[place]), item, line, ctx)
             else:
-                marked.append((place, item, fault))
+                notes.setdefault(place, []).append(f"The data in the next message: {words}.")
         messages, gone = changed(request.messages, changes)
-        done = len(changes)
-        for place, item, fault in marked:
-            after = await self._marked(messages[place], item, fault, ctx)
-            done += after is not messages[place]
-            messages[place] = after
-        noted, count = _with_notes(messages, notes, gone)
-        return noted, done + count
+        done = len(changes) + sum(each is not request.messages[place] for place, each in marked.items())
+        messages = [marked.get(place, message) for place, message in enumerate(messages)]
+        noted, added = _with_notes(messages, notes, gone)
+        return noted, done + added
 
     async def _changes(
-        self, stretches: Sequence[Stretch], request: ChatRequest, item: Item, fault: str, ctx: Context
+        self, stretches: Sequence[Stretch], request: ChatRequest, item: Item, line: str, ctx: Context
     ) -> list[TextChange]:
         """Return the changes of a content where an earlier step has put it; none where the line is there."""
-        line, changes = mark(fault), list[TextChange]()
-        aside = self.action == "quarantine" or (self.action == "reject" and item.added)
+        changes: list[TextChange] = []
+        aside = self.action == "quarantine" or (self.action == "reject" and item.stretch is not None)
         for stretch in stretches:
             text = request.messages[stretch.place].text[stretch.start : stretch.end]
             if text.startswith(line):
@@ -227,20 +183,23 @@ class ValidateContent(Policy, RefusesContent):
             if aside and stretch.may_leave:
                 changes.append(TextChange(stretch, None))
                 continue
-            handle_line = await _set_aside(line, item.content.text, ctx) if aside else None
-            between = " " if stretch.may_leave or not item.added else "\n"
+            handle_line = await _set_aside(line, item.text, ctx) if aside else None
+            between = " " if stretch.may_leave or item.stretch is None else "\n"
             changes.append(TextChange(stretch, handle_line or f"{line}{between}{text}"))
         return changes
 
-    async def _marked(self, message: Message, item: Item, fault: str, ctx: Context) -> Message:
+    async def _marked(self, message: Message, item: Item, line: str, ctx: Context) -> Message:
+        """Return a tool's result, in the form that it has in the request, with the line in front or in its place."""
         text = next((each for each in texts_of(item.place, message) if each.part == item.part), None)
         if text is None:
             return message
-        line = mark(fault)
-        handle_line = await _set_aside(line, item.content.text, ctx) if self.action == "quarantine" else None
-        if handle_line is not None:
-            return _with(message, text, handle_line)
-        return message if text.original.startswith(line) else _with(message, text, f"{line}\n{text.original}")
+        aside = await _set_aside(line, item.text, ctx) if self.action == "quarantine" else None
+        if aside is None and not text.original.startswith(line):
+            aside = f"{line}\n{text.original}"
+        if aside is None or aside == text.original:
+            return message
+        text.sent = aside
+        return with_text(message, text)
 
 
 async def _set_aside(line: str, content: str, ctx: Context) -> str | None:
@@ -254,40 +213,24 @@ def _with_notes(
 ) -> tuple[list[Message], int]:
     """Return the messages without those that are gone and with notes in front of others, and the number of notes."""
     noted: list[Message] = []
-    added = 0
     for place, message in enumerate(messages):
-        if place in gone:
-            continue
         if place in notes:
             note = Message({"role": "user", "content": "\n".join(["[quality check]", *dict.fromkeys(notes[place])])})
-            if noted[-1:] != [note]:
-                noted.append(note)
-                added += 1
-        noted.append(message)
-    return noted, added
+            noted += [note] if noted[-1:] != [note] else []
+        noted += [message] if place not in gone else []
+    return noted, len(noted) + len(gone) - len(messages)
 
 
-def _fault(verdict: ContentScores, least: Mapping[str, float], weights: Mapping[str, float], overall: float) -> str:
-    """Return the measures below their thresholds, in words; empty for good content."""
-    below = verdict.below(least)
-    if below:
-        return "; ".join(f"{each.fault} ({name} {each.score:.2f})" for name, each in below)
-    whole = verdict.overall(weights)
-    return f"its overall quality is {whole:.2f}" if whole < overall else ""
+def _figures(contents: Sequence[Item], verdicts: Sequence[Verdict], poor: Sequence[_Poor]) -> dict[str, Fact]:
+    """Return the figures of new contents: the others were counted before."""
+    new = [verdict for item, verdict in zip(contents, verdicts, strict=True) if item.is_new]
+    figures: dict[str, Fact] = {"judged": len(new), "poor_contents": sum(item.is_new for item, _ in poor)}
+    scores = {"quality_score": [overall(verdict) for verdict in new]}
+    for measure in ("relevance", "accuracy"):
+        scores[f"{measure}_score"] = [verdict[measure].score for verdict in new if measure in verdict]
+    return figures | {name: round(fmean(each), 3) for name, each in scores.items() if each}
 
 
 def _present(message: Message) -> float | None:
     """Return the moment that a message says it is now."""
     return present(message.text)
-
-
-def _judged(content: Content) -> tuple[ContentScores, tuple[float, bool] | None]:
-    """Return the verdict without the age, and the moment that the content states."""
-    return judge(content), stated(content.text)
-
-
-def _with(message: Message, text: Text, sent: str) -> Message:
-    if text.original == sent:
-        return message
-    text.sent = sent
-    return with_text(message, text)

@@ -1,7 +1,7 @@
 """Collect texts from outside, with the question that they answer and where they stand in the request. Pure."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import NamedTuple
@@ -20,40 +20,35 @@ _ENDS = 1000
 _MARK = "[quality check: "
 
 
-class Content(NamedTuple):
-    """A text from outside."""
+class Item(NamedTuple):
+    """A text from outside, where the client has sent it or where an earlier step has put it."""
 
+    place: int
+    """The place of its message among the client's; of one that a step has put there, of the client's behind it."""
     text: str
+    is_new: bool
+    """Followed by no assistant message yet."""
     asked: str = ""
     """The user's last request; empty where nothing compares the text with it, as for results of tools."""
     required: tuple[str, ...] = ()
     """The members that the tool's definition promises."""
-
-
-class Item(NamedTuple):
-    """A content in the conversation as the client sent it."""
-
-    place: int
-    message: Message
-    content: Content
-    is_new: bool
-    """Followed by no assistant message yet."""
     part: int | None = None
-    """Its place among the parts of the message; None where that is one text, or the content is in a user message."""
-    added: bool = False
-    """Put there by an earlier step; its place is then that of the client's message behind it."""
+    """Its place among the parts of a tool's result; None where that is one text."""
+    is_result: bool = False
+    stretch: Stretch | None = None
+    """Where an earlier step has put it into the request."""
 
     @property
-    def in_user_message(self) -> bool:
-        """True for data in a message of the user's."""
-        return self.message.role == "user"
+    def key(self) -> tuple[str, str, tuple[str, ...]]:
+        """All that a verdict depends on, but for the age."""
+        return self.text, self.asked, self.required
 
     @property
     def name(self) -> str:
-        """A hash of its content and its place: the same on every replica."""
-        # an added content may come to stand elsewhere when messages leave
-        key = json.dumps([None if self.added else self.place, self.part, *self.content])
-        return blake2b(key.encode(), digest_size=12).hexdigest()
+        """A hash of the content and its place: the same on every replica."""
+        # what a step has put there may come to stand elsewhere when messages leave
+        place = self.place if self.stretch is None else None
+        return blake2b(json.dumps([place, self.part, *self.key]).encode(), digest_size=12).hexdigest()
 
 
 def items(incoming: ChatRequest, tags: Collection[str], skip: Collection[str]) -> Iterator[Item]:
@@ -64,7 +59,7 @@ def items(incoming: ChatRequest, tags: Collection[str], skip: Collection[str]) -
     for place, message in enumerate(incoming.messages):
         if message.role == "user":
             data, asked = _data_in(message, tags)
-            yield from (Item(place, message, Content(text, asked), place >= new) for text in data)
+            yield from (Item(place, text, place >= new, asked) for text in data)
         elif message.role == "assistant":
             calls = message.get("tool_calls") or ()
             called.update({id: _tool_of(call) for id, call in zip(message.call_ids, calls, strict=True)})
@@ -74,7 +69,7 @@ def items(incoming: ChatRequest, tags: Collection[str], skip: Collection[str]) -
                 continue
             required = required_of(tools.get(name))
             for text in texts_of(place, message):
-                yield Item(place, message, Content(text.original, "", required), place >= new, text.part)
+                yield Item(place, text.original, place >= new, "", required, text.part, is_result=True)
 
 
 def required_of(tool: Tool | None) -> tuple[str, ...]:
@@ -131,15 +126,8 @@ def _data_in(message: Message, tags: Collection[str]) -> tuple[list[str], str]:
     return data, text if len(text) <= 2 * _ENDS else f"{text[:_ENDS]} {text[-_ENDS:]}"
 
 
-_SPANS: Mapping[str, Callable[[str], list[tuple[int, int]]]] = {
-    MEMORIES: spans,
-    SHARED: lambda text: [content(text)],
-}
-"""The places of a block's items, by its tag; a block of any other tag is one item."""
-
-
-def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[Item, Stretch]]:
-    """Yield each item of the blocks in one of these tags that are not the client's, and where it stands.
+def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[Item]:
+    """Yield each item of the blocks in one of these tags that are not the client's: a memory, a shared text, a block.
 
     An item is new with the message of the client's in front of which it stands. A text from another agent, who did not
     know the question, is not compared with it.
@@ -149,19 +137,19 @@ def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str])
         return
     behind = {there: place for place, there in standing(request, incoming).items()}
     new, questions, end = _new_from(incoming.messages), _questions(incoming.messages, tags), len(incoming.messages)
-    for place, message, tag in every:
-        text = message.text
+    for place, text, tag in every:
         at = next((behind[n] for n in range(place + 1, len(request.messages)) if n in behind), end)
         asked = "" if tag == SHARED else questions[at]
-        for start, stop in _SPANS[tag](text) if tag in _SPANS else [(0, len(text))]:
-            item = Item(at, message, Content(unmarked(text[start:stop]), asked), at >= new - 1, added=True)
-            yield item, Stretch(place, start, stop, may_leave=tag == MEMORIES)
+        ends = spans(text) if tag == MEMORIES else [content(text)] if tag == SHARED else [(0, len(text))]
+        for start, stop in ends:
+            stretch = Stretch(place, start, stop, may_leave=tag == MEMORIES)
+            yield Item(at, unmarked(text[start:stop]), at >= new - 1, asked, stretch=stretch)
 
 
 def passages(request: ChatRequest, incoming: ChatRequest, content: str) -> Iterator[Stretch]:
     """Yield where passages of a content stand that left the request, and that an earlier step has brought back."""
-    for place, message, _ in _blocks(request, incoming, (RECALLED,)):
-        yield from (Stretch(place, *span) for span in passage_spans(message.text, content))
+    for place, text, _ in _blocks(request, incoming, (RECALLED,)):
+        yield from (Stretch(place, *span) for span in passage_spans(text, content))
 
 
 def mark(fault: str) -> str:
@@ -176,14 +164,14 @@ def unmarked(text: str) -> str:
     return text[end + 1 :].lstrip() if (end := text.find("]", 0, 400)) > 0 else text
 
 
-def _blocks(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[int, Message, str]]:
-    """Yield the messages that are not the client's and begin with one of these tags."""
+def _blocks(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield the places, texts and tags of the messages that are not the client's and begin with one of these tags."""
     sent = of_client(request, incoming)
     for place, message in enumerate(request.messages):
         if place not in sent and message.role == "user":
             tag = message.text.partition(">")[0].removeprefix("<").partition(" ")[0]
             if message.text.startswith("<") and tag in tags:
-                yield place, message, tag
+                yield place, message.text, tag
 
 
 def _questions(messages: Sequence[Message], tags: Collection[str]) -> list[str]:

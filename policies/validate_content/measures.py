@@ -3,11 +3,11 @@
 import re
 from calendar import monthrange
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
+from statistics import fmean
 from typing import Any, NamedTuple
 
-from policies.validate_content.content import Content
 from proxy.compaction import unwrapped
 from proxy.compaction.cut_json import cut_off
 from proxy.compaction.html import is_html, visible
@@ -18,6 +18,13 @@ from proxy.text.json_values import Pairs, parsed
 from proxy.text.language import language
 from proxy.text.tables import patterns
 
+MEASURES = ("relevance", "freshness", "accuracy", "completeness")
+"""The measures, in the order in which faults are named."""
+LARGEST = 2_000_000
+"""Characters of a text that are looked at."""
+_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns("pages").items()}
+"""Phrases in which texts speak of themselves (`data/pages.txt`)."""
+
 
 class Finding(NamedTuple):
     """A score of one measure, from 0 to 1, and in words the fault."""
@@ -27,8 +34,40 @@ class Finding(NamedTuple):
 
 
 _GOOD = Finding(1.0)
-_PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns("pages").items()}
-"""Phrases in which texts speak of themselves (`data/pages.txt`)."""
+
+Verdict = Mapping[str, Finding]
+"""The findings by measure; a measure that can tell nothing has none."""
+
+
+def judge(text: str, asked: str = "", required: tuple[str, ...] = ()) -> dict[str, Finding]:
+    """Measure a text, all but its freshness, which depends on when it came. Some 0.3 ms a KB.
+
+    `asked` is the question that it answers, empty for none; `required` are the members that its tool promises.
+    """
+    raw = text[:LARGEST]
+    text = unwrapped(raw)
+    value = parsed(text)
+    found = {
+        "relevance": relevance(text, asked),
+        "accuracy": accuracy(text, data=value is not None),
+        "completeness": completeness(raw, text, value, required),
+    }
+    return {measure: each for measure, each in found.items() if each is not None}
+
+
+def overall(verdict: Verdict) -> float:
+    """Return the mean of the scores that there are; 1 where there is none."""
+    return fmean([each.score for each in verdict.values()] or [1.0])
+
+
+def fault(verdict: Verdict, least: Mapping[str, float], least_overall: float) -> str:
+    """Return the measures below their thresholds, in words; empty for good content."""
+    below = [(name, verdict[name]) for name in MEASURES if name in verdict and verdict[name].score < least[name]]
+    if below:
+        return "; ".join(f"{each.fault} ({name} {each.score:.2f})" for name, each in below)
+    whole = overall(verdict)
+    return f"its overall quality is {whole:.2f}" if whole < least_overall else ""
+
 
 HOUR = 3600.0
 _ZONES = 14 * HOUR
@@ -38,38 +77,39 @@ _DATED = 50_000
 _MOMENTS = 50
 
 
-def stated(text: str) -> tuple[float, bool] | None:
-    """Return the newest moment at which a text says it was made, and True with a zone; None where it says none."""
-    return max(_all_moments(_PATTERNS["stated"], text), default=None)
+def stated(text: str) -> float | None:
+    """Return the newest moment at which a text may have been made by its own words; None where it says none."""
+    return max((moment + (0.0 if exact else _ZONES) for moment, exact in _moments("stated", text)), default=None)
 
 
 def present(text: str) -> float | None:
     """Return the moment that a text says it is now; None where it says none."""
-    return max((moment for moment, _ in _all_moments(_PATTERNS["present"], text)), default=None)
+    return max((moment for moment, _ in _moments("present", text)), default=None)
 
 
-def freshness(stated_at: tuple[float, bool] | None, now: float | None, fresh: float) -> Finding | None:
-    """Return 1 up to an age of `fresh` seconds, then `fresh` / age; None where no age is stated."""
-    if stated_at is None or now is None:
+def freshness(moment: float, now: float | None, fresh: float) -> Finding | None:
+    """Return 1 up to an age of `fresh` seconds, then `fresh` / age; None where nobody knows what time it is.
+
+    `moment` is that at which the text says it was made.
+    """
+    if now is None:
         return None
-    moment, exact = stated_at
-    age = now - moment - (0.0 if exact else _ZONES)
-    if age <= fresh:
-        return Finding(1.0)
-    return Finding(fresh / age, f"it says that it was made {_age(age)} before")
-
-
-def _age(age: float) -> str:
-    days = age / (24 * HOUR)
-    if days >= 2:
-        return f"{days:.0f} days"
-    return f"{age / HOUR:.0f} hours" if age >= 2 * HOUR else counted(round(age / 60), "minute")
-
-
-def _all_moments(pattern: re.Pattern[str], text: str) -> list[tuple[float, bool]]:
-    moments = (
-        _moment([part or "" for part in match.groups()]) for match in islice(pattern.finditer(text[:_DATED]), _MOMENTS)
+    age = now - moment
+    hours = age / HOUR
+    words = (
+        f"{hours / 24:.0f} days"
+        if hours >= 48
+        else f"{hours:.0f} hours"
+        if hours >= 2
+        else counted(round(age / 60), "minute")
     )
+    return _GOOD if age <= fresh else Finding(fresh / age, f"it says that it was made {words} before")
+
+
+def _moments(pattern: str, text: str) -> list[tuple[float, bool]]:
+    """Return the moments that a text names in such a phrase, each with True if its zone is known."""
+    matches = islice(_PATTERNS[pattern].finditer(text[:_DATED]), _MOMENTS)
+    moments = (_moment([part or "" for part in match.groups()]) for match in matches)
     return [moment for moment in moments if moment is not None]
 
 
@@ -82,9 +122,7 @@ def _moment(parts: list[str]) -> tuple[float, bool] | None:
         moment = datetime.fromisoformat(f"{day}T{clock}:{seconds or '00'}{offset}")
     except ValueError:
         return None
-    if not _YEARS[0] <= moment.year <= _YEARS[1]:
-        return None
-    return moment.astimezone(UTC).timestamp(), bool(zone)
+    return (moment.timestamp(), bool(zone)) if _YEARS[0] <= moment.year <= _YEARS[1] else None
 
 
 _READ_FOR_WORDS = 20_000
@@ -242,43 +280,3 @@ def _statements(text: str, *, data: bool) -> Finding:
     )
     numbers = sum(1 for _ in _NUMBER.finditer(text)) if broken else 0
     return Finding(1 - (impossible + broken) / (len(dates) + numbers + broken), fault)
-
-
-MEASURES = ("relevance", "freshness", "accuracy", "completeness")
-"""The measures, in the order of a verdict."""
-
-LARGEST = 2_000_000
-"""Characters of a text that are looked at."""
-
-
-class ContentScores(NamedTuple):
-    """A score of each measure; None where one can tell nothing."""
-
-    relevance: Finding | None
-    freshness: Finding | None
-    accuracy: Finding | None
-    completeness: Finding | None
-
-    def below(self, least: Mapping[str, float]) -> list[tuple[str, Finding]]:
-        """Return the measures whose scores are less than these."""
-        scores = zip(MEASURES, self, strict=True)
-        return [(name, each) for name, each in scores if each is not None and each.score < least[name]]
-
-    def overall(self, weights: Mapping[str, float]) -> float:
-        """Return the mean of the scores that there are, by these weights; 1 where none has any."""
-        scores = [(weights[name], each.score) for name, each in zip(MEASURES, self, strict=True) if each is not None]
-        whole = sum(weight for weight, _ in scores)
-        return sum(weight * score for weight, score in scores) / whole if whole else 1.0
-
-
-def judge(content: Content) -> ContentScores:
-    """Measure a text, all but its freshness, which depends on when it came. Some 0.3 ms a KB."""
-    raw = content.text[:LARGEST]
-    text = unwrapped(raw)
-    value = parsed(text)
-    return ContentScores(
-        relevance(text, content.asked),
-        None,
-        accuracy(text, data=value is not None),
-        completeness(raw, text, value, content.required),
-    )

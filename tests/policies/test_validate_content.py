@@ -9,7 +9,6 @@ from proxy.context import Context
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.testing import MemoryArchive, MemoryMemo, context
 from tests import talk
-from tests.services import ToldEmbedder
 from tests.talk import calls
 
 CUT = '{"items": [{"name": "lamp"}, {"name": "wick'
@@ -168,25 +167,6 @@ async def test_else_from_its_first_sight_which_is_settled() -> None:
         assert result_of(await decided(policy, later, context(later, memo=memo, now=now))) == first
     unseen = context(later, memo=MemoryMemo(), now=NOON)
     assert isinstance(await decided(policy, later, unseen), Keep), "nobody knows when it came"
-
-
-@pytest.mark.parametrize(("near", "marked"), [(0.8, False), (0.1, True), (None, False)])
-async def test_meaning_may_speak_for_content_and_its_word_is_settled(near: float | None, marked: bool) -> None:
-    text = (
-        "The lighthouse on the northern cape was built of granite blocks that masons cut on the mainland and shipped "
-        "over during three quiet summers. Its lamp burned whale oil first, then kerosene, and a keeper climbed the "
-        "spiral stairs twice each night to trim the wick and wind the clockwork that turned the heavy glass lens. "
-        "Fishermen from the villages below paid for the bell, which rang whenever fog came in from the sea."
-    )
-    question = talk.user(f"<context>\n{text}\n</context>\nquarterly semiconductor revenue forecast")
-    request, memo, policy = ChatRequest("m", (question,)), MemoryMemo(), ValidateContent(meaning=0.35)
-    decision = await decided(policy, request, context(request, memo=memo, embedder=ToldEmbedder({"": {"": near}})))
-    assert isinstance(decision, Rewrite) == marked
-    later = ChatRequest("m", (question, *LATER))
-    again = await decided(
-        policy, later, context(later, memo=memo, embedder=ToldEmbedder({"": {"": 0.9 if marked else 0.0}}))
-    )
-    assert isinstance(again, Rewrite) == marked
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.validate_content.content import Content
-from policies.validate_content.measures import MEASURES, ContentScores, Finding, freshness, judge, present, stated
+from policies.validate_content.measures import Finding, freshness, judge, overall, present, stated
 
 LEAST = {"relevance": 0.7, "freshness": 1.0, "accuracy": 0.9, "completeness": 0.5}
 PROSE = (
@@ -21,7 +20,7 @@ PROSE = (
 
 def poor(text: str) -> set[str]:
     """Return the measures that are below their thresholds."""
-    return {name for name, _ in judge(Content(text)).below(LEAST)}
+    return {name for name, each in judge(text).items() if each.score < LEAST[name]}
 
 
 @pytest.mark.parametrize(
@@ -91,9 +90,7 @@ ENVELOPE = "meta=None content=[TextContent(type='text', text='one\\ntwo', annota
     ],
 )
 def test_completeness_has_a_score_for_each_end(text: str, score: float) -> None:
-    found = judge(Content(text, "")).completeness
-    assert found is not None
-    assert found.score == score
+    assert judge(text)["completeness"].score == score
 
 
 @pytest.mark.parametrize(
@@ -106,9 +103,7 @@ def test_completeness_has_a_score_for_each_end(text: str, score: float) -> None:
     ],
 )
 def test_completeness_falls_with_missing_members(text: str, score: float) -> None:
-    found = judge(Content(text, "", ("id", "name", "price"))).completeness
-    assert found is not None
-    assert found.score == score
+    assert judge(text, "", ("id", "name", "price"))["completeness"].score == score
 
 
 @pytest.mark.parametrize(
@@ -123,14 +118,14 @@ def test_completeness_falls_with_missing_members(text: str, score: float) -> Non
     ],
 )
 def test_relevance_counts_shared_words(query: str, score: float | None) -> None:
-    found = judge(Content(PROSE, query)).relevance
+    found = judge(PROSE, query).get("relevance")
     assert (found is None) == (score is None)
     if found is not None and score is not None:
         assert abs(found.score - score) < 0.15
 
 
 def test_relevance_is_unknown_for_a_short_text() -> None:
-    assert judge(Content("42", "How many berths has the marina of Valencia in summer?")).relevance is None
+    assert "relevance" not in judge("42", "How many berths has the marina of Valencia in summer?")
 
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC).timestamp()
@@ -150,7 +145,7 @@ NOON = datetime(2026, 5, 4, 12, tzinfo=UTC).timestamp()
     ],
 )
 def test_stated_reads_only_the_time_of_the_text_itself(text: str, moment: float | None, exact: bool) -> None:
-    assert stated(text) == (None if moment is None else (moment, exact))
+    assert stated(text) == (None if moment is None else moment + (0 if exact else 14 * 3600))
 
 
 @pytest.mark.parametrize(
@@ -179,20 +174,18 @@ def test_present_reads_the_time_that_is_now(text: str, moment: float | None) -> 
     ],
 )
 def test_freshness_falls_with_age_beyond_a_missing_zone(hours: float, exact: bool, score: float) -> None:
-    found = freshness((NOON - hours * 3600, exact), NOON, 3600)
+    found = freshness(NOON - hours * 3600 + (0 if exact else 14 * 3600), NOON, 3600)
     assert found is not None
     assert found.score == pytest.approx(score)
 
 
-def test_freshness_is_unknown_without_both_times() -> None:
-    assert freshness(None, NOON, 3600) is None
-    assert freshness((NOON, True), None, 3600) is None
+def test_freshness_is_unknown_without_a_clock() -> None:
+    assert freshness(NOON, None, 3600) is None
 
 
 def test_overall_leaves_out_unknown_scores() -> None:
-    weights = dict.fromkeys(MEASURES, 1.0)
-    assert ContentScores(None, None, Finding(0.5), Finding(1.0)).overall(weights) == 0.75
-    assert ContentScores(None, None, None, None).overall(weights) == 1.0
+    assert overall({"accuracy": Finding(0.5), "completeness": Finding(1.0)}) == 0.75
+    assert overall({}) == 1.0
 
 
 @settings(max_examples=50, deadline=None)
@@ -206,10 +199,9 @@ def test_overall_leaves_out_unknown_scores() -> None:
     query=st.text(max_size=100),
 )
 def test_judge_returns_the_same_within_bounds_for_any_text(text: str, query: str) -> None:
-    content = Content(text, query, ("a",))
-    verdict = judge(content)
-    assert verdict == judge(content)
-    assert all(0.0 <= each.score <= 1.0 for each in verdict if each is not None)
+    verdict = judge(text, query, ("a",))
+    assert verdict == judge(text, query, ("a",))
+    assert all(0.0 <= each.score <= 1.0 for each in verdict.values())
     stated(text)
     present(text)
 
@@ -220,4 +212,4 @@ def test_judge_returns_the_same_within_bounds_for_any_text(text: str, query: str
 )
 def test_judge_takes_linear_time_for_long_texts(piece: str) -> None:
     # with anything quadratic this would not end within the time that a test may take
-    judge(Content(piece * (300_000 // len(piece)), piece * 100))
+    judge(piece * (300_000 // len(piece)), piece * 100)

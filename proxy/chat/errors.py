@@ -20,7 +20,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 
 class PenstockError(Exception):
@@ -58,6 +58,11 @@ class BadRequest(PenstockError):
 
     status = 400
     type = "invalid_request_error"
+
+
+def wrong(place: str, must: str) -> NoReturn:
+    """Refuse the value at a place of a request. Raise `BadRequest`."""
+    raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
 
 
 class NotFound(PenstockError):

@@ -7,7 +7,7 @@ message, tool and field, so that what nobody changes is sent on as it came.
 import re
 from collections.abc import Callable, Collection, Mapping
 from itertools import accumulate
-from typing import Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
 import orjson
@@ -23,7 +23,7 @@ from proxy.chat.bounds import (
     check_fields,
     check_size,
 )
-from proxy.chat.errors import BadRequest
+from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.folds import Folds
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -200,7 +200,7 @@ class Body:
         try:
             return [bytes(raw) for raw in _items.decode(self._fields[name])]
         except msgspec.ValidationError:
-            _wrong(name, "must be a list of objects")
+            wrong(name, "must be a list of objects")
 
     @property
     def model(self) -> str:
@@ -231,7 +231,7 @@ class Body:
         """Raise `BadRequest` unless there is a list of messages; their shapes are left to the upstream."""
         raw = memoryview(self._fields.get("messages", b"null"))
         if bytes(raw[:1]) != b"[":
-            _wrong("messages", "must be a list of messages")
+            wrong("messages", "must be a list of messages")
         if _EMPTY.match(raw):
             raise BadRequest("messages is empty: at least one is needed", param="messages", code="empty_array")
 
@@ -287,7 +287,7 @@ def parse_list(
     try:
         raws = _items.decode(start.rest_of(raw))
     except msgspec.ValidationError:
-        _wrong(name, "must be a list of objects")
+        wrong(name, "must be a list of objects")
     first = len(start.items)
     if most is not None:
         _check_length(name, first + len(raws), most)
@@ -296,7 +296,7 @@ def parse_list(
         text = bytes(each)
         item = parse_value(text, f"{name}[{index}]")
         if not isinstance(item, dict):
-            _wrong(f"{name}[{index}]", "must be an object")
+            wrong(f"{name}[{index}]", "must be an object")
         parsed.append(kind(item, text))
     for index, item in enumerate(parsed, first - ahead):
         check(item, f"{name}[{index}]")
@@ -374,18 +374,18 @@ def _pieces(item: Mapping[str, Any]) -> int:
 
 def _check_message(message: Mapping[str, Any], place: str) -> None:
     if not isinstance(message.get("role"), str):
-        _wrong(f"{place}.role", "must be a string")
+        wrong(f"{place}.role", "must be a string")
     content = message.get("content")
     if isinstance(content, list):
         for index, part in enumerate(content):
             if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-                _wrong(f"{place}.content[{index}]", "must be an object with a type")
+                wrong(f"{place}.content[{index}]", "must be an object with a type")
             if part["type"] == "text" and not isinstance(part.get("text"), str):
-                _wrong(f"{place}.content[{index}].text", "must be a string")
+                wrong(f"{place}.content[{index}].text", "must be a string")
     elif content is not None and not isinstance(content, str):
-        _wrong(f"{place}.content", "must be a string, a list of parts or null")
+        wrong(f"{place}.content", "must be a string, a list of parts or null")
     if message["role"] == "tool" and not isinstance(message.get("tool_call_id"), str | None):
-        _wrong(f"{place}.tool_call_id", "must be a string")
+        wrong(f"{place}.tool_call_id", "must be a string")
     _check_calls(message.get("tool_calls"), f"{place}.tool_calls")
 
 
@@ -393,12 +393,12 @@ def _check_calls(calls: Any, place: str) -> None:
     if calls is None:
         return
     if not isinstance(calls, list):
-        _wrong(place, "must be a list")
+        wrong(place, "must be a list")
     for index, call in enumerate(calls):
         if not isinstance(call, dict):
-            _wrong(f"{place}[{index}]", "must be an object")
+            wrong(f"{place}[{index}]", "must be an object")
         if not isinstance(call.get("id"), str | None):
-            _wrong(f"{place}[{index}].id", "must be a string")
+            wrong(f"{place}[{index}].id", "must be a string")
         _check_callable(call, f"{place}[{index}]")
 
 
@@ -408,8 +408,4 @@ def _check_callable(item: Mapping[str, Any], place: str) -> None:
         if kind in item:
             inner = item[kind]
             if not isinstance(inner, dict) or not isinstance(inner.get("name"), str):
-                _wrong(f"{place}.{kind}", "must be an object with a name")
-
-
-def _wrong(place: str, must: str) -> NoReturn:
-    raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
+                wrong(f"{place}.{kind}", "must be an object with a name")

@@ -4,154 +4,144 @@ Where bytes pass through, the server behind checks them. It may be laxer than Op
 than the server that it stands for.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Annotated, Any, ParamSpec, TypedDict, TypeVar
 
+import msgspec
 import orjson
 
-from proxy.chat import ROLES
-from proxy.chat.errors import BadRequest
+from proxy.chat import ROLES, Message
+from proxy.chat.errors import BadRequest, wrong
 
-_INT64 = range(-(2**63), 2**63)
-
-
-def number(value: Any, place: str) -> float:
-    """Return a finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        wrong(place, "must be a number")
-    if (isinstance(value, int) and value not in _INT64) or not math.isfinite(value):
-        wrong(place, "must be a finite number")
-    return value
+_Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+_Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 
-def integer(value: Any, place: str) -> int:
-    """Return an integer of at most 64 bits."""
-    if isinstance(value, bool) or not isinstance(value, int) or value not in _INT64:
-        wrong(place, "must be an integer")
-    return value
+class ChatFields(TypedDict, total=False):
+    """The fields beside the conversation that are not null (OpenAI's API reference, `POST /chat/completions`)."""
+
+    frequency_penalty: _Number
+    logit_bias: dict[str, Any]
+    logprobs: bool
+    max_completion_tokens: _Integer
+    max_tokens: _Integer
+    metadata: dict[str, Any]
+    modalities: list[Any]
+    n: Annotated[int, msgspec.Meta(ge=1)]
+    parallel_tool_calls: bool
+    presence_penalty: _Number
+    reasoning_effort: str
+    response_format: dict[str, Any]
+    seed: _Integer
+    stop: str | list[str]
+    stream: bool
+    stream_options: dict[str, Any]
+    temperature: _Number
+    tool_choice: str | dict[str, Any]
+    top_logprobs: _Integer
+    top_p: _Number
+    user: str
 
 
-def boolean(value: Any, place: str) -> bool:
-    """Return True or false."""
-    if not isinstance(value, bool):
-        wrong(place, "must be true or false")
-    return value
+_WORDS = {"str": "a string", "int": "an integer", "float": "a number", "bool": "true or false", "array": "a list"}
+_WORDS |= {"object": "an object"}
 
 
-def string(value: Any, place: str) -> str:
-    """Return a string."""
-    if not isinstance(value, str):
-        wrong(place, "must be a string")
-    return value
+def check_fields(rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not null. Raise `BadRequest` for one of OpenAI's that has the wrong type."""
+    fields = {name: value for name, value in rest.items() if value is not None}
+    try:
+        msgspec.convert(fields, ChatFields)
+    except msgspec.ValidationError as error:
+        told, _, path = str(error).partition(" - at `$.")
+        kinds, bound = re.findall(r"^Expected `([^`]+)`( [<>]= \S+)?", told)[0]
+        words = " or ".join(_WORDS[name] for name in kinds.split(" | "))
+        wrong(path.rstrip("`"), f"must be {words}{bound}")
+    return fields
 
 
-def mapping(value: Any, place: str) -> Mapping[str, Any]:
-    """Return an object."""
-    if not isinstance(value, dict):
-        wrong(place, "must be an object")
-    return value
+def checked(translate: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+    """Return a translation that raises `BadRequest` where it meets a value of a wrong type in a list or an object.
+
+    It need not look for such values: a server refuses those that can be translated.
+    """
+
+    @wraps(translate)
+    def checked_translation(*given: _Given.args, **named: _Given.kwargs) -> _Made:
+        try:
+            return translate(*given, **named)
+        except RecursionError:
+            raise BadRequest("the body is nested too deeply", code="invalid_json") from None
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise BadRequest("the request has a value of a wrong type", code="invalid_type") from error
+
+    return checked_translation
 
 
-def sequence(value: Any, place: str) -> Sequence[Any]:
-    """Return a list."""
-    if not isinstance(value, list):
-        wrong(place, "must be a list")
-    return value
-
-
-def parsed_arguments(written: Any, place: str, otherwise: str) -> dict[str, Any]:
+def parsed_arguments(arguments: Any, otherwise: str) -> dict[str, Any]:
     """Return the arguments of a call as an object, for upstreams that demand one.
 
     Text that is no JSON object becomes the one argument `otherwise`, word for word: the model sees its own mistake, and
     the tool's answer to it still makes sense.
     """
-    if written is None or written == "":
+    if not arguments:
         return {}
-    if isinstance(written, dict):
-        return written
-    text = string(written, place)
+    if isinstance(arguments, dict):
+        return arguments
     try:
-        parsed = orjson.loads(text)
+        parsed = orjson.loads(arguments)
     except ValueError:
         parsed = None
-    return parsed if isinstance(parsed, dict) else {otherwise: text}
+    return parsed if isinstance(parsed, dict) else {otherwise: arguments}
 
 
-def called_function(call: Mapping[str, Any], place: str, otherwise: str) -> tuple[str, dict[str, Any]]:
+def called_function(call: Mapping[str, Any], otherwise: str) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of a call, of a function or of a custom tool; see `parsed_arguments`."""
-    if "function" not in call and "custom" in call:
-        called = mapping(call["custom"], f"{place}.custom")
-        given: dict[str, Any] = {"input": string(called.get("input", ""), f"{place}.custom.input")}
-    else:
-        called = mapping(call.get("function"), f"{place}.function")
-        given = parsed_arguments(called.get("arguments"), f"{place}.function.arguments", otherwise)
-    return string(called.get("name"), f"{place}.name"), given
+    if "function" not in call:
+        return call["custom"]["name"], {"input": call["custom"].get("input", "")}
+    return call["function"]["name"], parsed_arguments(call["function"].get("arguments"), otherwise)
 
 
-def role_of(message: Mapping[str, Any], place: str) -> str:
+def effort_of(rest: Mapping[str, Any], known: Iterable[str]) -> tuple[str | None, str]:
+    """Return the effort of reasoning that is asked for, and the field. Raise `BadRequest` for an unknown one."""
+    effort, place = rest.get("reasoning_effort"), "reasoning_effort"
+    if effort is None and "reasoning" in rest:
+        effort, place = rest["reasoning"].get("effort"), "reasoning"
+    if effort not in (None, "none", *known):
+        wrong(place, f"must be none, {', '.join(known)}")
+    return effort, place
+
+
+def form_of(rest: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the form of the answer that is asked for: `text`, `json_object` or `json_schema`, and its schema."""
+    wanted = rest.get("response_format", {"type": "text"})
+    match wanted.get("type"):
+        case "text" | "json_object" as kind:
+            return kind, None
+        case "json_schema" as kind:
+            return kind, wanted["json_schema"].get("schema")
+    return wrong("response_format.type", "must be text, json_object or json_schema")
+
+
+def role_of(message: Message, place: str) -> str:
     """Return the role of a message, which is one of OpenAI's."""
-    role = string(message.get("role"), f"{place}.role")
-    if role not in ROLES:
+    if message.role not in ROLES:
         wrong(f"{place}.role", f"must be one of {', '.join(sorted(ROLES))}")
-    return role
+    return message.role
 
 
-def wrong(place: str, must: str) -> NoReturn:
-    """Refuse a value. Raise `BadRequest`."""
-    raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
+def stops_of(stop: str | list[str] | None) -> list[str]:
+    """Return the texts that end an answer."""
+    return [stop] if isinstance(stop, str) else stop or []
 
 
 def unsupported(subject: str, place: str) -> BadRequest:
     """Return the error for what an upstream has no form for."""
     return BadRequest(f"{subject} ({place})", param=place, code="unsupported_parameter")
-
-
-Check = Callable[[Any, str], Any]
-
-
-def _string_or_list(value: Any, place: str) -> Any:
-    return value if isinstance(value, str) else sequence(value, place)
-
-
-def _string_or_object(value: Any, place: str) -> Any:
-    return value if isinstance(value, str) else mapping(value, place)
-
-
-CHECKS: Mapping[str, Check] = {
-    "frequency_penalty": number,
-    "logit_bias": mapping,
-    "logprobs": boolean,
-    "max_completion_tokens": integer,
-    "max_tokens": integer,
-    "metadata": mapping,
-    "modalities": sequence,
-    "n": integer,
-    "parallel_tool_calls": boolean,
-    "presence_penalty": number,
-    "reasoning_effort": string,
-    "response_format": mapping,
-    "seed": integer,
-    "stop": _string_or_list,
-    "stream": boolean,
-    "stream_options": mapping,
-    "temperature": number,
-    "tool_choice": _string_or_object,
-    "top_logprobs": integer,
-    "top_p": number,
-    "user": string,
-}
-"""The check of each field that is not null (OpenAI's API reference, `POST /chat/completions`)."""
-
-
-def check_fields(rest: Mapping[str, Any]) -> None:
-    """Raise `BadRequest` for a field of OpenAI's that has the wrong type; other fields are not checked."""
-    for name, check in CHECKS.items():
-        value = rest.get(name)
-        if value is not None:
-            check(value, name)
-    if isinstance(rest.get("n"), int) and rest["n"] < 1:
-        wrong("n", "must be at least 1")
 
 
 LONGEST_LIST = 200

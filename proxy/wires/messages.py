@@ -15,10 +15,10 @@ import orjson
 
 from proxy.chat import JsonObject, Message, called_name, encode, split_head
 from proxy.chat.cache_marks import FIELD
-from proxy.chat.errors import BadRequest
+from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
 from proxy.chat.reasoning import AS_BLOCKS, is_sealed
-from proxy.wires.native import Came, NativeRequest, changed_list, check_untagged, parse_tools, wrong
+from proxy.wires.native import Came, NativeRequest, changed_list, check_untagged, parse_tools
 from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of, source_of
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_not
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, raws
 from proxy.chat.cache_marks import write_marks
-from proxy.chat.errors import BadRequest
+from proxy.chat.errors import wrong
 from proxy.chat.names import TAG
 from proxy.chat.parse import EarlierLists, ParsedList, parse_list
 from proxy.chat.reasoning import without_reasoning
@@ -233,8 +233,3 @@ def check_untagged(item: Mapping[str, Any], place: str) -> None:
 def _check_tool(item: Mapping[str, Any], place: str) -> None:
     if not isinstance(item.get("name", ""), str):
         wrong(f"{place}.name", "must be a string")
-
-
-def wrong(place: str, must: str) -> NoReturn:
-    """Raise `BadRequest` for something at a place."""
-    raise BadRequest(f"{place} {must}", param=place, code="invalid_type")

@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 import orjson
 
 from proxy.chat import JsonObject, Message, called_name, encode
+from proxy.chat.errors import wrong
 from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
 from proxy.chat.reasoning import is_sealed
-from proxy.wires.native import Came, NativeRequest, check_untagged, parse_tools, wrong
+from proxy.wires.native import Came, NativeRequest, check_untagged, parse_tools
 from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of
 

@@ -14,7 +14,7 @@ import orjson
 from yarl import URL
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.errors import BadRequest, NotFound, PenstockError, Unanswered, Unauthorized
+from proxy.chat.errors import NotFound, PenstockError, Unanswered, Unauthorized
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
@@ -27,7 +27,7 @@ from proxy.upstreams.completion import Completion, Facts, encoded, parsed, times
 from proxy.upstreams.credentials import fitting
 from proxy.upstreams.images import Images
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, advice, refused
-from proxy.upstreams.request_fields import check_fields, ignored_fact
+from proxy.upstreams.request_fields import ignored_fact
 
 VERSION = "2023-06-01"
 """The version of the API that is translated to."""
@@ -198,7 +198,6 @@ async def _translated(call: Call, request: ChatRequest) -> AnthropicRequest:
     if not _MODEL.fullmatch(request.model):
         told = f"The model {request.model[:200]!r} does not exist or you do not have access to it."
         raise NotFound(told, code="model_not_found")
-    check_fields(request.rest)
     profile = call.profile
     most = room = 2**31 if profile is None else profile.max_output
     if profile is not None and request.max_output_tokens is None:
@@ -206,10 +205,7 @@ async def _translated(call: Call, request: ChatRequest) -> AnthropicRequest:
             # there may be less room than the model's maximum
             call = replace(call, counted=await call.tokens.count(request))
         room = call.room or room
-    try:
-        return translate(request, most=most, room=room)
-    except RecursionError:
-        raise BadRequest("the body is nested too deeply", code="invalid_json") from None
+    return translate(request, most=most, room=room)
 
 
 def _described(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, Message, split_head
-from proxy.upstreams.request_fields import called_function, mapping, role_of, sequence, string, unsupported, wrong
+from proxy.chat.errors import wrong
+from proxy.upstreams.request_fields import called_function, role_of, unsupported
 
 Block = dict[str, Any]
 
@@ -105,49 +106,46 @@ class AnthropicMessages:
     def _blocks(self, message: Message, place: str) -> list[Block]:
         if message.get("name"):
             self.ignored.add("messages[].name")
-        return marked(blocks_of(message.get("content"), f"{place}.content"), message)
+        return marked(blocks_of(message, place), message)
 
     def _assistant(self, message: Message, place: str) -> list[Block]:
         """Return thinking first, then text, then calls; Anthropic's own blocks keep their places in the content."""
-        content = blocks_of(message.get("content"), f"{place}.content")
-        thoughts = [] if any(block["type"] in THOUGHTS for block in content) else self._thoughts(message, place)
+        content = blocks_of(message, place)
+        thoughts = [] if any(block["type"] in THOUGHTS for block in content) else self._thoughts(message)
         if message.get("refusal") and not content:
-            content = text_blocks(string(message["refusal"], f"{place}.refusal"))
+            content = text_blocks(message["refusal"])
         if message.get("audio"):
             self.ignored.add("messages[].audio")
         if not thoughts and any(map(message.get, _UNSIGNED)) and not any(b["type"] in THOUGHTS for b in content):
             self.ignored |= {f"messages[].{name}" for name in _UNSIGNED if message.get(name)}
         stand = [block.get("id") for block in content if block["type"] == "tool_use"]
-        calls = [call for call in self._calls(message, place) if call["id"] not in stand]
+        calls = [call for call in self._calls(message) if call["id"] not in stand]
         return marked([*thoughts, *content, *calls], message)
 
-    def _thoughts(self, message: Message, place: str) -> list[Block]:
+    def _thoughts(self, message: Message) -> list[Block]:
         """Return the signed blocks that a client sends back, unchanged, without unsigned ones."""
         signed: list[Block] = []
-        listed = message.get("thinking_blocks")
-        for block in sequence([] if listed is None else listed, f"{place}.thinking_blocks"):
+        for block in message.get("thinking_blocks") or ():
             if isinstance(block, Mapping) and (block.get("signature") or block.get("data")):
                 signed.append({key: value for key, value in block.items() if key not in _OWN})
             else:
                 self.ignored.add("messages[].thinking_blocks")
         return signed
 
-    def _calls(self, message: Message, place: str) -> list[Block]:
-        calls = message.get("tool_calls")
-        listed = sequence([] if calls is None else calls, f"{place}.tool_calls")
-        if message.get("function_call") is not None:
-            name = message["function_call"].get("name") if isinstance(message["function_call"], Mapping) else ""
-            listed = [*listed, {"id": f"call_{name}", "function": message["function_call"]}]
-        made = [call_block(call, f"{place}.tool_calls[{index}]") for index, call in enumerate(listed)]
+    def _calls(self, message: Message) -> list[Block]:
+        listed = [*(message.get("tool_calls") or ())]
+        if (function := message.get("function_call")) is not None:
+            listed.append({"id": f"call_{function['name']}", "function": function})
+        made = [call_block(call) for call in listed]
         self.called |= {call["name"]: None for call in made}
         return made
 
     def _result(self, message: Message, place: str) -> Block:
         """Return a result as a block. Cache marks of its parts move to the block."""
-        content = blocks_of(message.get("content"), f"{place}.content")
+        content = blocks_of(message, place)
         control = next((block["cache_control"] for block in reversed(content) if "cache_control" in block), None)
         known = message.get("tool_call_id") or (f"call_{message.get('name')}" if message.role == "function" else None)
-        made: Block = {"type": "tool_result", "tool_use_id": wire_id(known, place)}
+        made: Block = {"type": "tool_result", "tool_use_id": wire_id(known)}
         if content:
             made["content"] = [{key: value for key, value in b.items() if key != "cache_control"} for b in content]
         if message.get("is_error") is True:
@@ -158,16 +156,9 @@ class AnthropicMessages:
 # --- parts ---
 
 
-def blocks_of(content: Any, place: str) -> list[Block]:
+def blocks_of(message: Message, place: str) -> list[Block]:
     """Return the blocks of a content, without empty texts, which Anthropic refuses. Raise `BadRequest`."""
-    if content is None:
-        return []
-    if isinstance(content, str):
-        return text_blocks(content)
-    found: list[Block] = []
-    for index, part in enumerate(sequence(content, place)):
-        found += _blocks(mapping(part, f"{place}[{index}]"), f"{place}[{index}]")
-    return found
+    return [block for at, part in enumerate(message.parts) for block in _blocks(part, f"{place}.content[{at}]")]
 
 
 def text_blocks(text: str) -> list[Block]:
@@ -176,22 +167,18 @@ def text_blocks(text: str) -> list[Block]:
 
 
 def _blocks(part: Mapping[str, Any], place: str) -> list[Block]:
-    blocks: list[Block]
-    match part.get("type"):
-        case "text" if not part.keys() - {"type", "text", "cache_control"}:
-            blocks = text_blocks(string(part.get("text"), f"{place}.text"))
-        case "text":
-            return [dict(part)] if string(part.get("text"), f"{place}.text").strip() else []
-        case "refusal":
-            blocks = text_blocks(string(part.get("refusal"), f"{place}.refusal"))
+    match part["type"]:
+        case "text" if part.keys() - {"type", "text", "cache_control"}:
+            return [dict(part)] if part["text"].strip() else []
+        case "text" | "refusal" as kind:
+            blocks = text_blocks(part[kind])
         case "image_url":
-            blocks = [{"type": "image", "source": _image(part.get("image_url"), f"{place}.image_url")}]
+            blocks = [{"type": "image", "source": _image(part["image_url"], f"{place}.image_url.url")}]
         case "file":
-            blocks = [_document(mapping(part.get("file"), f"{place}.file"), f"{place}.file")]
+            blocks = [_document(part["file"], f"{place}.file.file_data")]
         case "input_audio" | "input_video" | "video_url" as kind:
             raise unsupported(f"Anthropic takes no part of the type {kind!r}", place)
-        case kind:
-            string(kind, f"{place}.type")
+        case _:
             return [{key: value for key, value in part.items() if key != "index"}]
     return marked(blocks, part)
 
@@ -205,16 +192,15 @@ def marked(blocks: list[Block], source: Mapping[str, Any]) -> list[Block]:
     return [*blocks[:last], {**blocks[last], "cache_control": control}, *blocks[last + 1 :]]
 
 
-def _image(image: Any, place: str) -> Block:
+def _image(image: str | Mapping[str, str], place: str) -> Block:
     """Return the source of an image.
 
     Anthropic itself reads `https:` addresses; `http:` ones are fetched before, if at all.
     """
-    url = string(image.get("url") if isinstance(image, Mapping) else image, f"{place}.url")
+    url = image if isinstance(image, str) else image["url"]
     if url.lower().startswith("https://"):
         return {"type": "url", "url": url}
-    hint = ", and fetch_images_from is not set"
-    return {"type": "base64", **_data(url, f"images as https: and data: URLs{hint}", f"{place}.url")}
+    return {"type": "base64", **_data(url, "images as https: and data: URLs, and fetch_images_from is not set", place)}
 
 
 def _data(url: str, takes: str, place: str) -> Block:
@@ -228,33 +214,29 @@ def _data(url: str, takes: str, place: str) -> Block:
 
 
 def _document(file: Mapping[str, Any], place: str) -> Block:
-    title = {"title": string(file["filename"], f"{place}.filename")} if file.get("filename") else {}
+    title = {"title": file["filename"]} if file.get("filename") else {}
     if file.get("file_id") is not None:
-        source = {"type": "file", "file_id": string(file["file_id"], f"{place}.file_id")}
-        return {"type": "document", "source": source, **title}
-    data = _data(string(file.get("file_data"), f"{place}.file_data"), "files as data: URLs", f"{place}.file_data")
+        return {"type": "document", "source": {"type": "file", "file_id": file["file_id"]}, **title}
+    data = _data(file["file_data"], "files as data: URLs", place)
     if data["media_type"].startswith("image/"):
         return {"type": "image", "source": {"type": "base64", **data}}
     if data["media_type"].startswith("text/"):
         try:
             text = b64decode(data["data"]).decode(errors="replace")
         except ValueError:
-            wrong(f"{place}.file_data", "must be a data: URL with base64")
+            wrong(place, "must be a data: URL with base64")
         return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}, **title}
     return {"type": "document", "source": {"type": "base64", **data}, **title}
 
 
-def call_block(call: Any, place: str) -> Block:
+def call_block(call: Mapping[str, Any]) -> Block:
     """Return a tool call as a block. Arguments that are no JSON object become one that quotes them."""
-    fields = mapping(call, place)
-    name, given = called_function(fields, place, "malformed_arguments")
-    made = {"type": "tool_use", "id": wire_id(fields.get("id"), place), "name": name, "input": given}
-    return marked([made], fields)[0]
+    name, given = called_function(call, "malformed_arguments")
+    return marked([{"type": "tool_use", "id": wire_id(call.get("id")), "name": name, "input": given}], call)[0]
 
 
-def wire_id(call_id: Any, place: str) -> str:
+def wire_id(known: Any) -> str:
     """Return the id of a call in the characters that Anthropic allows."""
-    known = string(call_id, f"{place}.id")
     if _ID.fullmatch(known):
-        return known
+        return str(known)
     return f"{re.sub(r'[^A-Za-z0-9_-]', '_', known)[:64]}_{sha256(known.encode(errors='replace')).hexdigest()[:12]}"

@@ -13,19 +13,18 @@ from typing import Any, Literal
 import msgspec
 
 from proxy.chat import ChatRequest, chosen_tools
+from proxy.chat.errors import wrong
 from proxy.models.names import canonical
 from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
     asks,
-    boolean,
-    integer,
-    mapping,
-    number,
-    sequence,
-    string,
+    check_fields,
+    checked,
+    effort_of,
+    form_of,
+    stops_of,
     unsupported,
-    wrong,
 )
 
 NATIVE = frozenset({
@@ -104,6 +103,7 @@ class AnthropicRequest:
     """The client's fields that Anthropic, or this model, does not support, sorted."""
 
 
+@checked
 def translate(request: ChatRequest, *, most: int, room: int) -> AnthropicRequest:
     """Return a request in the form of Messages.
 
@@ -118,7 +118,7 @@ class _Fields:
 
     def __init__(self, request: ChatRequest, most: int, room: int) -> None:
         self._request = request
-        self._rest = {name: value for name, value in request.rest.items() if value is not None}
+        self._rest = check_fields(request.rest)
         self._able = features_of(request.model)
         self._messages = AnthropicMessages(request.messages, system_messages=self._able.system_messages)
         self._ignored = self._messages.ignored
@@ -126,26 +126,23 @@ class _Fields:
 
     def translation(self) -> AnthropicRequest:
         rest = self._rest
-        mapping(rest.get("stream_options", {}), "stream_options")
         body: dict[str, Any] = {
             "model": self._request.model,
             "max_tokens": self._limit,
             "system": self._messages.system or None,
             "messages": self._messages.translated,
-            "stream": boolean(rest.get("stream", False), "stream") or None,
+            "stream": rest.get("stream") or None,
             "metadata": self._metadata(),
             "service_tier": self._tier(),
             "stop_sequences": self._stops() or None,
             **{name: rest[name] for name in sorted(NATIVE & rest.keys())},
         }
-        body[OUTPUT_CONFIG] = {**self._format(), **mapping(rest.get(OUTPUT_CONFIG, {}), OUTPUT_CONFIG)}
+        body[OUTPUT_CONFIG] = {**self._format(), **rest.get(OUTPUT_CONFIG, {})}
         tools, choice = self._tools()
         body |= {"tools": tools or None, "tool_choice": choice}
         self._think(body)
         self._sample(body)
         self._ignored |= {name for name, value in rest.items() if name not in READ and asks(name, value)}
-        if "n" in rest:
-            integer(rest["n"], "n")
         kept = {name: value for name, value in body.items() if value is not None and value != {}}
         return AnthropicRequest(kept, tuple(sorted(self._ignored)))
 
@@ -153,16 +150,13 @@ class _Fields:
         """Return the client's limit, up to the model's maximum; without one, all the room that there is."""
         for name in ("max_completion_tokens", "max_tokens"):
             if name in self._rest:
-                wanted = integer(self._rest[name], name)
-                if wanted > most:
+                if self._rest[name] > most:
                     self._ignored.add(name)
-                return min(wanted, most)
+                return min(int(self._rest[name]), most)
         return max(1, min(most, room))
 
     def _stops(self) -> list[str]:
-        value = self._rest.get("stop", ())
-        listed = [value] if isinstance(value, str) else sequence(value, "stop") if value != () else ()
-        stops = [string(stop, f"stop[{index}]") for index, stop in enumerate(listed)]
+        stops = stops_of(self._rest.get("stop"))
         kept = [stop for stop in stops if stop.strip()]
         if len(kept) < len(stops):
             self._ignored.add("stop")  # the wire refuses stop texts of white space
@@ -170,11 +164,10 @@ class _Fields:
 
     def _metadata(self) -> dict[str, str] | None:
         """Return the user for Anthropic's search for abuse: an opaque name, no address or number of a person."""
-        own = mapping(self._rest.get("metadata", {}), "metadata").get("user_id")
-        named = own or self._rest.get("safety_identifier") or self._rest.get("user")
-        if named is None:
+        own = self._rest.get("metadata", {}).get("user_id")
+        user = own or self._rest.get("safety_identifier") or self._rest.get("user")
+        if user is None:
             return None
-        user = string(named, "user")
         if "@" in user or user.lstrip("+").replace("-", "").replace(" ", "").isdigit():
             self._ignored.add("user")
             return None
@@ -184,25 +177,19 @@ class _Fields:
         tier = self._rest.get("service_tier")
         if tier is None:
             return None
-        found = TIERS.get(string(tier, "service_tier"))
+        found = TIERS.get(tier)
         if found is None:
             self._ignored.add("service_tier")
         return found
 
     def _format(self) -> dict[str, Any]:
         """Return the form of the answer if it is a schema; a demand for any JSON has no counterpart."""
-        wanted = mapping(self._rest.get("response_format", {"type": "text"}), "response_format")
-        match wanted.get("type"):
-            case "text":
-                return {}
-            case "json_schema" if self._able.structured:
-                described = mapping(wanted.get("json_schema"), "response_format.json_schema")
-                schema = mapping(described.get("schema"), "response_format.json_schema.schema")
-                return {"format": {"type": "json_schema", "schema": _closed(schema)}}
-            case "json_schema" | "json_object":
-                self._ignored.add("response_format")
-                return {}
-        return wrong("response_format.type", "must be text, json_object or json_schema")
+        kind, schema = form_of(self._rest)
+        if schema is not None and self._able.structured:
+            return {"format": {"type": "json_schema", "schema": _closed(schema)}}
+        if kind != "text":
+            self._ignored.add("response_format")
+        return {}
 
     def _tools(self) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
         """Return the tools, and the choice among them."""
@@ -211,7 +198,7 @@ class _Fields:
             # the wire wants a definition of what was called
             called = [{"name": name, "input_schema": {"type": "object"}} for name in self._messages.called]
             return called, {"type": "none"} if called else None
-        single = boolean(self._rest.get("parallel_tool_calls", True), "parallel_tool_calls") is False
+        single = self._rest.get("parallel_tool_calls") is False
         offered, choice = self._chosen(offered)
         if choice["type"] in ("any", "tool") and not self._able.forced_tools:
             self._ignored.add("tool_choice")
@@ -230,7 +217,7 @@ class _Fields:
             return offered, {
                 "type": CHOICES.get(choice) or wrong("tool_choice", f"must be one of {', '.join(CHOICES)}")
             }
-        if mapping(choice, "tool_choice").get("type") in OWN_CHOICES:
+        if choice.get("type") in OWN_CHOICES:
             return offered, dict(choice)
         named = chosen_tools(choice)
         chosen = [tool for tool in offered if tool.get("name") in named]
@@ -250,12 +237,11 @@ class _Fields:
             if "custom" in tool:
                 raise unsupported("Anthropic only knows custom tools with a JSON schema", f"{place}.type")
             return dict(tool)
-        function = mapping(tool.get("function"), f"{place}.function")
-        result: dict[str, Any] = {"name": string(function.get("name"), f"{place}.function.name")}
+        function = tool["function"]
+        result: dict[str, Any] = {"name": function["name"]}
         if function.get("description"):
-            result["description"] = string(function["description"], f"{place}.function.description")
-        given = function.get("parameters")
-        schema = {} if given is None else mapping(given, f"{place}.function.parameters")
+            result["description"] = function["description"]
+        schema = function.get("parameters") or {}
         result["input_schema"] = {**schema, "type": "object"} if schema.get("type") != "object" else schema
         if function.get("strict") is True:
             if self._able.structured:
@@ -268,15 +254,9 @@ class _Fields:
 
     def _think(self, body: dict[str, Any]) -> None:
         """Set the thinking that `reasoning_effort` asks of this model, unless the client set Anthropic's own fields."""
-        effort, place = self._rest.get("reasoning_effort"), "reasoning_effort"
-        if effort is None:
-            place = "reasoning"
-            effort = mapping(self._rest.get("reasoning", {}), "reasoning").get("effort")
-        if effort is None or "thinking" in body:
+        level, place = effort_of(self._rest, BUDGETS)
+        if level is None or "thinking" in body:
             return
-        level = string(effort, place)
-        if level != "none" and level not in BUDGETS:
-            wrong(place, f"must be none, {', '.join(BUDGETS)}")
         able, is_forced = self._able, (body["tool_choice"] or {}).get("type") in ("any", "tool")
         if level == "none":
             self._think_least(body, place)
@@ -306,15 +286,14 @@ class _Fields:
 
     def _sample(self, body: dict[str, Any]) -> None:
         """Set temperature, `top_p` and `top_k`, as far as the model and its thinking allow."""
-        thinks = mapping(body.get("thinking") or {}, "thinking").get("type") in ("enabled", "adaptive")
+        thinks = body.get("thinking", {}).get("type") in ("enabled", "adaptive")
         temperature, top_p = self._rest.get("temperature"), self._rest.get("top_p")
         if temperature is not None:
-            value = number(temperature, "temperature")
-            if value > 1 or (value != 1 and (thinks or not self._able.sampling)):
+            if temperature > 1 or (temperature != 1 and (thinks or not self._able.sampling)):
                 self._ignored.add("temperature")
             if self._able.sampling and not thinks:
-                body["temperature"] = min(value, 1)
-        if top_p is not None and number(top_p, "top_p") != 1:
+                body["temperature"] = min(temperature, 1)
+        if top_p is not None and top_p != 1:
             if self._able.sampling and "temperature" not in body and (not thinks or top_p >= 0.95):
                 body["top_p"] = top_p
             else:

@@ -208,7 +208,7 @@ async def test_a_stream_that_is_closed_unread_drops_the_providers_work(lab: Lab)
 
 async def test_a_request_that_litellm_cannot_translate_is_logged(capfd: pytest.CaptureFixture[str]) -> None:
     async with running() as lab:
-        await lab.upstreams["claude"].send(call(ask(stop=[5])))
+        await lab.upstreams["claude"].send(call(ask(web_search_options=5)))
 
     assert '"logger":"penstock.foreign","event":"a request could not be translated"' in capfd.readouterr().err
 

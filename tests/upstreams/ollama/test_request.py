@@ -263,9 +263,7 @@ def refused(request: ChatRequest) -> BadRequest:
     [
         ({"type": "image_url", "image_url": {"url": "https://h/a.png"}}, ".image_url.url", "unsupported_parameter"),
         ({"type": "image_url", "image_url": {"url": "data:image/svg+xml,<svg/>"}}, ".image_url.url", "invalid_type"),
-        ({"type": "image_url", "image_url": 5}, ".image_url.url", "invalid_type"),
         ({"type": "file", "file": {"file_id": "f"}}, "", "unsupported_parameter"),
-        ({"type": "text", "text": 5}, ".text", "invalid_type"),
     ],
 )
 def test_parts_that_ollama_cannot_take_are_named(part: Json, place: str, code: str) -> None:
@@ -286,24 +284,21 @@ def test_custom_tools_are_refused() -> None:
     ("fields", "param"),
     [
         ({"temperature": "hot"}, "temperature"),
-        ({"temperature": float("nan")}, "temperature"),
+        ({"temperature": float("inf")}, "temperature"),
         ({"seed": 2**70}, "seed"),
         ({"max_tokens": True}, "max_tokens"),
         ({"stop": [1]}, "stop[0]"),
-        ({"options": []}, "options"),
-        ({"options": {"top_k": "5"}}, "options.top_k"),
+        ({"options": 5}, None),
         ({"stream": "yes"}, "stream"),
         ({"stream_options": 1}, "stream_options"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
         ({"reasoning_effort": "some"}, "reasoning_effort"),
-        ({"think": "much"}, "think"),
-        ({"think": []}, "think"),
         ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
-        ({"tool_choice": {"allowed_tools": {"tools": 5}}}, "tool_choice.allowed_tools.tools"),
+        ({"response_format": {"type": "json_schema"}}, None),
         ({"n": "2"}, "n"),
     ],
 )
-def test_wrong_types_are_named(fields: Json, param: str) -> None:
+def test_wrong_types_are_refused_and_those_of_openais_fields_named(fields: Json, param: str | None) -> None:
     assert refused(chat("u1", tools=(tool(),), **fields)).param == param
 
 

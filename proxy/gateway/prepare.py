@@ -34,7 +34,7 @@ from proxy.gateway.signed import Prefixes, Settle, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
 from proxy.identity import identify, tenant_of
 from proxy.llm.drafts import BoundDrafts, DraftService
-from proxy.llm.verdicts import BoundJudge, VerdictService
+from proxy.llm.judge import BoundJudge, UpstreamJudge
 from proxy.llm.writer import Writer
 from proxy.memories.service import MemoryService
 from proxy.models.tokens import BoundTokens, TokenService
@@ -108,7 +108,7 @@ class Services:
     """Threads in which the parts of archived texts are looked for."""
     reports: ReportMemory
     embedding: EmbeddingService | None = None
-    judge: VerdictService | None = None
+    judge: UpstreamJudge | None = None
     writing: Writing | None = None
 
     def judging(self, who: Identity, route: Route, headers: Mapping[str, str]) -> BoundJudge | None:

@@ -1,16 +1,20 @@
-"""A judge of texts at an upstream. Each pair has a call of its own, so that no text can influence another verdict."""
+"""The judge of texts at an upstream, whose verdicts are cached by content and computed in the background.
+
+Each pair has a call of its own, so that no text can influence another verdict.
+"""
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from proxy.chat import Message
 from proxy.config.settings import JudgeSettings
-from proxy.context import Pair, Question
+from proxy.context import Identity, Pair, Question
 from proxy.llm.client import SmallModel
-from proxy.llm.verdicts import Asker, VerdictService
+from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.telemetry.series import Series
 from proxy.upstreams.base import Upstream
@@ -18,8 +22,13 @@ from proxy.upstreams.routing import Routes
 
 _log = logging.getLogger("penstock.judge")
 
+_REMEMBERED = 50_000
+"""Largest number of verdicts in memory: some 10 MB."""
+_LONGEST = 600
+"""Characters of each text that are judged."""
 _AT_ONCE = 4
 _WAITING, _WAITING_OF_ONE = 256, 64
+"""Largest number of pairs that wait, in all and of one tenant. Further pairs are not judged."""
 _AGAIN = 10.0
 """Pause in seconds after a failure or a timeout of a tenant's call."""
 _TENANTS = 1024
@@ -27,9 +36,17 @@ _TENANTS = 1024
 UNCLEAR = 0.5
 """Confidence of an answer that is undecided."""
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
-class UpstreamJudge(VerdictService):
-    """A judge that asks the configured model. Failures count per tenant, because tenants may send their own keys."""
+Key = tuple[str, Question, Pair]
+"""Tenant, question and pair of texts."""
+
+
+class UpstreamJudge:
+    """A judge that asks the configured model. Failures count per tenant, because tenants may send their own keys.
+
+    For use on one event loop.
+    """
 
     def __init__(
         self,
@@ -38,7 +55,6 @@ class UpstreamJudge(VerdictService):
         series: Series,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(most=_WAITING, most_of_one=_WAITING_OF_ONE)
         self._settings = settings
         self._model = SmallModel(
             settings, routes, series.judge_tokens, _log, "no verdict of the judge; rules alone decide"
@@ -47,23 +63,53 @@ class UpstreamJudge(VerdictService):
         self._clock = clock
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._paused: Cache[str, str] = Cache(_TENANTS, age=_AGAIN, clock=clock)
+        self._known: Cache[Key, float] = Cache(_REMEMBERED)
+        self._work = BackgroundWork[Key]()
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the headers with which the model may be asked for a client of this upstream."""
         return self._model.authorization(upstream, headers)
 
-    async def judged(self, asker: Asker, question: Question, pair: Pair) -> float | None:
-        """Return the confidence of the model; None, without a call, if nobody waits for it any more."""
+    def bind(self, who: Identity, headers: Mapping[str, str] = _NOTHING) -> "BoundJudge":
+        """Return the judge of a request's context; `headers` are sent with its calls."""
+        return BoundJudge(self, who.tenant, headers)
+
+    def forget(self, tenant: str) -> int:
+        """Forget the verdicts of a tenant, cancel its pairs that wait, and return the number of verdicts."""
+        self._work.forget(tenant)
+        return self._known.forget(tenant)
+
+    async def aclose(self) -> None:
+        await self._work.aclose()
+
+    async def of(
+        self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
+    ) -> list[float | None]:
+        """Return the confidence of the model for each pair, None where there is none after `wait` seconds."""
+        keys: list[Key] = [(tenant, question, (one[:_LONGEST], two[:_LONGEST])) for one, two in pairs]
+        until = asyncio.get_running_loop().time() + wait
+        new = [key for key in dict.fromkeys(keys) if key not in self._known and key not in self._work]
+        waiting = sum(key[0] == tenant for key in self._work)
+        for key in new[: max(0, min(_WAITING - len(self._work), _WAITING_OF_ONE - waiting))]:
+            self._work.begin(self._judge(key, headers, until), key)
+        await self._work.wait(keys, wait)
+        return self._known.get_each(keys)
+
+    async def _judge(self, key: Key, headers: Mapping[str, str], until: float) -> None:
+        """Ask the model, unless nobody waits for its answer any more."""
+        tenant, question, pair = key
         async with self._free:
             now = self._clock()
-            if asyncio.get_running_loop().time() >= asker.until or asker.tenant in self._paused:
+            if asyncio.get_running_loop().time() >= until or tenant in self._paused:
                 self._series.judged.of("dropped").inc()
-                return None
-            sure, outcome = await self._model.run(self._verdict(question, pair, asker.headers))
+                return
+            sure, outcome = await self._model.run(self._verdict(question, pair, headers))
             self._series.judged.of(outcome).inc()
             self._series.judge_duration.observe(self._clock() - now)
             if outcome in ("failed", "timeout"):  # other outcomes may be due to the texts
-                self._paused.put(asker.tenant, outcome)
-            return sure
+                self._paused.put(tenant, outcome)
+            if sure is not None:
+                self._known.put(key, sure)
 
     async def _verdict(self, question: Question, pair: Pair, headers: Mapping[str, str]) -> tuple[float | None, str]:
         profile = await self._model.profile()
@@ -72,6 +118,21 @@ class UpstreamJudge(VerdictService):
             return None, outcome
         sure = verdict(question, answer)
         return sure, "unusable" if sure is None else "judged"
+
+
+class BoundJudge:
+    """The `Judge` of a request's context."""
+
+    __slots__ = ("_headers", "_service", "_tenant")
+
+    def __init__(self, service: UpstreamJudge, tenant: str, headers: Mapping[str, str]) -> None:
+        self._service, self._tenant, self._headers = service, tenant, headers
+
+    async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
+        return await self._service.of(self._tenant, "contradicts", pairs, wait, self._headers)
+
+    async def replacements(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
+        return await self._service.of(self._tenant, "replaces", pairs, wait, self._headers)
 
 
 class _Form(NamedTuple):

@@ -16,7 +16,7 @@ from proxy.config.load import Config, hashes
 from proxy.config.settings import Settings
 from proxy.http.headers import Headers
 from proxy.llm.drafts import DraftService
-from proxy.llm.verdicts import VerdictService
+from proxy.llm.judge import UpstreamJudge
 from proxy.server.api.explain import Explaining
 from proxy.state.background import BackgroundWork
 from proxy.telemetry.metrics import ConfigMetrics
@@ -60,7 +60,7 @@ class Generation:
         chat: ASGIApp,
         rest: ASGIApp,
         drafts: DraftService | None,
-        judge: VerdictService | None,
+        judge: UpstreamJudge | None,
         explaining: Explaining,
     ) -> None:
         """`headers` go out with every answer. `drafts` and `judge` work in the background."""

@@ -20,14 +20,14 @@ from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.errors import BadRequest, UpstreamFailed
 from proxy.chat.parse import Body
 from proxy.chat.reasoning import is_signed
-from proxy.config.settings import Chain, Settings
+from proxy.config.settings import Chain, JudgeSettings, Settings
 from proxy.config.state_settings import RedisStateSettings, StateSettings
 from proxy.context import Identity, Material, ModelProfile, Pair, Question, TokenCount
 from proxy.gateway.chain import Outcome
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services, Writing
 from proxy.gateway.relay import learn
 from proxy.llm.drafts import DraftService
-from proxy.llm.verdicts import Asker, VerdictService
+from proxy.llm.judge import UpstreamJudge
 from proxy.models import Models
 from proxy.models.tokens import BoundTokens
 from proxy.models.usage import Usage
@@ -322,11 +322,11 @@ class Unasked:
         return dict(+found)
 
 
-class SilentJudge(VerdictService):
+class SilentJudge(UpstreamJudge):
     """A judge without answers, which counts its questions."""
 
-    def __init__(self) -> None:
-        super().__init__(most=0, most_of_one=0)
+    def __init__(self, settings: JudgeSettings, routes: Routes) -> None:
+        super().__init__(settings, routes, Metrics(__version__).series)
         self.unasked = Unasked()
 
     async def of(
@@ -335,10 +335,6 @@ class SilentJudge(VerdictService):
         """Return None for each pair."""
         self.unasked.note(len(pairs))
         return [None] * len(pairs)
-
-    async def judged(self, asker: Asker, question: Question, pair: Pair) -> float | None:
-        """Return None: nobody is asked."""
-        return None
 
 
 @asynccontextmanager
@@ -355,7 +351,7 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
     routes = Routes(settings, build_upstreams(settings), profiles(Models()))
     store, index = Overlay(build_store(settings.state)), build_index(settings) if reads_state else None
     writing = build_writing(settings, routes, store, telemetry, _write_nothing)
-    judge = None if settings.judge is None else SilentJudge()
+    judge = None if settings.judge is None else SilentJudge(settings.judge, routes)
     missing = Unasked()
     built = build_services(settings, store, index, telemetry, patient=True, missing=None if loads else missing.note)
     services = replace(built, writing=writing, judge=judge)
@@ -373,7 +369,7 @@ async def player_beside(
     settings: Settings, routes: Routes, services: Services, store: Store, index: IndexService | None
 ) -> AsyncGenerator[Player]:
     """Return a player beside running services: it reads what they keep, and changes nothing of it."""
-    over, judge = Overlay(store), None if services.judge is None else SilentJudge()
+    over, judge = Overlay(store), None if settings.judge is None else SilentJudge(settings.judge, routes)
     writing = services.writing
     if writing is not None:
         deadline = settings.writer.timeout if settings.writer is not None else 0.0

@@ -14,10 +14,9 @@ from proxy.policy import Decision, Keep, Policy, Rewrite
 class AlternateRoles(Policy):
     """Make user and assistant messages alternate, as the strict chat templates of some local models demand.
 
-    The steps in front of it add user messages, such as summaries, recalled passages and memories. Those that follow
-    each other become one, and a short assistant message ("Noted.") stands between it and the client's own message,
-    which keeps its bytes. Put it behind the steps that add anything, and only in chains for models that need it:
-    OpenAI, Anthropic, Ollama and most servers accept user messages that follow each other.
+    Messages that earlier steps add become one, and a short assistant message ("Noted.") stands between it and the
+    client's own message, which keeps its bytes. Put it behind the steps that add anything, and only in chains for
+    models that need it: OpenAI, Anthropic, Ollama and most servers accept user messages that follow each other.
     """
 
     may_grow: ClassVar[bool] = True

@@ -26,17 +26,16 @@ _CALL = 60
 
 
 class ClearToolResults(Policy, CutsHistory, ActsNatively):
-    """Replace old tool results by one line that names the tool, what the result held, and its handle; many at once.
+    """Replace many old tool results at once by one line each: the tool, what the result held, and its handle.
 
-    A batch is cleared when the conversation fills the window to `clear_at`, when the model's provider has no prompt
-    cache that it would break, or where it pays for itself within the further requests that can be expected. Of the old
-    results it takes those from a place on, the place where it costs least of the cache for what it frees. Which these
-    are is worked out from the conversation, again in each request: nothing is stored, and what was cleared once stays
-    cleared. A result is archived first; where it cannot be, all stay. The newest results stay, those that the last
-    calls drew on, and what the model recalled or searched for.
+    A batch is cleared when the conversation fills the window to `clear_at`, when the provider has no prompt cache, or
+    when it pays for itself within the expected further requests. The batch begins where clearing costs least of the
+    cache for what it frees. It is computed from the conversation in each request, so what was cleared stays cleared.
+    Results are archived first; where that fails, all stay. The newest results, those that the last calls drew on, and
+    recalled or searched content stay.
 
-    Behind signed reasoning nothing may change. There Anthropic clears them itself (`clear_tool_uses`, in Messages), at
-    the same mark and in batches as large; the model cannot read those again. A client's own `context_management` stays.
+    Behind signed reasoning Anthropic clears results itself (`clear_tool_uses`, in Messages), at the same mark and in
+    batches as large; the model cannot read those again. A client's own `context_management` stays.
     """
 
     stage: ClassVar = Stage.SHORTENS
@@ -47,15 +46,15 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
     """The share of the usable window above which a batch is cleared."""
 
     keep_last: int = Field(default=2, ge=0)
-    """Results that stay in any case, the newest ones."""
+    """Newest results that stay in any case."""
 
     stride: float = Field(default=0.4, gt=0, lt=1)
     """The share of the usable window that a batch must free: smaller batches cost more of the cache than they save."""
 
     turns_ahead: int = Field(default=0, ge=0)
-    """The most further requests to expect of a conversation, a quarter of those that it had; a batch that pays for
-    itself within so many is cleared below the mark too, whatever it frees. With 0, only the window counts, and where
-    there is no prompt cache, the stride."""
+    """The most further requests to expect of a conversation, a quarter of those that it had. A batch that pays for
+    itself within them is cleared below the mark too. With 0 only the window counts, and where there is no prompt cache,
+    the stride."""
 
     native_edit: ClassVar = "clear_tool_uses_20250919"
 

@@ -36,19 +36,16 @@ _A_MESSAGE = 4
 class CompressHistory(Policy, CutsHistory, ActsNatively):
     """Cut a conversation that outgrows its window, deep and rarely, and put a digest where its beginning was.
 
-    Below `compress_at` nothing happens. Above it the oldest exchanges leave until `cut_to` of the usable window is
-    taken and at most `keep_turns` turns stand word for word, so that the next cut is far away and the provider's prompt
-    cache holds until then. Where the cuts fall is worked out from the sizes of the messages in order, again in each
-    request: nothing is stored, and every replica cuts alike. Without a prompt cache of the provider's, the next cut
-    comes half-way to `compress_at`. What leaves is archived first; where there is no archive, nothing leaves.
+    Above `compress_at` the oldest exchanges leave until `cut_to` of the usable window is taken and at most `keep_turns`
+    turns stand word for word, so that the prompt cache holds until the next cut. Where the cuts fall follows from the
+    sizes of the messages, so every replica cuts alike with nothing stored. Without a prompt cache the next cut comes
+    half-way to `compress_at`. What leaves is archived first; without an archive nothing leaves.
 
-    The digest stands behind the system messages, in the user's role, as data. It has the user's messages in their
-    order, word for word, with the numbers of their turns; under each what was answered or done; and the open plan.
-    Nothing leaves it but for want of room: then questions and small talk go first, and what the user said in words
-    that no earlier message has stays longest. In a conversation with tools it ends in the handles of what left. A last
-    user message that stands before the cut stays, whole. Where what the model was told last is alone over `cut_to`, the
-    newest exchanges that leave have half of its room, and what it does not use: the assistant's words whole, what it
-    got in short. A short opening of the conversation stays, too.
+    The digest stands behind the system messages, as data in the user's role. It has the user's messages in their order,
+    word for word and numbered by turns; under each the answers; and the open plan. When room is short, questions and
+    small talk leave first, and what the user said in rare words stays longest. With tools it ends in the handles of
+    what left. The last user message stays whole, and so does a short opening. Where what the model was told last is
+    alone over `cut_to`, the newest exchanges that leave get the room that the digest does not use.
 
     A client that asks for a summary of the conversation itself, as agents do before they delete it, gets all of it to
     the model, as far as the window allows.
@@ -60,7 +57,7 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
     native_edit: ClassVar = "compaction"
 
     warn_at: float = Field(default=0.70, gt=0, lt=1)
-    """The share of the usable window from which on the step reports that a cut is near."""
+    """The share of the usable window from which the step reports that a cut is near."""
 
     compress_at: float = Field(default=0.80, gt=0, lt=1)
     """The share of the usable window above which the conversation is cut."""
@@ -69,14 +66,13 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
     """The share above which only the last exchanges stay, whatever `cut_to` would allow."""
 
     cut_to: float = Field(default=0.30, gt=0, lt=1)
-    """The share of the usable window that a cut leaves, the summary included."""
+    """The share of the usable window that a cut leaves, the digest included."""
 
     keep_last: int = Field(default=4, ge=1)
     """Exchanges that stay in any case, as long as they fit. A call with its results is one exchange."""
 
     keep_turns: int = Field(default=10, ge=1)
-    """Turns, which are user messages with their answers, that a cut leaves word for word at most. All that comes until
-    the next cut stays beside them."""
+    """The most turns that a cut leaves word for word. What comes until the next cut stays beside them."""
 
     summary_share: float = Field(default=0.12, gt=0, le=0.4)
     """The share of the usable window that the digest may take."""
@@ -85,15 +81,14 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
     """Seconds after which the step is given up."""
 
     summary: Literal["digest", "written"] = "digest"
-    """The source of the lines about answers. `digest` takes the first sentence, list items, codes and numbers of each
-    answer, word for word. With `written` the small model that `writer` names sums the answers up in the background from
-    `warn_at` on; where it is not ready at the cut, or says what was never said, the digest has them. The user's own
-    lines are never written anew."""
+    """The source of the lines about answers. `digest`: the first sentence, list items, codes and numbers of each
+    answer, word for word. `written`: the model of `writer` sums them up in the background from `warn_at` on; the digest
+    replaces what is late or was never said. The user's lines are never rewritten."""
 
     native: bool = False
     """Behind signed reasoning, where nothing may be cut before the next user message, have OpenAI compact the
     conversation at `compress_at` (`context_management` of Responses). The client must send back the `compaction` item
-    that it then gets. Its own `context_management` stays."""
+    that it gets. Its own `context_management` stays."""
 
     pins: tuple[str, ...] = ()
     """Regular expressions: lines that match one survive word for word. A repeated repetition is refused."""

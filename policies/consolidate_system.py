@@ -16,18 +16,17 @@ _LATER = "later_instructions"
 class ConsolidateSystem(Policy):
     """Merge several system and developer messages into one, each in an XML section.
 
-    Small models follow one structured message better than six flat ones, and strict chat templates (Qwen, Gemma,
-    Mistral on Ollama) refuse a second one. A section is named after the message's `name`, its first Markdown heading,
-    or its place; a text that brings its own tag keeps it. Exact duplicates are dropped. One message alone is left as
-    it is, so the same request always gives the same bytes, and applying the step twice changes nothing.
+    Small models follow one structured message better, and strict chat templates (Qwen, Gemma, Mistral on Ollama) refuse
+    a second one. A section is named after the message's `name`, its first Markdown heading, or its place; a text with
+    its own tag keeps it. Exact duplicates are dropped. A single message is left as it is.
     """
 
     may_grow: ClassVar[bool] = True
 
     later: Literal["keep", "merge", "demote"] = "keep"
     """The treatment of system messages in mid-conversation, which may come from anyone. `keep` leaves them; `merge`
-    moves them behind the others into a section of their own, below the operator's; `demote` makes each a user message
-    in its place, which strict templates accept and which leaves the cached prefix whole."""
+    moves them behind the others into a section below the operator's; `demote` makes each a user message in its place,
+    which strict templates accept and which keeps the cached prefix."""
 
     role: Literal["auto", "system", "developer"] = "auto"
     """The role of the merged message. `auto` is `developer` where one of the merged messages had it."""

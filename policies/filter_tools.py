@@ -45,14 +45,15 @@ class ToolGroup(BaseModel):
 class FilterTools(Policy, BringsTools):
     """Offer the tools that the user's messages are about, by words and meaning, in the client's order.
 
-    `select` leaves the others out: few stay where some fit far better, at most `keep` where none does. The set is
-    worked out from the whole conversation, so every replica has the same; it changes only when a message clearly wants
-    a tool that is missing, and only if what the set saved so far pays for the prompt that is then written anew. `defer`
-    offers none but `always`, so that the tools never change. What is left out is found by `search_tools` and called by
-    `call_tool`, which Penstock offers and runs: the client gets plain calls of its own tools. `narrow` leaves all in
-    place and names those that may be called (`allowed_tools`). `auto` selects where that lowers the cost, narrows where
-    the provider can, and else does nothing. A forced `tool_choice` and few tools are left alone. Put it behind the
-    steps that shorten history, before those that offer tools of Penstock's own.
+    `select` leaves the others out. The set is computed from the whole conversation, so every replica has the same. It
+    changes only when a message clearly wants a missing tool, and only if what the set saved so far pays for the change.
+    `defer` offers only `always` tools, so that the tools never change. The model finds what is left out with
+    `search_tools` and calls it with `call_tool`, which Penstock runs: the client gets plain calls of its own tools.
+    `narrow` offers all and names those that may be called (`allowed_tools`). `auto` selects where that lowers the cost,
+    narrows where the provider can, and else does nothing.
+
+    A forced `tool_choice` and few tools are left alone. Put it behind the steps that shorten history, before those that
+    offer tools of Penstock's own.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1
@@ -61,13 +62,12 @@ class FilterTools(Policy, BringsTools):
     counted: ClassVar = {"tools_offered": _FEWER_TOOLS, "tools_allowed": _FEWER_TOOLS}
 
     strategy: Literal["auto", "select", "defer", "narrow", "native"] = "auto"
-    """The way to filter tools: `select`, `defer`, `narrow`, or what costs less without a search first (`auto`).
-    `native` has the provider search (Anthropic's `defer_loading`, in Messages), and is `auto` elsewhere. Where Penstock
-    cannot run searches, as for `/v1/compress`, `auto` and `defer` leave out no tool; `select` does."""
+    """`native` has the provider search (Anthropic's `defer_loading`, in Messages), and is `auto` elsewhere. Where
+    Penstock cannot run searches, as for `/v1/compress`, `auto` and `defer` leave out no tool; `select` does."""
 
     keep: int = Field(default=30, ge=1, le=512)
-    """The most tools to offer; models choose worse among more than 30 to 50. Fewer are offered where some fit far
-    better than the others."""
+    """The most tools to offer; models choose worse among more than 30 to 50. Fewer where some fit far better than the
+    others."""
 
     least: int = Field(default=5, ge=1, le=512)
     """The fewest tools to offer, where a search finds the others; as many as `keep` for a fixed number."""
@@ -83,25 +83,24 @@ class FilterTools(Policy, BringsTools):
         "ask_human", "transfer_to_human*", "bash", "shell", "terminal", "python", "code_interpreter", "run_command",
         "execute_command", "run_code", "execute_code", "call*tool", "execute*tool", "run*tool", "use*tool",
     )  # fmt: skip
-    """Globs of tools that are always offered. What is about no subject, or runs anything, cannot be ranked by it."""
+    """Globs of tools that are always offered. Tools that are about no subject, or run anything, cannot be ranked."""
 
     groups: dict[str, ToolGroup] = Field(default_factory=dict)
-    """Tools that belong together, by a name of your own: a user who needs one is likely to need the others. Tools that
-    no group names are grouped by the server or subject that begins their names, or by a first sentence that their
-    descriptions share."""
+    """Tools that belong together, by a name of your own. Other tools are grouped by the server or subject that begins
+    their names, or by a first sentence that their descriptions share."""
 
     examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Phrases of people who need a tool, by globs of its name."""
 
     small_talk: Literal["none", "select", "all"] = "none"
-    """The tools that `select` offers while a conversation is only small talk: no tools but `always`, those that fit
-    best, or all. Where `tool_choice` is `required`, `none` is `select`: one of them has to be called."""
+    """The tools that `select` offers while a conversation is only small talk: only `always`, those that fit best, or
+    all. Where `tool_choice` is `required`, `none` is `select`."""
 
     allowed_tools_models: tuple[str, ...] = ("gpt-5*", "openai/gpt-5*")
     """Globs of the models whose provider takes `tool_choice: allowed_tools`."""
 
     wait: float = Field(default=1.0, ge=0)
-    """Seconds to wait for vectors that are not there yet; until they are, words alone decide."""
+    """Seconds to wait for vectors; until they are there, words alone decide."""
 
     timeout: float = Field(default=4.0, gt=0)
     """Seconds after which the step is given up."""

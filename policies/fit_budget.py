@@ -26,37 +26,37 @@ _LINE = 40
 class FitBudget(Policy):
     """Give each kind of content a share of the model's window, and report what each one uses.
 
-    The kinds are `system` (system and developer messages), `tools` (definitions), `knowledge` (data that was put into
-    the conversation: blocks in `knowledge_tags` in user messages, results of `knowledge_tools`), `conversation` (all
-    other messages) and `output` (what the client asks for, or the model's reserve). The use of each, in tokens, is in
-    the step's facts, whatever is enforced; the shares are in its `why`.
+    The kinds are `system` (system and developer messages), `tools` (definitions), `knowledge` (blocks in
+    `knowledge_tags` in user messages, results of `knowledge_tools`), `conversation` (all other messages) and `output`
+    (what the client asks for, or the model's reserve). The step's facts have the use of each in tokens, its `why` the
+    shares.
 
-    Kinds in `enforce` are held to their share, in this order. System messages, tools and the conversation cannot be
-    made smaller here: a request that exceeds their share is refused, so put the steps that shorten them in front. Of
-    knowledge the oldest blocks leave, down to half the share, so that the provider's prompt cache breaks rarely; they
-    are archived first, and their handle stays. What was not read yet and the last user message stay. For the output, a
-    limit that the client sets is lowered to the share; none is raised or set.
+    Kinds in `enforce` are held to their share, in this order. A request that exceeds the share of system messages,
+    tools or conversation is refused, so put the steps that shorten them in front. Of knowledge the oldest blocks leave,
+    down to half the share, so that the prompt cache breaks rarely; they are archived first, and their handle stays.
+    Unread content and the last user message stay. For the output, a limit that the client sets is lowered to the share;
+    none is raised or set.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.2
 
     system: float = Field(default=0.10, ge=0, le=1)
-    """The share of system messages."""
+    """System messages."""
 
     tools: float = Field(default=0.20, ge=0, le=1)
-    """The share of tool definitions."""
+    """Tool definitions."""
 
     knowledge: float = Field(default=0.15, ge=0, le=1)
-    """The share of injected data."""
+    """Injected data."""
 
     conversation: float = Field(default=0.45, ge=0, le=1)
-    """The share of all other messages."""
+    """All other messages."""
 
     output: float = Field(default=0.10, ge=0, le=1)
-    """The share of the answer."""
+    """The answer."""
 
     enforce: tuple[Kind, ...] = ("knowledge",)
-    """The kinds that are held to their share; use of the others is only reported."""
+    """Kinds that are held to their share; use of the others is only reported."""
 
     knowledge_tags: tuple[str, ...] = (
         "recalled_context",

@@ -27,12 +27,11 @@ class IncludeShared(Policy):
     """Show the model what other agents have given to it by `POST /v1/context/share`.
 
     Each text goes in front of the user message that was the last one when it came, or in a tool loop in front of the
-    last exchange, and stays there word for word: so it breaks the prompt cache once, near the end. It stands in the
-    user's role and says who gave it, and that it is data. When the messages around it leave, it moves up to the first
-    that stays. How much of it is shown is settled when it comes: less where the prompt is nearly full. A long text is
-    shown by its beginning, and `recall` reads the rest. One whose sentences all stand in front of it, or in the message
-    behind it, is left out. Only a conversation that the client names can be given anything. Put it behind the steps
-    that shorten history.
+    last exchange, and stays there word for word: it breaks the prompt cache once, near the end. It stands in the user's
+    role and says who gave it, and that it is data. When the messages around it leave, it moves up to the first that
+    stays. How much of it is shown is settled when it comes; `recall` reads the rest. A text whose sentences all stand
+    beside it is left out. Only a conversation that the client names can be given anything. Put it behind the steps that
+    shorten history.
     """
 
     stage: ClassVar = Stage.RESTORES
@@ -44,7 +43,7 @@ class IncludeShared(Policy):
     """The most tokens that are shown of one text, at three bytes a token."""
 
     share: float = Field(default=0.1, gt=0, le=0.5)
-    """The share of the window that they may take together; behind that, 300 bytes are shown of each. One for which the
+    """The share of the window that they may take together; beyond it 300 bytes are shown of each. One for which the
     prompt has no room at all waits until it has."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:

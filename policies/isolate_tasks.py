@@ -15,12 +15,11 @@ from proxy.text import counted
 class IsolateTasks(Policy):
     """Forward the messages of the request's task, and those that all tasks share; the others never were part of it.
 
-    A message names its task by the key `x_penstock_task`; without it, or with `shared`, it is for all. The task of a
-    request is the one that its header or metadata names, else that of its last user message. A tool result belongs to
-    the task of its call, and stands behind it; else order stays. No provider sees the key. Later steps know nothing of
-    what was left out, so nothing of it is archived, summed up or recalled for this task. The step stands first in its
-    chain. Each task of a conversation has a prefix of its own, which grows only at its end: the prompt cache holds one
-    for each.
+    A message names its task by the key `x_penstock_task`, which no provider sees; without it, or with `shared`, it is
+    for all. The task of a request is the one that its header or metadata names, else that of its last user message. A
+    tool result belongs to the task of its call. Later steps know nothing of the other tasks, so nothing of them is
+    archived, summed up or recalled. The step stands first in its chain. Each task has a prefix of its own in the prompt
+    cache.
     """
 
     defines_conversation: ClassVar[bool] = True

@@ -52,12 +52,11 @@ on how its counts are corrected, moves no byte between two cuts."""
 class KeepNotes(Policy, BringsTools):
     """Offer the tool `note`, which Penstock runs by itself, and put back the notes that left.
 
-    The client never sees a call of it. While a call stands in the conversation nothing is added. The notes whose calls
-    left go word for word into one message behind the system messages, as data in the user's role; it changes only when
-    more leaves. A note that the system messages or the summary behind it say already is left out. The tool is there
-    from the first request that a provider's prompt cache may keep, so the cache never breaks for it. A plain chat
-    without tools gets none; a client's own tool of that name stays the client's. Put it behind the steps that shorten
-    history, and in front of `include_shared` and `select_memories`: of two blocks that say the same the first stands.
+    While a note's call stands in the conversation nothing is added. Notes whose calls left go word for word into one
+    message behind the system messages, as data in the user's role. A note that the system messages or the summary say
+    already is left out. The tool is there from the first request that a prompt cache may keep, so the cache never
+    breaks for it. A chat without tools gets none; a client's own tool of that name stays the client's. Put it behind
+    the steps that shorten history, in front of `include_shared` and `select_memories`.
     """
 
     stage: ClassVar = Stage.RESTORES
@@ -67,7 +66,7 @@ class KeepNotes(Policy, BringsTools):
     counted: ClassVar = {"notes": NOTES_READ}
 
     tokens: int = Field(default=200, ge=200, le=4000)
-    """The most tokens that notes which left may take, at three bytes a token; one note takes 168. The newest stay."""
+    """The most tokens of notes that left, at three bytes a token; one note takes 168. The newest stay."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Add the tool behind the client's own, and the notes behind the head."""

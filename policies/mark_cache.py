@@ -25,13 +25,12 @@ _TAIL = 3
 class MarkCache(Policy, MarksCache):
     """Place `cache_control` for models that cache only what is marked, and `prompt_cache_key` for OpenAI.
 
-    Claude keeps a prefix only where it is marked, and asks a quarter more for writing it and a tenth for reading it.
-    Marked are the end of the tools and the system prompt, the end of the last request, where the cache is read, and the
-    end of this one, where it is written. A client's own marks win; with them there are four at most. Put it last: later
-    steps would move the marks. Where the beginning has been another in each of the last requests, as with the time in
-    the system prompt, only what stands in front of the change is marked, until it stays the same again; a finding names
-    the place. Models with an automatic cache are left alone, but that OpenAI's get a key per conversation, which sends
-    its requests to the same machines.
+    Claude caches only marked prefixes, at a quarter more for writing and a tenth for reading. Marked are the end of the
+    tools and the system prompt, the end of the last request, where the cache is read, and the end of this one, where it
+    is written. A client's own marks win; with them there are four at most. Put it last: later steps would move the
+    marks. Where the beginning changes in each request, as with the time in the system prompt, only what stands in front
+    of the change is marked, and a finding names the place. Of models with an automatic cache OpenAI's get a key per
+    conversation, which sends its requests to the same machines.
     """
 
     stage: ClassVar = Stage.MARKS
@@ -45,8 +44,8 @@ class MarkCache(Policy, MarksCache):
     """The time for which an unused prefix stays. Writing costs 1.25 times the input price for `5m`, twice for `1h`."""
 
     conversation: bool = True
-    """Mark the conversation too. Without it only tools and system prompt are marked: for requests that are asked once
-    and share nothing else."""
+    """Mark the conversation too. Without it only tools and system prompt are marked: for single requests that share
+    nothing else."""
 
     def marked_cache(self, rules: CacheRules) -> CacheRules:
         """Five minutes as the model's rules say; an hour is twice the input price to write."""

@@ -26,19 +26,18 @@ from proxy.tools.recall import has_handle, tokens_to_offer
 class OffloadContent(Policy):
     """Shorten what cannot fit the window, and large texts that the user pasted once the model has read them.
 
-    A tool result or a pasted document that the window cannot hold, even if all before it left, is archived. In its
-    place the model gets its outline, the passages that bear on the question, and the handle of the whole. The user's
-    own words, the short paragraphs before and behind a document, stay word for word. Of several results of one call the
-    largest are shortened first. The form is made of the text, the question and the window, so it is the same in every
-    later request. Only a question that does not fit by itself is left for `reject_oversize`.
+    A tool result or a pasted document that the window could not hold even alone is archived. In its place the model
+    gets its outline, the passages that bear on the question, and the handle. The user's own words around a document
+    stay word for word. Of several results of one call the largest are shortened first. The form depends on the text,
+    the question and the window only, so it stays in later requests. A question that does not fit by itself is left for
+    `reject_oversize`.
 
-    A large text that fits stays as long as it is in the last user message. As soon as there is a later one, and an
-    assistant message has followed, it takes a preview: the user's own words, the document's headings, first lines and
-    values, and the handle. Where much has been said in between, so that it would not pay within `turns` further
-    requests, the text stays. Without an archive everything stays. Images, audio and files are not touched.
+    A large text that fits stays whole in the last user message. After an answer and a later message it takes a preview:
+    the user's own words, the document's headings, first lines and values, and the handle; unless that would not pay
+    within `turns` further requests. Without an archive everything stays. Images, audio and files are not touched.
 
     With tools, put `offer_recall` into the chain, and the model reads on by itself; in a plain chat put
-    `recall_history` into it, which brings the passages back that a later question needs.
+    `recall_history` into it.
     """
 
     stage: ClassVar = Stage.SHORTENS
@@ -56,7 +55,7 @@ class OffloadContent(Policy):
     """Texts of more than about this many tokens are offloaded."""
 
     turns: int = Field(default=8, ge=1)
-    """The number of further requests that a conversation is expected to have, for a preview to pay for itself in."""
+    """The expected further requests of a conversation, within which a preview must pay for itself."""
 
     timeout: float = Field(default=4.0, gt=0)
     """Seconds after which the step is given up."""

@@ -26,14 +26,12 @@ class PinContext(Policy):
     """Put back what the steps before it removed and must not be lost.
 
     Pinned are the newest task plan while it is open, system messages from mid-conversation, and lines that `patterns`
-    name. A plan is what the assistant wrote with boxes, the arguments of its todo tool, or a system message; what a
-    tool answered is none. Missing ones go into one message behind the system messages, in the user's role, each with
-    the role of who said it. What stands in the request in any layout is not repeated. Put it behind the steps that
-    shorten history.
+    name. A plan is what the assistant wrote with boxes, the arguments of its todo tool, or a system message, but no
+    tool result. Missing ones go into one message behind the system messages, in the user's role, each with the role of
+    who said it. What stands in the request in any layout is not repeated. Put it behind the steps that shorten history.
 
-    A client that sends its plan anew in each turn, as a system message under the same first line, forwards the newest
-    copy at its place. Each earlier one is archived and becomes a reference, where that pays back under the provider's
-    prompt cache within as many turns as there were so far.
+    Where a client sends its plan anew in each turn, as a system message under the same first line, the newest copy
+    stays. Each earlier one is archived and becomes a reference, where that pays under the prompt cache.
     """
 
     stage: ClassVar = Stage.RESTORES

@@ -12,11 +12,10 @@ from proxy.text.tables import pattern_lists
 class RedactSecrets(Guard):
     """Put placeholders in place of secrets, in every text of a request, and the secrets back into the answer.
 
-    A placeholder such as `redacted-email-kqzgbvdtmjfrcn` is the same in each request of a conversation, so the
-    provider's prompt cache keeps hitting. The model works with it like with a name: in its answer, streamed or not, and
-    in arguments of calls the client has the secret again. Nobody can guess the secret from it. Logs, records and
-    metrics have placeholders or counts. Headers and queries are read too, but for the credentials that the upstream
-    needs. Images, sound and files in base64 are not read.
+    A placeholder such as `redacted-email-kqzgbvdtmjfrcn` is the same in each request of a conversation, so the prompt
+    cache keeps hitting. In the answer, streamed or not, and in arguments of calls the client has the secret again.
+    Nobody can guess the secret from it. Logs, records and metrics have placeholders or counts. Headers and queries are
+    read too, except the credentials that the upstream needs. Images, sound and files in base64 are not read.
     """
 
     keys: bool = True
@@ -26,10 +25,10 @@ class RedactSecrets(Guard):
     """E-mail addresses."""
 
     cards: bool = True
-    """Numbers of payment cards, of a known length and with the right check digit."""
+    """Payment cards, of a known length and with the right check digit."""
 
     ibans: bool = True
-    """Numbers of bank accounts (IBAN), of their country's length and with the right check digits."""
+    """Bank accounts (IBAN), of their country's length and with the right check digits."""
 
     phones: bool = True
     """Phone numbers in international form, with a plus and a country code."""

@@ -13,8 +13,7 @@ from proxy.policy import Decision, Keep, Policy, Reject, Stage
 class RejectOversize(Policy):
     """Answer `context_length_exceeded` instead of sending a prompt that the provider would refuse, or cut silently.
 
-    The usable window is the model's window less what an answer needs. Nothing is sent upstream. Put it last: what the
-    steps before it saved counts.
+    Put it behind the steps that shorten.
     """
 
     stage: ClassVar = Stage.BOUNDS

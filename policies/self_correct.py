@@ -31,11 +31,10 @@ _MOST = 64
 class SelfCorrect(Policy, ObservesAnswers):
     """Leave the model a short note in front of the next user message where an answer of its was plainly wrong.
 
-    Looked for are answers that are empty, that are in another language than the user's, that are no JSON or do not fit
-    the schema where `response_format` asked for it, calls whose arguments do not fit the tool's parameters, and a
-    refusal that was given before. Answers are looked at when the client has all of them, so nothing is delayed. A note
-    is one sentence for each, in the user's role, and names nothing but tools and places of a schema; once it stands in
-    front of a user message it stays there. Put it last.
+    Faults are an empty answer, one in another language than the user's, one that is no JSON or does not fit the schema
+    of `response_format`, arguments that do not fit the tool's parameters, and a refusal that was given before. Answers
+    are read when the client has them, so nothing is delayed. A note has one sentence a fault, in the user's role, and
+    names only tools and places of a schema; it stays where it stands. Put it last.
     """
 
     may_grow: ClassVar[bool] = True

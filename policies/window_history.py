@@ -25,11 +25,10 @@ _RECALLED = 800
 class WindowHistory(Policy):
     """Let the oldest turns leave a long conversation; at least the last `keep_turns` stand word for word.
 
-    A turn is a user message and all that answers it. Turns leave in strides, not one by one: between two strides the
-    prefix stays byte for byte the same, so that the provider's prompt cache keeps hitting. The cut depends on the
-    conversation alone; nothing is stored but what leaves: that is archived first, and a summary with its handles
-    stands in its place, made as `compress_history` makes it. What cannot be archived, or is no longer than its
-    summary, stays.
+    A turn is a user message and all that answers it. Turns leave in strides, so that the prompt cache holds between two
+    of them. The cut depends on the conversation alone. What leaves is archived first, and a summary with its handles
+    stands in its place, made as `compress_history` makes it. What cannot be archived, or is no longer than its summary,
+    stays.
 
     `keep_turns: 8, stride: 4` keeps 8 to 11 turns word for word.
     """
@@ -39,22 +38,21 @@ class WindowHistory(Policy):
     counted: ClassVar = {"dropped_messages": SHORTER_HISTORY}
 
     keep_turns: int = Field(default=40, ge=1)
-    """The least turns that stay: between this and `keep_turns + stride - 1` are forwarded. System messages stay."""
+    """The fewest turns that stay. System messages stay."""
 
     stride: int = Field(default=10, ge=1)
-    """The number of turns that leave at once. A stride of 10 breaks the cached prefix at most every 10 turns."""
+    """Turns that leave at once. A stride of 10 breaks the cached prefix at most every 10 turns."""
 
     only_if_paid_back: bool = False
-    """Let turns leave only where that lowers the bill: where fewer tokens pay for the prefix that is written anew
-    within as many requests as there were since the last cut, and for the passages that come back. Then several strides
-    may leave at once. Nothing leaves where neither prices nor cache rules of the model are known: a conversation that
-    fits is worth more whole."""
+    """Let turns leave only where that lowers the bill: where fewer tokens pay, within as many requests as there were
+    since the last cut, for the prefix that is written anew and the passages that come back. Several strides may then
+    leave at once. Nothing leaves where neither prices nor cache rules of the model are known."""
 
     summary: bool = True
     """Archive and summarise what leaves. Without it, turns that leave are gone for good."""
 
     summary_share: float = Field(default=0.12, gt=0, le=0.4)
-    """The share of the usable window that the digest of what left may take."""
+    """The share of the usable window that the digest may take."""
 
     pins: tuple[str, ...] = ()
     """Regular expressions: lines that match one survive word for word. A repeated repetition is refused."""

@@ -51,18 +51,16 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
 
     A sentence contradicts a fact if it has the same words but another value or name, or a denial (`The rate limit is
     100 requests`), in any language; or if it gives the same subject another object of the same relation (`the capital
-    of`), in English and Spanish. Questions, suppositions, quotations and what others are said to hold are no
-    statements. Rules look for it, no model: other sentences, such as encyclopedic prose, they leave to `judge`.
+    of`), in English and Spanish. Questions, suppositions, quotations and reported opinions are no statements. Rules
+    decide; other sentences are left to `judge`.
 
-    A finding is decided by a message's own text, so its bytes stay the same in each later request. Only the last user
-    message is never touched: what is to be said about it stands in front of it until the next one comes, and then in
-    it, which changes the bytes of one turn, once. A finding is counted when it is first seen, and named to the client
-    when the request is refused.
+    A finding depends on the message's own text, so its bytes stay the same in later requests. The last user message is
+    never touched: a note stands in front of it, and moves into it with the next user message, which breaks the cached
+    prefix once.
 
-    Blocks that earlier steps have put in (memories, shared texts, notes, recalled passages) are checked like the user's
-    messages. A request is never refused for them: with `quarantine` and `reject` a false memory is left out, and a
-    false sentence in another block is archived. Put this step behind those that inject: it does not see what a later
-    step adds.
+    Blocks of earlier steps (memories, shared texts, notes, recalled passages) are checked too. A request is never
+    refused for them: with `quarantine` and `reject` a false memory is left out, and a false sentence in another block
+    is archived. Put the step behind those that inject.
     """
 
     may_grow: ClassVar[bool] = True
@@ -75,15 +73,14 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
 
     file: str = ""
     """A file of trusted facts, one a line: a sentence, or JSON with `subject`, `relation`, `object`, `text` and `lang`.
-    A path that is not absolute begins at the configuration file. The file is read when the configuration is; lines that
-    begin with `#` are comments."""
+    Relative to the configuration file, and read with it; lines that begin with `#` are comments."""
 
     facts: tuple[str, ...] = ()
     """Trusted facts, as sentences: `The capital of Australia is Canberra.`"""
 
     action: Literal["annotate", "quarantine", "reject"] = "annotate"
-    """Treatment of a false statement: a note behind it names the fact that it contradicts; or it is archived, and the
-    note stands in its place; or the request is refused while the message with it is new, then annotated."""
+    """Treatment of a false statement: a note behind it names the fact; or it is archived, and the note stands in its
+    place; or the request is refused while the message is new, then annotated."""
 
     roles: tuple[Literal["user", "assistant", "tool"], ...] = ("user", "assistant", "tool")
     """Whose statements are checked; blocks that steps put in count as the user's."""
@@ -92,9 +89,8 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
     """The most findings in one message; a text that contradicts more is probably about something else."""
 
     judge: float = Field(default=0.0, ge=0, le=10)
-    """Seconds that a request may wait for the model of the section `judge`, which is asked about sentences on a fact's
-    subject that the rules cannot read. 0 asks nobody. Where it is late or broken the rules alone decide. `timeout` must
-    be longer."""
+    """Seconds that a request may wait for the model of the section `judge`, which is asked about sentences that the
+    rules cannot read. 0 asks nobody. Where it is late or broken the rules alone decide. `timeout` must be longer."""
 
     sure: float = Field(default=0.9, gt=0.5, lt=1)
     """Certainty that the judge needs."""

@@ -27,18 +27,16 @@ _SPARE = 0.1
 
 
 class CompactToolResults(Policy):
-    """Send tool results in a layout that takes fewer tokens, and leave out of a large one what need not be carried.
+    """Send tool results in fewer tokens without loss, and leave parts out of large ones that were read.
 
-    A new result loses nothing: the envelope that MCP clients put around a text goes, and a terminal's colours; like
-    records of JSON become rows below their keys; lines that repeat are counted; lines that an earlier result still
-    shows become a note that says where. A file that was read stays byte for byte where a tool can edit it, but for
-    what an earlier reading shows.
+    A new result loses nothing: MCP's envelope around a text and a terminal's colours go; like records of JSON become
+    rows below their keys; repeated lines are counted; lines that an earlier result still shows become a note. A file
+    that a tool can edit stays byte for byte, except for what an earlier reading shows.
 
-    Once the model has read it, a result of more than `over` characters may keep only those whole lines that tell most,
-    with marked gaps and the handle of the whole: never a file, and only where that pays within `turns` further
-    requests. The first handle of a conversation must also pay for the tool that reads it, which breaks the provider's
-    prompt cache. All this is decided once, by what stands before, so the cache keeps hitting. Without an archive
-    nothing is left out.
+    Once the model has read it, a result of more than `over` characters may keep only the lines that tell most, with
+    marked gaps and the handle of the whole: never a file, and only where that pays within `turns` further requests. The
+    first handle of a conversation must also pay for the tool that reads it. All this is decided once, by what stands
+    before, so the cache keeps hitting. Without an archive nothing is left out.
     """
 
     stage: ClassVar = Stage.SHORTENS
@@ -55,7 +53,7 @@ class CompactToolResults(Policy):
     in any case where a tool can edit it."""
 
     turns: int = Field(default=8, ge=1)
-    """The expected number of further requests in a conversation, within which a short form must pay for itself."""
+    """The expected further requests of a conversation, within which a short form must pay for itself."""
 
     read_again: float = Field(default=0.2, ge=0, le=1)
     """The probability that the model asks for an omitted text, for the price of a request and of the whole text."""

@@ -22,11 +22,10 @@ from proxy.text.sentences import sentences
 class InjectFacts(Policy):
     """Repeat names, user names, places, preferences and deadlines that the user stated, next to where they are needed.
 
-    Patterns find them in the user's own messages, in English and Spanish; no model is asked. The newest value of each
-    wins; of allergies, diets and preferences all are kept, in one line. A note goes in front of a user message when
-    facts were stated that no earlier note has, or when the message that stated them left the context: so a note never
-    changes, and the prompt cache holds. It is data in the user's role. What a summary or another block says already is
-    not repeated, and the notes keep to the budget of all that is injected.
+    Patterns find them in the user's own messages, in English and Spanish. The newest value of each wins; of allergies,
+    diets and preferences all stay, in one line. A note goes in front of a user message when facts were stated that no
+    earlier note has, or when the message that stated them left. It never changes, so the prompt cache holds. It is data
+    in the user's role. What a summary or another block says already is not repeated.
     """
 
     stage: ClassVar = Stage.RESTORES
@@ -35,8 +34,8 @@ class InjectFacts(Policy):
     prefix_breaks_per_turn: ClassVar[float] = 0.1
 
     patterns: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Further patterns by the name of the fact: `Editor: ["\\bi use (?P<value>vim|emacs)"]`. The group `value` is what
-    is kept; another group can stand in the name in braces: `{service} username`."""
+    """Further patterns by the name of the fact: `Editor: ["\bi use (?P<value>vim|emacs)"]`. The group `value` is the
+    fact's value; another group can stand in the name in braces: `{service} username`."""
 
     shipped: bool = True
     """Use the patterns that come with Penstock too."""
@@ -45,7 +44,7 @@ class InjectFacts(Policy):
     """Give the facts to requests without tools too."""
 
     most: int = Field(default=20, ge=1, le=200)
-    """The most facts in a note; the newest are kept."""
+    """The most facts in a note; the newest stay."""
 
     _looked_for: tuple[str, Ready] = PrivateAttr()
     """The patterns, and a name that stands for them."""

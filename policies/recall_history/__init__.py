@@ -31,17 +31,17 @@ class RecallHistory(Policy):
     """Put the passages of what left the conversation that bear on the last user message in front of it.
 
     Small talk, thanks, "go on", commands and questions about something else get none: a message must have more in
-    common with what left, in words (BM25) and meaning, than messages have that are sent in any conversation; until the
-    embedding model is loaded words do alone. A code or a number with its word, `order 50042`, brings what names it too.
-    Where it is not clear, or no passage has two of its words and a fifth of it, at most 150 tokens come back; 800 where
-    it is no question, or these words may stand together by chance and its meaning is little nearer than small talk.
-    Passages are added as long as the next one is `least` as relevant as the best. A question brings its answer, where
-    there is room; what stands in the prompt in another form does not come. They stand in the order of time, as data in
-    the user's role. What was chosen for a message stays the same while the model works on it.
-    With the next user message it stays if it holds at least half of what that one needs,
-    and the rest is added; or where leaving would cost more, under the provider's prompt cache, than carrying it on.
-    Without a cache each message has its own. The first message behind a cut gets what fits; later ones, and an agent,
-    which can read the rest with `recall`, get what is surely about them. Put it behind the steps that shorten history.
+    common with what left, in words (BM25) and meaning, than messages of any conversation have. Without vectors words
+    decide alone. A code or a number with its word, `order 50042`, brings what names it too. Where relevance is not
+    clear, or no passage has two of the message's words and a fifth of it, at most 150 tokens come back; 800 where it is
+    no question, or the words may stand together by chance. Else passages are added as long as the next one is `least`
+    as relevant as the best. A question brings its answer, where there is room; what stands in the prompt in another
+    form does not come. Passages stand in the order of time, as data in the user's role.
+
+    The choice for a message stays while the model works on it. With the next user message it stays if it holds at least
+    half of what that one needs, or where leaving would cost more, under the prompt cache, than carrying it on. Without
+    a cache each message has its own. The first message behind a cut gets what fits; later ones, and agents, which can
+    `recall`, get what is surely about them. Put it behind the steps that shorten history.
     """
 
     stage: ClassVar = Stage.RESTORES
@@ -49,34 +49,32 @@ class RecallHistory(Policy):
     prefix_breaks_per_turn: ClassVar[float] = 1.0
 
     share: float = Field(default=0.42, gt=0, le=0.8)
-    """The share of the usable window that passages and the message that they stand in front of may take."""
+    """The share of the usable window that passages and the message behind them may take."""
 
     max_tokens: int = Field(default=10_000, ge=100)
     """The most tokens that passages may take, however large the window is."""
 
     beside_tools: int = Field(default=400, ge=100)
     """The most tokens that the passages of one message may take where the model has tools, and with them `recall`; the
-    best passage may be longer. With a prompt cache this many are always allowed, and more only as far as they cost at
-    most 15 % of what the cut saves in each request: passages are new text at full price, what left would have been read
-    from the cache."""
+    best passage may be longer. With a prompt cache this many are always allowed, and more only up to 15 % of what the
+    cut saves in each request: passages are new text at full price."""
 
     ceiling: float = Field(default=0.79, gt=0, le=1)
-    """The share of the usable window that the whole prompt may take with them: 80 %, less what counts may be wrong by.
-    Where a growing tool loop comes near, they are halved, and halved again."""
+    """The share of the usable window that the whole prompt may take with them: 80 %, less errors of counting. Where a
+    growing tool loop comes near, they are halved, and halved again."""
 
     least: float = Field(default=0.4, ge=0, le=1)
     """Passages whose relevance is below this share of the best one's stay out."""
 
     turns: float = Field(default=10.0, ge=0)
-    """For how many further requests the passages of an earlier message are expected to be carried, if they stay."""
+    """For how many further requests earlier passages are expected to be carried, if they stay."""
 
     wait: float = Field(default=1.0, ge=0)
-    """Seconds to wait for vectors that are not there yet; they are made in the background, and the next request has
-    them."""
+    """Seconds to wait for vectors; they are made in the background, and the next request has them."""
 
     prepare_at: float = Field(default=0.70, gt=0, le=1)
-    """The share of the usable window from which on the vectors of what will leave with the next cut are made, in the
-    background; so the first question behind the cut need not wait for them. 1 means never."""
+    """The share of the usable window from which vectors of what will leave with the next cut are made, in the
+    background; so the first question behind the cut need not wait. 1 means never."""
 
     timeout: float = Field(default=4.0, gt=0)
     """Seconds after which the step is given up."""

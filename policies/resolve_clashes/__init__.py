@@ -26,15 +26,14 @@ from proxy.text import counted
 class ResolveClashes(Policy):
     """Where the user says something that contradicts what they said before, say that the later statement holds.
 
-    It sees changed amounts, dates, times, places and choices, and what users deny of what they said of themselves, in
-    English and Spanish, by words alone; it would rather miss one than invent one. Questions, suppositions, quotations
-    and what others are said to think are no statements.
+    It sees changed amounts, dates, times, places and choices, and denials of what users said of themselves, in English
+    and Spanish, by words alone; it would rather miss one than invent one. Questions, suppositions, quotations and
+    reported opinions are no statements.
 
-    As long as the prompt is too short for the provider's cache, or the model has none, the older statement is marked
-    where it stands. Behind that, its bytes are cached and stay: one line in front of the message that changes it names
-    what it replaces, if both are short enough to be quoted. So each later prompt begins as the one before. Two
-    statements of one message, and two that are both uncertain, are counted and left as they are, unless `reconcile` has
-    a model decide. What `check_facts` has found to be wrong is not said to hold.
+    As long as the prompt is too short for the provider's cache, or there is none, the older statement is marked where
+    it stands. Else its cached bytes stay, and one line in front of the message that changes it names what it replaces,
+    if both are short enough to be quoted. Two statements of one message, and two that are both uncertain, are counted
+    and left, unless `reconcile` has a model decide. What `check_facts` has marked as wrong is not said to hold.
     """
 
     may_grow: ClassVar[bool] = True
@@ -47,18 +46,17 @@ class ResolveClashes(Policy):
     }
 
     older: Literal["auto", "keep", "mark", "remove"] = "auto"
-    """Treatment of the older statement. `auto`: it is marked where that costs nothing, and stays as it is elsewhere.
-    `keep`: it always stays as it is. `mark`: it is always marked, which costs the provider's cache of what stands
-    behind it. `remove`: it leaves the message, which is archived first; where it cannot be archived it is marked."""
+    """Treatment of the older statement. `auto`: marked where that costs nothing, else unchanged. `keep`: unchanged.
+    `mark`: marked, which costs the cache of what stands behind it. `remove`: it leaves the message, which is archived
+    first; where that fails it is marked."""
 
     reconcile: Literal["off", "open", "all"] = "off"
-    """Which pairs the model of the section `judge` decides: none; those that rules leave open; or also those of which
-    they say that the later statement holds. It prefers the later one, says that both hold, or leaves a pair as it is.
-    What it decided about a pair stays for the conversation, and so does that it said nothing."""
+    """Pairs that the model of the section `judge` decides: none; those that rules leave open; or also those of which
+    rules say that the later statement holds. It prefers the later one, says that both hold, or leaves a pair as it is.
+    Its decision stays for the conversation."""
 
     wait: float = Field(default=1.0, gt=0, le=10)
-    """Seconds that a request with a pair that was never decided may wait for the judge. It must be less than
-    `timeout`."""
+    """Seconds that a request with a new pair may wait for the judge. It must be less than `timeout`."""
 
     sure: float = Field(default=0.9, gt=0.5, lt=1)
     """Certainty that the judge needs, for either answer."""

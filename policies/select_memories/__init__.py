@@ -32,15 +32,14 @@ _LATE = "-late"
 class SelectMemories(Bars, Policy):
     """Put what is remembered of the user (`/v1/memories`) in front of the last user message, where it bears on that.
 
-    A memory's score is its similarity to the message, calibrated so that it means the same for every embedding model,
-    and something for what is recent and for what has to do with the user's preferences. The best that reach `threshold`
-    are given; if none does, the best few above `fallback`. Of two that contradict each other the newer alone is given;
-    none is given that contradicts what the user says in this conversation, or that stands in the request already.
+    A score is the similarity to the message, the same for every embedding model, plus a bonus for recent memories and
+    for what has to do with the user's preferences. The best that reach `threshold` are given; if none does, the best
+    few above `fallback`. Of two that contradict each other the newer alone is given; a memory that contradicts what the
+    user says in this conversation, or stands in the request already, is left out.
 
-    They stand as data in the user's role, and begin with `Relevant Context:`. What was chosen for a message stays the
-    same while the model works on it. With the next user message it stays where leaving would cost more, under the
-    provider's prompt cache, than carrying it on; what stands already is not given again. Put it behind the steps that
-    shorten history.
+    They stand as data in the user's role, and begin with `Relevant Context:`. The choice for a message stays while the
+    model works on it. With the next user message it stays where leaving would cost more, under the prompt cache, than
+    carrying it on. Put it behind the steps that shorten history.
     """
 
     stage: ClassVar = Stage.RESTORES
@@ -59,7 +58,7 @@ class SelectMemories(Bars, Policy):
     """The share of the usable window that the whole prompt may take with them."""
 
     turns: float = Field(default=10.0, ge=0)
-    """For how many further requests the memories of an earlier message are expected to be carried, if they stay."""
+    """For how many further requests earlier memories are expected to be carried, if they stay."""
 
     wait: float = Field(default=0.3, ge=0)
     """Seconds to wait for the vector of the message; without it memories are found by their words."""

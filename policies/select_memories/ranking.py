@@ -37,7 +37,7 @@ class Bars(BaseModel):
     """The most memories that are given then."""
 
     floor: float = Field(default=0.5, ge=0, le=1)
-    """The similarity below which a memory stays out, whatever is added to it."""
+    """The similarity below which a memory stays out, whatever its bonus."""
 
     recent: float = Field(default=3600.0, ge=0)
     """Seconds for which a memory counts as recent."""
@@ -46,11 +46,11 @@ class Bars(BaseModel):
     """The bonus of a recent memory."""
 
     preference_bonus: float = Field(default=0.15, ge=0, le=1)
-    """The bonus of a memory that matches the user's preferences: it is one of them, or it shares two telling words
-    with one, and that preference bears on the message itself (its similarity is at least `fallback`)."""
+    """The bonus of a memory that matches the user's preferences: it is one of them, or it shares two telling words with
+    one whose similarity to the message is at least `fallback`."""
 
     max_age: float | None = Field(default=None, gt=0)
-    """Seconds after which a memory that was not said again stays out; without it none is too old."""
+    """Seconds after which a memory that was not said again stays out; by default none is too old."""
 
     min_confidence: float = Field(default=0.3, ge=0, le=1)
     """The confidence below which a memory stays out."""

@@ -45,20 +45,16 @@ class Scores(BaseModel):
 class ValidateContent(Policy, RefusesContent):
     """Judge tool results and injected data by freshness, accuracy and completeness, injected data by relevance, too.
 
-    Each measure is from 0 to 1, cheap, and the same for the same content; where one can tell nothing it does not count.
-    Injected data are blocks in `knowledge_tags`, in the client's user messages or put there by an earlier step: each
-    memory of `select_memories`, each text of `include_shared`. What is below a threshold is treated by `action`.
-    `annotate` puts a line in front of a result, memory or text that says what is wrong. `quarantine` archives it, with
-    the reason, and leaves that line with a handle; what cannot be archived is annotated, and a memory just stays out.
-    `reject` refuses the request, if the content is new in it and the client's; what a step has put there is set aside.
-    A user's message is never changed: what is said of data in it goes into a note in front of it. Where
-    `recall_history` brings passages of a poor result back, its line comes with them.
+    Injected data are blocks in `knowledge_tags`, in the client's user messages or from an earlier step: each memory of
+    `select_memories`, each text of `include_shared`. A measure that can tell nothing does not count. `annotate` puts a
+    line that says what is wrong in front. `quarantine` archives the content, with the reason, and leaves that line with
+    a handle; what cannot be archived is annotated, and a memory just stays out. `reject` refuses the request for new
+    content of the client's; of an earlier step's it is left out. A user's message is never changed: the note goes in
+    front of it. Recalled passages bring their result's line.
 
-    Good content stays as it is, byte for byte. A verdict depends on the content and on what stood before it, so it
-    never changes, and the provider's prompt cache keeps hitting. How old a content is depends on when it came: that is
-    remembered at its first sight. Put it behind the steps that shorten tool results, where it judges what the client
-    sent and its lines stay in front of the short form, and behind those that inject. It cannot see what is false: that
-    takes trusted facts.
+    Good content stays byte for byte. A verdict depends on the content and what stood before it, so it never changes.
+    Age counts from the content's first sight. Put it behind the steps that shorten tool results and those that inject.
+    It cannot see what is false: that takes trusted facts.
     """
 
     may_grow: ClassVar[bool] = True
@@ -97,8 +93,8 @@ class ValidateContent(Policy, RefusesContent):
         "search_results",
         "shared_context",
     )
-    """Tags that enclose data in user messages: `<context>...</context>`. Memories that `select_memories` gives stand in
-    `relevant_context`, what other agents gave in `shared_context`."""
+    """Tags that enclose data in user messages: `<context>...</context>`. `relevant_context` has the memories of
+    `select_memories`, `shared_context` what other agents gave."""
 
     @property
     def refuses(self) -> bool:

@@ -51,22 +51,22 @@ class Allowance(Base):
     """The limits of one key, or in pass-through mode of one tenant. A limit that is not given does not apply."""
 
     requests_per_minute: _Count | None = None
-    """Requests in any sixty seconds, approximately; all requests under `/v1` count."""
+    """In any sixty seconds, approximately; all requests under `/v1` count."""
 
     tokens_per_minute: _Count | None = None
-    """Tokens in any sixty seconds, approximately, of prompts and answers. A request reserves an estimate, and gives
-    back what it did not use."""
+    """Of prompts and answers, in any sixty seconds, approximately. A request reserves an estimate, and gives back what
+    it did not use."""
 
     tokens_per_day: _Count | None = None
-    """Tokens a day (UTC), as upstreams report them. Requests under way reserve estimates, together no more than is
-    left; one that is alone may exceed it."""
+    """By UTC, as upstreams report them. Requests under way reserve estimates, together no more than is left; one that
+    is alone may exceed it."""
 
     budget_per_day: float | None = Field(default=None, gt=0)
-    """US dollars a day (UTC), from reported usage and the model's prices, reserved as `tokens_per_day` are. A model
-    without prices costs nothing."""
+    """US dollars (UTC), from reported usage and the model's prices, reserved as `tokens_per_day` are. A model without
+    prices costs nothing."""
 
     max_output_tokens: _Count | None = None
-    """The most tokens of an answer that a request may ask for; one that asks for more gets a 400."""
+    """The longest answer that a request may ask for; more gets a 400."""
 
     max_n: _Count | None = None
     """The most answers (`n`, `best_of`) that a request may ask for."""
@@ -76,26 +76,26 @@ class KeySettings(Allowance):
     """One key of Penstock. Its limits come before those of `limits`."""
 
     name: str = Field(pattern=KEY_NAME)
-    """The name of the key in the log; unique."""
+    """The name in the log; unique."""
 
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """The SHA-256 of the key in hexadecimal, as `penstock keys new` prints it. The key itself is not stored."""
+    """The SHA-256 in hexadecimal, as `penstock keys new` prints it. The key itself is not stored."""
 
     tenant: str | None = Field(default=None, min_length=1)
-    """The owner: keys of one tenant share its conversations and archive. By default the key's name."""
+    """Keys of one tenant share its conversations and archive. By default the key's name."""
 
     models: Globs = ("*",)
     """Globs of the models that the key may use; no other exists for it."""
 
     chains: tuple[str, ...] | None = None
-    """The chains that it may choose with `x-penstock-chain`; `bypass` allows `x-penstock-bypass`. By default what
-    `server` allows to all."""
+    """Chains that it may choose with `x-penstock-chain`; `bypass` allows `x-penstock-bypass`. By default what `server`
+    allows to all."""
 
     max_concurrent: _Count | None = None
     """Requests under way at the same time, in each worker process."""
 
     expires: Annotated[AwareDatetime, BeforeValidator(_with_zone)] | None = None
-    """When the key expires: `2027-01-31T12:00:00Z`. A date alone means its first moment; without a zone it is UTC."""
+    """`2027-01-31T12:00:00Z`. A date alone means its first moment; without a zone it is UTC."""
 
 
 _Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
@@ -105,7 +105,7 @@ class TokenIssuer(Allowance):
     """An identity provider (OpenID Connect) whose signed tokens count as keys. Its limits hold for each user."""
 
     name: str = Field(pattern=KEY_NAME)
-    """The name that stands for its users in metrics; unique."""
+    """The name of all its users in metrics; unique."""
 
     issuer: str = Field(pattern=r"^https?://")
     """The claim `iss` of its tokens, to the letter."""
@@ -114,17 +114,17 @@ class TokenIssuer(Allowance):
     """Claims `aud` of which a token must have one."""
 
     keys_url: HttpUrl | None = None
-    """The address of its keys (JWKS). By default its discovery document says it. They are read once an hour, and when a
-    token names an unknown one, at most once a minute."""
+    """The address of its keys (JWKS). By default its discovery document says it. Read once an hour, and when a token
+    names an unknown key, at most once a minute."""
 
     algorithms: Annotated[tuple[_Algorithm, ...], Field(min_length=1)] = ("RS256", "PS256", "ES256", "EdDSA")
-    """Algorithms of signatures that count."""
+    """Accepted signature algorithms."""
 
     user_claim: str = Field(default="sub", min_length=1)
     """The claim that names the user: the name of the key in the log."""
 
     tenant: str | None = Field(default=None, min_length=1)
-    """The owner of all of its users' data, as in a key. By default each user is a tenant."""
+    """One tenant for all its users. By default each user is a tenant."""
 
     tenant_claim: str | None = Field(default=None, min_length=1)
     """The claim that names the tenant, such as the user's organisation."""
@@ -136,7 +136,7 @@ class TokenIssuer(Allowance):
     """The claim that has these globs, in place of `models`. A token without it may use none."""
 
     chains: tuple[str, ...] | None = None
-    """The chains that its users may choose, as in a key."""
+    """Chains that its users may choose, as in a key."""
 
     max_concurrent: _Count | None = None
     """Requests of a user under way at the same time, in each worker process."""
@@ -158,10 +158,9 @@ class PassThroughAuth(Base):
     kind: Literal["pass-through"]
 
     paths: Globs | tuple[()] = ()
-    """Globs of further paths below `/v1`, such as `/audio/*`, that may use an upstream's own key, with any method.
-    It is always used for chat, models, and `POST` of `/completions`, `/embeddings`, `/responses` and `/messages`.
-    Any other path is a 403 there: everybody who reaches Penstock could list and delete what the operator's account
-    stores."""
+    """Further paths below `/v1` (globs), such as `/audio/*`, that may use an upstream's own key, with any method. Chat,
+    models, and `POST` of `/completions`, `/embeddings`, `/responses` and `/messages` always may. Other paths are a 403
+    there: any client could list and delete what the operator's account stores."""
 
     def lends(self, method: str, path: str) -> bool:
         """Return whether requests to this path may use a key that is not the client's."""
@@ -178,14 +177,14 @@ class KeysAuth(Base):
     """Keys in the configuration itself."""
 
     file: str | None = None
-    """A YAML file with further keys under `keys:`. A relative path begins at the configuration's directory."""
+    """A YAML file with further keys under `keys:`, relative to the configuration's directory."""
 
     tokens: tuple[TokenIssuer, ...] = ()
     """Identity providers whose tokens count as keys; needs the extra `oidc`."""
 
     paths: Globs = INFERENCE
-    """Globs of the paths below `/v1` that are passed on besides chat and models. Behind one provider key all clients
-    are one account, so all keys could reach what it stores, such as files, batches or `/responses`."""
+    """Paths below `/v1` (globs) that are passed on besides chat and models. Behind one provider key all clients are one
+    account, so all keys could reach what a further path stores, such as files, batches or `/responses`."""
 
     def lends(self, method: str, path: str) -> bool:
         """Return True: a caller's paths are checked before."""
@@ -196,31 +195,31 @@ AuthSettings = Annotated[PassThroughAuth | KeysAuth, Field(discriminator="kind")
 
 
 class LimitsSettings(Allowance):
-    """The limits of clients. Each key of Penstock can have other limits of its own."""
+    """The limits of clients. A key of Penstock can have its own."""
 
     max_concurrent: _Count | None = 1000
-    """The most requests under way in each worker process. Further ones get a 503 before their body is read."""
+    """Requests under way in each worker process. Further ones get a 503 before their body is read."""
 
     max_concurrent_per_key: _Count | None = None
-    """The most requests under way of one key, or tenant, in each worker process."""
+    """Requests under way of one key, or tenant, in each worker process."""
 
     incomplete_mib: _Count = 256
-    """MiB of incomplete request bodies in each worker process; at least twice `server.max_body_mib`. What does not
-    fit gets a 503. An incomplete body counts as 256 KiB or more."""
+    """MiB of incomplete request bodies in each worker process; at least twice `server.max_body_mib`. Further ones get a
+    503. An incomplete body counts as 256 KiB or more."""
 
     incomplete_mib_per_address: _Count = 128
-    """The same for one client address; at least twice `server.max_body_mib`. Behind a balancer that hides the clients'
-    addresses, set it as high as `incomplete_mib`."""
+    """The same for one client address. Behind a balancer that hides the clients' addresses, set it as high as
+    `incomplete_mib`."""
 
     bodies_mib: _Count = 512
     """MiB of all request bodies in each worker process, complete or not, until their requests are over; at least twice
-    `server.max_body_mib`. What does not fit gets a 503. A parsed body takes several times its bytes."""
+    `server.max_body_mib`. Further ones get a 503. A parsed body takes several times its bytes."""
 
     max_header_bytes: int = Field(default=65536, ge=1024)
     """Bytes of a request's line and headers. Larger ones get a 431."""
 
     header_timeout: Seconds = 30.0
-    """Seconds from the first byte of a request until its headers must be complete."""
+    """Seconds from the first byte of a request to the end of its headers."""
 
     body_timeout: Seconds = 300.0
     """Seconds until a request's body must be complete; else it is a 408."""

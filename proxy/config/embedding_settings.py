@@ -26,13 +26,13 @@ class StaticEmbedding(Base):
 
 
 class SentenceTransformersEmbedding(Base):
-    """A model in this process: `pip install 'penstock[semantic]'`. It takes some 500 MB, and is loaded when needed."""
+    """A model in this process: `pip install 'penstock[semantic]'`. Some 500 MB, loaded when needed."""
 
     kind: Literal["sentence-transformers"]
 
     model: str | None = None
-    """A directory with a sentence-transformers model, or its name on the Hugging Face hub
-    (`intfloat/multilingual-e5-small`); without one, the all-MiniLM-L6-v2 that comes with the extra."""
+    """A directory, or a name on the Hugging Face hub (`intfloat/multilingual-e5-small`); by default the
+    all-MiniLM-L6-v2 that comes with the extra."""
 
     revision: str | None = None
     """A branch, tag or commit of a model of the hub."""
@@ -46,14 +46,14 @@ class SentenceTransformersEmbedding(Base):
     start, unless its directory has the converted one."""
 
     query_prompt: str | None = None
-    """Put in front of a question; by default the prompt of the model's own configuration for queries."""
+    """Put in front of a question; by default the model's own prompt for queries."""
 
     document_prompt: str | None = None
     """The same for texts that are searched."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """The number format of torch. `auto` takes bfloat16 where the processor has instructions for it (2.7 times as fast,
-    the same vectors to 0.0001), else float32."""
+    the same vectors to 0.0001)."""
 
     threads: int = Field(default=1, ge=1)
     """Threads of one computation. More than one is slower on a machine with other work."""
@@ -77,7 +77,7 @@ class OpenAIEmbedding(Base):
     """The address up to and including `/v1`."""
 
     api_key: Key = None
-    """The key to use, if the server needs one."""
+    """The key, if the server needs one."""
 
     query_prompt: str = ""
     """Put in front of a question, where the model wants that: `query: ` for the E5 family."""
@@ -86,13 +86,13 @@ class OpenAIEmbedding(Base):
     """The same for texts that are searched: `passage: `."""
 
     query_fields: dict[str, JsonValue] = Field(default={})
-    """Further fields of a request for questions, for servers that tell them apart so: `{input_type: query}`."""
+    """Further fields of a request for questions: `{input_type: query}`."""
 
     document_fields: dict[str, JsonValue] = Field(default={})
     """The same for texts that are searched: `{input_type: passage}`."""
 
     longest: int = Field(default=8000, ge=100, le=16_000)
-    """Characters of a text that are sent; the rest is cut off. For a model that takes 512 tokens set some 1,200."""
+    """Characters of a text that are sent. For a model that takes 512 tokens set some 1,200."""
 
     batch: int = Field(default=32, ge=1, le=2048)
     """The most texts in one request."""
@@ -122,18 +122,18 @@ class EmbeddedVectors(Base):
     kind: Literal["embedded"]
 
     directory: str | None = None
-    """The directory, on a local disk. By default `vectors` in the directory of `state`; with `state` in memory, the
-    vectors are in memory only."""
+    """On a local disk. By default `vectors` in the directory of `state`; with `state` in memory, the vectors are in
+    memory only."""
 
     max_mib: int = Field(default=256, ge=1)
-    """The most MiB on disk: about 1 KB for each text. What was written longest ago leaves."""
+    """MiB on disk: about 1 KB for each text. The oldest leave first."""
 
     timeout: Seconds = 2.0
     """Seconds for one call, waiting for another worker's write included. After a timeout the index is not used for a
     while."""
 
     ttl: Seconds = 30 * 86400.0
-    """Seconds for which vectors stay. They are made anew then, if they are still asked for."""
+    """Seconds for which vectors stay. They are made again if they are still needed."""
 
 
 class QdrantVectors(Base):
@@ -145,7 +145,7 @@ class QdrantVectors(Base):
     kind: Literal["qdrant"]
 
     url: HttpUrl
-    """Its address: `http://qdrant:6333`."""
+    """`http://qdrant:6333`."""
 
     api_key: Key = None
     """The key, if the server needs one."""
@@ -158,7 +158,7 @@ class QdrantVectors(Base):
 
 
 class NoVectors(Base):
-    """Vectors are kept in memory only: after a restart they are made again."""
+    """Vectors in memory only: after a restart they are made again."""
 
     kind: Literal["none"]
 

@@ -16,8 +16,7 @@ from proxy.policy import Policy
 class RecordsSettings(Base):
     """The records of requests for `/ui`, `/admin` and `/v1/explain`. In short `records: off`.
 
-    Records are beside the state: in its directory, or on its Redis server, where all replicas share them. They never
-    push out what requests need.
+    They stand beside the state: in its directory, or on its Redis server. They never push out what requests need.
     """
 
     keep: bool = True
@@ -27,15 +26,15 @@ class RecordsSettings(Base):
     """Days after which a record goes."""
 
     max_mib: float = Field(default=64.0, ge=1)
-    """MiB that all records may take, texts included. The oldest go first. 64 are some 25,000 requests."""
+    """MiB of all records, texts included. The oldest go first. 64 are some 25,000 requests."""
 
     per_second: float = Field(default=100.0, gt=0)
-    """The most requests that a process records in a second, so that records cost next to nothing under any load. Bursts
-    may have twice as many. `penstock_records_skipped_total` counts the others."""
+    """Requests that a process records in a second, twice as many in a burst, so that records cost next to nothing under
+    any load. `penstock_records_skipped_total` counts the others."""
 
     text: bool = False
-    """Keep the text of requests as they came and as they were sent, and of answers. By default records have sizes, and
-    no text. With it, operators read what users write: the log says so at each start."""
+    """Keep the text of requests, as they came and as they were sent, and of answers. Operators then read what users
+    write: the log says so at each start."""
 
 
 def _short(value: Any) -> Any:
@@ -52,21 +51,21 @@ class SmallModelSettings(Base):
     """A small model that works for steps."""
 
     model: str = Field(min_length=1)
-    """A name that `models` routes. It gets the client's key only if its upstream is the one of the client's request;
-    any other upstream needs a key of its own."""
+    """A name that `models` routes. It gets the client's key only if its upstream is that of the client's request; any
+    other upstream needs a key of its own."""
 
     max_tokens: int
     timeout: Seconds
 
 
 class JudgeSettings(SmallModelSettings):
-    """A small chat model of an upstream, which answers with one word. Both texts are sent to it."""
+    """A small chat model that answers with one word. Both texts are sent to it."""
 
     max_tokens: int = Field(default=16, ge=1)
-    """The most tokens of an answer. One word is asked for; a model that reasons first needs more."""
+    """One word is asked for; a model that reasons first needs more."""
 
     timeout: Seconds = 10.0
-    """Seconds for one call. Requests wait for as long as their step says, and no longer."""
+    """Seconds for one call. Requests wait only as long as their step says."""
 
 
 class PilotSettings(Base):
@@ -76,8 +75,8 @@ class PilotSettings(Base):
     """
 
     max_usd_per_day: float = Field(default=0.0, ge=0)
-    """US dollars that a process may spend in a day on refreshes of idle conversations; 0 for none. They are sent with
-    the client's own key, and stand in no client's usage."""
+    """US dollars that a process may spend on refreshes of idle conversations; 0 for none. They are sent with the
+    client's own key, and stand in no client's usage."""
 
     hold: float = Field(default=0.0, ge=0, le=10)
     """Seconds for which a request waits at most for the first answer to another one with the same tools and system
@@ -88,20 +87,20 @@ class MemoriesSettings(Base):
     """Memories of applications about their users, by `/v1/memories`. They stay where `state` says."""
 
     max_per_user: int = Field(default=10_000, ge=1, le=100_000)
-    """The most memories of one user, and of a tenant's memories without a user. The least confident leave first, of
-    these the oldest."""
+    """Memories of one user, and of a tenant's memories without a user. The least confident leave first, of these the
+    oldest."""
 
     max_users: int = Field(default=10_000, ge=1, le=100_000)
-    """The most users of one tenant that have memories. The user whose memories were used longest ago leaves."""
+    """Users of one tenant that have memories. The least recently used leaves."""
 
     max_characters: int = Field(default=2000, ge=100, le=16_000)
     """The longest text of one memory."""
 
     max_import: int = Field(default=10_000, ge=1)
-    """The most memories of one request."""
+    """Memories in one request."""
 
     merge_at: float = Field(default=0.92, gt=0, le=1)
-    """The share of the longer text's words that two texts of one kind have in common, in one order, if they are one
+    """The share of the longer text's words that two texts of one kind must have in common, in one order, to be one
     memory."""
 
     ttl: Seconds = 365 * 86400.0
@@ -112,79 +111,78 @@ class ServerSettings(Base):
     """The address that Penstock listens on, and the rights and bounds of clients."""
 
     host: str = "127.0.0.1"
-    """The address to listen on; `0.0.0.0` for all."""
+    """The address; `0.0.0.0` for all."""
 
     port: int = Field(default=4000, ge=0, le=65535)
-    """The port to listen on; 0 takes a free one."""
+    """The port; 0 takes a free one."""
 
     max_body_mib: float = Field(default=32, gt=0)
-    """The largest request body, in MiB. Larger ones get a 413 while they are read."""
+    """The largest request body. Larger ones get a 413."""
 
     max_messages: int = Field(default=10_000, ge=1)
-    """The most messages of a request for a chain; also the most tools, and the most parts and calls in all. With
-    more it gets a 400, because reading it would delay all others. Without a chain nothing is read."""
+    """The most messages for a chain; also the most tools, and the most parts and calls in all. More get a 400, because
+    reading them would delay other requests. An empty chain reads nothing."""
 
     chain_deadline: Seconds = 5.0
-    """Seconds that all steps of a chain may take together, but for those without which the prompt does not fit: CPU,
-    and waiting for others. What a busy machine takes from a step does not count, up to four times as much."""
+    """Seconds for all steps of a chain together, except those without which the prompt does not fit: CPU, and waiting
+    for others. Time that a busy machine takes from a step does not count, up to four times as much."""
 
     patience: Seconds = 60.0
-    """Seconds that a guard may take, and a step without which the prompt does not fit the window, such as the first cut
-    of a long conversation on a busy machine. Keep it below the timeouts of clients and load balancers."""
+    """Seconds for a guard, and for a step without which the prompt does not fit, such as the first cut of a long
+    conversation. Keep it below the timeouts of clients and load balancers."""
 
     remember_mib: int = Field(default=64, ge=1, le=65536)
-    """MiB of work that a process remembers from one request to the next: short forms, passages, what checks found. For
-    each MiB it also remembers 2,000 counts of tokens, 3,000 prefixes of prompts, 800 keys of answers and of originals,
-    and what was decided within the last minute, some 1.3 MiB, 1 MiB of requests as they were parsed, and 0.25 MiB of
-    prompts as they were sent. With less, work is done again more often."""
+    """MiB of work that a process remembers between requests: short forms, passages, findings. Each MiB also allows
+    2,000 counts of tokens, 3,000 prefixes of prompts, 800 keys of answers and originals, and some 1.3 MiB of recent
+    decisions, 1 MiB of parsed requests and 0.25 MiB of sent prompts. With less, more work is repeated."""
 
     keep_alive: Seconds = 75.0
     """Seconds for which an idle client connection stays open. Set it longer than a load balancer's idle time."""
 
     drain_delay: float = Field(default=0.0, ge=0)
-    """Seconds after SIGTERM during which new connections are still taken, so that load balancers can notice the 503
-    of `/readyz`."""
+    """Seconds after SIGTERM during which new connections are still taken, so that load balancers notice the 503 of
+    `/readyz`."""
 
     drain: Seconds = 30.0
-    """Seconds that requests under way then have to finish. What is left is cut, with an error as its last event."""
+    """Seconds that requests under way then have to finish. The rest is cut, with an error as its last event."""
 
     watch: bool = True
-    """Reload this file, and the files that it names, when they change. Otherwise Penstock reloads on SIGHUP or `POST
+    """Reload this file, and the files that it names, when they change. Otherwise only on SIGHUP or `POST
     /admin/reload`."""
 
     warm: bool = False
-    """Run each chain once over a made-up conversation before `/readyz` says ready. Code, tables and the embedding model
-    are then loaded before the first request. It takes a second or two, with an embedding model some ten."""
+    """Run each chain once over a made-up conversation before `/readyz` says ready, so that the first request is fast.
+    It takes a second or two, with a large embedding model some ten."""
 
     stuck_after: Seconds = 60.0
-    """Seconds after which a worker thread that is busy with one job counts as stuck. `/healthz` is then a 503, so
-    that an orchestrator restarts the process: what waits for this thread would wait for ever."""
+    """Seconds after which a worker thread that is busy with one job counts as stuck. `/healthz` is then a 503, so that
+    an orchestrator restarts the process."""
 
     hosts: Globs | tuple[()] = ()
-    """Globs of further names that clients reach Penstock by, such as `llm.example.com`. Where clients need no key of
-    Penstock, a `Host` with a dot that is neither an address nor one of these is a 403: a web page may be behind it.
-    `host.docker.internal`, `host.containers.internal` and `gateway.docker.internal` are always allowed."""
+    """Further names that clients reach Penstock by (globs), such as `llm.example.com`. Where clients need no key of
+    Penstock, a `Host` with a dot that is neither an address nor one of these is a 403, because a web page may be behind
+    it. `host.docker.internal`, `host.containers.internal` and `gateway.docker.internal` are always allowed."""
 
     cors_origins: Globs | tuple[()] = ()
-    """Globs of the origins whose web pages may send requests under `/v1`, such as `https://chat.example.com` or
-    `app://*`; `*` is any. By default none may. An upstream's own CORS headers are not relayed."""
+    """Origins whose web pages may send requests under `/v1` (globs), such as `https://chat.example.com` or `app://*`.
+    By default none may. An upstream's own CORS headers are not relayed."""
 
     admin_port: int | None = Field(default=None, ge=0, le=65535)
-    """A separate port for `/metrics`, `/admin` and `/ui`, which are then not on the main one; 0 takes a free one."""
+    """A separate port for `/metrics`, `/admin` and `/ui`, which then leave the main one; 0 takes a free one."""
 
     admin_host: str | None = None
-    """The address of that port; `host`, if not given."""
+    """The address of that port; by default `host`."""
 
     admin_key: Key = None
-    """The bearer token for `/admin`, and for `/metrics` on `port`. Without it, `/admin` and `/ui` are open on
+    """The bearer token for `/admin`, and for `/metrics` on `port`. Without it `/admin` and `/ui` are open on
     `admin_port`, or without that on loopback. If clients have keys of Penstock, they are on `admin_port` only, and
     `/metrics` with them."""
 
     may_bypass: bool = True
-    """Allow the header `x-penstock-bypass: true`, which skips the chain, except its guards; otherwise it is a 400."""
+    """Allow `x-penstock-bypass: true`, which skips the chain except its guards; otherwise it is a 400."""
 
     may_choose_chain: bool = True
-    """Allow the header `x-penstock-chain: NAME`, which selects another chain; otherwise it is a 400."""
+    """Allow `x-penstock-chain: NAME`; otherwise it is a 400."""
 
 
 _SELF_SIGNED = frozenset(
@@ -196,7 +194,7 @@ _CREDENTIAL_HEADER = re.compile(r"authorization|(?:x-)?api-key", re.IGNORECASE)
 
 
 class EchoUpstream(Base):
-    """An upstream without a server: it reports the request that reached it. For demos and tests."""
+    """Answers itself, with a report of the request that reached it. For demos and tests."""
 
     module: ClassVar[str] = "proxy.upstreams.echo"
     kind: Literal["echo"]
@@ -206,7 +204,7 @@ class EchoUpstream(Base):
 
 
 class OpenAIUpstream(Connected):
-    """Any server that speaks OpenAI's API. Bytes go through as they are."""
+    """Any server that speaks OpenAI's API. Bytes go through unchanged."""
 
     module: ClassVar[str] = "proxy.upstreams.openai"
     kind: Literal["openai"]
@@ -215,7 +213,7 @@ class OpenAIUpstream(Connected):
     """The address up to and including `/v1`."""
 
     api_key: Key = None
-    """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
+    """Without a key the client's is passed on; with one the client's never leaves Penstock."""
 
     keyless: bool = False
     """The server needs no key: it gets none, not even the client's."""
@@ -224,15 +222,15 @@ class OpenAIUpstream(Connected):
     """Headers to add to each request."""
 
     provider: str = "openai"
-    """The provider's name in telemetry (`gen_ai.provider.name`). It gets no key that is known to be another one's."""
+    """The name in telemetry (`gen_ai.provider.name`). The server gets no key that is known to be another vendor's."""
 
     wires: tuple[Literal["responses", "messages"], ...] = ("responses",)
-    """The wires that the server speaks besides chat completions. Requests of another one become chat completions, and
+    """The wires besides chat completions that the server speaks. Requests of another one become chat completions, and
     answers are written back: `[]` for a server without `/v1/responses`."""
 
     ask_usage: bool = False
-    """Ask for token usage in streams whose client did not (`stream_options.include_usage`), and keep the answer from
-    the client. It changes one field of the request; without it, such streams have no usage in metrics."""
+    """Ask for usage in streams whose client did not (`stream_options.include_usage`), and keep it from the client.
+    Without it such streams have no usage in metrics."""
 
     @property
     def has_own_key(self) -> bool:
@@ -263,7 +261,7 @@ class OllamaUpstream(Connected, Translated):
 
 
 class AnthropicUpstream(Connected, Translated):
-    """Anthropic, or a server that speaks as it does: its prompt cache is used, and signed thinking survives."""
+    """Anthropic, or a server with its API, with prompt cache and signed thinking."""
 
     module: ClassVar[str] = "proxy.upstreams.anthropic"
     kind: Literal["anthropic"]
@@ -272,7 +270,7 @@ class AnthropicUpstream(Connected, Translated):
     """The address, without `/v1`."""
 
     api_key: Key = None
-    """The key to use. Without one the client's key is passed on; with one it never leaves Penstock."""
+    """Without a key the client's is passed on; with one the client's never leaves Penstock."""
 
     @property
     def has_own_key(self) -> bool:
@@ -282,8 +280,8 @@ class AnthropicUpstream(Connected, Translated):
 class ForeignUpstream(Guarded, Translated):
     """Every other provider, through litellm: Bedrock, Gemini, Vertex, ...
 
-    litellm runs in a process of its own, which all upstreams of this kind share: its streams cost ten times the CPU of
-    other kinds, and would hold up the requests beside them.
+    litellm runs in one process for all upstreams of this kind, because its streams cost ten times the CPU of other
+    kinds.
     """
 
     module: ClassVar[str] = "proxy.upstreams.foreign"
@@ -293,7 +291,7 @@ class ForeignUpstream(Guarded, Translated):
     """litellm's name of the provider: `bedrock`, `gemini`, `mistral`, ..."""
 
     api_key: Key = None
-    """The provider's key. Without one the client's key is passed on, but never to bedrock, vertex, sagemaker or oci."""
+    """Without a key the client's is passed on, but never to bedrock, vertex, sagemaker or oci."""
 
     base_url: HttpUrl | None = None
     """The address, without `/v1`; by default the provider's own."""
@@ -320,29 +318,29 @@ class PricesSettings(Base):
     """US dollars per million tokens."""
 
     input: float = Field(default=0.0, ge=0)
-    """For a million tokens of prompt."""
+    """Tokens of prompts."""
 
     output: float = Field(default=0.0, ge=0)
-    """For a million tokens of answer."""
+    """Tokens of answers."""
 
     above: int = Field(default=0, ge=0)
-    """The tokens of prompt above which the whole request costs `input_above` and `output_above`; 0 for one price."""
+    """Tokens of prompt above which the whole request costs `input_above` and `output_above`; 0 for one price."""
 
     input_above: float = Field(default=0.0, ge=0)
-    """For a million tokens of such a prompt."""
+    """Tokens of such a prompt."""
 
     output_above: float = Field(default=0.0, ge=0)
-    """For a million tokens of its answer."""
+    """Tokens of its answer."""
 
 
 class CacheSettings(Base):
     """The prices of the provider's prompt cache, as multiples of the input price."""
 
     read: float = Field(default=1.0, ge=0, le=1)
-    """The price of an unchanged, re-sent prefix: 0.1 is a tenth; 1 means there is no cache."""
+    """Tokens of an unchanged, re-sent prefix: 0.1 is a tenth; 1 means there is no cache."""
 
     write: float = Field(default=1.0, ge=0, le=10)
-    """The price of tokens that enter the cache."""
+    """Tokens that enter the cache."""
 
     minimum: int = Field(default=0, ge=0)
     """The shortest prefix that is cached, in tokens."""
@@ -351,17 +349,17 @@ class CacheSettings(Base):
     """Seconds for which an unused prefix stays."""
 
     marked: bool = False
-    """Only prefixes are cached that a request marks with `cache_control`, as the step `mark_cache` does."""
+    """Only prefixes are cached that a request marks with `cache_control`, as `mark_cache` does."""
 
     keyed: bool = False
-    """Requests with the same `prompt_cache_key` reach the same cache: the step `mark_cache` sets one."""
+    """Requests with the same `prompt_cache_key` reach the same cache: `mark_cache` sets one."""
 
 
 class ModelSettings(Base):
-    """The upstream and chain of a model, and facts that Penstock cannot know about it by itself."""
+    """The upstream and chain of a model, and facts that Penstock cannot know by itself."""
 
     match: Globs
-    """Globs of the names that clients ask for: `gpt-*`. The first entry that matches wins."""
+    """Globs of the names that clients ask for: `gpt-*`."""
 
     upstream: str
     """A name from `upstreams`."""
@@ -376,36 +374,35 @@ class ModelSettings(Base):
     """Tokens of prompt and answer together."""
 
     max_output: int | None = Field(default=None, gt=0)
-    """The most tokens that an answer may have."""
+    """The most tokens of an answer."""
 
     reserve: int | None = Field(default=None, ge=0)
     """Tokens kept free for the answer. Fewer where the client allows fewer (`max_tokens`), and up to an eighth of the
     window where it allows more."""
 
     tokenizer: str | None = None
-    """The tokenizer: a tiktoken encoding, the path of a `tokenizer.json`, or `chars` (four characters a token)."""
+    """A tiktoken encoding, the path of a `tokenizer.json`, or `chars` (four characters a token)."""
 
     factor: float | None = Field(default=None, gt=0, le=10)
     """Tokens of this model per token of `tokenizer`, if that is another model's."""
 
     num_ctx: int | None = Field(default=None, gt=0)
-    """Ollama only: the context size of the model. It is fixed, because a change would load the model anew."""
+    """Ollama only: the context size. It is fixed, because a change would load the model anew."""
 
     fallbacks: tuple[str, ...] = ()
-    """Models to ask instead, in this order, by names that `models` routes. They are asked if this model's upstream
-    fails before its answer begins: no connection, an open breaker, a 429, or a status from 500 on."""
+    """Models to ask, in this order, if the upstream fails before its answer begins: no connection, an open breaker, a
+    429, or a status from 500 on. Names that `models` routes."""
 
     may_repeat: bool = False
-    """Send a request again although the upstream may have processed it, because it broke off or timed out instead of
-    answering. With it, `fallbacks` are asked then too, and SDKs try again. You may pay twice. Without it, the client
-    gets the error, with `x-should-retry: false`."""
+    """Ask `fallbacks` and let SDKs try again also where the upstream broke off or timed out and may have processed the
+    request. You may pay twice. Without it the client gets the error, with `x-should-retry: false`."""
 
     larger: str | None = None
-    """The model to ask if a request does not fit this one's window, by a name that `models` routes."""
+    """The model to ask if a request does not fit this one's window. A name that `models` routes."""
 
     binds_reasoning: bool | None = None
-    """The provider binds signed reasoning to everything before it, so that nothing there may change. By default true
-    for every model that is not known to be older."""
+    """The provider binds signed reasoning to everything before it, so that nothing there may change. By default true,
+    unless the model is known to be older."""
 
     prices: PricesSettings | None = None
     """The prices of tokens."""
@@ -436,14 +433,14 @@ class TelemetrySettings(Base):
     """The share of requests that are traced, where the caller has not decided."""
 
     spans: Literal["all", "changes"] = "all"
-    """`all`: every step of a chain gets a span. `changes`: only a step that rewrote, rejected or failed."""
+    """`changes`: no spans of steps that kept the request or were skipped."""
 
     warn_at: float = Field(default=0.7, gt=0, le=1)
-    """The share of the usable window from which a prompt is reported when it is sent: in the log, as an event of the
-    span, and in `penstock_context_warnings_total`."""
+    """The share of the usable window from which a prompt is reported: in the log, as an event of the span, and in
+    `penstock_context_warnings_total`."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """The lowest level of log lines that are written."""
+    """The lowest level of log lines."""
 
     log_format: Literal["json", "text"] = "json"
     """One JSON object a line, or text for people."""
@@ -453,7 +450,7 @@ class WriterSettings(SmallModelSettings):
     """The small model that writes summaries in the background, for steps that use it."""
 
     max_tokens: int = Field(default=1500, ge=64)
-    """The most tokens of a summary."""
+    """The longest summary."""
 
     timeout: Seconds = 60.0
     """Seconds for one call. A long conversation takes several."""
@@ -473,7 +470,7 @@ class Settings(Base):
     """The address, and the rights and bounds of clients."""
 
     upstreams: dict[str, UpstreamSettings] = Field(min_length=1)
-    """The servers and providers that requests go to, by names of your choice."""
+    """Servers and providers, by names of your choice."""
 
     default_upstream: str | None = None
     """The upstream for paths under `/v1` that name no model; by default the first one. A client's key of another vendor
@@ -498,7 +495,7 @@ class Settings(Base):
     """The small model that writes summaries. Without it they are extracts."""
 
     embedding: EmbeddingSettings = AutoEmbedding(kind="auto")
-    """The model that compares texts by meaning. Nothing is loaded unless a policy needs it."""
+    """The model that compares texts by meaning. Loaded only if a policy needs it."""
 
     vectors: VectorSettings = EmbeddedVectors(kind="embedded")
     """The index of vectors. In short: the address of a Qdrant server, `embedded` or `none`."""
@@ -513,7 +510,7 @@ class Settings(Base):
     """Memories of applications about their users."""
 
     records: Records = RecordsSettings()
-    """The records of requests for operators and clients. In short: `off`."""
+    """Records of requests for operators and clients. In short: `off`."""
 
     telemetry: TelemetrySettings = TelemetrySettings()
     """Traces and logs."""

@@ -35,10 +35,10 @@ class StateSettings(Base):
     """`disk`: a directory that all workers of one machine share. `memory`: for one worker, lost with the process."""
 
     directory: str = "state"
-    """The directory, on a local disk. It is created when needed, and closed to other users (0700)."""
+    """On a local disk. Created when needed, and closed to other users (0700)."""
 
     max_mib: int = Field(default=1024, ge=8)
-    """MiB that originals may take. When full, what was used longest ago leaves, but nothing of the last 2 minutes."""
+    """MiB of originals. When full, the least recently used leave, but nothing of the last 2 minutes."""
 
     ttl: Seconds = 30 * 86400.0
     """Seconds for which an original stays after its last use."""
@@ -47,7 +47,7 @@ class StateSettings(Base):
 class RedisStateSettings(Base):
     """A Redis or Valkey server (6.2 or later) that several machines share: `pip install 'penstock[redis]'`.
 
-    In short `state: redis://:PASSWORD@HOST:6379/0`. See docs/how-to/replicas.md for what the server must be set to.
+    In short `state: redis://:PASSWORD@HOST:6379/0`. docs/how-to/replicas.md has the settings of the server.
     """
 
     kind: Literal["redis"]
@@ -59,19 +59,19 @@ class RedisStateSettings(Base):
     """The password, if it is not in the address, where it would have to be percent-encoded."""
 
     ca_file: str | None = None
-    """The certificates to check a `rediss://` server by, in PEM; the system's if not given."""
+    """Certificates (PEM) to check a `rediss://` server by; by default the system's."""
 
     prefix: str = Field(default="penstock", pattern=r"^[\w.{}-]{1,64}$")
     """The prefix of every key on the server. Processes with the same prefix share their state."""
 
     timeout: Seconds = 0.5
-    """Seconds that one call may take, connecting included. Then the request goes on without it."""
+    """Seconds for one call, connecting included. Then the request goes on without it."""
 
     connections: int = Field(default=32, ge=1, le=1000)
-    """The most connections of one worker."""
+    """Connections of one worker."""
 
     largest_mib: float = Field(default=8, gt=0, le=256)
-    """MiB that one value may take, compressed. An original that takes more stays in the request."""
+    """MiB that one value may take, compressed. A larger original stays in the request."""
 
     ttl: Seconds = 30 * 86400.0
     """Seconds for which an original stays after its last use."""

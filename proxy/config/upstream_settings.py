@@ -8,13 +8,12 @@ from proxy.config.fields import Base, Seconds
 class BreakerSettings(Base):
     """The circuit breaker: stops asking an upstream that fails, for a while.
 
-    A failure is a failed connection, a timeout, an answer that breaks off, or a status from 502 on. A 500 is none: a
-    single bad request may cause it, so one client could block the upstream for all. A 429 is none either: it is
-    about one key.
+    A failure is a failed connection, a timeout, an answer that breaks off, or a status from 502 on. A 500 is none,
+    because one bad request may cause it; a 429 is none, because it is about one key.
     """
 
     failures: int = Field(default=5, ge=0)
-    """The number of failures that opens it, if they are at least half of all answers in that time; 0 turns it off."""
+    """Failures that open it, if they are at least half of all answers in that time; 0 turns it off."""
 
     within: Seconds = 30.0
     """Seconds within which failures count."""
@@ -27,10 +26,10 @@ class Guarded(Base):
     """Bounds that keep a slow or failing upstream from affecting the others."""
 
     max_connections: int = Field(default=1000, ge=1)
-    """The most requests under way in this process; each has its own connection until its answer ends."""
+    """Requests under way in this process."""
 
     max_waiting: int = Field(default=100, ge=0)
-    """The most requests that wait for a free connection. Further ones get a 503 at once, or go to a fallback."""
+    """Requests that wait for a free connection. Further ones get a 503 at once, or go to a fallback."""
 
     max_wait: Seconds = 2.0
     """Seconds that a request waits for a free connection; then it gets a 503, or goes to a fallback."""
@@ -43,13 +42,12 @@ class Translated(Base):
     """An upstream that requests are translated for."""
 
     strict_params: bool = False
-    """Refuse a request with fields that the upstream has nothing for. Without it they are left out, and the header
-    `x-penstock-ignored` names them: `n,seed,logprobs`."""
+    """Refuse requests with fields that the upstream cannot take. By default they are left out, and `x-penstock-ignored`
+    names them."""
 
     fetch_images_from: tuple[str, ...] = ()
-    """Hosts from which Penstock fetches images that a request names by their addresses, where the provider takes only
-    their bytes; each with its port where that is not the usual one. Redirects are not followed. Without, such a
-    request gets a 400."""
+    """Hosts (with the port, where it is not the usual one) from which Penstock fetches images that a request names by
+    address, where the provider takes only bytes. Redirects are not followed. For other hosts the request gets a 400."""
 
 
 class Connected(Guarded):
@@ -62,4 +60,4 @@ class Connected(Guarded):
     """Seconds of silence after which an answer is given up. Loading a large model takes minutes."""
 
     max_answer_mib: float = Field(default=64, gt=0)
-    """The largest answer in MiB of text or JSON that is not streamed. A larger one is a 502."""
+    """The largest answer that is not streamed. A larger one is a 502."""

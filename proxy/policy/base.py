@@ -91,19 +91,19 @@ class When(BaseModel):
     model_config = SETTINGS
 
     context_over: Annotated[float, Field(gt=0, le=2)] | None = None
-    """Runs when the prompt takes more than this share of the usable window (0.7 is 70 %)."""
+    """The prompt takes more than this share of the usable window (0.7 is 70 %)."""
 
     context_under: Annotated[float, Field(gt=0, le=2)] | None = None
-    """Runs when the prompt takes less than this share of the usable window."""
+    """The prompt takes less than this share."""
 
     models: tuple[str, ...] = ()
-    """Runs for models whose name matches one of these globs (`gpt-*`); the client's name for the model counts."""
+    """The client's name for the model matches one of these globs (`gpt-*`)."""
 
     header: str | None = None
-    """Runs when the request has this header (`x-team`), or has it with this value (`x-team: search`)."""
+    """The request has this header (`x-team`), or has it with this value (`x-team: search`)."""
 
     has_tools: bool | None = None
-    """Runs only with tools in the request (true) or only without (false)."""
+    """The request has tools (true), or has none (false)."""
 
     def unmet(self, request: ChatRequest, ctx: Context, share: float) -> str | None:
         """Return why the step does not run, or None where it does. `share` is the part of the usable window in use."""
@@ -178,17 +178,17 @@ class Policy(BaseModel, ABC):
     """Facts of its steps that are series of `/metrics`."""
 
     when: When | None = None
-    """When the step runs; always, if not given."""
+    """By default always."""
 
     timeout: float = Field(default=1.0, gt=0)
     """Seconds after which the step is given up; `server.patience` for a guard and where the prompt does not fit without
     it."""
 
     on_error: Literal["skip", "reject"] = "skip"
-    """`skip` leaves the request as it was after a fault, `reject` answers 500. A verdict is not a fault."""
+    """After a fault, `skip` leaves the request as it was, `reject` answers 500. A verdict is not a fault."""
 
     mode: Literal["enforce", "observe"] = "enforce"
-    """`observe` runs the step and reports what it would do, without doing it."""
+    """`observe` only reports what the step would do."""
 
     @property
     def needs(self) -> frozenset[Need]:

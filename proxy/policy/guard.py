@@ -35,7 +35,7 @@ class Guard(Policy, RefusesContent):
     """Text in a field that no known request has: `refuse` answers 400, `read` treats it as any other text."""
 
     restore: bool = True
-    """Put the secrets back in place of the placeholders in the answer's texts and arguments of calls."""
+    """Put the secrets back into the answer's texts and arguments of calls."""
 
     @property
     def refuses(self) -> bool:

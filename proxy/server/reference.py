@@ -13,6 +13,8 @@ from proxy.config.settings import Settings
 from proxy.policy import Policy, When
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{.+\}", "description": "A variable, filled in before it is checked."}
+_SHOWN_BY_DEFAULT = {"string", "integer", "number", "boolean", "`1`"}
+"""Types that a default shows: the page leaves them out."""
 
 
 def config_schema() -> str:
@@ -60,22 +62,23 @@ def config_markdown() -> str:
     lines = [
         "# Configuration",
         "",
-        "Made from the classes by `penstock schema --markdown`; the JSON Schema beside it by `penstock schema`.",
+        "Every key of `config.yaml`, with its default, or else its type. Made by `penstock schema --markdown`; the",
+        "JSON Schema beside it by `penstock schema`.",
         "",
         "Scalar values may use `${NAME}`, `${NAME:-default}` and `${file:/path}`; `$$` is a dollar. Unknown or",
         "duplicate keys and wrong values stop the start, with file, line and what would be right: `penstock check`.",
-        "Each key is followed by its type and its default, if it has one.",
     ]
     titles: dict[str, str] = {}
     for kind, title in _sections().items():
-        lines += ["", f"## {title}", "", inspect.cleandoc(kind.__doc__ or ""), "", *_list(title, kind, titles)]
+        lines += ["", f"## {title}", "", inspect.cleandoc(kind.__doc__ or "")]
+        lines += ["", *entries] if (entries := _list(title, kind, titles)) else []
     lines += ["", "# Policies", "", "Every policy takes these keys:", "", *_entries(Policy)]
     lines += ["", "`when` has these conditions; all that are given must hold:", "", *_entries(When)]
     for name in policy_names():
         policy = policy_class(name)
         lines += ["", f"## {name}", "", inspect.cleandoc(policy.__doc__ or ""), ""]
         entries = _entries(policy, without=Policy.model_fields)
-        lines += entries or ["It has no settings of its own."]
+        lines += entries or ["No settings."]
     return "\n".join(lines) + "\n"
 
 
@@ -111,7 +114,10 @@ def _list(title: str, kind: type[BaseModel], titles: dict[str, str]) -> list[str
     """Return the settings of a section. An entry that an earlier section has is named only, with that section."""
     new: list[str] = []
     shared: dict[str, list[str]] = {}
-    for name, entry in zip(kind.model_fields, _entries(kind), strict=True):
+    for name in kind.model_fields:
+        entry = _entry(name, kind)
+        if name == "kind" and kind.model_fields[name].is_required():
+            continue  # the title names it
         if titles.setdefault(entry, title) == title:
             new.append(entry)
         else:
@@ -128,14 +134,14 @@ def _entry(name: str, kind: type[BaseModel]) -> str:
     field = kind.model_fields[name]
     whole = kind.model_json_schema()
     schema = whole["properties"][name]
-    default = ", required" if field.is_required() else _default(schema.get("default"))
+    words = _type(schema, whole.get("$defs", {}))
+    if field.is_required():
+        words = f"{words}, required"
+    elif (value := schema.get("default")) not in (None, []) and not isinstance(value, dict):
+        default = f"`{json.dumps(float(value) if words == 'number' else value)}`"
+        words = default if words in _SHOWN_BY_DEFAULT else f"{words}, {default}"
     text = " ".join((field.description or "").split())
-    return f"- `{name}` ({_type(schema, whole.get('$defs', {}))}{default})" + (f": {text}" if text else ".")
-
-
-def _default(value: Any) -> str:
-    """Return the default of a setting, if it is a plain value."""
-    return "" if value is None or value == [] or isinstance(value, dict) else f", `{json.dumps(value)}`"
+    return f"- `{name}` ({words}): {text}"
 
 
 def _type(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
@@ -143,10 +149,10 @@ def _type(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
     if "const" in schema:
         return f"`{schema['const']}`"
     if "enum" in schema:
-        return " or ".join(f"`{value}`" for value in schema["enum"])
+        return _either(f"`{value}`" for value in schema["enum"])
     if "anyOf" in schema or "oneOf" in schema:
         options = [_type(option, classes) for option in schema.get("anyOf", schema.get("oneOf", ()))]
-        return " or ".join(dict.fromkeys(option for option in options if option != "null"))
+        return _either(dict.fromkeys(option for option in options if option not in ("null", "list of any")))
     if "$ref" in schema:
         return _class(schema["$ref"].rpartition("/")[2], classes)
     kind = schema.get("type", "any")
@@ -155,6 +161,11 @@ def _type(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
     if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
         return f"mapping to {_type(schema['additionalProperties'], classes)}"
     return str(kind)
+
+
+def _either(options: Iterable[str]) -> str:
+    *most, last = options
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _class(name: str, classes: Mapping[str, Any]) -> str:

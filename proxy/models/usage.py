@@ -198,9 +198,14 @@ def _read(answer: Mapping[str, Any]) -> Usage:
     )
 
 
+def read_usage(usage: Any) -> Usage:
+    """Return the tokens that a `usage` object of any of the wires reports."""
+    return _read({"usage": usage})
+
+
 def earlier(facts: Mapping[str, object], usage: Mapping[str, Any]) -> dict[str, int]:
     """Facts about what the rounds before the last one used, with the usage of one more."""
-    read = _read({"usage": usage})
+    read = read_usage(usage)
     used = {_EARLIER + key: getattr(read, key) for key in _COUNTED}
     return {key: (_count(facts.get(key)) or 0) + more for key, more in used.items() if more is not None}
 

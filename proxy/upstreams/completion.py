@@ -17,6 +17,8 @@ DONE = b"data: [DONE]\n\n"
 """The event that ends a stream."""
 
 _PING = b": ping\n\n"
+_MORE = b'"logprobs":null,"finish_reason":null}'
+"""The end of the choice in a chunk that is not the last one."""
 
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 JSON_HEADERS = [(b"content-type", b"application/json")]
@@ -67,13 +69,17 @@ async def _events(spoken: AsyncGenerator[bytes, None], facts: Facts) -> AsyncGen
         yield b"data: " + error.body() + b"\n\n"
 
 
-def usage(prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) -> dict[str, Any]:
-    """Return OpenAI's `usage` object; `prompt` includes the `cached` tokens, `completion` the `reasoning` ones."""
+def usage(prompt: int, completion: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> dict[str, Any]:
+    """Return OpenAI's `usage` object.
+
+    `prompt` includes the tokens that were read from the provider's cache and `written` to it, `completion` the
+    `reasoning` ones.
+    """
     return {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens_details": {"cached_tokens": cached, **({"cache_write_tokens": written} if written else {})},
         "completion_tokens_details": {"reasoning_tokens": reasoning},
     }
 
@@ -93,6 +99,8 @@ class Completion:
         """Of a whole answer. Like reason and usage it counts once the deltas have ended."""
         self._show_usage = show_usage
         self._id, self._created, self._model = f"chatcmpl-{secrets.token_hex(12)}", int(time.time()), model
+        self._begin = b"data: " + encode(self._head("chat.completion.chunk"))[:-1] + b',"choices":[{"index":0,"delta":'
+        """All of a chunk before its delta, encoded once."""
 
     @classmethod
     def of(cls, call: Call, request: ChatRequest, facts: Facts) -> "Completion":
@@ -133,17 +141,16 @@ class Completion:
                 first = b""
         end = first + self._chunk({}, self.finish_reason)
         if self._show_usage:
-            end += self._event({"choices": [], "usage": self.usage})
+            used = {**self._head("chat.completion.chunk"), "choices": [], "usage": self.usage}
+            end += b"data: " + encode(used) + b"\n\n"
         yield end + DONE
 
     def _chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
-        logprobs = delta.get("logprobs")
-        said = {name: part for name, part in delta.items() if name != "logprobs"} if logprobs else delta
-        choice = {"index": 0, "delta": said, "logprobs": logprobs, "finish_reason": finish_reason}
-        return self._event({"choices": [choice]})
-
-    def _event(self, fields: Mapping[str, Any]) -> bytes:
-        return b"data: " + encode({**self._head("chat.completion.chunk"), **fields}) + b"\n\n"
+        end = _MORE
+        if finish_reason is not None or "logprobs" in delta:
+            end = encode({"logprobs": delta.get("logprobs"), "finish_reason": finish_reason})[1:]
+            delta = {name: part for name, part in delta.items() if name != "logprobs"}
+        return self._begin + encode(delta) + b"," + end + b"]}\n\n"
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": self._id, "object": kind, "created": self._created, "model": self._model}

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from proxy.chat import encode
+from proxy.models.usage import read_usage
 from proxy.upstreams.anthropic.messages import THOUGHTS, Block
 from proxy.upstreams.completion import Facts, nonsense, usage
 from proxy.wires.messages import call_of
@@ -15,8 +16,6 @@ PAUSED = "pause_turn"
 """The stop reason of an answer that goes on when it is sent back."""
 
 TIERS = {"standard": "default", "priority": "priority"}
-
-_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 
 
 def message_of(content: Sequence[Block]) -> dict[str, Any]:
@@ -183,16 +182,11 @@ class AnthropicAnswer:
 
     def usage(self, facts: Facts) -> dict[str, Any]:
         """Return OpenAI's `usage` of all rounds, and note it as facts."""
-        fresh, read, written, answered = (sum(_count(each.usage, name) for each in self._rounds) for name in _COUNTS)
-        thought = sum(_count(each.usage.get("output_tokens_details"), "thinking_tokens") for each in self._rounds)
-        prompt = fresh + read + written
+        rounds = [read_usage(each.usage) for each in self._rounds]
+        prompt, answered = sum(each.input or 0 for each in rounds), sum(each.output or 0 for each in rounds)
+        read, written = sum(each.cached or 0 for each in rounds), sum(each.written or 0 for each in rounds)
         facts |= {"prompt_tokens": prompt, "completion_tokens": answered, "cached_tokens": read}
-        used = usage(prompt, answered, cached=read, reasoning=thought)
         if written:
-            facts["written_tokens"] = used["prompt_tokens_details"]["cache_write_tokens"] = written
-        return used
-
-
-def _count(counts: Any, name: str) -> int:
-    value = counts.get(name) if isinstance(counts, Mapping) else None
-    return value if isinstance(value, int) else 0
+            facts["written_tokens"] = written
+        reasoning = sum(each.reasoning or 0 for each in rounds)
+        return usage(prompt, answered, cached=read, written=written, reasoning=reasoning)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from proxy.chat import encode
+from proxy.models.usage import read_usage
 from proxy.upstreams.completion import usage
 
 EXTRAS = ("system_fingerprint", "service_tier")
@@ -27,18 +28,10 @@ def whole(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 def spent(used: Mapping[str, Any]) -> dict[str, Any]:
     """Return OpenAI's `usage`; the prompt's tokens include those read from and written to the provider's cache."""
-    prompt = used.get("prompt_tokens_details") or {}
-    completion = used.get("completion_tokens_details") or {}
-    result = usage(
-        used.get("prompt_tokens") or 0,
-        used.get("completion_tokens") or 0,
-        cached=prompt.get("cached_tokens") or 0,
-        reasoning=completion.get("reasoning_tokens") or 0,
-    )
-    written = prompt.get("cache_write_tokens") or prompt.get("cache_creation_tokens")
-    if written:
-        result["prompt_tokens_details"]["cache_write_tokens"] = written
-    return result
+    details = {name: count for name, count in (used.get("prompt_tokens_details") or {}).items() if count is not None}
+    read = read_usage({**used, "prompt_tokens_details": details})
+    counts = {"cached": read.cached or 0, "written": read.written or 0, "reasoning": read.reasoning or 0}
+    return usage(read.input or 0, read.output or 0, **counts)
 
 
 def _head(answer: Mapping[str, Any], kind: str) -> dict[str, Any]:

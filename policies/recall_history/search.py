@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, islice
@@ -137,7 +138,8 @@ class HistorySearch:
         floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and is_known.any() else None
         nearest = None if floor is None else float(numpy.nanmax(meaning))
         covering = _covering(words)
-        named = there.named(question)
+        names = [*islice(dict.fromkeys(_names(question)), _ASKED_FOR)]
+        named = there.named(names, self._plain()) if names else frozenset[int]()
         asked = await self._asked(question, there, words, nearest, floor, named)
         if not asked.is_asked:
             return SearchResult((), "nothing of what left is asked for")
@@ -222,6 +224,10 @@ class HistorySearch:
             known = form.keep(name, settled.behind(new[form.settled - count :]))
         return known
 
+    def _plain(self) -> tuple[str, ...]:
+        """Return the texts of all messages in lower case; those of earlier requests are kept."""
+        return self._ctx.incoming.folds.of(self._gone).fold("plain texts", tuple[str, ...](), _with_plain)
+
     async def shown(self, places: Sequence[Place]) -> Message:
         """Passages as a message, in the order of time; those that are not there are left out."""
         there = sorted(place for place in places if place[0] < len(self._gone))
@@ -289,13 +295,17 @@ class _SearchedMessages(NamedTuple):
     it is the user's, and whether something is asked in it."""
     terms: tuple[Index, ...]
 
-    def named(self, question: str) -> frozenset[int]:
-        """Return the passages that name a thing which the question names, if it picks out some."""
+    def named(self, names: Iterable[str], plain: Sequence[str]) -> frozenset[int]:
+        """Return the passages that have one of these names, if it picks out some; `plain` are the messages' texts."""
         picked: set[int] = set()
-        names = dict.fromkeys(_names(question))
-        plain = [text.casefold() for text in self.texts] if names else []
-        for name in islice(names, _ASKED_FOR):
-            having = (place for place, text in enumerate(plain) if _is_named(name, text))
+        for name in names:
+            having = (
+                place
+                for message, text in enumerate(plain)
+                if _is_named(name, text)
+                for place in range(bisect_left(self.places, (message,)), bisect_left(self.places, (message + 1,)))
+                if _is_named(name, self.texts[place].casefold())
+            )
             first = [*islice(having, _PICKS + 1)]
             picked.update(first if len(first) <= _PICKS else ())
         return frozenset(picked)
@@ -323,6 +333,10 @@ class _SearchedMessages(NamedTuple):
         """Return the passages, where these are the sizes of the messages in tokens."""
         messages, chars, of, are_user, ask = self.table
         return Candidates(messages, are_user > 0, _FRAME + sizes[messages] * chars // of, ask > 0)
+
+
+def _with_plain(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
+    return (*before, *(described(message).casefold() for message in messages))
 
 
 def _standing_parts(message: Message, form: str) -> tuple[int, ...]:

@@ -251,17 +251,12 @@ def digest(message: Message) -> bytes:
 class Tool(JsonObject):
     """One tool definition, of a function or a custom tool."""
 
-    __slots__ = ("_name",)
-    _name: str
+    __slots__ = ("name",)
 
-    @property
-    def name(self) -> str:
+    def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), raw: bytes | None = None) -> None:
+        super().__init__(data, raw)
+        self.name = called_name(self)
         """The name that the model calls it by; empty if the client gave none."""
-        try:
-            return self._name
-        except AttributeError:  # steps ask a dozen times for the names of all tools
-            self._name = called_name(self)
-            return self._name
 
     @classmethod
     def function(

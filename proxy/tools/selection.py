@@ -344,4 +344,4 @@ class Standing:
 
 def best_first(scores: Sequence[float]) -> list[int]:
     """Return the places of scores, the highest first."""
-    return sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+    return sorted(range(len(scores)), key=scores.__getitem__, reverse=True)

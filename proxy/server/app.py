@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -220,6 +221,7 @@ class Process:
     async def _load(self, settings: Settings, encodings: Iterable[str]) -> None:
         """Load what all requests need, and with `server.warm` all that the chains need."""
         services = self.services
+        await asyncio.to_thread(import_module, "encodings.idna")  # the first host name that is resolved needs it
         await services.tokens.warm(encodings)
         if any(settings.chains.values()):
             await asyncio.to_thread(arrays.numpy)

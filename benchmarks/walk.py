@@ -3,8 +3,9 @@
     python -m benchmarks.walk
     python -m benchmarks.walk --list
 
-A small request with a tool goes through the empty chain and through the shipped one, to an upstream that echoes it. Two
-before it are not counted, since they load modules. Code that runs in threads is counted.
+A small request with a tool goes through the empty chain and through the shipped one, to a server that speaks OpenAI's
+API. Two before it are not counted, since they load modules. Code that runs in threads is counted, what runs once in a
+while is not.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
 from types import FrameType
@@ -30,15 +32,20 @@ ROOT = str(Path(__file__).parent.parent)
 OWN = tuple(os.path.join(ROOT, folder, "") for folder in ("proxy", "policies"))
 
 CONFIG = """\
-upstreams: {{echo: {{kind: echo}}}}
+upstreams: {{server: {{kind: openai, base_url: "http://127.0.0.1:{port}/v1", api_key: none}}}}
 {chains}
 models:
-  - {{match: empty, upstream: echo, chain: empty, window: 8192}}
-  - {{match: default, upstream: echo, window: 8192}}
+  - {{match: empty, upstream: server, model: gpt-4o, chain: empty, window: 8192}}
+  - {{match: default, upstream: server, model: gpt-4o, window: 8192}}
 state: {{directory: "{folder}/state"}}
 server: {{host: 127.0.0.1, port: 0}}
 telemetry: {{log_level: warning}}
 """
+ANSWER = {
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Seven."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 50, "completion_tokens": 2, "total_tokens": 52},
+}
 TOOL = {"name": "read_file", "description": "Read a file.", "parameters": {"type": "object", "properties": {}}}
 BODY = {
     "messages": [
@@ -47,6 +54,25 @@ BODY = {
     ],
     "tools": [{"type": "function", "function": TOOL}],
 }
+
+
+class Server(BaseHTTPRequestHandler):
+    """A server that gives the same answer to all."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer."""
+        self.rfile.read(int(self.headers["content-length"]))
+        body = json.dumps(ANSWER).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
 
 
 class Walk:
@@ -95,7 +121,7 @@ def measure(walk: Walk, out: StringIO, listed: bool) -> None:
             ask(address[0], model)
             with walk.recorded():
                 ask(address[0], model)
-                threading.Event().wait(0.5)
+                threading.Event().wait(0.02)
             files = {file for file, _ in walk.functions}
             counts = f"{len(files):4} files {len(walk.functions):4} functions {len(walk.types):4} types"
             print(f"{model:8}{counts}", file=sys.__stdout__)
@@ -111,9 +137,13 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name the files and types")
     options = parser.parse_args()
     walk, out = Walk(), StringIO()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
-        path.write_text(CONFIG.format(chains=CHAINS.rstrip() + "\n  empty: []\n", folder=folder))
+        path.write_text(
+            CONFIG.format(chains=CHAINS.rstrip() + "\n  empty: []\n", folder=folder, port=server.server_port)
+        )
         threading.setprofile(walk)
         sys.setprofile(walk)
         client = threading.Thread(target=measure, args=(walk, out, options.list))

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from policies.resolve_clashes.clashes import Clash, find_clashes
 from policies.resolve_clashes.reconciling import reconcile
-from policies.resolve_clashes.wording import is_brief, is_written, line, marked, removed
+from policies.resolve_clashes.wording import is_brief, is_written, line, marked
 from proxy.chat import ChatRequest, Message
 from proxy.chat.annotations import is_about_next, is_refuted, is_taken_out
 from proxy.chat.provenance import arrived, of_client
@@ -45,10 +45,9 @@ class ResolveClashes(Policy):
         )
     }
 
-    older: Literal["auto", "keep", "mark", "remove"] = "auto"
+    older: Literal["auto", "keep", "mark"] = "auto"
     """Treatment of the older statement. `auto`: marked where that costs nothing, else unchanged. `keep`: unchanged.
-    `mark`: marked, which costs the cache of what stands behind it. `remove`: it leaves the message, which is archived
-    first; where that fails it is marked."""
+    `mark`: marked, which costs the cache of what stands behind it."""
 
     reconcile: Literal["off", "open", "all"] = "off"
     """Pairs that the model of the section `judge` decides: none; those that rules leave open; or also those of which
@@ -100,7 +99,7 @@ class ResolveClashes(Policy):
         if not solved:
             return Keep(_why(facts), facts, findings)
         spoken = [clash for clash in solved if _may_be_told(clash, request.messages, texts)]
-        messages, marks = await self._written(spoken, await self._in_place(solved, request, ctx), request, texts, ctx)
+        messages, marks = _written(spoken, await self._in_place(solved, request, ctx), request, texts)
         lines = len(messages) - len(request.messages)
         if not marks and not lines:
             why = f"{counted(len(solved), 'superseded statement')}, none in so few words that a line pays"
@@ -123,35 +122,23 @@ class ResolveClashes(Policy):
         ends = list(accumulate(await ctx.tokens.sizes(request.messages), initial=head))
         return frozenset(each for each in between if not may_be_cached(rules, ends[each.newer + 1]))
 
-    async def _written(
-        self,
-        clashes: Sequence[Clash],
-        in_place: Collection[Clash],
-        request: ChatRequest,
-        texts: Sequence[Message],
-        ctx: Context,
-    ) -> tuple[list[Message], int]:
-        """Return the messages with lines and marks, and the number of marked ones."""
-        of_older, of_newer = defaultdict[int, list[Clash]](list), defaultdict[int, list[Clash]](list)
-        for each in clashes:
-            if each in in_place:
-                of_older[each.older].append(each)
-            elif is_brief(each):
-                of_newer[each.newer].append(each)
-        messages: list[Message] = []
-        for place, message in enumerate(request.messages):
-            if of_newer[place]:
-                messages.append(line(of_newer[place]))
-            if of_older[place]:
-                message = await self._older_form(message, texts[place], of_older[place], ctx)
-            messages.append(message)
-        return messages, sum(map(bool, of_older.values()))
 
-    async def _older_form(self, message: Message, text: Message, clashes: Sequence[Clash], ctx: Context) -> Message:
-        handle = None
-        if self.older == "remove" and ctx.archive is not None and message is text:
-            handle = await ctx.archive.keep(message.text)
-        return marked(message, text, clashes) if handle is None else removed(text, clashes, handle)
+def _written(
+    clashes: Sequence[Clash], in_place: Collection[Clash], request: ChatRequest, texts: Sequence[Message]
+) -> tuple[list[Message], int]:
+    """Return the messages with lines and marks, and the number of marked ones."""
+    of_older, of_newer = defaultdict[int, list[Clash]](list), defaultdict[int, list[Clash]](list)
+    for each in clashes:
+        if each in in_place:
+            of_older[each.older].append(each)
+        elif is_brief(each):
+            of_newer[each.newer].append(each)
+    messages: list[Message] = []
+    for place, message in enumerate(request.messages):
+        if place in of_newer:
+            messages.append(line(of_newer[place]))
+        messages.append(marked(message, texts[place], of_older[place]) if place in of_older else message)
+    return messages, len(of_older)
 
 
 _SILENT = Message({"role": "system", "content": ""})

@@ -5,7 +5,7 @@ messages; `never`, an act that is stated and denied; `negation`, a statement and
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
@@ -55,14 +55,6 @@ class Turn(NamedTuple):
     statements: tuple[Statement, ...]
 
 
-class Overtaken(NamedTuple):
-    """Clashes that one message makes."""
-
-    clashes: tuple[Clash, ...] = ()
-    gone: frozenset[tuple[int, int]] = frozenset()
-    """The statements that hold no longer since then."""
-
-
 async def find_clashes(messages: Sequence[Message], once: Once) -> tuple[Clash, ...]:
     """Return the clashes of a conversation, in the order of the newer statements, with indexes of `messages`.
 
@@ -76,17 +68,16 @@ async def find_clashes(messages: Sequence[Message], once: Once) -> tuple[Clash, 
         running.update(digest)
         turns.append(Turn(at, statements_of))
         keys.append(("clashes of", running.digest()))
-    known = once.known(keys)
+    known: list[tuple[Clash, ...] | None] = once.known(keys)
     missing = [at for at, result in enumerate(known) if result is None]
     if missing:
         size = _STATEMENT * sum([len(turn.statements) for turn in turns])
-        work = partial(overtaken, turns, tuple(known))
-        added = await once.of_key(("clashes", keys[missing[-1]], len(missing)), size, work)
-        for at, result in zip(missing, added, strict=True):
-            known[at] = result
-            once.remember(keys[at], result)
+        work = partial(compare, turns, tuple(known))
+        known = [*await once.of_key(("clashes", keys[missing[-1]], len(missing)), size, work)]
+        for at in missing:
+            once.remember(keys[at], known[at])
     places = [place for place, _ in talk]
-    every = (clash for of_turn in known for clash in of_turn.clashes)
+    every = (clash for of_turn in known if of_turn for clash in of_turn)
     return tuple([each._replace(older=places[each.older], newer=places[each.newer]) for each in every])
 
 
@@ -94,22 +85,17 @@ def _read(message: Message) -> tuple[tuple[Statement, ...], bytes]:
     return statements(message.text), blake2b(message.raw, digest_size=16).digest()
 
 
-def overtaken(turns: Sequence[Turn], known: Sequence[Overtaken | None]) -> list[Overtaken]:
-    """Return the clashes of each turn that `known` does not have. A statement is overtaken once."""
-    added, gone = list[Overtaken](), set[tuple[int, int]]()
+def compare(turns: Sequence[Turn], known: Sequence[tuple[Clash, ...] | None]) -> list[tuple[Clash, ...]]:
+    """Return the clashes that each turn makes, from `known` where it has them. A statement is superseded once."""
+    every, gone = list[tuple[Clash, ...]](), set[tuple[int, int]]()
     before: deque[tuple[Turn, Statement]] = deque(maxlen=_WINDOW)
-    for at, (turn, each) in enumerate(zip(turns, known, strict=True)):
-        if each is None:
-            each = _first_only(_of_turn(turns, at, before), gone)
-            added.append(each)
+    for at, (turn, clashes) in enumerate(zip(turns, known, strict=True)):
+        if clashes is None:
+            clashes = tuple(each for each in _of_turn(turns, at, before) if each.of not in gone)
+        every.append(clashes)
         before.extend((turn, statement) for statement in turn.statements)
-        gone |= each.gone
-    return added
-
-
-def _first_only(clashes: Sequence[Clash], gone: Collection[tuple[int, int]]) -> Overtaken:
-    fresh = tuple(each for each in clashes if each.of not in gone)
-    return Overtaken(fresh, frozenset(each.of for each in fresh if each.solvable))
+        gone.update(each.of for each in clashes if each.solvable)
+    return every
 
 
 def _of_turn(turns: Sequence[Turn], last: int, before: Iterable[tuple[Turn, Statement]]) -> list[Clash]:
@@ -122,10 +108,8 @@ def _of_turn(turns: Sequence[Turn], last: int, before: Iterable[tuple[Turn, Stat
             if reason is not None:
                 clashes[where.place, old.start] = _clash(where, old, turn, new, reason)
         earlier.append((turn, new))
-    for older, new in _slots(turns, last):
-        clashes.setdefault(
-            (older.turn.place, older.statement.start), _clash(older.turn, older.statement, turn, new, "slot")
-        )
+    for where, old, new in _slots(turns, last):
+        clashes.setdefault((where.place, old.start), _clash(where, old, turn, new, "slot"))
     return sorted(clashes.values())
 
 
@@ -160,21 +144,18 @@ def _value(old: Statement, new: Statement) -> bool:
     """Return whether both give a value of the same subject, and not the same value."""
     if "another" in new.signs or old.negative != new.negative or old.slots.isdisjoint(new.slots):
         return False
-    if _about_others(old, new) or _is_narrower(old, new) or _is_parallel(old, new):
+    if _about_others(old, new) or _is_parallel(old, new):
         return False
-    return any(_same_subject(old, new, value) for value in new.values if _takes_place(old, new, value))
+    return any(_same_subject(old, new, value) for value in new.values if _takes_place(old, value))
 
 
 def _is_changed(new: Statement) -> bool:
     return not new.signs.isdisjoint(("correcting", "updated"))
 
 
-def _takes_place(old: Statement, new: Statement, value: Value) -> bool:
+def _takes_place(old: Statement, value: Value) -> bool:
     older = [each for each in old.values if each.slot == value.slot and not each.part == value.part == "weak"]
-    values = {each.value for each in new.values if each.slot == value.slot}
-    return any(differ(each, value) and are_comparable(each, value) for each in older) and values.isdisjoint(
-        each.value for each in older
-    )
+    return any(differ(each, value) and are_comparable(each, value) for each in older)
 
 
 def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
@@ -187,22 +168,13 @@ def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
     if not mine and not theirs:
         is_own = value.kind not in TYPED and "first" in old.signs & new.signs  # `I'm vegan`, `I eat meat`
         return is_own or not unit.isdisjoint(old.about | new.about)
-    if not shared:
+    if not shared or (value.kind == "place" and not is_changed):
         return False
-    alike = len(shared) / min(len(mine), len(theirs))
     if len(shared) == 1 and old.head != new.head and not is_changed:
         return False  # `I weigh 82 kilos`, `my suitcase weighs 20 kilos`
-    return _says_enough(value, alike, len(shared), is_changed=is_changed)
-
-
-def _says_enough(value: Value, alike: float, shared: int, *, is_changed: bool) -> bool:
-    if value.kind == "count" and not value.unit:
-        return is_changed and alike >= _SAME and shared >= _PAIR
-    if value.kind in AMOUNTS:
-        return alike >= _SAME or (is_changed and (alike >= 0.2 or shared >= _PAIR))
-    if value.kind == "place":
-        return is_changed and alike >= _ALIKE
-    return alike >= (_ALIKE if is_changed else _SAME)
+    if value.kind == "count" and not value.unit and not (is_changed and len(shared) >= _PAIR):
+        return False
+    return len(shared) / min(len(mine), len(theirs)) >= (_ALIKE if is_changed else _SAME)
 
 
 def differ(old: Value, new: Value) -> bool:
@@ -228,9 +200,6 @@ def _is_one_day(old: str, new: str) -> bool:
 
 # --- denials ---
 
-_RARE = 0.25
-"""The share of a denied act's terms that the other statement has, where it has several."""
-
 
 def _never(old: Statement, new: Statement) -> bool:
     """Return whether the author denies an act in one of the statements and tells of it in the other."""
@@ -240,29 +209,22 @@ def _never(old: Statement, new: Statement) -> bool:
     if stated.negative or "hedged" in stated.signs or (stated is new and "done" not in stated.signs):
         return False
     shared = denied.never & stated.terms
-    if len(shared) >= _PAIR:
-        return len(shared) >= _RARE * len(denied.never)
-    return shared == denied.never and denied.verb in stated.terms
+    return len(shared) >= _PAIR or (shared == denied.never and denied.verb in stated.terms)
 
 
 def _negation(old: Statement, new: Statement) -> bool:
     """Return whether the author says a thing in one of the statements and denies it in the other, in the same words."""
-    if old.negative == new.negative or "first" not in old.signs & new.signs or _told_apart(old, new):
+    if old.negative == new.negative or "first" not in old.signs & new.signs:
         return False
-    return bool(telling(old.order)) and old.terms == new.terms
+    return bool(telling(old.terms)) and old.terms == new.terms
 
 
 # --- other subjects ---
 
-_NAMING = 4
-"""Words of a statement up to which it says its subject."""
-
 
 def _told_apart(old: Statement, new: Statement) -> bool:
-    """Return whether both speak of others, or of one of several, and not of the same."""
-    if (old.people or new.people) and old.people.isdisjoint(new.people):
-        return True
-    return old.ordinals != new.ordinals
+    """Return whether one speaks of others, or of one of several, of whom the other does not."""
+    return old.others != new.others
 
 
 def _about_others(old: Statement, new: Statement) -> bool:
@@ -271,14 +233,6 @@ def _about_others(old: Statement, new: Statement) -> bool:
         return True
     heads = {old.head, new.head} - {""}
     return "first" not in old.signs | new.signs and len(heads) == _PAIR and not heads <= old.terms & new.terms
-
-
-def _is_narrower(old: Statement, new: Statement) -> bool:
-    """Return whether both begin alike, and one then says which: `the union`, `the union of miners`."""
-    short, long = sorted((old, new), key=lambda one: len(one.order))
-    if len(short.order) < _PAIR or len(long.order) < _PAIR or short.order[0] != long.order[0]:
-        return False
-    return long.order[1] not in short.terms and short.order[1] in short.about & {*long.order[2:_NAMING]}
 
 
 def _is_parallel(old: Statement, new: Statement) -> bool:
@@ -300,30 +254,12 @@ def _values_of(one: Statement, slot: tuple[str, str]) -> frozenset[str]:
 
 # --- a value of a task ---
 
-_FAR = 10
-"""User messages in which a value of a task is looked for."""
 _NEAR = 4
-"""User messages within which a value is corrected without a word of its subject."""
-_NEXT = 2
-"""User messages within which a member of a group takes the place of another one without further signs."""
-_SHORT = 40
-"""Characters of a clause that says hardly more than a value."""
-_LONG = 200
-"""Characters of a clause that is more than a request for something."""
+"""User messages within which a value is given anew without a word of its subject."""
 
 
-class _SlotValue(NamedTuple):
-    """The latest earlier statement that gave a slot a value."""
-
-    turn: Turn
-    statement: Statement
-    value: Value
-    distance: int
-    """Number of user messages since then."""
-
-
-def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[_SlotValue, Statement]]:
-    """Yield the values of a task that a message gives anew, with the statements that do."""
+def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[Turn, Statement, Statement]]:
+    """Yield the statements that give a value of a task, their turns, and the statements of a turn that give another."""
     every = turns[last].statements
     opening = every[0].signs if every else frozenset[str]()
     for new in every:
@@ -332,72 +268,58 @@ def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[_SlotValue, State
         signs = new.signs | (opening & {"correcting", "following"})
         for value in new.values:
             is_counted = value.kind == "count" and value.unit not in BOOKED
-            if is_counted and not (new.end - new.start <= _SHORT and "correcting" in signs):
-                continue
-            older = _latest_value(turns, last, value)
-            if older is None or older.statement.terms == new.terms or not differ(older.value, value):
-                continue
-            if "correcting" not in signs and not are_comparable(older.value, value):
-                continue
-            if _is_given_anew(older, new, value, signs):
-                yield older, new
+            latest = None if is_counted else _latest_value(turns, last, value)
+            if latest is not None and _is_given_anew(*latest[1:], new, value, signs):
+                yield turns[latest[0]], latest[1], new
 
 
 def _may_give(statement: Statement) -> bool:
-    return statement.kind != "question" and not statement.negative and statement.end - statement.start <= _LONG
+    return statement.kind != "question" and not statement.negative
 
 
-def _latest_value(turns: Sequence[Turn], last: int, value: Value) -> _SlotValue | None:
-    """Return the user's last value of the same slot: of a day of the month one of the month, where there is any."""
-    latest: _SlotValue | None = None
-    for at in range(last - 1, max(-1, last - _FAR), -1):
+def _latest_value(turns: Sequence[Turn], last: int, value: Value) -> tuple[int, Statement, Value] | None:
+    """Return the place of the turn, the statement and the user's last value of the same slot.
+
+    Of a day of the month it is one of the month, where there is any.
+    """
+    latest = None
+    for at in range(last - 1, max(-1, last - 1 - _NEAR), -1):
         for old in filter(_may_give, reversed(turns[at].statements)):
             for older in reversed(old.values):
-                if older.kind == value.kind and older.value != "today" and _same_slot(older, value):
-                    candidate = _SlotValue(turns[at], old, older, last - at)
+                if older.value != "today" and _same_slot(older, value):
                     if are_comparable(older, value):
-                        return candidate
-                    latest = latest or candidate
+                        return at, old, older
+                    latest = latest or (at, old, older)
     return latest
 
 
 def _same_slot(older: Value, value: Value) -> bool:
     same_part = older.part == value.part or "weak" in (older.part, value.part)
-    return same_part and (older.unit == value.unit or {older.unit, value.unit} <= {"people", "ticket", ""})
+    same_unit = older.unit == value.unit or {older.unit, value.unit} <= {"people", "ticket", ""}
+    return older.kind == value.kind and same_part and same_unit
 
 
-def _is_given_anew(older: _SlotValue, new: Statement, value: Value, signs: frozenset[str]) -> bool:
+def _is_given_anew(old: Statement, older: Value, new: Statement, value: Value, signs: frozenset[str]) -> bool:
     """Return whether a value is meant in the place of the older one."""
-    is_near, is_shared = older.distance <= _NEAR, not older.statement.about.isdisjoint(new.about)
-    is_wanted = not signs.isdisjoint(("wanting", "correcting", "following"))
-    if value.part == "weak" and not (is_near and is_wanted):
+    if old.terms == new.terms or not differ(older, value):
         return False
     if "correcting" in signs:
-        return is_near or is_shared
-    if is_near and "following" in signs:
-        return is_shared or value.kind not in AMOUNTS
-    if _is_of_another(older, new, value):
+        return True
+    if not are_comparable(older, value):
         return False
-    if value.kind in TYPED:
-        is_bare = not new.about or (older.distance == 1 and not older.statement.about and "wanting" in new.signs)
-        return is_near and (is_bare or (bool(value.unit) and value.unit == older.value.unit))
-    return older.distance <= (_NEAR if is_wanted else _NEXT) and "likes" not in older.statement.signs | new.signs
+    if "following" in signs:
+        return not old.about.isdisjoint(new.about) or value.kind not in AMOUNTS
+    is_apart = _told_apart(old, new) or _differ_in_subject(old, new, value) or _is_parallel(old, new)
+    if is_apart or "likes" in old.signs | new.signs:
+        return False
+    is_bare = not new.about or (not old.about and "wanting" in new.signs)
+    return value.kind not in TYPED or is_bare or (bool(value.unit) and value.unit == older.unit)
 
 
-def _is_of_another(older: _SlotValue, new: Statement, value: Value) -> bool:
-    """Return whether the two are about different subjects."""
-    if (value.kind != "place" and _told_apart(older.statement, new)) or _differ_in_subject(older, new, value):
-        return True
-    if _is_parallel(older.statement, new):
-        return True
-    return older.statement.kind == new.kind == "statement" and _is_narrower(older.statement, new)
-
-
-def _differ_in_subject(older: _SlotValue, new: Statement, value: Value) -> bool:
+def _differ_in_subject(old: Statement, new: Statement, value: Value) -> bool:
     """Return whether both name a subject, and not the same."""
     if value.part == "weak" and "wanting" in new.signs:
         return False
     unit = unit_terms(value) if value.unit else frozenset()
-    mine, theirs = older.statement.about - unit, new.about - unit
-    shared = mine & theirs
-    return bool(mine and theirs) and len(shared) * 2 < min(len(mine), len(theirs)) + bool(mine - theirs)
+    mine, theirs = old.about - unit, new.about - unit
+    return bool(mine and theirs) and len(mine & theirs) * 2 < min(len(mine), len(theirs)) + bool(mine - theirs)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from policies.resolve_clashes.values import Value, fold, listed, read_values, unit_terms
+from policies.resolve_clashes.values import Value, fold, listed, read_values
 from proxy.text.fold import stem
 from proxy.text.tables import patterns
 
@@ -58,16 +58,12 @@ class Statement(NamedTuple):
     quote: str
     """The words of the user, as a note quotes them."""
     terms: frozenset[str]
-    order: tuple[str, ...]
-    """The terms in their order."""
     frame: tuple[str, ...]
     """The stems of its words outside values, in their order."""
     about: frozenset[str]
     """The subject: terms without values, numbers and words that any request has."""
-    people: frozenset[str]
-    """Others that are spoken of: a wife, a boss, `he`."""
-    ordinals: frozenset[str]
-    """Which one of several: `first`, `chapter 2`."""
+    others: frozenset[str]
+    """Others that are spoken of: a wife, a boss, `he`; and which one of several: `first`, `chapter 2`."""
     keys: frozenset[str]
     """Any two statements that clash have one of these in common."""
     values: tuple[Value, ...]
@@ -123,8 +119,7 @@ def _of_sentence(text: str, start: int, end: int) -> Iterator[Clause]:
         is_question = len(pieces) == 1 or "¿" in whole[a:b] or CUES["asking"].search(folded)
         asks = asks or ("?" in whole and bool(is_question))
         kind: Kind = "request" if CUES["request"].search(folded) else "question" if asks else "statement"
-        lead = len(whole[a:b]) - len(whole[a:b].lstrip(" ,"))
-        yield Clause(start + a + lead, start + b, folded, kind)
+        yield Clause(start + a, start + b, folded, kind)
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -147,19 +142,16 @@ def _statement(text: str, clause: Clause) -> Statement:
     rest = _outside(folded, values)
     about = telling(_terms(rest))
     verb, never = _never(folded)
-    units = {f"{value.kind} {value.unit}" for value in values if value.unit and about <= unit_terms(value)}
     return Statement(
         start=start,
         end=end,
         kind=kind,
         quote=_quoted(text[start:end]),
         terms=frozenset(order),
-        order=order,
         frame=tuple(stem(word) for word in _WORD.findall(rest) if word not in _STOP),
         about=about,
-        people=frozenset(match[match.lastgroup or 0].removesuffix("s") for match in CUES["people"].finditer(folded)),
-        ordinals=frozenset(match[0] for match in CUES["ordinal"].finditer(folded)),
-        keys=telling(order) | units,
+        others=frozenset(match[match.lastgroup or 0].removesuffix("s") for match in CUES["others"].finditer(folded)),
+        keys=telling(order),
         values=values,
         negative=bool(CUES["negation"].search(CUES["affirmed"].sub(" ", folded))),
         never=never,

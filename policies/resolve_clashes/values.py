@@ -34,7 +34,7 @@ class Value(NamedTuple):
     """One value of a slot: a later one of the same kind, part and unit takes its place."""
 
     kind: str
-    """`date`, `time`, `count`, `money`, `percent`, `email`, `place`, or a section of `data/clashes/groups.txt`."""
+    """`date`, `time`, `count`, `money`, `email`, `place`, or a section of `data/clashes/groups.txt`."""
     part: str
     """`end` for a return or check-out, `from` and `to` of a journey, `weak` for a group without its word beside it."""
     unit: str
@@ -50,7 +50,7 @@ class Value(NamedTuple):
         return (self.kind, self.unit)
 
 
-AMOUNTS = frozenset({"count", "money", "percent"})
+AMOUNTS = frozenset({"count", "money"})
 TYPED = AMOUNTS | {"date", "time", "place", "email"}
 """Kinds that are no groups of words."""
 
@@ -82,7 +82,7 @@ _THOUSANDS = {"k": 1e3, "thousand": 1e3, "mil": 1e3, "million": 1e6, "millones":
 def read_values(folded: str, raw: str) -> tuple[Value, ...]:
     """Return the values of a clause, given folded and as it is written. A text is read by one kind only."""
     values, text = list[Value](), folded
-    for read in (_emails, _money, _percents, _times, _dates, _counts):
+    for read in (_emails, _money, _times, _dates, _counts):
         for value in [*read(text)]:
             values.append(value)
             text = f"{text[: value.start]}{'~' * (value.end - value.start)}{text[value.end :]}"
@@ -124,11 +124,6 @@ def _money(text: str) -> Iterator[Value]:
         scaled = float(amount) * _THOUSANDS.get(match["k"] or match["k2"] or match["k3"] or "", 1)
         start = match.start("c") if match["c"] else match.start()
         yield Value("money", _part(text, start), "", f"{scaled:g}", start, match.end())
-
-
-def _percents(text: str) -> Iterator[Value]:
-    for match in _PATTERNS["percent"].finditer(text):
-        yield Value("percent", "", "", number(match[1]) or match[1], *match.span())
 
 
 def _times(text: str) -> Iterator[Value]:
@@ -174,20 +169,17 @@ def _day(match: re.Match[str]) -> str:
 def _counts(text: str) -> Iterator[Value]:
     for match in _PATTERNS["count"].finditer(text):
         count = number(match["n"])
-        unit = match["u0"] or _unit([match["a"], match["b"], match["c"]])
+        unit = "percent" if match["pc"] else match["u0"] or _unit([match["a"], match["b"], match["c"]])
         if not unit and _PATTERNS["of people"].search(text[: match.start()]):
             unit = "people"
-        is_article = match["n"] in ("un", "una") and unit in ("day", "week", "month", "year", "hour", "room", "table")
         is_uncertain = match["n"] in _UNCERTAIN and unit not in BOOKED
-        if count is None or is_article or is_uncertain or (not unit and _YEAR.fullmatch(count)):
+        if count is None or is_uncertain or (not unit and _YEAR.fullmatch(count)):
             continue
         yield Value("count", "", unit, count, match.start(), match.end("n"))
 
 
 def _unit(following: list[str | None]) -> str:
     """Return the counted thing: the first word that is a unit, else the last one in front of a function word."""
-    if following[0] == "of" and following[1] in ("the", "my", "our", "these", "those"):
-        following = following[2:]
     last = ""
     for word in following:
         if word is None or word in _NOT_UNITS:

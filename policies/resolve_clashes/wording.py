@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from policies.resolve_clashes.clashes import Clash
 from proxy.chat import Message
-from proxy.chat.markers import MARKER
 
 _MARK = "[Penstock: "
 _BRIEF = 100
@@ -60,20 +59,6 @@ def marked(message: Message, text: Message, clashes: Sequence[Clash]) -> Message
     if isinstance(content, str):
         return message.with_changes(content=content + notes)
     return message.with_changes(content=[*message.parts, {"type": "text", "text": notes.strip()}])
-
-
-def removed(message: Message, clashes: Sequence[Clash], handle: str) -> Message:
-    """Return the older message of clashes without the statements that no longer hold; `handle` has the whole of it.
-
-    A message of several parts keeps them, and is marked.
-    """
-    text = message.get("content")
-    if not isinstance(text, str):
-        return marked(message, message, clashes)
-    for each in sorted({one.older_start: one for one in clashes}.values(), reverse=True):
-        note = f'{_MARK}superseded, the user said later: "{each.now}"; {MARKER}{handle}") has the original]'
-        text = text[: each.older_start] + note + text[each.older_end :]
-    return message.with_changes(content=text)
 
 
 def _note(clash: Clash, length: int) -> str:

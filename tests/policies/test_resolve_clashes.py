@@ -11,7 +11,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import damage
 from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
-from proxy.testing import Example, MemoryArchive, context, profile
+from proxy.testing import Example, context, profile
 from tests.services import SureJudge
 from tests.talk import assistant, calls, result, user
 
@@ -125,38 +125,19 @@ async def test_the_setting_demands_one_or_the_other(older: Literal["mark", "keep
         assert any(text.startswith("[Penstock: next") for text in texts) == (older == "keep")
 
 
-async def test_what_is_removed_is_archived_first() -> None:
-    text = f"Hello. {OLD} I like rain."
-    request = asked(user(text), *SHORT[1:])
-    archive = MemoryArchive()
-    older, *_ = await sent(request, context(request, archive=archive), older="remove")
-    assert OLD not in older
-    assert older.startswith("Hello. [Penstock: superseded")
-    assert older.endswith("I like rain.")
-    assert archive.contents == {archive.handle(text): text}
-    assert f'recall("{archive.handle(text)}")' in older
-
-
-@pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)])
-async def test_what_cannot_be_archived_stays_and_is_marked(archive: MemoryArchive | None) -> None:
-    request = asked(*SHORT)
-    older, *_ = await sent(request, context(request, archive=archive), older="remove")
-    assert older.startswith(f"{OLD}\n[Penstock: this is superseded")
-
-
 async def test_a_message_of_parts_keeps_them() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     parts = Message({"role": "user", "content": [{"type": "text", "text": OLD}, image]})
     request = asked(parts, *SHORT[1:])
-    decision = await ResolveClashes(older="remove").apply(request, context(request))
+    decision = await ResolveClashes().apply(request, context(request))
     assert isinstance(decision, Rewrite)
     first, second, mark = decision.request.messages[0].parts
     assert (first["text"], second) == (OLD, image)
     assert "superseded" in mark["text"]
 
 
-@pytest.mark.parametrize("older", ["auto", "keep", "mark", "remove"])
-async def test_applied_twice_it_changes_no_more(older: Literal["auto", "keep", "mark", "remove"]) -> None:
+@pytest.mark.parametrize("older", ["auto", "keep", "mark"])
+async def test_applied_twice_it_changes_no_more(older: Literal["auto", "keep", "mark"]) -> None:
     request = asked(*SHORT)
     policy, ctx = ResolveClashes(older=older), context(request)
     first = await policy.apply(request, ctx)
@@ -243,9 +224,9 @@ async def test_what_a_judge_has_decided_is_treated_like_what_rules_have() -> Non
     assert texts[4] == '[Penstock: next message supersedes "Maybe my budget is 500 euros"]'
 
 
-@pytest.mark.parametrize("older", ["auto", "keep", "mark", "remove"])
+@pytest.mark.parametrize("older", ["auto", "keep", "mark"])
 async def test_of_two_statements_of_one_message_a_line_tells_and_the_message_stays(
-    older: Literal["auto", "keep", "mark", "remove"],
+    older: Literal["auto", "keep", "mark"],
 ) -> None:
     texts = await sent(asked(OPEN), before(SureJudge(), OPEN), reconcile="open", older=older)
     assert texts[0] == ('[Penstock: in the next message, "My budget is 900 euros" supersedes "My budget is 500 euros"]')

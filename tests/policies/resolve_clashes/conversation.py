@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from policies.resolve_clashes.clashes import Clash, Turn, overtaken
+from policies.resolve_clashes.clashes import Clash, Turn, compare
 from policies.resolve_clashes.statements import statements
 from proxy.chat import Message
 from tests.talk import assistant, user
@@ -46,4 +46,4 @@ def clashing(*said: str) -> list[Clash]:
     """Return the clashes of a conversation in which the user and the assistant speak in turn, the user first."""
     messages = [user(text) if place % 2 == 0 else assistant(text) for place, text in enumerate(said)]
     every = turns(messages)
-    return [clash for each in overtaken(every, [None] * len(every)) for clash in each.clashes]
+    return [clash for each in compare(every, [None] * len(every)) for clash in each]

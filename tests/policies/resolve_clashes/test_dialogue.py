@@ -1,4 +1,4 @@
-from policies.resolve_clashes.clashes import overtaken
+from policies.resolve_clashes.clashes import compare
 from tests.policies.resolve_clashes.conversation import clashing, pairs, turns
 from tests.talk import user
 
@@ -31,16 +31,14 @@ def test_clash_is_found_over_sixty_turns() -> None:
     assert [(clash.older, clash.newer) for clash in found] == [(0, 122)]
 
 
-def test_overtaken_is_the_same_turn_by_turn() -> None:
+def test_compare_returns_the_same_turn_by_turn() -> None:
     every = turns([user(text) for text in SAID])
-    together = overtaken(every, [None] * len(every))
-    assert [overtaken(every[: at + 1], [*together[:at], None]) for at in range(len(every))] == [
-        [one] for one in together
-    ]
+    together = compare(every, [None] * len(every))
+    for at in range(len(every)):
+        assert compare(every[: at + 1], [*together[:at], None]) == together[: at + 1]
 
 
-def test_overtaken_is_the_same_for_forgotten_turns() -> None:
+def test_compare_returns_the_same_for_forgotten_turns() -> None:
     every = turns([user(text) for text in SAID])
-    together = overtaken(every, [None] * len(every))
-    forgotten = [each if at % 3 else None for at, each in enumerate(together)]
-    assert overtaken(every, forgotten) == together[::3]
+    together = compare(every, [None] * len(every))
+    assert compare(every, [each if at % 3 else None for at, each in enumerate(together)]) == together

@@ -27,26 +27,3 @@ async def test_find_clashes_returns_the_same_turn_by_turn() -> None:
         step_by_step = await find_clashes(TALK[:end], once)
         assert step_by_step == await find_clashes(TALK[:end], Uncached())
     service.close()
-
-
-async def test_find_clashes_compares_only_new_turns() -> None:
-    service = OnceService()
-    once = service.bind(Identity("tenant"))
-    await find_clashes(TALK[:-1], once)
-    read: list[str] = []
-
-    class Watched(Uncached):
-        async def of_each(self, function, messages):  # type: ignore[no-untyped-def]
-            return await once.of_each(function, messages)
-
-        def known(self, keys):  # type: ignore[no-untyped-def]
-            return once.known(keys)
-
-        async def of_key(self, key, size, work):  # type: ignore[no-untyped-def]
-            made = await once.of_key(key, size, work)
-            read.append(str(len(made)))
-            return made
-
-    assert len(await find_clashes(TALK, Watched())) == 2
-    assert read == ["1"]
-    service.close()

@@ -36,8 +36,8 @@ from proxy.text.fold import stem
         ("5k euros", "money", "", "5000"),
         ("1.200 euros", "money", "", "1200"),
         ("394 000 dolares", "money", "", "394000"),
-        ("82%", "percent", "", "82"),
-        ("15 por ciento", "percent", "", "15"),
+        ("82%", "count", "percent", "82"),
+        ("15 por ciento", "count", "percent", "15"),
     ],
 )
 def test_read_values_returns_the_value(text: str, kind: str, unit: str, value: str) -> None:

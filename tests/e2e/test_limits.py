@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import openai
 
 from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
@@ -92,27 +91,6 @@ async def test_overload_is_answered_at_once_and_the_process_is_alive(lab: Lab) -
         release.set()
         assert [(await each)[0] for each in (first, second)] == [200, 200]
         assert (await ask(lab.http, proxy.base, "a"))[0] == 200
-
-
-async def test_requests_at_once_use_no_more_than_the_day_has(lab: Lab) -> None:
-    base = await lab.start(CONFIG.format(url=lab.behind.url, state=lab.folder / "state", limits="tokens_per_day: 130"))
-    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
-
-        async def ask(most: int) -> bool:
-            talk: list[Any] = [{"role": "user", "content": "hi"}]
-            try:
-                answer = await client.chat.completions.create(model="m", messages=talk, max_tokens=most)
-            except openai.RateLimitError as error:
-                assert error.code in ("rate_limit_exceeded", "insufficient_quota")
-                return False
-            return answer.usage is not None and answer.usage.total_tokens == 11
-
-        for most in (2, 4000):
-            await asyncio.gather(*(ask(most) for _ in range(100)))
-            assert len(lab.behind.received) <= 12, "the twelfth request of eleven tokens uses the day up"
-        while await ask(2):  # one after the other, up to the end of the day
-            pass
-    assert len(lab.behind.received) == 12
 
 
 def address(proxy: Served) -> tuple[str, int]:

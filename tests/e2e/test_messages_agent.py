@@ -283,17 +283,6 @@ async def test_a_compaction_of_the_clients_own_is_passed_whole(server: StandIn, 
     assert server.bodies[1]["messages"] == said
 
 
-async def test_models_read_as_anthropics(server: StandIn, tmp_path: Path) -> None:
-    async with (
-        proxy(CONFIG.format(url=server.url), tmp_path) as base,
-        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
-    ):
-        found = await client.models.list(limit=1000)
-
-    assert [(each.id, each.type) for each in found.data] == [("claude-opus-5", "model")]
-    assert found.has_more is False
-
-
 NOTING = CONFIG.replace("offer_recall", "keep_notes")
 NOTE = {"type": "tool_use", "id": "toolu_in", "name": "note", "input": {"text": "ORD-1 has left."}}
 ORDERS = {"type": "tool_use", "id": "toolu_out", "name": "orders", "input": {"page": 1}}

@@ -269,18 +269,6 @@ async def test_in_mid_traffic_no_request_fails(running: RedisProcess, lab: Lab) 
     assert set(statuses) == {200}
 
 
-async def test_a_server_that_is_away_at_the_start(running: RedisProcess, lab: Lab) -> None:
-    running.stop()
-    bases = await lab.two(on(running, lab.behind.url))
-    client = Client(bases[0], lab.behind, lab.http)
-    await stays_whole(client)
-    running.start()
-    async with asyncio.timeout(60):
-        while len(handles(await client.work(3))) < 3:
-            await asyncio.sleep(0.05)
-    await is_shortened(client)
-
-
 async def test_that_the_server_is_gone_is_told_although_no_request_needs_it(
     running: RedisProcess, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,13 +17,10 @@ from tests.e2e.conftest import Lab
 from tests.e2e.served import served
 from tests.e2e.servers import (
     DEFAULT_ANSWER,
-    Received,
     Respond,
     Upstream,
     answering,
-    begin_stream,
     proxy,
-    send_chunk,
     until_ready,
     upstream,
 )
@@ -132,33 +129,6 @@ def _version(path: Path) -> str:
     return load(path, {}).version
 
 
-async def test_a_stream_ends_as_it_began(lab: Lab, setup: Setup) -> None:
-    go_on = asyncio.Event()
-
-    async def slowly(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-        await begin_stream(writer)
-        await send_chunk(writer, b'data: {"choices":[]}\n\n')
-        await go_on.wait()
-        await send_chunk(writer, b"data: [DONE]\n\n")
-        await send_chunk(writer, b"")
-
-    setup.a.respond = slowly
-    async with proxy(setup.config(0), lab.folder) as setup.base:
-        url = f"{setup.base}/v1/chat/completions"
-        async with setup.http.post(url, json={**BODY, "stream": True}) as response:
-            await response.content.readany()
-            setup.path.write_text(setup.config(1).replace(setup.a.url, "http://127.0.0.1:9/v1"))
-            assert (await setup.reload())["generations"] == 2
-            assert (await setup.ask())[0] == "b"
-            go_on.set()
-            assert (await response.read()).endswith(b"data: [DONE]\n\n")
-
-        async def is_over() -> bool:
-            return bool((await setup.get("/admin/config"))["generations"] == 1)
-
-        await setup.until(is_over)
-
-
 async def test_a_wrong_file_is_refused_and_told(lab: Lab, setup: Setup, capsys: pytest.CaptureFixture[str]) -> None:
     async with proxy(setup.config(0), lab.folder) as setup.base:
         await until_ready(setup.base)
@@ -192,17 +162,6 @@ async def test_a_wrong_file_is_refused_and_told(lab: Lab, setup: Setup, capsys: 
         assert "penstock_config_last_reload_successful 1.0" in metrics
         assert f'version="{version}"' not in metrics
         assert (await setup.reload())["outcome"] == "unchanged"
-
-
-async def test_what_needs_a_restart_is_told_and_the_rest_applies(lab: Lab, setup: Setup) -> None:
-    async with proxy(setup.config(0), lab.folder) as setup.base:
-        await until_ready(setup.base)
-        setup.path.write_text(setup.config(1, mib=128))
-        assert (await setup.reload())["needs_restart"] == ["state"]
-        assert (await setup.ask())[0] == "b"
-        assert (await setup.get("/readyz"))["config"]["needs_restart"] == ["state"]
-        setup.path.write_text(setup.config(2))
-        assert "needs_restart" not in await setup.reload()
 
 
 async def test_what_outlives_a_configuration_takes_over_its_settings(lab: Lab, setup: Setup) -> None:

@@ -63,14 +63,6 @@ async def test_bytes_go_through_as_they_are_also_through_a_chain_that_changes_no
             assert headers["x-penstock-context"].endswith(";8192") or model == b"plain-1"
 
 
-async def test_a_base_url_without_v1_leads_to_the_same_path(setup: Setup) -> None:
-    async with setup.session.post(
-        f"{setup.base}/chat/completions", data=ODD_BODY, headers={"content-type": "application/json"}
-    ) as answer:
-        assert (answer.status, await answer.read()) == (200, DEFAULT_ANSWER)
-    assert setup.upstream.last.path == "/v1/chat/completions"
-
-
 _json = st.recursive(
     st.none()
     | st.booleans()

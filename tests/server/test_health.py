@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from proxy.server import health
 from proxy.server.health import LONGEST_START, Health, Starting, watch
 from proxy.state.threads import Threads
-from proxy.state.workers import Peers
+from proxy.state.workers import Peers, Question
 
 
 class Well:
@@ -86,6 +86,21 @@ def test_the_start_is_over_after_a_while_whatever_is_still_loaded() -> None:
     assert not starting.is_over
     now += 0.1
     assert starting.is_over
+
+
+class Stuck(Peers):
+    """Other workers, of which one is stuck."""
+
+    async def ask(self, question: Question) -> list[Any]:
+        assert question == {"ask": "stuck"}
+        return [False, True]
+
+
+@pytest.mark.parametrize(("peers", "status"), [(Peers(None), 200), (Stuck(None), 503)])
+def test_liveness_fails_in_each_worker_if_one_is_stuck(peers: Peers, status: int) -> None:
+    settings = SimpleNamespace(server=SimpleNamespace(stuck_after=60.0))
+    parts = cast("Any", (SimpleNamespace(settings=settings), None, None, [Threads("test")], peers, list))
+    assert TestClient(Starlette(routes=Health(*parts).routes())).get("/healthz").status_code == status
 
 
 def test_each_job_that_is_stuck_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ class AlternateRoles(Policy):
 
     Messages that earlier steps add become one, and a short assistant message ("Noted.") stands between it and the
     client's own message, which keeps its bytes. Put it behind the steps that add anything, and only in chains for
-    models that need it: OpenAI, Anthropic, Ollama and most servers accept user messages that follow each other.
+    models that need it.
     """
 
     may_grow: ClassVar[bool] = True

@@ -29,10 +29,9 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
     """Replace many old tool results at once by one line each: the tool, what the result held, and its handle.
 
     A batch is cleared when the conversation fills the window to `clear_at`, when the provider has no prompt cache, or
-    when it pays for itself within the expected further requests. The batch begins where clearing costs least of the
-    cache for what it frees. It is computed from the conversation in each request, so what was cleared stays cleared.
-    Results are archived first; where that fails, all stay. The newest results, those that the last calls drew on, and
-    recalled or searched content stay.
+    when it pays for itself within the expected further requests. It begins where clearing costs least of the cache for
+    what it frees. Results are archived first; where that fails, all stay. The newest results, those that the last calls
+    drew on, and recalled or searched content stay.
 
     Behind signed reasoning Anthropic clears results itself (`clear_tool_uses`, in Messages), at the same mark and in
     batches as large; the model cannot read those again. A client's own `context_management` stays.

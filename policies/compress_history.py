@@ -37,18 +37,14 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
     """Cut a conversation that outgrows its window, deep and rarely, and put a digest where its beginning was.
 
     Above `compress_at` the oldest exchanges leave until `cut_to` of the usable window is taken and at most `keep_turns`
-    turns stand word for word, so that the prompt cache holds until the next cut. Where the cuts fall follows from the
-    sizes of the messages, so every replica cuts alike with nothing stored. Without a prompt cache the next cut comes
-    half-way to `compress_at`. What leaves is archived first; without an archive nothing leaves.
+    turns stand word for word. Cuts depend on the sizes of the messages, so every replica cuts alike. Without a prompt
+    cache the next cut comes half-way to `compress_at`. What leaves is archived first; without an archive nothing
+    leaves.
 
-    The digest stands behind the system messages, as data in the user's role. It has the user's messages in their order,
-    word for word and numbered by turns; under each the answers; and the open plan. When room is short, questions and
-    small talk leave first, and what the user said in rare words stays longest. With tools it ends in the handles of
-    what left. The last user message stays whole, and so does a short opening. Where what the model was told last is
-    alone over `cut_to`, the newest exchanges that leave get the room that the digest does not use.
-
-    A client that asks for a summary of the conversation itself, as agents do before they delete it, gets all of it to
-    the model, as far as the window allows.
+    The digest stands behind the system messages, as data in the user's role: the user's messages, word for word and
+    numbered by turns; under each the answers; the open plan; with tools the handles of what left. When room is short,
+    questions and small talk leave first. The last user message stays whole. A client that asks for a summary of the
+    conversation itself, as agents do before they delete it, gets all of it to the model.
     """
 
     stage: ClassVar = Stage.SHORTENS

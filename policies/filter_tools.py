@@ -45,15 +45,12 @@ class ToolGroup(BaseModel):
 class FilterTools(Policy, BringsTools):
     """Offer the tools that the user's messages are about, by words and meaning, in the client's order.
 
-    `select` leaves the others out. The set is computed from the whole conversation, so every replica has the same. It
-    changes only when a message clearly wants a missing tool, and only if what the set saved so far pays for the change.
-    `defer` offers only `always` tools, so that the tools never change. The model finds what is left out with
-    `search_tools` and calls it with `call_tool`, which Penstock runs: the client gets plain calls of its own tools.
-    `narrow` offers all and names those that may be called (`allowed_tools`). `auto` selects where that lowers the cost,
-    narrows where the provider can, and else does nothing.
-
-    A forced `tool_choice` and few tools are left alone. Put it behind the steps that shorten history, before those that
-    offer tools of Penstock's own.
+    `select` leaves the others out. The set changes only when a message clearly wants a missing tool, and only if what
+    it saved so far pays for the change. `defer` offers only `always` tools, so that the tools never change. The model
+    finds what is left out with `search_tools` and calls it with `call_tool`, which Penstock runs. `narrow` offers all
+    and names those that may be called (`allowed_tools`). `auto` selects where that lowers the cost, narrows where the
+    provider can, and else does nothing. A forced `tool_choice` and few tools are left alone. Put it behind the steps
+    that shorten history, before those that offer tools of Penstock's own.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1

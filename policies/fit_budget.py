@@ -28,14 +28,12 @@ class FitBudget(Policy):
 
     The kinds are `system` (system and developer messages), `tools` (definitions), `knowledge` (blocks in
     `knowledge_tags` in user messages, results of `knowledge_tools`), `conversation` (all other messages) and `output`
-    (what the client asks for, or the model's reserve). The step's facts have the use of each in tokens, its `why` the
-    shares.
+    (what the client asks for, or the model's reserve). The step's facts have the tokens of each, its `why` the shares.
 
-    Kinds in `enforce` are held to their share, in this order. A request that exceeds the share of system messages,
-    tools or conversation is refused, so put the steps that shorten them in front. Of knowledge the oldest blocks leave,
-    down to half the share, so that the prompt cache breaks rarely; they are archived first, and their handle stays.
-    Unread content and the last user message stay. For the output, a limit that the client sets is lowered to the share;
-    none is raised or set.
+    Kinds in `enforce` are held to their share. A request that exceeds the share of system messages, tools or
+    conversation is refused, so put the steps that shorten them in front. Of knowledge the oldest blocks leave, down to
+    half the share; they are archived first, and their handle stays. Unread content and the last user message stay. A
+    client's limit of the output is lowered to the share; none is set.
     """
 
     prefix_breaks_per_turn: ClassVar[float] = 0.2

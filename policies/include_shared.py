@@ -26,11 +26,10 @@ _FRAME = 300
 class IncludeShared(Policy):
     """Show the model what other agents have given to it by `POST /v1/context/share`.
 
-    Each text goes in front of the user message that was the last one when it came, or in a tool loop in front of the
-    last exchange, and stays there word for word: it breaks the prompt cache once, near the end. It stands in the user's
-    role and says who gave it, and that it is data. When the messages around it leave, it moves up to the first that
-    stays. How much of it is shown is settled when it comes; `recall` reads the rest. A text whose sentences all stand
-    beside it is left out. Only a conversation that the client names can be given anything. Put it behind the steps that
+    A text goes in front of the last user message, or in a tool loop of the last exchange, and stays there word for
+    word: it breaks the prompt cache once, near the end. It stands in the user's role and says who gave it, and that it
+    is data. When the messages around it leave, it moves up. How much of it is shown is settled when it comes; `recall`
+    reads the rest. Only a conversation that the client names can be given anything. Put it behind the steps that
     shorten history.
     """
 

@@ -17,9 +17,8 @@ class IsolateTasks(Policy):
 
     A message names its task by the key `x_penstock_task`, which no provider sees; without it, or with `shared`, it is
     for all. The task of a request is the one that its header or metadata names, else that of its last user message. A
-    tool result belongs to the task of its call. Later steps know nothing of the other tasks, so nothing of them is
-    archived, summed up or recalled. The step stands first in its chain. Each task has a prefix of its own in the prompt
-    cache.
+    tool result belongs to the task of its call. Nothing of the other tasks is archived, summed up or recalled. The step
+    stands first in its chain. Each task has a prefix of its own in the prompt cache.
     """
 
     defines_conversation: ClassVar[bool] = True

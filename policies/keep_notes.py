@@ -52,11 +52,10 @@ on how its counts are corrected, moves no byte between two cuts."""
 class KeepNotes(Policy, BringsTools):
     """Offer the tool `note`, which Penstock runs by itself, and put back the notes that left.
 
-    While a note's call stands in the conversation nothing is added. Notes whose calls left go word for word into one
-    message behind the system messages, as data in the user's role. A note that the system messages or the summary say
-    already is left out. The tool is there from the first request that a prompt cache may keep, so the cache never
-    breaks for it. A chat without tools gets none; a client's own tool of that name stays the client's. Put it behind
-    the steps that shorten history, in front of `include_shared` and `select_memories`.
+    Notes whose calls left go word for word into one message behind the system messages, as data in the user's role,
+    unless the system messages or the summary say them already. A chat without tools gets no tool; a client's own tool
+    of that name stays the client's. Put it behind the steps that shorten history, in front of `include_shared` and
+    `select_memories`.
     """
 
     stage: ClassVar = Stage.RESTORES

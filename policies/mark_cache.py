@@ -25,12 +25,11 @@ _TAIL = 3
 class MarkCache(Policy, MarksCache):
     """Place `cache_control` for models that cache only what is marked, and `prompt_cache_key` for OpenAI.
 
-    Claude caches only marked prefixes, at a quarter more for writing and a tenth for reading. Marked are the end of the
-    tools and the system prompt, the end of the last request, where the cache is read, and the end of this one, where it
-    is written. A client's own marks win; with them there are four at most. Put it last: later steps would move the
-    marks. Where the beginning changes in each request, as with the time in the system prompt, only what stands in front
-    of the change is marked, and a finding names the place. Of models with an automatic cache OpenAI's get a key per
-    conversation, which sends its requests to the same machines.
+    Marked are the end of the tools and the system prompt, the end of the last request, where the cache is read, and the
+    end of this one, where it is written. A client's own marks win; with them there are four at most. Where the
+    beginning changes in each request, as with the time in the system prompt, only what stands in front of the change is
+    marked, and a finding names the place. OpenAI's models get a key per conversation, which sends its requests to the
+    same machines. Put it last: later steps would move the marks.
     """
 
     stage: ClassVar = Stage.MARKS

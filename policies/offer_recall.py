@@ -12,9 +12,8 @@ from proxy.tools.recall import DEFINITION, Recall, is_wanted
 class OfferRecall(Policy, BringsTools):
     """Offer the tool `recall`, which Penstock runs by itself: the client never sees a call of it.
 
-    It is there from the first request that has a handle to read. That breaks the prompt cache once, so the steps that
-    leave handles count it among the costs of the first one. A chat without tools gets none; a client's own tool of that
-    name stays the client's. Put it behind the steps that shorten.
+    It is there from the first request that has a handle to read, which breaks the prompt cache once. A chat without
+    tools gets none; a client's own tool of that name stays the client's. Put it behind the steps that shorten.
     """
 
     may_grow: ClassVar[bool] = True

@@ -26,18 +26,14 @@ from proxy.tools.recall import has_handle, tokens_to_offer
 class OffloadContent(Policy):
     """Shorten what cannot fit the window, and large texts that the user pasted once the model has read them.
 
-    A tool result or a pasted document that the window could not hold even alone is archived. In its place the model
-    gets its outline, the passages that bear on the question, and the handle. The user's own words around a document
-    stay word for word. Of several results of one call the largest are shortened first. The form depends on the text,
-    the question and the window only, so it stays in later requests. A question that does not fit by itself is left for
-    `reject_oversize`.
+    A tool result or a pasted document that the window could not hold even if all before it left is archived. In its
+    place the model gets its outline, the passages that bear on the question, and the handle. The user's own words
+    around a document stay word for word. A question that does not fit by itself is left for `reject_oversize`.
 
     A large text that fits stays whole in the last user message. After an answer and a later message it takes a preview:
     the user's own words, the document's headings, first lines and values, and the handle; unless that would not pay
-    within `turns` further requests. Without an archive everything stays. Images, audio and files are not touched.
-
-    With tools, put `offer_recall` into the chain, and the model reads on by itself; in a plain chat put
-    `recall_history` into it.
+    within `turns` further requests. Without an archive everything stays. Images, audio and files are not touched. The
+    model reads on with `offer_recall`; in a plain chat `recall_history` brings passages back.
     """
 
     stage: ClassVar = Stage.SHORTENS

@@ -25,10 +25,10 @@ _FULL = 0.80
 class PinContext(Policy):
     """Put back what the steps before it removed and must not be lost.
 
-    Pinned are the newest task plan while it is open, system messages from mid-conversation, and lines that `patterns`
-    name. A plan is what the assistant wrote with boxes, the arguments of its todo tool, or a system message, but no
-    tool result. Missing ones go into one message behind the system messages, in the user's role, each with the role of
-    who said it. What stands in the request in any layout is not repeated. Put it behind the steps that shorten history.
+    Pinned are the newest task plan while it is open (what the assistant wrote with boxes, the arguments of its todo
+    tool, or a system message), system messages from mid-conversation, and lines that `patterns` name. Missing ones go
+    into one message behind the system messages, in the user's role, each with the role of who said it. Put it behind
+    the steps that shorten history.
 
     Where a client sends its plan anew in each turn, as a system message under the same first line, the newest copy
     stays. Each earlier one is archived and becomes a reference, where that pays under the prompt cache.

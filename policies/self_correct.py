@@ -32,9 +32,9 @@ class SelfCorrect(Policy, ObservesAnswers):
     """Leave the model a short note in front of the next user message where an answer of its was plainly wrong.
 
     Faults are an empty answer, one in another language than the user's, one that is no JSON or does not fit the schema
-    of `response_format`, arguments that do not fit the tool's parameters, and a refusal that was given before. Answers
-    are read when the client has them, so nothing is delayed. A note has one sentence a fault, in the user's role, and
-    names only tools and places of a schema; it stays where it stands. Put it last.
+    of `response_format`, arguments that do not fit the tool's parameters, and a refusal that was given before. Nothing
+    is delayed. A note has one sentence a fault, in the user's role, and names only tools and places of a schema; it
+    stays where it stands. Put it last.
     """
 
     may_grow: ClassVar[bool] = True

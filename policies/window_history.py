@@ -26,11 +26,9 @@ class WindowHistory(Policy):
     """Let the oldest turns leave a long conversation; at least the last `keep_turns` stand word for word.
 
     A turn is a user message and all that answers it. Turns leave in strides, so that the prompt cache holds between two
-    of them. The cut depends on the conversation alone. What leaves is archived first, and a summary with its handles
-    stands in its place, made as `compress_history` makes it. What cannot be archived, or is no longer than its summary,
-    stays.
-
-    `keep_turns: 8, stride: 4` keeps 8 to 11 turns word for word.
+    of them: `keep_turns: 8, stride: 4` keeps 8 to 11 turns. What leaves is archived first, and a summary with its
+    handles stands in its place, made as `compress_history` makes it. What cannot be archived, or is no longer than its
+    summary, stays.
     """
 
     stage: ClassVar = Stage.SHORTENS

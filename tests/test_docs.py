@@ -77,7 +77,7 @@ def test_the_table_of_policies_is_complete() -> None:
 
 
 def test_every_error_code_is_documented() -> None:
-    rows = set(re.findall(r"^\| `(\w+)` \| [\dx, ]+ \|", text_of("troubleshooting.md"), re.M))
+    rows = set(re.findall(r"^- `(\w+)` \([\dx, ]+\): ", text_of("troubleshooting.md"), re.M))
     sources = [path.read_text() for folder in ("proxy", "policies") for path in (ROOT / folder).rglob("*.py")]
     types = {"invalid_request_error", "server_error"}
     assert len(rows) > 60

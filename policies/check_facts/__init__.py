@@ -54,13 +54,10 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
     of`), in English and Spanish. Questions, suppositions, quotations and reported opinions are no statements. Rules
     decide; other sentences are left to `judge`.
 
-    A finding depends on the message's own text, so its bytes stay the same in later requests. The last user message is
-    never touched: a note stands in front of it, and moves into it with the next user message, which breaks the cached
-    prefix once.
-
-    Blocks of earlier steps (memories, shared texts, notes, recalled passages) are checked too. A request is never
-    refused for them: with `quarantine` and `reject` a false memory is left out, and a false sentence in another block
-    is archived. Put the step behind those that inject.
+    The last user message is never touched: a note stands in front of it, and moves into it with the next user message,
+    which breaks the cached prefix once. Blocks of earlier steps (memories, shared texts, notes, recalled passages) are
+    checked too, but never refuse a request: with `quarantine` and `reject` a false memory is left out, and a false
+    sentence in another block is archived. Put the step behind those that inject.
     """
 
     may_grow: ClassVar[bool] = True

@@ -34,9 +34,8 @@ class CompactToolResults(Policy):
     that a tool can edit stays byte for byte, except for what an earlier reading shows.
 
     Once the model has read it, a result of more than `over` characters may keep only the lines that tell most, with
-    marked gaps and the handle of the whole: never a file, and only where that pays within `turns` further requests. The
-    first handle of a conversation must also pay for the tool that reads it. All this is decided once, by what stands
-    before, so the cache keeps hitting. Without an archive nothing is left out.
+    marked gaps and the handle of the whole: never a file, and only where that pays within `turns` further requests, the
+    tool that reads the first handle included. Without an archive nothing is left out.
     """
 
     stage: ClassVar = Stage.SHORTENS

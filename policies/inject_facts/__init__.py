@@ -23,9 +23,9 @@ class InjectFacts(Policy):
     """Repeat names, user names, places, preferences and deadlines that the user stated, next to where they are needed.
 
     Patterns find them in the user's own messages, in English and Spanish. The newest value of each wins; of allergies,
-    diets and preferences all stay, in one line. A note goes in front of a user message when facts were stated that no
-    earlier note has, or when the message that stated them left. It never changes, so the prompt cache holds. It is data
-    in the user's role. What a summary or another block says already is not repeated.
+    diets and preferences all stay. A note goes in front of a user message when facts were stated that no earlier note
+    has, or when the message that stated them left. It never changes, so the prompt cache holds. It is data in the
+    user's role.
     """
 
     stage: ClassVar = Stage.RESTORES
@@ -34,7 +34,7 @@ class InjectFacts(Policy):
     prefix_breaks_per_turn: ClassVar[float] = 0.1
 
     patterns: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Further patterns by the name of the fact: `Editor: ["\bi use (?P<value>vim|emacs)"]`. The group `value` is the
+    """Further patterns by the name of the fact: `Editor: ["\\bi use (?P<value>vim|emacs)"]`. The group `value` is the
     fact's value; another group can stand in the name in braces: `{service} username`."""
 
     shipped: bool = True

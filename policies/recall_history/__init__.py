@@ -30,18 +30,17 @@ _STAYS = 0.4
 class RecallHistory(Policy):
     """Put the passages of what left the conversation that bear on the last user message in front of it.
 
-    Small talk, thanks, "go on", commands and questions about something else get none: a message must have more in
-    common with what left, in words (BM25) and meaning, than messages of any conversation have. Without vectors words
-    decide alone. A code or a number with its word, `order 50042`, brings what names it too. Where relevance is not
-    clear, or no passage has two of the message's words and a fifth of it, at most 150 tokens come back; 800 where it is
-    no question, or the words may stand together by chance. Else passages are added as long as the next one is `least`
-    as relevant as the best. A question brings its answer, where there is room; what stands in the prompt in another
-    form does not come. Passages stand in the order of time, as data in the user's role.
+    A message must have more in common with what left, in words (BM25) and meaning, than messages of any conversation
+    have: small talk, "go on", commands and other questions get nothing. A code or a number with its word, `order
+    50042`, brings what names it too. Where relevance is not clear, at most 150 tokens come back; 800 where the message
+    is no question, or the words may stand together by chance. Else passages are added as long as the next one is
+    `least` as relevant as the best. A question brings its answer. Passages stand in the order of time, as data in the
+    user's role.
 
     The choice for a message stays while the model works on it. With the next user message it stays if it holds at least
-    half of what that one needs, or where leaving would cost more, under the prompt cache, than carrying it on. Without
-    a cache each message has its own. The first message behind a cut gets what fits; later ones, and agents, which can
-    `recall`, get what is surely about them. Put it behind the steps that shorten history.
+    half of what that one needs, or where leaving would cost more, under the prompt cache, than carrying it on. The
+    first message behind a cut gets what fits; later ones, and agents, which can `recall`, get what is surely about
+    them. Put it behind the steps that shorten history.
     """
 
     stage: ClassVar = Stage.RESTORES

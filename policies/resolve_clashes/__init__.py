@@ -28,12 +28,8 @@ class ResolveClashes(Policy):
 
     It sees changed amounts, dates, times, places and choices, and denials of what users said of themselves, in English
     and Spanish, by words alone; it would rather miss one than invent one. Questions, suppositions, quotations and
-    reported opinions are no statements.
-
-    As long as the prompt is too short for the provider's cache, or there is none, the older statement is marked where
-    it stands. Else its cached bytes stay, and one line in front of the message that changes it names what it replaces,
-    if both are short enough to be quoted. Two statements of one message, and two that are both uncertain, are counted
-    and left, unless `reconcile` has a model decide. What `check_facts` has marked as wrong is not said to hold.
+    reported opinions are no statements. Two statements of one message, and two that are both uncertain, are counted and
+    left, unless `reconcile` has a model decide. What `check_facts` has marked as wrong is not said to hold.
     """
 
     may_grow: ClassVar[bool] = True
@@ -46,8 +42,9 @@ class ResolveClashes(Policy):
     }
 
     older: Literal["auto", "keep", "mark"] = "auto"
-    """Treatment of the older statement. `auto`: marked where that costs nothing, else unchanged. `keep`: unchanged.
-    `mark`: marked, which costs the cache of what stands behind it."""
+    """Treatment of the older statement. `auto`: marked while the prompt is too short for the provider's cache or there
+    is none, else unchanged, and a line in front of the newer message names what it replaces. `keep`: unchanged. `mark`:
+    marked, which costs the cache of what stands behind it."""
 
     reconcile: Literal["off", "open", "all"] = "off"
     """Pairs that the model of the section `judge` decides: none; those that rules leave open; or also those of which

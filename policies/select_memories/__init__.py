@@ -34,12 +34,12 @@ class SelectMemories(Bars, Policy):
 
     A score is the similarity to the message, the same for every embedding model, plus a bonus for recent memories and
     for what has to do with the user's preferences. The best that reach `threshold` are given; if none does, the best
-    few above `fallback`. Of two that contradict each other the newer alone is given; a memory that contradicts what the
-    user says in this conversation, or stands in the request already, is left out.
+    few above `fallback`. A memory that contradicts a newer one or what the user says in this conversation, or stands in
+    the request already, is left out.
 
-    They stand as data in the user's role, and begin with `Relevant Context:`. The choice for a message stays while the
-    model works on it. With the next user message it stays where leaving would cost more, under the prompt cache, than
-    carrying it on. Put it behind the steps that shorten history.
+    They stand as data in the user's role. The choice for a message stays while the model works on it. With the next
+    user message it stays where leaving would cost more, under the prompt cache, than carrying it on. Put it behind the
+    steps that shorten history.
     """
 
     stage: ClassVar = Stage.RESTORES

@@ -45,16 +45,15 @@ class Scores(BaseModel):
 class ValidateContent(Policy, RefusesContent):
     """Judge tool results and injected data by freshness, accuracy and completeness, injected data by relevance, too.
 
-    Injected data are blocks in `knowledge_tags`, in the client's user messages or from an earlier step: each memory of
-    `select_memories`, each text of `include_shared`. A measure that can tell nothing does not count. `annotate` puts a
-    line that says what is wrong in front. `quarantine` archives the content, with the reason, and leaves that line with
-    a handle; what cannot be archived is annotated, and a memory just stays out. `reject` refuses the request for new
-    content of the client's; of an earlier step's it is left out. A user's message is never changed: the note goes in
-    front of it. Recalled passages bring their result's line.
+    Injected data are blocks in `knowledge_tags`, in the client's user messages or from an earlier step. `annotate` puts
+    a line that says what is wrong in front. `quarantine` archives the content, with the reason, and leaves that line
+    with a handle; what cannot be archived is annotated, and a memory just stays out. `reject` refuses the request for
+    new content of the client's; of an earlier step's it is left out. A user's message is never changed: the note goes
+    in front of it.
 
-    Good content stays byte for byte. A verdict depends on the content and what stood before it, so it never changes.
-    Age counts from the content's first sight. Put it behind the steps that shorten tool results and those that inject.
-    It cannot see what is false: that takes trusted facts.
+    Good content stays byte for byte, and a verdict never changes. Age counts from the content's first sight. Put it
+    behind the steps that shorten tool results and those that inject. It cannot see what is false: that takes trusted
+    facts.
     """
 
     may_grow: ClassVar[bool] = True

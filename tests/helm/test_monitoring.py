@@ -111,7 +111,7 @@ async def test_every_series_of_a_running_proxy_is_on_a_panel_and_documented(tmp_
     assert len(served) > 20
     assert (served | declared) - read == set(), "no panel shows it"
     page = (CHART.parent.parent / "docs/telemetry.md").read_text()
-    assert [name for name in served | declared if f"| `{name}" not in page] == []
+    assert [name for name in served | declared if f"\n- `{name}" not in page] == []
 
 
 def family(name: str) -> str:

@@ -338,7 +338,7 @@ def test_every_metric_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     named = {name for name in helped if not name.endswith("_created")}
 
     assert named
-    assert [name for name in named if f"| `{name}` |" not in page] == []
+    assert [name for name in named if f"\n- `{name}`" not in page] == []
 
 
 async def test_two_apps_in_one_process_share_nothing(telemetry: Telemetry) -> None:

@@ -133,8 +133,8 @@ class ServerSettings(Base):
 
     remember_mib: int = Field(default=64, ge=1, le=65536)
     """MiB of work that a process remembers between requests: short forms, passages, findings. Each MiB also allows
-    2,000 counts of tokens, 3,000 prefixes of prompts, 800 keys of answers and originals, and some 1.3 MiB of recent
-    decisions, 1 MiB of parsed requests and 0.25 MiB of sent prompts. With less, more work is repeated."""
+    2,000 counts of tokens, 800 keys of answers and originals, and some 1.3 MiB of recent decisions, 1 MiB each of
+    parsed requests and of hashes of prompts, and 0.25 MiB of sent prompts. With less, more work is repeated."""
 
     keep_alive: Seconds = 75.0
     """Seconds for which an idle client connection stays open. Set it longer than a load balancer's idle time."""

@@ -79,9 +79,6 @@ ADMIN_PORT_VARIABLE = "PENSTOCK_ADMIN_PORT"
 HOST_VARIABLE = "PENSTOCK_HOST"
 """Tells them the address that was bound."""
 
-_PREFIXES = 3000
-"""Prefixes of prompts that are remembered, for each MiB of `server.remember_mib`."""
-
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -118,7 +115,7 @@ class Process:
         settings = config.settings
         self.store = store = build_store(settings.state)
         self.records = build_records(settings, store)
-        self.telemetry = Telemetry.open(settings.telemetry, self.records, settings.server.remember_mib * _PREFIXES)
+        self.telemetry = Telemetry.open(settings.telemetry, self.records, settings.server.remember_mib * 2**20)
         self.index = build_index(settings, self.telemetry)
         self.services = build_services(settings, store, self.index, self.telemetry)
         self.peers, self.counters = Peers.of_environment(), build_counters(settings.state, store)

@@ -9,7 +9,7 @@ from proxy import __version__
 from proxy.config.settings import TelemetrySettings
 from proxy.models.vendor_reports import ReportMemory
 from proxy.state.warnings import Warnings
-from proxy.telemetry.bill import MOST_PREFIXES, Bills
+from proxy.telemetry.bill import MOST_BYTES, Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
 from proxy.telemetry.record import Record
@@ -31,20 +31,20 @@ class Telemetry:
         *,
         warn_at: float = 0.7,
         records: Records | None = None,
-        prefixes: int = MOST_PREFIXES,
+        remembers: int = MOST_BYTES,
     ) -> None:
-        """Call a context nearly full above the share `warn_at` of the usable window; remember `prefixes` of prompts."""
+        """Call a context nearly full above the share `warn_at` of the usable window; remember so many bytes."""
         self.metrics = metrics
-        self._bills, self.warn_at = Bills(prefixes), warn_at
+        self.bills, self.warn_at = Bills(remembers), warn_at
         self._unshortened = Warnings(logging.getLogger("penstock.context"), "context was not shortened")
         self._records = records
         if records is not None:
-            records.skipped = metrics.records_skipped.inc
+            records.skipped, records.forgotten = metrics.records_skipped.inc, self.bills.forget
         self._tracing = tracing
 
     @classmethod
     def open(
-        cls, settings: TelemetrySettings, records: Records | None = None, prefixes: int = MOST_PREFIXES
+        cls, settings: TelemetrySettings, records: Records | None = None, remembers: int = MOST_BYTES
     ) -> "Telemetry":
         """Set up the telemetry of the settings and the environment.
 
@@ -55,7 +55,7 @@ class Telemetry:
             from proxy.telemetry.tracing import Tracing
 
             tracing = Tracing(settings)
-        return cls(Metrics(__version__), tracing, warn_at=settings.warn_at, records=records, prefixes=prefixes)
+        return cls(Metrics(__version__), tracing, warn_at=settings.warn_at, records=records, remembers=remembers)
 
     def begin(
         self,
@@ -77,7 +77,7 @@ class Telemetry:
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.retries.inc()
-        record = Record(tenant, config, {"request_id": request_id or None, "route": route}, self._bills)
+        record = Record(tenant, config, {"request_id": request_id or None, "route": route}, self.bills)
         explains = headers.get("x-penstock-explain", "0").lower() in ("1", "true")
         known = self._records, self.warn_at, self._unshortened
         return Observation(self.metrics, span, record, *known, explains=explains)
@@ -85,7 +85,7 @@ class Telemetry:
     @property
     def reports(self) -> ReportMemory:
         """The memory of vendors' reports."""
-        return self._bills.reports
+        return self.bills.reports
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Send the last spans, for at most so many seconds."""

@@ -1,15 +1,17 @@
-"""Estimated cost of a prompt as it is sent and as the client sent it, and the share of each step in the difference.
+"""Prompts in the provider's cache: the estimated cost of a request, the share of each step in it, and broken prefixes.
 
-A provider's prompt cache holds the prefixes of earlier requests. For each form of a conversation the prefixes are
-remembered that would be in the cache if all its requests had been sent in this form: as the client sends them, as each
-step leaves them, and as they are sent. So a chain that breaks the cache is charged for it, turn by turn.
+A provider's prompt cache holds the prompts of earlier requests. Of each conversation the last requests are remembered
+in each form that they had: as the client sent them, as each step left them, and as they were sent. So a chain that
+breaks the cache is charged for it, turn by turn.
 """
 
-from collections.abc import Callable, Sequence
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from itertools import pairwise
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, Message, raws
 from proxy.chat.cache_marks import find_marks
@@ -19,25 +21,45 @@ from proxy.models.vendor_reports import ReportMemory
 from proxy.state.cache import Cache
 from proxy.step import Step
 
-MOST_PREFIXES = 200_000
-"""Prefixes that are remembered, about 300 bytes each (LRU)."""
+MOST_BYTES = 64 * 2**20
+"""Bytes of remembered requests (LRU)."""
 
-_FRESH = 1 / 16
-"""The part of a cache's lifetime within which a prefix counts as used just now."""
+_TURNS = 4
+"""Requests of a conversation that are remembered: agents at work side by side may share one."""
 
-Prefixes = Sequence[tuple[int, int]]
-"""All prefixes of a request, the shortest first: a hash of each, and its tokens."""
+_CLIENT, _START, _SENT = "", "\0start", "\0sent"
+"""In place of a step: the request as the client sent it, in front of the first step, and as it went out."""
 
-_CAME, _SENT, _PRICED, _MARKED = 1, 2, 4, 8
-"""Forms are bits: as the client sends it, as it goes out; of requests whose steps were priced; ending at a mark for the
-cache."""
+
+class Prompt(NamedTuple):
+    """All prefixes of a request, the shortest first. Nobody changes them."""
+
+    keys: "array[int]"
+    """A hash of each."""
+    sums: "array[int]"
+    """The tokens of each."""
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of all of it."""
+        return self.sums[-1]
+
+    def tokens_of(self, count: int) -> int:
+        """Return the tokens of the first messages and tools, so many of them."""
+        return self.sums[count - 1] if count else 0
+
+    def shared(self, later: "Prompt") -> int:
+        """Return the number of prefixes that a later request has too."""
+        mine, other, most = self.keys, later.keys, min(len(self.keys), len(later.keys))
+        if most and mine[most - 1] == other[most - 1]:
+            return most
+        return bisect_left(range(most), True, key=lambda place: mine[place] != other[place])
 
 
 class Bill(NamedTuple):
     """The cost of a prompt in one form of its conversation."""
 
-    request: ChatRequest
-    prefixes: Prefixes
+    prompt: Prompt
     cached: int
     """The tokens that the provider is expected to read from its cache."""
     cost: float
@@ -47,14 +69,24 @@ class Bill(NamedTuple):
     @property
     def tokens(self) -> int:
         """The tokens of the prompt."""
-        return self.prefixes[-1][1]
+        return self.prompt.tokens
 
 
-@dataclass(frozen=True, slots=True)
+class _Turn(NamedTuple):
+    """A request in all its forms."""
+
+    at: float
+    forms: dict[str, Prompt]
+    """By the step behind which it stood."""
+    marks: Sequence[int]
+    """The numbers of prefixes at which the provider was told to cache it."""
+
+
+@dataclass(slots=True)
 class Estimate:
-    """The expected cost of a prompt in US dollars, worked out before it is sent."""
+    """The expected cost of a prompt in US dollars, worked out before it is sent; 0 where its prices are not known."""
 
-    scope: str
+    key: tuple[str, str]
     profile: ModelProfile
     came: Bill
     """Of the request as the client sent it."""
@@ -62,13 +94,18 @@ class Estimate:
     is_known: bool
     """True if this process knows the request before this one of the conversation, or there was none: else the cache of
     the client's own form is unknown."""
+    turn: _Turn
+    fresh: Sequence[_Turn]
+    """Earlier requests of the conversation that the provider has in its cache."""
+    before: _Turn | None
+    """The earlier request that it goes on from."""
     rounds: int = 1
     """Number of times that it was sent, because the model called tools that Penstock runs."""
 
     @property
     def usd(self) -> float:
         """The cost of the sent prompt, in all rounds."""
-        again = _bill(self.sent.request, self.sent.prefixes, self.sent.tokens, self.profile)
+        again = _bill(self.sent.prompt, len(self.sent.prompt.keys), self.profile)
         return self.sent.usd + (self.rounds - 1) * again.usd
 
     @property
@@ -81,9 +118,21 @@ class Estimate:
         """The net saving of the chain: below zero where the prompt costs more with it."""
         return self.came.usd - self.usd if self.is_known else None
 
-    def after(self, rounds: int) -> "Estimate":
-        """Return the estimate of a prompt that was sent so many times."""
-        return replace(self, rounds=rounds)
+    def broken(self, tools: int) -> dict[str, Any] | None:
+        """Return the place from which on the provider's cache is lost although it had the prompt; None for none.
+
+        The prompt has so many `tools`, which stand in front of its messages.
+        """
+        before, rules, sent = self.before, self.profile.cache, self.sent.prompt
+        if before is None or not rules.ttl or self.turn.at - before.at > rules.ttl:
+            return None
+        last = before.forms[_SENT]
+        place = last.shared(sent)
+        if last.tokens < rules.minimum or place == len(last.keys):
+            return None
+        at, message = sent.tokens_of(place), place - tools
+        known = {"at": at, "message": message if message >= 0 else None, "lost": last.tokens - at}
+        return {**known, "step": _culprit(before.forms, self.turn.forms)}
 
 
 class Effect(NamedTuple):
@@ -99,10 +148,6 @@ class Effect(NamedTuple):
     """Number of further requests after which it has paid for itself; None for never."""
 
 
-_NOTHING = Effect(0.0, 0.0, 0)
-"""Of a step that left the request as it was."""
-
-
 def estimated(estimate: Estimate | None) -> dict[str, float | None]:
     """Return an estimate as JSON values; all None where there is none."""
     if estimate is None:
@@ -116,49 +161,48 @@ def estimated(estimate: Estimate | None) -> dict[str, float | None]:
 
 
 class Bills:
-    """Estimates of the cost of prompts. One for a process; for use on one event loop."""
+    """The last prompts of conversations, and what a next one costs. One for a process; for use on one event loop."""
 
-    def __init__(self, most: int = MOST_PREFIXES, clock: Callable[[], float] = monotonic) -> None:
-        """At most so many prefixes are remembered; `clock` is in seconds."""
+    def __init__(self, max_bytes: int = MOST_BYTES, clock: Callable[[], float] = monotonic) -> None:
+        """Set the bound of what is remembered; `clock` is in seconds."""
         self._clock = clock
-        self._used: Cache[int, _Use] = Cache(most)
-        self._forms: dict[tuple[str, ...], int] = {}
-        """The forms in front of each step, by the steps before it."""
+        self._turns: Cache[tuple[str, str], Sequence[_Turn]] = Cache(max_bytes)
         self.reports = ReportMemory()
 
     async def estimate(
-        self, scope: str, came: ChatRequest, sent: ChatRequest, profile: ModelProfile, tokens: Tokens
-    ) -> Estimate | None:
-        """Return the cost of `sent` and of `came`; None where the model's prices are not known.
+        self, key: tuple[str, str], came: ChatRequest, sent: ChatRequest, profile: ModelProfile, tokens: Tokens
+    ) -> Estimate:
+        """Return the cost of `sent` and of `came`. `key` is the tenant, and a name of the conversation and the model.
 
-        `scope` names the conversation and the model. Conversations are followed one by one: prefixes of others that
-        begin alike would make both forms cheaper, by chance.
+        Conversations are followed one by one: prefixes of others that begin alike would make both forms cheaper, by
+        chance.
         """
-        if not profile.prices.known:
-            return None
-        unchanged = await prefixes(scope, came, tokens)
-        ours = unchanged if _is_same(came, sent) else await prefixes(scope, sent, tokens)
-        bill, form, charged = self._bill(came, unchanged, _CAME, profile), _SENT, profile
+        unchanged = await prompt_of(came, tokens)
+        same = came.messages is sent.messages and came.tools is sent.tools
+        ours = unchanged if same else await prompt_of(sent, tokens)
+        earlier = self._turns.get(key) or ()
+        shares = [turn.forms[_CLIENT].shared(unchanged) for turn in earlier]
+        before = earlier[shares.index(max(shares))] if earlier else None
+        places = range(len(came.messages) - 1, -1, -1)
+        answer = next((place for place in places if came.messages[place].get("role") == "assistant"), None)
+        is_known = answer is None or max(shares, default=-1) >= len(came.tools) + answer
+        turn, charged = _Turn(self._clock(), {_CLIENT: unchanged, _SENT: ours}, _marks(sent)), profile
+        fresh = [each for each in earlier if turn.at - each.at <= profile.cache.ttl] if profile.cache.ttl else []
+        place = _read(fresh, _SENT, ours)
         if profile.cache.marked and sent.cache_marks is not None:
-            form |= _MARKED
+            reached = [(mark, min(place, each.forms[_SENT].shared(ours))) for each in fresh for mark in each.marks]
+            place = max((mark for mark, most in reached if mark <= most), default=0)
         elif profile.cache.marked and not find_marks(sent):
             charged = replace(profile, cache=UNCACHED)
-        return Estimate(scope, profile, bill, self._bill(sent, ours, form, charged), self._knows(bill, _CAME))
+        bill = _bill(unchanged, _read(fresh, _CLIENT, unchanged), profile)
+        return Estimate(key, profile, bill, _bill(ours, place, charged), is_known, turn, fresh, before)
 
     def sent(self, estimate: Estimate) -> None:
-        """Remember a prompt that the upstream has answered: now its prefixes are in the provider's cache."""
-        if estimate.sent.prefixes is estimate.came.prefixes:
-            self._remember(estimate.sent.prefixes, _CAME | _SENT, estimate.profile)
-        else:
-            self._remember(estimate.came.prefixes, _CAME, estimate.profile)
-            self._remember(estimate.sent.prefixes, _SENT, estimate.profile)
-        request, marks = estimate.sent.request, estimate.sent.request.cache_marks
-        if marks is not None:
-            places = [len(request.tools) + place for place in marks.messages]
-            places += [len(request.tools) - 1] if marks.tools and request.tools else []
-            for used in self._used.get_each([estimate.sent.prefixes[place][0] for place in places]):
-                if used is not None:
-                    used.forms |= _MARKED
+        """Remember a prompt that the upstream has answered: now it is in the provider's cache."""
+        turns = (estimate.turn, *(self._turns.get(estimate.key) or ())[: _TURNS - 1])
+        # of each four forms, many of which are one
+        size = sum(1000 + 64 * len(turn.forms[_CLIENT].keys) for turn in turns)
+        self._turns.put(estimate.key, turns, size)
 
     async def effects(
         self,
@@ -182,94 +226,37 @@ class Bills:
         ran = [step for step in steps if not step.observed]
         if first is None or not ran:
             return [Effect()] * len(steps)
-        request, last, bills, rest = first, estimate.came, list[Bill](), iter(stages)
-        names, shared = tuple(step.policy for step in ran), -1
-        forms = [self._form(names[:place]) for place in range(len(ran))]
-        for step, form in zip(ran, forms, strict=True):
-            is_same, before = _is_same(request, last.request), shared
-            keys = last.prefixes if is_same else await prefixes(estimate.scope, request, tokens)
-            shared = self._shared(keys, form, estimate.profile)
-            if not is_same or shared != before:
-                last = _bill(request, keys, shared, estimate.profile)
-            bills.append(last)
+        prompt, rest, forms = await prompt_of(first, tokens), iter(stages), estimate.turn.forms
+        name = _CLIENT if prompt.keys[-1] == estimate.came.prompt.keys[-1] else _START
+        forms[_START], bills = prompt, list[Bill]()
+        is_known = estimate.is_known
+        for step in ran:
+            is_known &= estimate.before is None or name in estimate.before.forms
+            bills.append(_bill(prompt, _read(estimate.fresh, name, prompt), estimate.profile))
             if step.verdict == "rewrite":
-                request = next(rest)[1]
-        if bills[0].prefixes is estimate.came.prefixes:
-            bills[0] = estimate.came
-        is_known = estimate.is_known and self._knows(estimate.came, _PRICED)
-        for _, run in groupby(zip(bills, forms, strict=True), key=lambda pair: id(pair[0].prefixes)):
-            alike = list(run)
-            self._remember(alike[0][0].prefixes, sum(form for _, form in alike), estimate.profile)
-        self._remember(estimate.came.prefixes[-1:], _PRICED, estimate.profile)
+                prompt = await prompt_of(next(rest)[1], tokens)
+            name = step.policy
+            forms[name] = prompt
         if not is_known:
             return [Effect()] * len(steps)
-        pairs = pairwise([*bills, estimate.sent])
-        each = (_NOTHING if one is other else _effect(one, other, estimate.profile) for one, other in pairs)
+        each = (_effect(one, other, estimate.profile) for one, other in pairwise([*bills, estimate.sent]))
         return [Effect() if step.observed else next(each) for step in steps]
 
-    def _bill(self, request: ChatRequest, prefixes: Prefixes, form: int, profile: ModelProfile) -> Bill:
-        """Return the bill of a prompt in one of the forms."""
-        return _bill(request, prefixes, self._shared(prefixes, form, profile), profile)
-
-    def _shared(self, prefixes: Prefixes, form: int, profile: ModelProfile) -> int:
-        """Return the tokens of the longest prefix that one of the forms has in the provider's cache."""
-        if not profile.cache.ttl:
-            return 0
-        oldest = self._clock() - profile.cache.ttl
-        for key, size in reversed(prefixes):
-            used = self._used.get(key)
-            if used is not None and used.forms & form == form and used.at >= oldest:
-                return size
-        return 0
-
-    def _form(self, steps: tuple[str, ...]) -> int:
-        """Return the form in front of the step behind these."""
-        return self._forms.setdefault(steps, 2 * _MARKED << len(self._forms))
-
-    def _remember(self, prefixes: Prefixes, form: int, profile: ModelProfile) -> None:
-        now, ttl = self._clock(), profile.cache.ttl
-
-        def is_fresh(key: int) -> bool:
-            used = self._used.get(key)
-            return used is not None and bool(used.forms & form == form) and used.at > now - ttl * _FRESH
-
-        # where the first is fresh, so is all that was sent with it: only what is new behind that is remembered
-        start = 0 if ttl else len(prefixes) - 1  # without a cache, the last tells that this process knows the request
-        if ttl and prefixes and is_fresh(prefixes[0][0]):
-            start = next(place for place in range(len(prefixes) - 1, -1, -1) if is_fresh(prefixes[place][0])) + 1
-        keys = [key for key, _ in prefixes[start:]]
-        for key, used in zip(keys, self._used.get_each(keys), strict=True):
-            if used is None:
-                self._used.put(key, _Use(now, form))
-            else:
-                if 0 < ttl < now - used.at:  # the provider has it again in this form alone
-                    used.forms &= _PRICED
-                used.at, used.forms = now, used.forms | form
-
-    def _knows(self, came: Bill, form: int) -> bool:
-        """Return whether the request before this one is known in a form; or there was none."""
-        messages, tools = came.request.messages, len(came.request.tools)
-        places = range(len(messages) - 1, -1, -1)
-        answer = next((place for place in places if messages[place].get("role") == "assistant"), None)
-        if answer is None:
-            return True
-        used = self._used.get(came.prefixes[tools + answer - 1][0])
-        return used is not None and bool(used.forms & form)
+    def forget(self, tenant: str) -> int:
+        """Forget the conversations of a tenant."""
+        return self._turns.forget(tenant)
 
 
-@dataclass(slots=True)
-class _Use:
-    """The last use of a prefix, and the forms that have it."""
-
-    at: float
-    forms: int
+def _read(earlier: Sequence[_Turn], form: str, prompt: Prompt) -> int:
+    """Return the number of prefixes that the provider has of earlier requests in this form."""
+    return max((each.forms[form].shared(prompt) for each in earlier if form in each.forms), default=0)
 
 
-def _bill(request: ChatRequest, prefixes: Prefixes, shared: int, profile: ModelProfile) -> Bill:
-    """Return the bill of a prompt whose first `shared` tokens the provider has."""
-    total, rules = prefixes[-1][1], profile.cache
+def _bill(prompt: Prompt, place: int, profile: ModelProfile) -> Bill:
+    """Return the bill of a prompt of which the provider has so many prefixes."""
+    total, shared, rules = prompt.tokens, prompt.tokens_of(place), profile.cache
     cost = prompt_cost(rules, shared, total)
-    return Bill(request, prefixes, cached_tokens(rules, shared), cost, money(profile.prices.at(total), cost))
+    return Bill(prompt, cached_tokens(rules, shared), cost, money(profile.prices.at(total), cost))
 
 
 def _effect(before: Bill, after: Bill, profile: ModelProfile) -> Effect:
@@ -278,25 +265,41 @@ def _effect(before: Bill, after: Bill, profile: ModelProfile) -> Effect:
     return Effect(round(net, 1), round(before.usd - after.usd, 9), turns)
 
 
-def _is_same(one: ChatRequest, other: ChatRequest) -> bool:
-    """Return whether a provider reads both alike."""
-    return one.messages is other.messages and one.tools is other.tools
+def _culprit(last: Mapping[str, Prompt], forms: Mapping[str, Prompt]) -> str | None:
+    """Return the step by which most of the last prompt was lost; None where it was the client."""
+    losses: dict[str, int] = {}
+    before, lost = last[_CLIENT], 0
+    for name in (_CLIENT, *(each for each in forms if each not in (_CLIENT, _START, _SENT)), _SENT):
+        before, prompt = last.get(name, before), forms[name]
+        losses[name] = before.tokens - prompt.tokens_of(before.shared(prompt)) - lost
+        lost += losses[name]
+    name = max(losses, key=lambda name: losses[name])
+    if name == _SENT:  # a step of the last prompt's chain is no longer there
+        return next((each for each in last if each not in forms), None)
+    return name or None
 
 
-async def prefixes(scope: object, request: ChatRequest, tokens: Tokens) -> Prefixes:
-    """Return the prefixes of a request as a provider reads it, tools first."""
+def _marks(sent: ChatRequest) -> Sequence[int]:
+    marks, tools = sent.cache_marks, len(sent.tools)
+    if marks is None:
+        return ()
+    return [*(tools + place + 1 for place in marks.messages), *([tools] if marks.tools else [])]
+
+
+async def prompt_of(request: ChatRequest, tokens: Tokens) -> Prompt:
+    """Return a request as a provider reads it, tools first."""
     of_tools, sizes = await tokens.tool_sizes(request.tools), await tokens.sizes(request.messages)
     tools = tuple(raws(request.tools))
 
-    def extend(before: Prefixes, messages: Sequence[Message]) -> Prefixes:
-        new = [*(() if before else tools), *raws(messages)]
-        key, size = before[-1] if before else (hash(scope), 0)
-        keys, start = list(before), len(before)
-        for raw, tokens in zip(new, (*of_tools, *sizes)[start : start + len(new)], strict=True):
+    def extend(before: Prompt, messages: Sequence[Message]) -> Prompt:
+        keys, sums = before.keys[:], before.sums[:]
+        new = raws(messages) if keys else [*tools, *raws(messages)]
+        key, size = (keys[-1], sums[-1]) if keys else (0, 0)
+        for raw, tokens in zip(new, (*of_tools, *sizes)[len(keys) : len(keys) + len(new)], strict=True):
             key, size = hash((key, hash(raw))), size + tokens
-            keys.append((key, size))
-        return tuple(keys)
+            keys.append(key)
+            sums.append(size)
+        return Prompt(keys, sums)
 
-    nothing: Prefixes = ()
-    name = ("prefixes", scope, tools, sizes[:8])  # sizes change with the correction of counts
-    return request.form.fold(name, nothing, extend)
+    name = ("prompt", tools, sizes[:8])  # sizes change with the correction of counts
+    return request.form.fold(name, Prompt(array("q"), array("q")), extend)

@@ -184,8 +184,8 @@ class Observation:
 
     async def expect(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> None:
         """Estimate the cost of a prompt, and of the client's own."""
-        scope, bills = self._record.scope(ctx), self._record.bills
-        self._record.estimate = await bills.estimate(scope, came, sent, ctx.model, ctx.tokens)
+        if ctx.model.prices.known:
+            self._record.estimate = await self._record.estimated(came, sent, ctx)
 
     def turned(self, to: str, reason: str, *, named: bool) -> None:
         """Count a fallback to another model, named as in `routed`; the `reason` is one of a few words."""
@@ -315,7 +315,7 @@ class Observation:
         if estimate is None:
             return
         self._record.bills.sent(estimate)
-        self._record.estimate = estimate = estimate.after(rounds)
+        estimate.rounds = rounds
         self._record.saved = estimate.usd_saved
         if estimate.usd_unchanged is not None:
             self._series.prompt_cost.of(self.model, "sent").inc(estimate.usd)

@@ -3,8 +3,6 @@
 The row is the JSON of one object, made when nobody waits. The page and the sums of the table read nothing else.
 """
 
-from array import array
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +19,7 @@ from proxy.identity import identify
 from proxy.models.usage import Usage
 from proxy.state.cache import Cache
 from proxy.step import Step
-from proxy.telemetry.bill import Bills, Effect, Estimate, Prefixes, estimated, prefixes
+from proxy.telemetry.bill import Bills, Effect, Estimate, estimated
 from proxy.telemetry.changes import Doers, MessageChange, Stages, changes
 from proxy.telemetry.ledger import LEDGER, Ledger
 from proxy.wires import WIRES
@@ -38,8 +36,6 @@ LARGEST_TEXT = 2**20
 """Bytes of a text that is stored; a longer one is not."""
 TEXTS = "texts"
 """The member of a row with the hashes of its texts."""
-CLIENT, SENT = "", "\0"
-"""In place of a step: the request as the client sent it, and as it went out."""
 _NAME, _TITLE = 128, 80
 _STORED, _STORED_FOR = 100_000, 900.0
 """Number of hashes of texts that are remembered, and for how many seconds."""
@@ -93,9 +89,10 @@ class Record:
     stream: bool = False
     trace_id: str | None = None
 
-    def scope(self, ctx: Context) -> str:
-        """Return a name of the conversation with this model."""
-        return "\0".join((ctx.identity.tenant, ctx.identity.scope, self.known.get("upstream") or "", ctx.model.name))
+    async def estimated(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> Estimate:
+        """Return the estimated cost of a prompt of its conversation, and of the client's own."""
+        scope = "\0".join((ctx.identity.scope, self.known.get("upstream") or "", ctx.model.name))
+        return await self.bills.estimate((ctx.identity.tenant, scope), came, sent, ctx.model, ctx.tokens)
 
     def identity(self) -> tuple[Identity, ChatRequest | None]:
         """Return the conversation's identity, and the request where it was read."""
@@ -135,14 +132,14 @@ def date(seconds: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-async def row_of(record: Record, prompts: "Prompts", ledger: Ledger, texts: "Texts | None" = None) -> bytes | None:
+async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -> bytes | None:
     """Return the JSON of a record's row, behind that of its new `texts`; None for one that JSON cannot hold."""
     who, request = record.identity()
     rewriting, doers, changed = record.rewriting, Doers({}, {}, None), list[MessageChange]()
     if rewriting is not None:
         doers = Doers.of(rewriting.came, rewriting.stages)
         changed = await changes(rewriting.came, rewriting.sent, doers, rewriting.ctx.tokens)
-    broken = await prompts.broken(record, who)
+    effects, broken = await _priced(record)
     conversation = conversation_id(who)
     key = record.tenant, conversation or ""
     link = ledger.link(key, () if rewriting is None else _handles(rewriting.sent, doers))
@@ -193,7 +190,7 @@ async def row_of(record: Record, prompts: "Prompts", ledger: Ledger, texts: "Tex
             "prefix_breaks": int(broken is not None),
         },
         "changes": [each.shown() for each in changed],
-        "steps": await _steps(record),
+        "steps": [{**step.shown(), **each._asdict()} for step, each in zip(record.steps, effects, strict=True)],
         LEDGER: link,
     }
     new: Sequence[bytes] = ()
@@ -221,13 +218,18 @@ def _title(request: ChatRequest | None) -> str | None:
     return " ".join(text[: 4 * _TITLE].split())[:_TITLE] or None
 
 
-async def _steps(record: Record) -> list[dict[str, Any]]:
-    effects: Sequence[Effect] = [Effect()] * len(record.steps)
-    rewriting = record.rewriting
-    if rewriting is not None and record.estimate is not None and record.answers:
-        tokens = rewriting.ctx.tokens
-        effects = await record.bills.effects(record.estimate, rewriting.first, rewriting.stages, record.steps, tokens)
-    return [{**step.shown(), **effect._asdict()} for step, effect in zip(record.steps, effects, strict=True)]
+async def _priced(record: Record) -> tuple[Sequence[Effect], dict[str, Any] | None]:
+    """Return the effect of each step, and the place where the prompt differs from what the provider's cache has."""
+    unknown, rewriting, estimate = [Effect()] * len(record.steps), record.rewriting, record.estimate
+    if rewriting is None or record.status >= 400:
+        return unknown, None
+    is_priced = estimate is not None and bool(record.answers)
+    if estimate is None:  # without prices, or sent by others
+        estimate = await record.estimated(rewriting.came, rewriting.sent, rewriting.ctx)
+        record.bills.sent(estimate)
+    tokens = rewriting.ctx.tokens
+    effects = await record.bills.effects(estimate, rewriting.first, rewriting.stages, record.steps, tokens)
+    return effects if is_priced else unknown, estimate.broken(len(rewriting.sent.tools))
 
 
 def _sections(rewriting: Rewriting | None) -> dict[str, dict[str, int] | None]:
@@ -250,79 +252,6 @@ def _prices(model: ModelProfile, tokens: int) -> dict[str, float] | None:
 def _sum(counts: Any) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
-
-
-# --- broken prefixes ---
-
-
-class Prompts:
-    """The last prompt of each conversation, to find where the next one no longer begins like it."""
-
-    def __init__(self, max_bytes: int = 8 * 2**20) -> None:
-        self._last: Cache[tuple[str, str], tuple[float, Mapping[str, _Prompt]]] = Cache(max_bytes)
-
-    async def broken(self, record: Record, who: Identity) -> dict[str, Any] | None:
-        """Return the place from which on the provider's cache is lost although it had the prompt; None for none."""
-        rewriting = record.rewriting
-        if rewriting is None or not rewriting.ctx.model.cache.ttl or record.status >= 400:
-            return None
-        rules, scope = rewriting.ctx.model.cache, record.scope(rewriting.ctx)
-        requests = {CLIENT: rewriting.came, **dict(rewriting.stages), SENT: rewriting.sent}
-        different = {id(each): each for each in requests.values()}
-        unique = {key: await prefixes(scope, each, rewriting.ctx.tokens) for key, each in different.items()}
-        packed = {key: _Prompt.of(each) for key, each in unique.items()}
-        forms = {name: unique[id(each)] for name, each in requests.items()}
-        when, last = self._last.get((who.tenant, scope)) or (0.0, {})
-        prompts = {name: packed[id(each)] for name, each in requests.items()}
-        size = 400 + sum(200 + 8 * len(each.keys) for each in packed.values())
-        self._last.put((who.tenant, scope), (record.when, prompts), size)
-        before, sent = last.get(SENT), forms[SENT]
-        if before is None or record.when - when > rules.ttl or before.tokens < rules.minimum:
-            return None
-        place = before.shared(sent)
-        if place == len(before.keys):
-            return None
-        index, lost = place - len(rewriting.sent.tools), before.lost(sent)
-        known = {"at": before.tokens - lost, "message": index if index >= 0 else None, "lost": lost}
-        return {**known, "step": _culprit(last, forms)}
-
-    def forget(self, tenant: str) -> int:
-        """Forget the conversations of a tenant."""
-        return self._last.forget(tenant)
-
-
-class _Prompt(NamedTuple):
-    keys: "array[int]"
-    """The hash of each prefix."""
-    tokens: int
-
-    @classmethod
-    def of(cls, prompt: Prefixes) -> "_Prompt":
-        return cls(array("q", [key for key, _ in prompt]), prompt[-1][1] if prompt else 0)
-
-    def shared(self, later: Prefixes) -> int:
-        """Return the number of prefixes that a later prompt has too."""
-        most = min(len(self.keys), len(later))
-        return bisect_left(range(most), True, key=lambda place: self.keys[place] != later[place][0])
-
-    def lost(self, later: Prefixes) -> int:
-        """Return the tokens behind the part that a later prompt shares."""
-        place = self.shared(later)
-        return self.tokens - (later[place - 1][1] if place else 0)
-
-
-def _culprit(last: Mapping[str, _Prompt], forms: Mapping[str, Prefixes]) -> str | None:
-    """Return the step by which most of the last prompt was lost; None where it was the client."""
-    losses: dict[str, int] = {}
-    before, lost = last.get(CLIENT), 0
-    for name, prompt in forms.items():
-        before = last.get(name, before)
-        losses[name] = (0 if before is None else before.lost(prompt)) - lost
-        lost += losses[name]
-    name = max(losses, key=lambda name: losses[name])
-    if name == SENT:  # a step does no longer what it did
-        return next((each for each in last if each not in forms), None)
-    return name or None
 
 
 # --- texts ---

@@ -22,7 +22,7 @@ from proxy.state.store import Cause, StoreError
 from proxy.state.warnings import Warnings
 from proxy.telemetry import record_table as table
 from proxy.telemetry.ledger import Ledger
-from proxy.telemetry.record import Prompts, Record, Texts, row_of
+from proxy.telemetry.record import Record, Texts, row_of
 from proxy.telemetry.record_table import Filters
 
 if TYPE_CHECKING:
@@ -61,13 +61,15 @@ class Records:
         self._table = Database(file, table.SCHEMA, name="records", synchronous="NORMAL")
         self._log = log
         self._clock = clock
-        self._prompts, self._ledger = Prompts(), Ledger()
+        self._ledger = Ledger()
         self._texts = Texts() if settings.text else None
         self._waiting: deque[Record] = deque()
         self._may, self._since = 2 * settings.per_second, clock()
         self._skipped = 0
         self.skipped: Callable[[float], None] = lambda count: None
         """A function that gets the number of requests that were not recorded."""
+        self.forgotten: Callable[[str], object] = lambda tenant: None
+        """A function that gets a tenant whose records were removed."""
         room = _MOST_BYTES * (8 if settings.text else 1)
         self._rows, self._unsent = _Backlog(room), _Backlog(room)
         self._news = asyncio.Event()
@@ -132,7 +134,7 @@ class Records:
 
     async def _make_row(self, record: Record) -> None:
         try:
-            row = await row_of(record, self._prompts, self._ledger, self._texts)
+            row = await row_of(record, self._ledger, self._texts)
         except Exception as error:  # clients and policies choose its content: none may hold up the others
             _log.warning("a record is not kept", extra={"fields": {"fault": type(error).__name__}})
             return
@@ -192,7 +194,7 @@ class Records:
 
     def forget_written(self, tenant: str) -> None:
         """Forget the texts of a tenant that this process has written: removed ones must be written anew."""
-        self._prompts.forget(tenant)
+        self.forgotten(tenant)
         self._ledger.forget(tenant)
         if self._texts is not None:
             self._texts.forget(tenant)

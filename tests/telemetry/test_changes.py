@@ -1,19 +1,18 @@
 """What became of each message, who did it, and what of a prompt is no longer in the provider's cache."""
 
 from collections.abc import Sequence
-from time import time
 from typing import Any
 
 import pytest
 
 from proxy.chat import ChatRequest
 from proxy.chat.markers import shortened
-from proxy.context import CacheRules, Identity
+from proxy.context import CacheRules
+from proxy.step import Step
+from proxy.telemetry.bill import Bills
 from proxy.telemetry.changes import MOST, Doers, MessageChange, changes
-from proxy.telemetry.record import Prompts, Rewriting
 from proxy.testing import CharTokens, chat, context, profile, tool
 from tests.talk import user
-from tests.telemetry.test_records import made
 
 HANDLE = "abcdefghijklmnopqrst"
 
@@ -96,18 +95,22 @@ class Talk:
     """A conversation, of which each request is sent as a step leaves it."""
 
     def __init__(self, *, ttl: float = 300, minimum: int = 0) -> None:
-        self._prompts = Prompts()
+        self._bills = Bills(clock=lambda: self.now)
         self._model = profile(cache=CacheRules(read=0.1, ttl=ttl, minimum=minimum))
-        self.now = time()
+        self.now = 0.0
 
     async def sends(
-        self, came: ChatRequest, *stages: tuple[str, ChatRequest], who: str = "ann", status: int = 200
+        self, came: ChatRequest, *stages: tuple[str, ChatRequest], who: str = "ann"
     ) -> dict[str, Any] | None:
         """What is told of the cache."""
         sent = stages[-1][1] if stages else came
-        ctx = context(came, model=self._model, identity=Identity(who, "opening-x"))
-        record = made("r", who, when=self.now, rewriting=Rewriting(came, sent, stages, ctx, None), status=status)
-        return await self._prompts.broken(record, ctx.identity)
+        tokens = context(came, model=self._model).tokens
+        estimate = await self._bills.estimate((who, "talk"), came, sent, self._model, tokens)
+        self._bills.sent(estimate)
+        await self._bills.effects(
+            estimate, came, stages, [Step(name, "rewrite", "", 0, 0) for name, _ in stages], tokens
+        )
+        return estimate.broken(len(sent.tools))
 
 
 def without(request: ChatRequest, *places: int) -> ChatRequest:
@@ -178,7 +181,6 @@ async def test_other_tools_break_all_behind_them(names: str, kept: int, message:
         pytest.param({"ttl": 300}, 301, {}, id="cold"),
         pytest.param({"minimum": 10_000}, 0, {}, id="too short"),
         pytest.param({}, 0, {"who": "bob"}, id="another tenant's"),
-        pytest.param({}, 0, {"status": 500}, id="not answered"),
     ],
 )
 async def test_what_was_in_no_cache_is_not_broken(rules: Any, pause: float, other: Any) -> None:

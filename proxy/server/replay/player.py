@@ -176,9 +176,9 @@ class Player:
         unasked, missing = (each.by_step(done.outcome.steps) for each in (self._unasked, self._missing))
         if conversation is None:
             await self._store.clear()
-            bills, scope = await self._bills_before(type(body), done, route, chosen, asked), ""
+            bills, scope = await self._bills_before(type(body), done, route, chosen, asked), ("", "")
         else:
-            bills, scope = self._bills, f"{conversation}\0{route.upstream.name}\0{done.ctx.model.name}"
+            bills, scope = self._bills, (conversation, f"{route.upstream.name}\0{done.ctx.model.name}")
         estimate, effects = await _priced(bills, scope, done)
         sent = prepared.call.body if done.outcome.rejected is None else None
         model, outcome = done.ctx.model, done.outcome
@@ -261,19 +261,18 @@ class Player:
             if before.flaw() is not None:
                 return bills
             earlier = await self._preparation.rewrite(kind(before.encode()), route, chosen, asked)
-            known, _ = await _priced(bills, "", earlier)
+            known, _ = await _priced(bills, ("", ""), earlier)
             if known is not None:
                 bills.sent(known)
         return bills
 
 
-async def _priced(bills: Bills, scope: str, done: Rewritten) -> tuple[Estimate | None, Sequence[Effect]]:
+async def _priced(bills: Bills, key: tuple[str, str], done: Rewritten) -> tuple[Estimate | None, Sequence[Effect]]:
     """Return the price of a prompt, and the worth of each step; nothing if it is refused or without prices."""
-    outcome, estimate = done.outcome, None
-    if outcome.rejected is None:
-        estimate = await bills.estimate(scope, done.sent, outcome.request, done.ctx.model, done.tokens)
-    if estimate is None:
+    outcome = done.outcome
+    if outcome.rejected is not None or not done.ctx.model.prices.known:
         return None, [Effect()] * len(outcome.steps)
+    estimate = await bills.estimate(key, done.sent, outcome.request, done.ctx.model, done.tokens)
     return estimate, await bills.effects(estimate, outcome.start, outcome.stages, outcome.steps, done.tokens)
 
 

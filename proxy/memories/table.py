@@ -1,8 +1,7 @@
 """The table of memories in the store: a row for each memory, and a version for each owner.
 
-A row is never changed: its key ends with a hash of its content. So a process reads new rows only, and the version tells
-in one look whether there are any. Changes of one owner's memories follow each other in all processes: a lease in the
-store sees to that.
+A row is never changed: its key ends with a hash of its content. The version tells in one look whether anything changed.
+Changes of one owner's memories follow each other in all processes: a lease in the store sees to that.
 """
 
 import asyncio
@@ -32,7 +31,8 @@ _PATIENCE = 10.0
 _ROWS = 10**6
 _KNOWN = 50_000
 """Memories that this process remembers."""
-_TOUCHED = 3600.0
+_USED = 3600.0
+"""Seconds after which rows are read again, so that they do not expire."""
 
 _encode = msgspec.json.Encoder().encode
 _row = msgspec.json.Decoder(Memory)
@@ -43,21 +43,16 @@ class Shelf:
     """The memories of one owner as the store had them last. Nothing of it is changed."""
 
     version: bytes | None = None
-    rows: Mapping[str, Memory] = field(default_factory=dict)
-    """The memories by the keys of their rows; of two rows with one id the older is a leftover of a crash."""
+    records: Mapping[str, Memory] = field(default_factory=dict)
+    """The memories by id."""
+    keys: frozenset[str] = frozenset()
+    """The keys of their rows, and of those that a crash has left."""
     read: float = 0.0
-
-    @cached_property
-    def records(self) -> Mapping[str, Memory]:
-        """The memories by id."""
-        latest = {each.id: each for each in sorted(self.rows.values(), key=lambda each: each.updated)}
-        merged = self._merged(latest)
-        return {id: each for id, each in latest.items() if id not in merged}
 
     @cached_property
     def earlier(self) -> Mapping[str, str]:
         """The memories that earlier texts became, by the ids of these."""
-        return self._merged(self.records)
+        return _merged(self.records)
 
     @cached_property
     def scopes(self) -> Mapping[str, Mapping[str, Memory]]:
@@ -75,10 +70,6 @@ class Shelf:
         """Return the memory of a scope that has this id, or the one that it was merged into."""
         within = self.of(scope)
         return within.get(id) or within.get(self.earlier.get(id, ""))
-
-    @staticmethod
-    def _merged(records: Mapping[str, Memory]) -> Mapping[str, str]:
-        return {old.id: each.id for each in records.values() for old in each.earlier}
 
 
 class MemoryTable:
@@ -107,10 +98,10 @@ class MemoryTable:
             self._known.pop(owner)
             return Shelf()
         async with self._lock("read", owner):
-            shelf = self._known.get(owner) or Shelf()
-            if shelf.version != version or self._clock() - shelf.read >= min(_TOUCHED, self._ttl / 10):
-                shelf = await self._read(owner, version, shelf)
-                self._known.put(owner, shelf, len(shelf.rows))
+            shelf = self._known.get(owner)
+            if shelf is None or shelf.version != version or self._clock() - shelf.read >= min(_USED, self._ttl / 10):
+                shelf = await self._read(owner, version)
+                self._known.put(owner, shelf, len(shelf.records))
         return shelf
 
     @asynccontextmanager
@@ -126,16 +117,16 @@ class MemoryTable:
             await self.clear(owner)
             return
         rows = {_key(owner, each): each for each in records.values()}
-        new = {key: _encode(each) for key, each in rows.items() if key not in shelf.rows}
+        new = {key: _encode(each) for key, each in rows.items() if key not in shelf.keys}
         version = token_hex(8).encode()
-        gone = [key for key in shelf.rows if key not in rows]
+        gone = shelf.keys - rows.keys()
         if gone:  # a crash in between leaves both; the version comes last, so that nobody keeps what is deleted
             await self._store.put_all(new, ttl=self._ttl)
             await self._store.delete(gone)
             new = {}
         await self._store.put_all({**new, _version(owner): version}, ttl=self._ttl)
         self._count("memory_bytes", "", sum(map(len, new.values())))
-        self._known.put(owner, Shelf(version, rows, self._clock()), len(rows))
+        self._known.put(owner, Shelf(version, records, frozenset(rows), self._clock()), len(rows))
 
     async def clear(self, owner: Owner) -> None:
         """Remove all memories of an owner. Raise `StoreError`."""
@@ -175,28 +166,18 @@ class MemoryTable:
         while keys := await self._store.keys(prefix):
             await self._store.delete(keys)
 
-    async def _read(self, owner: Owner, version: bytes, shelf: Shelf) -> Shelf:
-        """Read the rows that are not known, and use those that are."""
+    async def _read(self, owner: Owner, version: bytes) -> Shelf:
+        """Return the rows of an owner, read as a use. Of two with one id the older is a leftover of a crash."""
         keys = await self._store.keys(_rows(owner), limit=_ROWS)
-        there = await self._store.touch([key for key in keys if key in shelf.rows], ttl=self._ttl)
-        rows = {key: shelf.rows[key] for key in keys if key in there}
-        missing = [key for key in keys if key not in rows]
-        for key, raw in zip(missing, await self._store.get_all(missing, ttl=self._ttl), strict=True):
-            if (memory := self._decoded(raw)) is not None:
-                rows[key] = memory
-        return Shelf(version, rows, self._clock())
-
-    def _decoded(self, raw: bytes | None) -> Memory | None:
-        """Return the memory of a row; None for one that is gone or damaged, which the log tells."""
-        try:
-            if raw is not None:
-                return _row.decode(raw)
-        except msgspec.MsgspecError:
-            pass
-        self._count("memory_losses", "memory", 1)
-        fields = {"cause": "missing" if raw is None else "corrupted"}
-        logger.warning("a memory is lost", extra={"fields": fields})
-        return None
+        values = await self._store.get_all(keys, ttl=self._ttl)
+        memories = await asyncio.to_thread(lambda: [*filter(None, map(_decoded, values))])
+        if lost := len(keys) - len(memories):
+            self._count("memory_losses", "memory", lost)
+            logger.warning("memories are lost", extra={"fields": {"memories": lost}})
+        latest = {each.id: each for each in sorted(memories, key=lambda each: each.updated)}
+        leftover = _merged(latest)
+        records = {id: each for id, each in latest.items() if id not in leftover}
+        return Shelf(version, records, frozenset(keys), self._clock())
 
     def _lock(self, action: str, owner: Owner) -> asyncio.Lock:
         return self._locks.setdefault((action, owner), asyncio.Lock())
@@ -217,6 +198,19 @@ class MemoryTable:
             with suppress(StoreError):
                 if await self._store.get(key) == mine:
                     await self._store.delete((key,))
+
+
+def _decoded(raw: bytes | None) -> Memory | None:
+    """Return the memory of a row; None for one that is gone or damaged."""
+    try:
+        return None if raw is None else _row.decode(raw)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _merged(records: Mapping[str, Memory]) -> Mapping[str, str]:
+    """Return the memories that earlier texts became, by the ids of these."""
+    return {old.id: each.id for each in records.values() for old in each.earlier}
 
 
 def _version(owner: Owner) -> str:

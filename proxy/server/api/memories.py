@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import orjson
+from msgspec.structs import asdict
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from proxy.access.exchange import Exchange
@@ -87,11 +88,6 @@ class _MemoryBody(NamedFields):
 
 
 Fields = TypeVar("Fields", bound=NamedFields)
-
-
-def names_of(fields: Mapping[str, Any]) -> Names:
-    """Return the names in an object. Raise `BadRequest`."""
-    return _valid(NamedFields, fields, "").names
 
 
 def entries(raw: bytes, bounds: MemoriesSettings) -> tuple[list[Entry], bool]:
@@ -262,7 +258,7 @@ class MemoriesApi:
     async def _aggregate(self, http: Exchange) -> Any:
         raw = await http.read()
         asked = parsed(raw) if raw.strip() else {}
-        names = names_of(asked)
+        names = _valid(NamedFields, asked, "").names
         least = asked.get("similarity")
         is_number = isinstance(least, int | float) and not isinstance(least, bool)
         if least is not None and not (is_number and 0.5 <= least <= 1):
@@ -313,7 +309,8 @@ async def _read(read: Callable[[bytes, MemoriesSettings], T], raw: bytes, bounds
 
 def _names(asked: Mapping[str, str]) -> Names:
     """Return the names in a query string. An empty user is none; an empty scope is refused: it may delete too much."""
-    return names_of({name: value for name, value in asked.items() if value or name != "user"})
+    fields = {name: value for name, value in asked.items() if value or name != "user"}
+    return _valid(NamedFields, fields, "").names
 
 
 def _limit(text: str | None) -> int:
@@ -329,19 +326,8 @@ def _unknown() -> NotFound:
 
 
 def _shown(memory: Memory) -> dict[str, Any]:
-    return {
-        "id": memory.id,
-        "object": "memory",
-        "text": memory.text,
-        "kind": memory.kind,
-        "sources": memory.sources,
-        "confidence": memory.confidence,
-        "created": memory.created,
-        "updated": memory.updated,
-        "expires": memory.expires,
-        "earlier": [{"id": old.id, "text": old.text, "created": old.created} for old in memory.earlier],
-        "scope": kinds_of(memory.scope),
-    }
+    earlier = [asdict(each) for each in memory.earlier]
+    return {"object": "memory", **asdict(memory), "earlier": earlier, "scope": kinds_of(memory.scope)}
 
 
 def _scored(hit: Hit) -> dict[str, Any]:

@@ -253,7 +253,7 @@ class OllamaUpstream(Connected, Translated):
     api_key: Key = None
     """A bearer token, if a proxy in front of the server needs one."""
 
-    keep_alive: str | int | None = None
+    keep_alive: Annotated[int | str | None, Field(union_mode="left_to_right")] = None
     """The time for which the model stays loaded after a request: `5m`, seconds, or -1 for ever."""
 
     has_own_key: ClassVar[bool] = True

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from proxy.chat.errors import PenstockError, Unanswered
+from proxy.chat.errors import Unanswered
 from proxy.chat.sse import ByteStream, EventSplitter
 from proxy.context import ModelProfile
 from proxy.state.threads import do_sized
-from proxy.text.json_values import json_object
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, nonsense, parsed
+from proxy.upstreams.refusal import refusal_in
 from proxy.upstreams.routing import Route
 from proxy.wires import WIRES
 from proxy.wires.from_chat import WRITERS, AnswerWriter
@@ -54,7 +54,7 @@ class BridgedUpstream:
         if ignored:
             cast(dict[str, Any], reply.facts)["ignored"] = ",".join(filter(None, (_ignored(reply), *ignored)))
         if reply.status >= 400 or (reply.chunks is None and reply.status != 200):
-            return replace(reply, body=self._error(reply))
+            return replace(reply, body=self._wire.error(refusal_in(reply)))
         writer = WRITERS[self._wire.name](asked, custom, 0 if call.counted is None else call.counted.total)
         headers = [(name, value) for name, value in reply.headers if name not in (b"content-type", b"content-length")]
         if reply.chunks is None:
@@ -63,13 +63,6 @@ class BridgedUpstream:
         chunks = self._written(reply.chunks, writer)
         await anext(chunks)  # a generator that was never begun ignores its closing
         return replace(reply, headers=[*headers, *STREAM_HEADERS], chunks=chunks)
-
-    def _error(self, reply: Reply) -> bytes:
-        """Return the upstream's refusal in the form of the wire."""
-        found = _error_in(reply.body or b"") or {}
-        told = str(found.get("message") or f"the upstream answered with status {reply.status}")
-        code = found.get("code")
-        return self._wire.error(PenstockError(told, code=str(code) if code else None, status=reply.status))
 
     async def _written(self, chunks: ByteStream, writer: AnswerWriter) -> AsyncGenerator[bytes, None]:
         """Yield an empty chunk, then the events of the wire."""
@@ -117,8 +110,3 @@ class BridgedUpstream:
 
 def _ignored(reply: Reply) -> str:
     return str(reply.facts.get("ignored") or "")
-
-
-def _error_in(body: bytes) -> Mapping[str, Any] | None:
-    error = json_object(body).get("error")
-    return error if isinstance(error, dict) else {"message": error} if isinstance(error, str) else None

@@ -15,7 +15,7 @@ from proxy.http.headers import without_credentials
 from proxy.models import with_window
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.credentials import fitting
-from proxy.upstreams.refusal import Refused, openai_body, read_refusal
+from proxy.upstreams.refusal import openai_body, read_refusal, refusal_in
 
 _SMALLEST, _MOST_WINDOWS = 256, 1024
 """Tokens of a window that is believed, and models whose window is remembered."""
@@ -103,7 +103,7 @@ class OpenAI:
             await reply.chunks.aclose()
             return []
         if reply.status in (401, 403):
-            raise refusal(reply)
+            raise refusal_in(reply)
         try:
             listed = orjson.loads(reply.body or b"")["data"]
             return [model for model in listed if isinstance(model, dict) and isinstance(model.get("id"), str)]
@@ -112,13 +112,3 @@ class OpenAI:
 
     async def aclose(self) -> None:
         await self._transport.aclose()
-
-
-def refusal(reply: Reply) -> Refused:
-    """Return the error that an answer is, with the server's own message and code."""
-    try:
-        error = orjson.loads(reply.body or b"")["error"]
-        code, param = (value if isinstance(value := error.get(name), str) else None for name in ("code", "param"))
-        return Refused(str(error["message"]), reply.status, code=code, param=param)
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
-        return Refused(f"The upstream answered with status {reply.status}.", reply.status)

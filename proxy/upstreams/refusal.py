@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 
 from proxy.chat.errors import PenstockError
+from proxy.text.json_values import json_object
 from proxy.text.tables import lines
-from proxy.upstreams.base import Call
+from proxy.upstreams.base import Call, Reply
 
 CODE = "context_length_exceeded"
 
@@ -165,17 +166,28 @@ def kind_of(status: int) -> tuple[str, str | None]:
     return _BY_STATUS.get(status) or ("server_error" if status >= 500 else "invalid_request_error", None)
 
 
-def refused(status: int, text: str, call: Call, *, is_own: bool, headers: Mapping[str, str] | None = None) -> Refused:
+def refused(
+    status: int, text: str, call: Call | None, *, is_own: bool, headers: Mapping[str, str] | None = None
+) -> Refused:
     """Return the error for a status, with the server's words. If not `is_own`, it comes from something in front.
 
     One for a prompt that does not fit has our own figures where the server left them out.
     """
     overflow = find_overflow(text) if status in _STATUSES else None
     if overflow is not None or status == 413:
-        prompt = (overflow and overflow.prompt) or (call.counted.total if call.counted else None)
-        window = (overflow and overflow.window) or (call.profile.window if call.profile else None)
+        prompt = (overflow and overflow.prompt) or (call.counted.total if call and call.counted else None)
+        window = (overflow and overflow.window) or (call.profile.window if call and call.profile else None)
         return Refused(sentence(text, prompt, window), 400, code=CODE, param="messages")
-    if status == 404 and is_own:
+    if status == 404 and is_own and call is not None:
         text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
     text = text or f"The upstream answered with status {status}."
     return Refused(text, status, code=kind_of(status)[1] if is_own else None, headers=headers)
+
+
+def refusal_in(reply: Reply) -> Refused:
+    """Return the error that an answer in OpenAI's form is, with the server's own message and code."""
+    error = json_object(reply.body or b"").get("error")
+    fields = error if isinstance(error, dict) else {"message": error}
+    code, param = (value if isinstance(value := fields.get(name), str) else None for name in ("code", "param"))
+    text = str(fields.get("message") or f"The upstream answered with status {reply.status}.")
+    return Refused(text, reply.status, code=code, param=param)

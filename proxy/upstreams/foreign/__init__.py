@@ -23,8 +23,8 @@ from proxy.http.client import Timeouts, Transport
 from proxy.http.headers import CREDENTIALS
 from proxy.models.price_list import PriceList
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
-from proxy.upstreams.openai import OpenAI, refusal
-from proxy.upstreams.refusal import advice
+from proxy.upstreams.openai import OpenAI
+from proxy.upstreams.refusal import advice, refusal_in
 
 PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -154,7 +154,7 @@ class Foreign(OpenAI):
     async def ignored(self, call: Call) -> tuple[str, ...]:
         reply = await self.send(replace(call, path=_IGNORED))
         if reply.status != 200:
-            raise refusal(reply)
+            raise refusal_in(reply)
         return tuple(orjson.loads(reply.body or b"[]"))
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -15,16 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
-from proxy.upstreams.refusal import (
-    CODE,
-    LONGEST_MESSAGE,
-    RETRY_HEADERS,
-    Overflow,
-    Refused,
-    find_overflow,
-    kind_of,
-    sentence,
-)
+from proxy.upstreams.refusal import LONGEST_MESSAGE, RETRY_HEADERS, Refused, refused
 
 LATE = frozenset({"TimeoutError", "TimeoutException", "APITimeoutError"})
 UNREACHED = frozenset({"ConnectError", "ConnectTimeout", "ConnectTimeoutError", "EndpointConnectionError"})
@@ -99,21 +90,17 @@ def _refused(
     body = _error_object(wrapper or error, answer)
     status = 401 if _reason(body) == "API_KEY_INVALID" else _status(answer or error)
     text = _hidden(_words(wrapper or error, body), hide) or f"The provider answered with status {status}."
+    if any(CONTEXT_FULL in _classes(link) for link in _chain(error)):
+        status = 413
     if text.startswith(NO_FETCHING):
         text = "This provider takes images as data only: send them as data: URLs, or set fetch_images_from."
-    overflow = find_overflow(text) if status in (400, 413, 422) else None
-    if overflow is not None or any(CONTEXT_FULL in _classes(link) for link in _chain(error)):
-        overflow = overflow or Overflow()
-        message = sentence(text, overflow.prompt, overflow.window)
-        return Refused(message, 400, code=CODE)
     headers = _retry_headers(answer, error) or _retry_info(body)
     if answer is None and status >= 500:
         # litellm stumbled over the request itself; it would do so again.
         _log.warning("a request could not be translated", extra={"fields": {"error": _cause(error)}})
         headers["x-should-retry"] = "false"
         text = "The request could not be translated for this provider."
-    status = 503 if status == 529 else status
-    return Refused(text, status, code=kind_of(status)[1], headers=headers)
+    return refused(503 if status == 529 else status, text, None, is_own=True, headers=headers)
 
 
 def _classes(error: BaseException) -> set[str]:

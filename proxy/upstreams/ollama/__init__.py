@@ -80,7 +80,7 @@ class Ollama(Translator):
         self.name = name
         self.address = settings.base_url
         self._num_ctx = num_ctx
-        self._keep_alive = _duration(settings.keep_alive)
+        self._keep_alive = settings.keep_alive
         self._strict = settings.strict_params
         self._headers = {"accept-encoding": "identity"}
         if settings.api_key is not None:
@@ -231,16 +231,6 @@ async def _counted(call: Call, window: int | None) -> TokenCount | None:
     if call.counted is not None or call.tokens is None or call.request is None:
         return call.counted
     return await call.tokens.count(call.request) if may_be_truncated(len(call.body), window) else None
-
-
-def _duration(keep_alive: str | int | None) -> str | int | None:
-    """Return the time for which a model stays loaded.
-
-    Ollama reads `"-1"` and `"300"`, as environment variables give them, only as numbers.
-    """
-    if isinstance(keep_alive, str) and re.fullmatch(r"-?[0-9]{1,18}", keep_alive):
-        return int(keep_alive)
-    return keep_alive
 
 
 LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)

@@ -21,7 +21,6 @@ from tests.upstreams.streams import events
     (401, 401, "invalid_request_error", "invalid_api_key"),
     (403, 403, "invalid_request_error", "permission_denied"),
     (404, 404, "invalid_request_error", "model_not_found"),
-    (413, 413, "invalid_request_error", None),
     (429, 429, "rate_limit_error", "rate_limit_exceeded"),
     (500, 500, "server_error", None),
     (503, 503, "service_unavailable_error", "server_is_overloaded"),
@@ -40,6 +39,14 @@ async def test_a_providers_error_keeps_its_status_and_words(
         "message": "No, said the provider to ***.", "type": kind, "param": None, "code": code
     }  # fmt: skip
     assert (b"retry-after", b"7") in reply.headers
+
+
+async def test_a_request_that_is_too_large_is_a_full_context(fake: FakeAnthropic, upstream: Provider) -> None:
+    fake.status, fake.error = 413, "Request exceeds the maximum size"
+
+    reply = await send(upstream, ask())
+
+    assert (reply.status, error(reply)["code"]) == (400, "context_length_exceeded")
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -83,24 +83,14 @@ async def test_without_text_there_is_no_title(conversations: Conversations) -> N
     ] == 403
 
 
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        ("SLOW", {"a"}),
-        ("toner", {"b"}),
-        ("ann", {"a", "b"}),
-        ("u12@EXAMPLE", {"a", "b"}),
-        ("%", set()),
-        ("gpt-4.1", {"a", "b"}),
-    ],
-)
-async def test_words_find_conversations_by_names_titles_and_texts(
-    conversations: Conversations, words: str, found: set[str]
-) -> None:
-    await conversations.start(Body, a="Why is it slow?", b="Who sells toner?")
-    listed = await conversations.listed(f"?words={words.replace(' ', '+').replace('%', '%25')}")
-    titles = {"a": "Why is it slow?", "b": "Who sells toner?"}
-    assert {each["title"] for each in listed} == {titles[name] for name in found}
+async def test_words_find_conversations_by_names_titles_and_texts(conversations: Conversations) -> None:
+    slow, toner = "Why is it slow?", "Who sells toner?"
+    await conversations.start(Body, a=slow, b=toner)
+    for words, titles in (
+        ("SLOW", {slow}), ("toner", {toner}), ("ann", {slow, toner}), ("u12@EXAMPLE", {slow, toner}), ("%25", set()),
+        ("gpt-4.1", {slow, toner}),
+    ):  # fmt: skip
+        assert {each["title"] for each in await conversations.listed(f"?words={words}")} == titles
 
 
 @pytest.mark.parametrize("kind", [Body, MessagesBody, ResponsesBody], ids=lambda kind: kind.wire)

@@ -27,13 +27,11 @@ async def ask(lab: Lab, base: str, body: bytes, path: str = PATH, **headers: str
         return answer.status, json.loads(await answer.read() or b"null")
 
 
-@pytest.mark.parametrize("name", TOO_MANY)
-async def test_a_body_that_holds_too_much_is_refused(lab: Lab, name: str) -> None:
+async def test_a_body_that_holds_too_much_is_refused(lab: Lab) -> None:
     base = await lab.start(config(lab.behind.url, lab.folder / "state"))
-    status, answer = await ask(lab, base, FLOODS[name]())
-
-    assert (status, answer["error"]["code"]) == (413, "too_many_values")
-    assert "more than" in answer["error"]["message"]
+    for name in TOO_MANY:
+        status, answer = await ask(lab, base, FLOODS[name]())
+        assert (status, answer["error"]["code"]) == (413, "too_many_values"), name
     assert lab.behind.received == []
 
 
@@ -62,8 +60,7 @@ async def test_a_large_body_is_read_in_a_thread(lab: Lab, monkeypatch: pytest.Mo
     assert seen == [("__init__", True), ("parse", True)]
 
 
-@pytest.mark.parametrize("kind", ["no chain", "a chain", "responses"])
-async def test_half_a_surrogate_pair_passes(lab: Lab, kind: str) -> None:
+async def test_half_a_surrogate_pair_passes(lab: Lab) -> None:
     base = await lab.start(config(lab.behind.url, lab.folder / "state"))
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     messages = [
@@ -72,11 +69,9 @@ async def test_half_a_surrogate_pair_passes(lab: Lab, kind: str) -> None:
         {"role": "tool", "tool_call_id": "c", "content": "\ud604\ud99c x"},
     ]
     body = json.dumps({"model": "gpt-4o", "messages": messages, "input": "\udc00"}).encode()
-    path = "/v1/responses" if kind == "responses" else PATH
-    status, _ = await ask(lab, base, body, path, **(AROUND if kind == "no chain" else {}))
-
-    assert status == 200
-    assert lab.behind.last.body == body
+    for path, headers in ((PATH, AROUND), (PATH, {}), ("/v1/responses", {})):
+        assert (await ask(lab, base, body, path, **headers))[0] == 200
+        assert lab.behind.last.body == body
 
 
 async def test_calls_and_results_without_an_id_are_the_upstreams_to_judge(lab: Lab) -> None:
@@ -96,22 +91,16 @@ async def test_calls_and_results_without_an_id_are_the_upstreams_to_judge(lab: L
     assert [(await ask(lab, base, body, **each))[0] for each in (AROUND, {})] == [200, 200]
 
 
-@pytest.mark.parametrize(
-    ("coding", "compress"),
-    [("gzip", gzip.compress), ("zstd", zstd.compress)],
-)
-async def test_a_compressed_body_reaches_the_upstream_decoded(
-    lab: Lab, coding: str, compress: Callable[[bytes], bytes]
-) -> None:
+async def test_a_compressed_body_reaches_the_upstream_decoded(lab: Lab) -> None:
     base = await lab.start(config(lab.behind.url, lab.folder / "state"))
     body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
-    status, _ = await ask(lab, base, compress(body), content_encoding=coding)
-
-    assert (status, lab.behind.last.body) == (200, body)
-    assert lab.behind.last.header("content-encoding") is None
-    status, answer = await ask(lab, base, compress(bytes(40 * 2**20)), content_encoding=coding)
-    assert (status, answer["error"]["code"]) == (413, "request_too_large")
-    assert len(lab.behind.received) == 1
+    for coding, compress in (("gzip", gzip.compress), ("zstd", zstd.compress)):
+        status, _ = await ask(lab, base, compress(body), content_encoding=coding)
+        assert (status, lab.behind.last.body) == (200, body)
+        assert lab.behind.last.header("content-encoding") is None
+        status, answer = await ask(lab, base, compress(bytes(40 * 2**20)), content_encoding=coding)
+        assert (status, answer["error"]["code"]) == (413, "request_too_large")
+    assert len(lab.behind.received) == 2
 
 
 async def test_bodies_of_waiting_requests_are_bounded(lab: Lab) -> None:

@@ -16,10 +16,7 @@ from tests.e2e.servers import proxy
 from tests.upstreams.anthropic.rules import bare
 from tests.upstreams.anthropic.stand_in import KEY, StandIn, stand_in
 
-CONFIG = """
-upstreams: {{claude: {{kind: anthropic, base_url: "{url}"}}}}
-models: [{{match: "claude-*", upstream: claude}}]
-chains:
+REST = """chains:
   default:
     - isolate_tasks: {{}}
     - consolidate_system: {{}}
@@ -37,6 +34,13 @@ state: {{kind: memory}}
 server: {{watch: false, admin_key: admin}}
 records: {{text: true}}
 """
+CONFIG = (
+    """
+upstreams: {{claude: {{kind: anthropic, base_url: "{url}"}}}}
+models: [{{match: "claude-*", upstream: claude}}]
+"""
+    + REST
+)
 SYSTEM: Any = [
     {"type": "text", "text": "x-anthropic-billing-header: cc_version=2"},
     {"type": "text", "text": "You keep a shop's books. " * 60, "cache_control": {"type": "ephemeral"}},

@@ -119,7 +119,7 @@ def with_parts(token: str, header: Any, secret: bytes) -> str:
 
 
 PEM = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-HOSTILE = {
+HOSTILE: dict[str, Callable[[], str]] = {
     "another key": lambda: signed(OTHER),
     "another issuer": lambda: signed(iss="https://evil.example.com/"),
     "another audience": lambda: signed(aud="billing"),
@@ -137,13 +137,13 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("made", HOSTILE.values(), ids=HOSTILE)
-async def test_a_token_that_is_not_right_is_refused(provider: Provider, made: Callable[[], str]) -> None:
+async def test_a_token_that_is_not_right_is_refused(provider: Provider) -> None:
     await provider.start()
-    token = made()
-    status, answer = await provider.ask(token)
-    assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
-    assert token not in json.dumps(answer)
+    for name, made in HOSTILE.items():
+        token = made()
+        status, answer = await provider.ask(token)
+        assert (status, answer["error"]["code"]) == (401, "invalid_api_key"), name
+        assert token not in json.dumps(answer)
     assert provider.lab.behind.received == []
 
 

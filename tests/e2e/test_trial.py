@@ -100,6 +100,7 @@ def test_the_shipped_configuration_serves_in_a_folder_without_one(
     tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("proxy.vectors.sentence_transformers.built_in_model", lambda: None)  # seconds of loading
     assert main(["try", "--port", str(port), "--save", "session.jsonl", "--", sys.executable, "-c", ASK]) == 0
     out = capsys.readouterr().out
     assert "no config.yaml is here; the one that comes with Penstock is used" in out

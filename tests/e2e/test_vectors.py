@@ -119,15 +119,6 @@ def name(timing: str) -> str:
     return found[0]
 
 
-async def test_a_damaged_directory_costs_only_the_making(embedding: Upstream, tmp_path: Path) -> None:
-    (tmp_path / "state" / "vectors").mkdir(parents=True)
-    (tmp_path / "state" / "vectors" / FILE).write_bytes(b"no database " * 1000)
-    async with served(config(tmp_path, embedding), tmp_path, "--workers", "2") as running:
-        await asyncio.gather(*(ask(running.base, number) for number in range(10)))
-        assert {line["event"] for line in warnings(running)} <= {"the vector index was broken and begun anew"}
-        await until(lambda: written(tmp_path) >= 60)
-
-
 async def test_a_directory_that_cannot_be_had_is_done_without(
     lab: Lab, embedding: Upstream, caplog: pytest.LogCaptureFixture
 ) -> None:

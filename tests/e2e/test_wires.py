@@ -44,6 +44,14 @@ def request_body(kind: type[Body], *, short: bool = False) -> dict[str, Any]:
     return body
 
 
+async def posted(lab: Lab, base: str, kind: type[Body], body: Any) -> str:
+    """Send a body on its wire; return the id of the request."""
+    async with lab.http.post(f"{base}/v1{kind.path}", json=body) as response:
+        assert response.status == 200, await response.text()
+        await response.read()
+        return response.headers["x-request-id"]
+
+
 @KINDS
 def test_a_body_is_read_in_its_wire(kind: type[Body]) -> None:
     assert type(body_of(json.dumps(request_body(kind)).encode())) is kind
@@ -128,17 +136,13 @@ async def test_all_are_recorded_and_counted_alike(lab: Lab) -> None:
     base, records = await lab.start(CONFIG.format(url=lab.behind.url)), {}
     for kind in BODIES:
         lab.behind.respond = answering(json.dumps(ANSWERS[kind]).encode())
-        async with lab.http.post(f"{base}/v1{kind.path}", json=request_body(kind)) as response:
-            assert response.status == 200, await response.text()
-            number = response.headers["x-request-id"]
-        async with lab.http.get(f"{base}/admin/requests/{number}?text=true") as response:
-            records[kind.wire] = await response.json()
+        number = await posted(lab, base, kind, request_body(kind))
+        records[kind.wire] = (await lab.get(f"{base}/admin/requests/{number}?text=true"))[1]
     for record in records.values():
         assert (record["input_tokens"], record["output_tokens"]) == (3000, 7)
         assert [step["verdict"] for step in record["steps"]] == ["rewrite"]
         assert record["text"]["answer"]["content"] == "Done."
-    async with lab.http.get(f"{base}/admin/conversations") as response:
-        listed = {each["id"] for each in (await response.json())["conversations"]}
+    listed = {each["id"] for each in (await lab.get(f"{base}/admin/conversations"))[1]["conversations"]}
     assert {record["conversation"] for record in records.values()} == listed
 
 
@@ -148,8 +152,7 @@ async def test_each_is_a_trace_with_its_steps(lab: Lab, kind: type[Body], monkey
     lab.behind.respond, sink = answering(json.dumps(ANSWERS[kind]).encode()), await lab.upstream()
     config = CONFIG.format(url=lab.behind.url) + f'telemetry: {{endpoint: "{sink.url}"}}\n'
     base, body = await lab.start(config), request_body(kind)
-    async with lab.http.post(f"{base}/v1{kind.path}", json=body) as response:
-        assert response.status == 200, await response.text()
+    await posted(lab, base, kind, body)
     await until_exported(sink, f"POST /v1{kind.path}")
 
     spans = exported(sink)
@@ -222,10 +225,7 @@ async def test_a_step_that_the_vendor_reports_as_harmful_is_on_hold(lab: Lab, ki
     lab.behind.respond = reporting
     records = []
     for asked in (body, body, {**body, kind.conversation[0]: [*body[kind.conversation[0]][4:]]}):
-        async with lab.http.post(f"{base}/v1{kind.path}", json=asked) as response:
-            assert response.status == 200, await response.text()
-            await response.read()
-            number = response.headers["x-request-id"]
+        number = await posted(lab, base, kind, asked)
         records.append((await lab.get(f"{base}/admin/requests/{number}"))[1])
     first, second, other = (record["steps"][0] for record in records)
     assert (first["verdict"], second["verdict"], other["verdict"]) == ("rewrite", "skip", "rewrite")
@@ -246,9 +246,7 @@ async def test_a_step_is_on_hold_where_an_expected_read_is_missed(lab: Lab, kind
         body["messages"][-1] = {**body["messages"][-1], "content": [{"type": "text", "text": "And now?", **MARK}]}
     lab.behind.respond, verdicts = answering(json.dumps(ANSWERS[kind] | report).encode()), []
     for _ in range(3):
-        async with lab.http.post(f"{base}/v1{kind.path}", json=body) as response:
-            assert response.status == 200, await response.text()
-            number = response.headers["x-request-id"]
+        number = await posted(lab, base, kind, body)
         verdicts.append((await lab.get(f"{base}/admin/requests/{number}"))[1]["steps"][0]["verdict"])
     assert verdicts == ["rewrite", "rewrite", "skip"]
 

@@ -148,15 +148,6 @@ class Upstream(Protocol):
         """Close all connections."""
 
 
-class Translator:
-    """The common part of upstreams that translate requests."""
-
-    abilities = Abilities()
-
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return known
-
-
 def connect(name: str, settings: Connected) -> Transport:
     """Return the connections to an upstream's server; nothing is connected yet."""
     timeouts = Timeouts(settings.connect_timeout, settings.idle_timeout)

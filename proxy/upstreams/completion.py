@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from proxy.chat import ChatRequest, encode
+from proxy.chat import encode
 from proxy.chat.errors import BadRequest, PenstockError, Unanswered
 from proxy.upstreams.base import Call, Reply
 
@@ -90,23 +90,19 @@ class Completion:
     It is made of deltas, as chunks have them; `logprobs` in one stand beside it. None says that the server is at work.
     """
 
-    def __init__(self, model: str, facts: Facts, *, stream: bool = False, show_usage: bool = False) -> None:
+    def __init__(self, call: Call, facts: Facts) -> None:
+        """Begin the answer to a call, in the form that the client asked for."""
+        rest = {} if call.request is None else call.request.rest
         self.facts = facts
-        self.stream = stream
+        self.stream = rest.get("stream") is True
+        self._show_usage = wants_usage(rest) and not call.hide_usage
         self.finish_reason = "stop"
         self.usage: dict[str, Any] = {}
         self.service_tier: str | None = None
         """Of a whole answer. Like reason and usage it counts once the deltas have ended."""
-        self._show_usage = show_usage
-        self._id, self._created, self._model = f"chatcmpl-{secrets.token_hex(12)}", int(time.time()), model
+        self._id, self._created, self._model = f"chatcmpl-{secrets.token_hex(12)}", int(time.time()), call.model
         self._begin = b"data: " + encode(self._head("chat.completion.chunk"))[:-1] + b',"choices":[{"index":0,"delta":'
         """All of a chunk before its delta, encoded once."""
-
-    @classmethod
-    def of(cls, call: Call, request: ChatRequest, facts: Facts) -> "Completion":
-        """Return the answer to a call, in the form that the client asked for."""
-        show_usage = wants_usage(request.rest) and not call.hide_usage
-        return cls(call.model, facts, stream=request.stream, show_usage=show_usage)
 
     async def reply(
         self, deltas: AsyncGenerator[Mapping[str, Any] | None, None], headers: Sequence[tuple[bytes, bytes]] = ()

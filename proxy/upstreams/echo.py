@@ -5,9 +5,9 @@ from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, NotFound
-from proxy.context import TokenCount
+from proxy.context import ModelProfile, TokenCount
 from proxy.text import counted
-from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream
+from proxy.upstreams.base import Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import Completion, usage
 from proxy.upstreams.request_fields import check_fields
 
@@ -17,7 +17,7 @@ def build(upstreams: Iterable[str], settings: object) -> dict[str, Upstream]:
     return {name: Echo(name) for name in upstreams}
 
 
-class Echo(Translator):
+class Echo:
     """An upstream that reports the messages, tokens and tools of each request, streaming too."""
 
     provider = "penstock.echo"
@@ -36,12 +36,15 @@ class Echo(Translator):
         check_fields(call.request.rest)
         count = await call.tokens.count(call.request)
         text = _report(call.request, count)
-        completion = Completion.of(call, call.request, {})
+        completion = Completion(call, {})
         completion.usage = usage(count.total, len(text.split()))
         return await completion.reply(_deltas(text.splitlines(keepends=True) if completion.stream else [text]))
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return ()
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         return []

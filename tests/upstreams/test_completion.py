@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from proxy.upstreams.base import Call
 from proxy.upstreams.completion import Completion, usage, wants_usage
 
 
@@ -14,7 +15,7 @@ async def deltas() -> AsyncGenerator[dict[str, Any], None]:
 
 
 async def test_a_whole_answer_has_every_field_that_sdks_read() -> None:
-    completion = Completion("m-1", {})
+    completion = Completion(Call("/chat/completions", "m-1", b"", {}), {})
     completion.usage = usage(90, 7, cached=64, reasoning=3)
     raw = (await completion.reply(deltas())).body or b""
     answer = json.loads(raw)

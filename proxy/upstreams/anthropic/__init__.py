@@ -17,12 +17,13 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import NotFound, PenstockError, Unanswered, Unauthorized
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
+from proxy.context import ModelProfile
 from proxy.http.client import Response
 from proxy.http.headers import without_credentials
 from proxy.text.json_values import json_object
 from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer
 from proxy.upstreams.anthropic.request import AnthropicRequest, translate
-from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Translator, Upstream, connect, relay
+from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.completion import Completion, Facts, encoded, parsed, timestamp
 from proxy.upstreams.credentials import fitting
 from proxy.upstreams.images import Images
@@ -52,7 +53,7 @@ def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[
     return {name: Anthropic(name, each) for name, each in upstreams.items()}
 
 
-class Anthropic(Translator):
+class Anthropic:
     """An upstream that translates chat requests to Messages and the answers back."""
 
     provider = "anthropic"
@@ -82,7 +83,7 @@ class Anthropic(Translator):
         translation = await _translated(call, await self._images.inlined(call.request))
         facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
         response = await self._ask(call, translation.body)
-        completion = Completion.of(call, call.request, facts)
+        completion = Completion(call, facts)
         headers = [(name, value) for name, value in response.headers if name.startswith(RELAYED)]
         return await completion.reply(self._deltas(response, completion, call, translation), headers)
 
@@ -108,6 +109,9 @@ class Anthropic(Translator):
         if response.status < 400:
             return Unanswered(f"the upstream answered with status {response.status}")
         return refusal(json_object(await response.read()), call, response.status, advice(response.headers))
+
+    async def profile(self, known: ModelProfile) -> ModelProfile:
+        return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         own = {"anthropic-version": VERSION, **without_credentials(headers), **self._credentials(headers, "")}

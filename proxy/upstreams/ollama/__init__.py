@@ -20,7 +20,7 @@ from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
 from proxy.text.json_values import json_object
-from proxy.upstreams.base import Abilities, Call, Reply, Translator, Upstream, connect, relay
+from proxy.upstreams.base import Abilities, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.completion import Completion, Facts, encoded, parsed, timestamp
 from proxy.upstreams.images import Images
 from proxy.upstreams.ollama.answer import OllamaAnswer, lines, used
@@ -65,7 +65,7 @@ def _num_ctx(entries: Iterable[ModelSettings]) -> Callable[[str], int | None]:
     return of
 
 
-class Ollama(Translator):
+class Ollama:
     """An upstream that translates chat requests to Ollama's own API and the answers back.
 
     A model always runs with the configured context size. No request changes it, because the server would have to load
@@ -106,7 +106,7 @@ class Ollama(Translator):
             if response.status < 400:
                 raise Unanswered(f"the upstream answered with status {response.status}")
             raise refusal(json_object(body), response.status, call)
-        completion = Completion.of(call, call.request, facts)
+        completion = Completion(call, facts)
         return await completion.reply(self._deltas(response, completion, call, translation))
 
     async def ignored(self, call: Call) -> tuple[str, ...]:

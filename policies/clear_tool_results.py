@@ -51,9 +51,8 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
     """The share of the usable window that a batch must free: smaller batches cost more of the cache than they save."""
 
     turns_ahead: int = Field(default=0, ge=0)
-    """The most further requests to expect of a conversation, a quarter of those that it had. A batch that pays for
-    itself within them is cleared below the mark too. With 0 only the window counts, and where there is no prompt cache,
-    the stride."""
+    """The most further requests to expect of a conversation (else a quarter of those that it had), within which a batch
+    must pay for itself. With 0 only the window counts, and where there is no prompt cache, the stride."""
 
     native_edit: ClassVar = "clear_tool_uses_20250919"
 

@@ -79,12 +79,11 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
     summary: Literal["digest", "written"] = "digest"
     """The source of the lines about answers. `digest`: the first sentence, list items, codes and numbers of each
     answer, word for word. `written`: the model of `writer` sums them up in the background from `warn_at` on; the digest
-    replaces what is late or was never said. The user's lines are never rewritten."""
+    replaces what is late or was never said."""
 
     native: bool = False
-    """Behind signed reasoning, where nothing may be cut before the next user message, have OpenAI compact the
-    conversation at `compress_at` (`context_management` of Responses). The client must send back the `compaction` item
-    that it gets. Its own `context_management` stays."""
+    """Behind signed reasoning, have OpenAI compact the conversation at `compress_at` (`context_management` of
+    Responses). The client must send back the `compaction` item that it gets. Its own `context_management` stays."""
 
     pins: tuple[str, ...] = ()
     """Regular expressions: lines that match one survive word for word. A repeated repetition is refused."""

@@ -24,9 +24,9 @@ class ConsolidateSystem(Policy):
     may_grow: ClassVar[bool] = True
 
     later: Literal["keep", "merge", "demote"] = "keep"
-    """The treatment of system messages in mid-conversation, which may come from anyone. `keep` leaves them; `merge`
-    moves them behind the others into a section below the operator's; `demote` makes each a user message in its place,
-    which strict templates accept and which keeps the cached prefix."""
+    """The treatment of system messages in mid-conversation, which may come from anyone. `merge` moves them behind the
+    others into a section below the operator's; `demote` makes each a user message in its place, which strict templates
+    accept and which keeps the cached prefix."""
 
     role: Literal["auto", "system", "developer"] = "auto"
     """The role of the merged message. `auto` is `developer` where one of the merged messages had it."""

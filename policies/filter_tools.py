@@ -83,8 +83,8 @@ class FilterTools(Policy, BringsTools):
     """Globs of tools that are always offered. Tools that are about no subject, or run anything, cannot be ranked."""
 
     groups: dict[str, ToolGroup] = Field(default_factory=dict)
-    """Tools that belong together, by a name of your own. Other tools are grouped by the server or subject that begins
-    their names, or by a first sentence that their descriptions share."""
+    """Tools that belong together, by a name of your own. Others are grouped by the beginning of their names or
+    descriptions."""
 
     examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Phrases of people who need a tool, by globs of its name."""

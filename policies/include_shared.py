@@ -42,8 +42,7 @@ class IncludeShared(Policy):
     """The most tokens that are shown of one text, at three bytes a token."""
 
     share: float = Field(default=0.1, gt=0, le=0.5)
-    """The share of the window that they may take together; beyond it 300 bytes are shown of each. One for which the
-    prompt has no room at all waits until it has."""
+    """The share of the window that they may take together; beyond it 300 bytes are shown of each."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Put each text where it stood before, and a new one near the end."""

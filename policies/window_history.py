@@ -42,9 +42,9 @@ class WindowHistory(Policy):
     """Turns that leave at once. A stride of 10 breaks the cached prefix at most every 10 turns."""
 
     only_if_paid_back: bool = False
-    """Let turns leave only where that lowers the bill: where fewer tokens pay, within as many requests as there were
-    since the last cut, for the prefix that is written anew and the passages that come back. Several strides may then
-    leave at once. Nothing leaves where neither prices nor cache rules of the model are known."""
+    """Let turns leave only where that lowers the bill, counting the prefix that is written anew and the passages that
+    come back, within as many requests as there were since the last cut. Nothing leaves where neither prices nor cache
+    rules of the model are known."""
 
     summary: bool = True
     """Archive and summarise what leaves. Without it, turns that leave are gone for good."""

@@ -70,7 +70,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
 
     file: str = ""
     """A file of trusted facts, one a line: a sentence, or JSON with `subject`, `relation`, `object`, `text` and `lang`.
-    Relative to the configuration file, and read with it; lines that begin with `#` are comments."""
+    Relative to the configuration file."""
 
     facts: tuple[str, ...] = ()
     """Trusted facts, as sentences: `The capital of Australia is Canberra.`"""
@@ -87,7 +87,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
 
     judge: float = Field(default=0.0, ge=0, le=10)
     """Seconds that a request may wait for the model of the section `judge`, which is asked about sentences that the
-    rules cannot read. 0 asks nobody. Where it is late or broken the rules alone decide. `timeout` must be longer."""
+    rules cannot read. 0 asks nobody. `timeout` must be longer."""
 
     sure: float = Field(default=0.9, gt=0.5, lt=1)
     """Certainty that the judge needs."""

@@ -54,26 +54,24 @@ class RecallHistory(Policy):
     """The most tokens that passages may take, however large the window is."""
 
     beside_tools: int = Field(default=400, ge=100)
-    """The most tokens that the passages of one message may take where the model has tools, and with them `recall`; the
-    best passage may be longer. With a prompt cache this many are always allowed, and more only up to 15 % of what the
-    cut saves in each request: passages are new text at full price."""
+    """The most tokens for one message where the model has tools, and with them `recall`; the best passage may be
+    longer. With a prompt cache more are allowed up to 15 % of what the cut saves in each request."""
 
     ceiling: float = Field(default=0.79, gt=0, le=1)
-    """The share of the usable window that the whole prompt may take with them: 80 %, less errors of counting. Where a
-    growing tool loop comes near, they are halved, and halved again."""
+    """The share of the usable window that the whole prompt may take with them: 80 %, less errors of counting."""
 
     least: float = Field(default=0.4, ge=0, le=1)
     """Passages whose relevance is below this share of the best one's stay out."""
 
     turns: float = Field(default=10.0, ge=0)
-    """For how many further requests earlier passages are expected to be carried, if they stay."""
+    """Expected further requests that carry earlier passages, if they stay."""
 
     wait: float = Field(default=1.0, ge=0)
     """Seconds to wait for vectors; they are made in the background, and the next request has them."""
 
     prepare_at: float = Field(default=0.70, gt=0, le=1)
-    """The share of the usable window from which vectors of what will leave with the next cut are made, in the
-    background; so the first question behind the cut need not wait. 1 means never."""
+    """The share of the usable window from which vectors of what will leave with the next cut are made. 1 means
+    never."""
 
     timeout: float = Field(default=4.0, gt=0)
     """Seconds after which the step is given up."""

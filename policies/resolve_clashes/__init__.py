@@ -48,8 +48,7 @@ class ResolveClashes(Policy):
 
     reconcile: Literal["off", "open", "all"] = "off"
     """Pairs that the model of the section `judge` decides: none; those that rules leave open; or also those of which
-    rules say that the later statement holds. It prefers the later one, says that both hold, or leaves a pair as it is.
-    Its decision stays for the conversation."""
+    rules say that the later statement holds. Its decision stays for the conversation."""
 
     wait: float = Field(default=1.0, gt=0, le=10)
     """Seconds that a request with a new pair may wait for the judge. It must be less than `timeout`."""

@@ -58,7 +58,7 @@ class SelectMemories(Bars, Policy):
     """The share of the usable window that the whole prompt may take with them."""
 
     turns: float = Field(default=10.0, ge=0)
-    """For how many further requests earlier memories are expected to be carried, if they stay."""
+    """Expected further requests that carry earlier memories, if they stay."""
 
     wait: float = Field(default=0.3, ge=0)
     """Seconds to wait for the vector of the message; without it memories are found by their words."""

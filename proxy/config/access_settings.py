@@ -54,16 +54,13 @@ class Allowance(Base):
     """In any sixty seconds, approximately; all requests under `/v1` count."""
 
     tokens_per_minute: _Count | None = None
-    """Of prompts and answers, in any sixty seconds, approximately. A request reserves an estimate, and gives back what
-    it did not use."""
+    """Of prompts and answers, in any sixty seconds, approximately."""
 
     tokens_per_day: _Count | None = None
-    """By UTC, as upstreams report them. Requests under way reserve estimates, together no more than is left; one that
-    is alone may exceed it."""
+    """By UTC, as upstreams report them. A request that is alone may exceed it."""
 
     budget_per_day: float | None = Field(default=None, gt=0)
-    """US dollars (UTC), from reported usage and the model's prices, reserved as `tokens_per_day` are. A model without
-    prices costs nothing."""
+    """US dollars (UTC), from reported usage and the model's prices. A model without prices costs nothing."""
 
     max_output_tokens: _Count | None = None
     """The longest answer that a request may ask for; more gets a 400."""
@@ -114,8 +111,7 @@ class TokenIssuer(Allowance):
     """Claims `aud` of which a token must have one."""
 
     keys_url: HttpUrl | None = None
-    """The address of its keys (JWKS). By default its discovery document says it. Read once an hour, and when a token
-    names an unknown key, at most once a minute."""
+    """The address of its keys (JWKS). By default its discovery document says it."""
 
     algorithms: Annotated[tuple[_Algorithm, ...], Field(min_length=1)] = ("RS256", "PS256", "ES256", "EdDSA")
     """Accepted signature algorithms."""
@@ -159,7 +155,7 @@ class PassThroughAuth(Base):
 
     paths: Globs | tuple[()] = ()
     """Further paths below `/v1` (globs), such as `/audio/*`, that may use an upstream's own key, with any method. Chat,
-    models, and `POST` of `/completions`, `/embeddings`, `/responses` and `/messages` always may. Other paths are a 403
+    models, and `POST` of `/completions`, `/embeddings`, `/responses` and `/messages` always may. Others are a 403
     there: any client could list and delete what the operator's account stores."""
 
     def lends(self, method: str, path: str) -> bool:
@@ -183,8 +179,8 @@ class KeysAuth(Base):
     """Identity providers whose tokens count as keys; needs the extra `oidc`."""
 
     paths: Globs = INFERENCE
-    """Paths below `/v1` (globs) that are passed on besides chat and models. Behind one provider key all clients are one
-    account, so all keys could reach what a further path stores, such as files, batches or `/responses`."""
+    """Paths below `/v1` (globs) that are passed on besides chat and models. All clients are one account of the
+    provider, so all keys could reach what a further path stores, such as files, batches or `/responses`."""
 
     def lends(self, method: str, path: str) -> bool:
         """Return True: a caller's paths are checked before."""
@@ -205,14 +201,14 @@ class LimitsSettings(Allowance):
 
     incomplete_mib: _Count = 256
     """MiB of incomplete request bodies in each worker process; at least twice `server.max_body_mib`. Further ones get a
-    503. An incomplete body counts as 256 KiB or more."""
+    503."""
 
     incomplete_mib_per_address: _Count = 128
     """The same for one client address. Behind a balancer that hides the clients' addresses, set it as high as
     `incomplete_mib`."""
 
     bodies_mib: _Count = 512
-    """MiB of all request bodies in each worker process, complete or not, until their requests are over; at least twice
+    """MiB of all request bodies in each worker process until their requests are over; at least twice
     `server.max_body_mib`. Further ones get a 503. A parsed body takes several times its bytes."""
 
     max_header_bytes: int = Field(default=65536, ge=1024)

@@ -42,8 +42,8 @@ class SentenceTransformersEmbedding(Base):
 
     backend: Literal["torch", "onnx", "openvino"] = "torch"
     """The library that computes. `onnx` and `openvino` need `pip install 'penstock[semantic]'
-    'sentence-transformers[onnx]'` (or `[openvino]`), without the extra `tokenizers`. They convert the model at each
-    start, unless its directory has the converted one."""
+    'sentence-transformers[onnx]'` (or `[openvino]`), without the extra `tokenizers`, and a converted model, or convert
+    it at each start."""
 
     query_prompt: str | None = None
     """Put in front of a question; by default the model's own prompt for queries."""
@@ -52,8 +52,7 @@ class SentenceTransformersEmbedding(Base):
     """The same for texts that are searched."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """The number format of torch. `auto` takes bfloat16 where the processor has instructions for it (2.7 times as fast,
-    the same vectors to 0.0001)."""
+    """The number format of torch. `auto` takes bfloat16 where the processor has instructions for it."""
 
     threads: int = Field(default=1, ge=1)
     """Threads of one computation. More than one is slower on a machine with other work."""

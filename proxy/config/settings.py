@@ -29,12 +29,12 @@ class RecordsSettings(Base):
     """MiB of all records, texts included. The oldest go first. 64 are some 25,000 requests."""
 
     per_second: float = Field(default=100.0, gt=0)
-    """Requests that a process records in a second, twice as many in a burst, so that records cost next to nothing under
-    any load. `penstock_records_skipped_total` counts the others."""
+    """Requests that a process records in a second, twice as many in a burst. `penstock_records_skipped_total` counts
+    the others."""
 
     text: bool = False
-    """Keep the text of requests, as they came and as they were sent, and of answers. Operators then read what users
-    write: the log says so at each start."""
+    """Keep the text of requests, as they came and as they were sent, and of answers: operators then read what users
+    write."""
 
 
 def _short(value: Any) -> Any:
@@ -75,12 +75,11 @@ class PilotSettings(Base):
     """
 
     max_usd_per_day: float = Field(default=0.0, ge=0)
-    """US dollars that a process may spend on refreshes of idle conversations; 0 for none. They are sent with the
-    client's own key, and stand in no client's usage."""
+    """US dollars that a process may spend on refreshes of idle conversations. They use the client's own key."""
 
     hold: float = Field(default=0.0, ge=0, le=10)
     """Seconds for which a request waits at most for the first answer to another one with the same tools and system
-    messages, if these are not in the cache yet; 0 for no waiting."""
+    messages, if these are not in the cache yet."""
 
 
 class MemoriesSettings(Base):
@@ -120,52 +119,48 @@ class ServerSettings(Base):
     """The largest request body. Larger ones get a 413."""
 
     max_messages: int = Field(default=10_000, ge=1)
-    """The most messages for a chain; also the most tools, and the most parts and calls in all. More get a 400, because
-    reading them would delay other requests. An empty chain reads nothing."""
+    """The most messages for a chain; also the most tools, and the most parts and calls in all. More get a 400. An empty
+    chain reads nothing."""
 
     chain_deadline: Seconds = 5.0
-    """Seconds for all steps of a chain together, except those without which the prompt does not fit: CPU, and waiting
-    for others. Time that a busy machine takes from a step does not count, up to four times as much."""
+    """Seconds for all steps of a chain together, except those without which the prompt does not fit. Time that a busy
+    machine takes from a step does not count, up to four times as much."""
 
     patience: Seconds = 60.0
-    """Seconds for a guard, and for a step without which the prompt does not fit, such as the first cut of a long
-    conversation. Keep it below the timeouts of clients and load balancers."""
+    """Seconds for a guard, and for a step without which the prompt does not fit. Keep it below the timeouts of clients
+    and load balancers."""
 
     remember_mib: int = Field(default=64, ge=1, le=65536)
-    """MiB of work that a process remembers between requests: short forms, passages, findings. Each MiB also allows
-    2,000 counts of tokens, 800 keys of answers and originals, and some 1.3 MiB of recent decisions, 1 MiB each of
-    parsed requests and of hashes of prompts, and 0.25 MiB of sent prompts. With less, more work is repeated."""
+    """MiB of work that a process remembers between requests: short forms, passages, findings. Decisions, parsed
+    requests and sent prompts take up to 2.5 times as much besides. With less, more work is repeated."""
 
     keep_alive: Seconds = 75.0
-    """Seconds for which an idle client connection stays open. Set it longer than a load balancer's idle time."""
+    """Seconds for which an idle client connection stays open. Set it longer than a load balancer's."""
 
     drain_delay: float = Field(default=0.0, ge=0)
-    """Seconds after SIGTERM during which new connections are still taken, so that load balancers notice the 503 of
-    `/readyz`."""
+    """Seconds after SIGTERM during which new connections are still taken, so that load balancers notice `/readyz`."""
 
     drain: Seconds = 30.0
-    """Seconds that requests under way then have to finish. The rest is cut, with an error as its last event."""
+    """Seconds that requests under way then have. The rest is cut, with an error as its last event."""
 
     watch: bool = True
-    """Reload this file, and the files that it names, when they change. Otherwise only on SIGHUP or `POST
-    /admin/reload`."""
+    """Reload this file, and files that it names, when they change. Otherwise only on SIGHUP or `POST /admin/reload`."""
 
     warm: bool = False
-    """Run each chain once over a made-up conversation before `/readyz` says ready, so that the first request is fast.
-    It takes a second or two, with a large embedding model some ten."""
+    """Run each chain once before `/readyz` says ready, so that the first request is fast. It takes a second or two,
+    with a large embedding model some ten."""
 
     stuck_after: Seconds = 60.0
-    """Seconds after which a worker thread that is busy with one job counts as stuck. `/healthz` is then a 503, so that
-    an orchestrator restarts the process."""
+    """Seconds after which a worker thread that is busy with one job counts as stuck, and `/healthz` is a 503."""
 
     hosts: Globs | tuple[()] = ()
     """Further names that clients reach Penstock by (globs), such as `llm.example.com`. Where clients need no key of
-    Penstock, a `Host` with a dot that is neither an address nor one of these is a 403, because a web page may be behind
-    it. `host.docker.internal`, `host.containers.internal` and `gateway.docker.internal` are always allowed."""
+    Penstock, another `Host` with a dot that is no address is a 403, because a web page may be behind it.
+    `host.docker.internal`, `host.containers.internal` and `gateway.docker.internal` are always allowed."""
 
     cors_origins: Globs | tuple[()] = ()
     """Origins whose web pages may send requests under `/v1` (globs), such as `https://chat.example.com` or `app://*`.
-    By default none may. An upstream's own CORS headers are not relayed."""
+    By default none may."""
 
     admin_port: int | None = Field(default=None, ge=0, le=65535)
     """A separate port for `/metrics`, `/admin` and `/ui`, which then leave the main one; 0 takes a free one."""
@@ -175,8 +170,8 @@ class ServerSettings(Base):
 
     admin_key: Key = None
     """The bearer token for `/admin`, and for `/metrics` on `port`. Without it `/admin` and `/ui` are open on
-    `admin_port`, or without that on loopback. If clients have keys of Penstock, they are on `admin_port` only, and
-    `/metrics` with them."""
+    `admin_port`, or without that on loopback; if clients have keys of Penstock, only on `admin_port`, with
+    `/metrics`."""
 
     may_bypass: bool = True
     """Allow `x-penstock-bypass: true`, which skips the chain except its guards; otherwise it is a 400."""
@@ -226,11 +221,10 @@ class OpenAIUpstream(Connected):
 
     wires: tuple[Literal["responses", "messages"], ...] = ("responses",)
     """The wires besides chat completions that the server speaks. Requests of another one become chat completions, and
-    answers are written back: `[]` for a server without `/v1/responses`."""
+    answers are written back."""
 
     ask_usage: bool = False
-    """Ask for usage in streams whose client did not (`stream_options.include_usage`), and keep it from the client.
-    Without it such streams have no usage in metrics."""
+    """Ask for usage in streams whose client did not (`stream_options.include_usage`), and keep it from the client."""
 
     @property
     def has_own_key(self) -> bool:
@@ -377,7 +371,7 @@ class ModelSettings(Base):
     """The most tokens of an answer."""
 
     reserve: int | None = Field(default=None, ge=0)
-    """Tokens kept free for the answer. Fewer where the client allows fewer (`max_tokens`), and up to an eighth of the
+    """Tokens kept free for the answer. Fewer where the client allows fewer (`max_tokens`), up to an eighth of the
     window where it allows more."""
 
     tokenizer: str | None = None
@@ -391,14 +385,14 @@ class ModelSettings(Base):
 
     fallbacks: tuple[str, ...] = ()
     """Models to ask, in this order, if the upstream fails before its answer begins: no connection, an open breaker, a
-    429, or a status from 500 on. Names that `models` routes."""
+    429, or a status from 500 on."""
 
     may_repeat: bool = False
-    """Ask `fallbacks` and let SDKs try again also where the upstream broke off or timed out and may have processed the
-    request. You may pay twice. Without it the client gets the error, with `x-should-retry: false`."""
+    """Ask `fallbacks` and let SDKs try again also where the upstream may have processed the request. You may pay
+    twice."""
 
     larger: str | None = None
-    """The model to ask if a request does not fit this one's window. A name that `models` routes."""
+    """The model to ask if a request does not fit this one's window."""
 
     binds_reasoning: bool | None = None
     """The provider binds signed reasoning to everything before it, so that nothing there may change. By default true,
@@ -436,7 +430,7 @@ class TelemetrySettings(Base):
     """`changes`: no spans of steps that kept the request or were skipped."""
 
     warn_at: float = Field(default=0.7, gt=0, le=1)
-    """The share of the usable window from which a prompt is reported: in the log, as an event of the span, and in
+    """The share of the usable window from which a prompt is reported in the log, the span and
     `penstock_context_warnings_total`."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -8,8 +8,8 @@ from proxy.config.fields import Base, Seconds
 class BreakerSettings(Base):
     """The circuit breaker: stops asking an upstream that fails, for a while.
 
-    A failure is a failed connection, a timeout, an answer that breaks off, or a status from 502 on. A 500 is none,
-    because one bad request may cause it; a 429 is none, because it is about one key.
+    A failure is a failed connection, a timeout, an answer that breaks off, or a status from 502 on. A 500 or 429 may be
+    about one request or key.
     """
 
     failures: int = Field(default=5, ge=0)
@@ -46,8 +46,8 @@ class Translated(Base):
     names them."""
 
     fetch_images_from: tuple[str, ...] = ()
-    """Hosts (with the port, where it is not the usual one) from which Penstock fetches images that a request names by
-    address, where the provider takes only bytes. Redirects are not followed. For other hosts the request gets a 400."""
+    """Hosts (with an unusual port) from which Penstock fetches images that a request names by address, where the
+    provider takes only bytes. Redirects are not followed. Other hosts are a 400."""
 
 
 class Connected(Guarded):

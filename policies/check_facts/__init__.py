@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
@@ -22,16 +22,8 @@ from proxy.text.json_values import is_json
 Result = TypeVar("Result")
 
 
-class _FalseText(NamedTuple):
-    """A text with contradictions, by its place in a message."""
-
-    place: int
-    every: tuple[Contradiction, ...]
-    marked: str
-    """The text with a note behind each."""
-
-
-_Texts = tuple[_FalseText, ...]
+_Contradictions = dict[int, tuple[Contradiction, ...]]
+"""The contradictions in a message, by the place of their text in it."""
 
 _Candidate = tuple[int, Contradiction, str]
 """A text's place in a message, the sentence in it with the fact that it may contradict, and the sentence."""
@@ -122,14 +114,14 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
             return Keep("no trusted facts")
         sent = of_client(request, ctx.incoming)
         places = sorted([*sent, *injected(request.messages, sent)])
-        false = await self._in_each("contradicts a fact", self._false_texts, request, places, ctx)
+        false = await self._in_each("contradicts a fact", self._contradicted, request, places, ctx)
         false, of_judge = await self._with_judge(request, places, false, ctx)
         if false and self.action == "reject":
             new = _first_unanswered(request.messages)
             refused = {place: texts for place, texts in false.items() if place >= new and place in sent}
             if refused:
                 return _refusal(refused, sent)
-        counts = {place: sum(len(each.every) for each in texts) for place, texts in false.items()}
+        counts = {place: sum(map(len, texts.values())) for place, texts in false.items()}
         anchors = _anchors(false, sent)
         lately, count = arrived(ctx.incoming.messages) if counts else (), sum(counts.values())
         facts = {
@@ -148,7 +140,7 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         return Rewrite(rewritten, why, facts, _findings(false, anchors, sent))
 
     async def _treated(
-        self, request: ChatRequest, false: Mapping[int, _Texts], sent: Mapping[int, int], ctx: Context
+        self, request: ChatRequest, false: Mapping[int, _Contradictions], sent: Mapping[int, int], ctx: Context
     ) -> tuple[ChatRequest, str]:
         """Return the request as it goes on, and the reason."""
         leaving = {} if self.action == "annotate" else _memories(request.messages, false, sent)
@@ -160,14 +152,14 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
             elif leaving.get(place):
                 continue
             elif place == last:
-                about = [note(dict.fromkeys(one.fact for each in false[place] for one in each.every))]
+                about = [note(dict.fromkeys(one.fact for one in _all(false[place])))]
                 messages[place:place] = about if messages[max(0, place - 1) : place] != about else []
             else:
                 messages[place] = await self._marked(messages[place], false[place], ctx, client=place in sent)
         out = sum(map(len, leaving.values()))
         rest = [place for place in false if not leaving.get(place)]
         aside = ctx.archive is not None and all(self._aside(client=place in sent) for place in rest)
-        count = sum(len(each.every) for place in rest for each in false[place])
+        count = sum(len(_all(false[place])) for place in rest)
         done = f"{'quarantined' if aside else 'annotated'} {counted(count, 'statement')}" if rest else ""
         dropped = f"left out {out} of the memories" if out else ""
         why = f"{' and '.join(filter(None, (done, dropped)))} for contradicting a fact"
@@ -190,15 +182,15 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         return {places[n]: each for n, each in results.items()}
 
     async def _with_judge(
-        self, request: ChatRequest, places: Sequence[int], false: dict[int, _Texts], ctx: Context
-    ) -> tuple[dict[int, _Texts], dict[str, int]]:
+        self, request: ChatRequest, places: Sequence[int], false: dict[int, _Contradictions], ctx: Context
+    ) -> tuple[dict[int, _Contradictions], dict[str, int]]:
         """Return the contradictions with those of the judge, and the counts of its work. It decides a message once."""
         if ctx.judge is None or not self.judge:
             return false, {}
         questions = await self._in_each("unclear", self._question, request, places, ctx)
         added, facts = await self._chosen(questions, ctx.judge, ctx.memo)
         every = sorted({*false, *added})
-        joined = {n: _joined(request.messages[n], false.get(n, ()), added.get(n, ())) for n in every}
+        joined = {n: _joined(false.get(n, {}), added.get(n, ())) for n in every}
         return joined, facts
 
     async def _chosen(
@@ -230,13 +222,9 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         key = blake2b(message.raw, key=self._trusted.digest.encode(), digest_size=16).hexdigest()
         return (f"judged/{key}", tuple(candidates[:_MOST_JUDGED])) if candidates else ()
 
-    def _false_texts(self, message: Message) -> _Texts:
-        texts = ((place, text, self._trusted.contradicted(text)) for place, text in self._texts(message))
-        return tuple(
-            _FalseText(place, tuple(every), checked(text, every, None))
-            for place, text, every in texts
-            if 0 < len(every) <= self.most
-        )
+    def _contradicted(self, message: Message) -> _Contradictions | tuple[()]:
+        every = {place: tuple(self._trusted.contradicted(text)) for place, text in self._texts(message)}
+        return {place: each for place, each in every.items() if 0 < len(each) <= self.most} or ()
 
     def _texts(self, message: Message) -> Iterator[tuple[int, str]]:
         """Return the texts of a message whose writer is checked, with their places."""
@@ -247,31 +235,27 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         """Return whether a false statement is archived; `client` says that the message is the client's."""
         return self.action == "quarantine" or (self.action == "reject" and not client)
 
-    async def _marked(self, message: Message, false: _Texts, ctx: Context, *, client: bool) -> Message:
+    async def _marked(self, message: Message, false: _Contradictions, ctx: Context, *, client: bool) -> Message:
         """Return the message as it goes on; `client` says that it is the client's."""
         aside = self._aside(client=client)
-        if self.action == "annotate" and isinstance(message["content"], str):  # most are
-            return message.with_changes(content=false[0].marked)
-        texts = list(texts_of(0, message, message.role))
-        for each in false:
-            text = texts[each.place]
-            handle: str | None = None
-            if aside and ctx.archive is not None:
-                handle = await ctx.archive.keep(text.original)
-            text.sent = each.marked if handle is None else checked(text.original, each.every, handle)
-        return with_text(message, *(texts[each.place] for each in false))
+        texts = [text for text in texts_of(0, message, message.role)]
+        for place, every in false.items():
+            text = texts[place]
+            handle = await ctx.archive.keep(text.original) if aside and ctx.archive is not None else None
+            text.sent = checked(text.original, every, handle)
+        return with_text(message, *(texts[place] for place in false))
 
 
-def _joined(message: Message, false: _Texts, added: Sequence[_Candidate]) -> _Texts:
+def _all(false: _Contradictions) -> list[Contradiction]:
+    return [one for every in false.values() for one in every]
+
+
+def _joined(false: _Contradictions, added: Sequence[_Candidate]) -> _Contradictions:
     """Return the contradictions of the rules and of the judge, each sentence once."""
-    if not added:
-        return false
-    every = {each.place: {one.start: one for one in each.every} for each in false}
+    every = {place: {one.start: one for one in ones} for place, ones in false.items()}
     for place, one, _ in added:
         every.setdefault(place, {}).setdefault(one.start, one)
-    texts = [text.original for text in texts_of(0, message, message.role)]
-    joined = ((place, tuple(one for _, one in sorted(by_start.items()))) for place, by_start in sorted(every.items()))
-    return tuple(_FalseText(place, ones, checked(texts[place], ones, None)) for place, ones in joined)
+    return {place: tuple(one for _, one in sorted(ones.items())) for place, ones in sorted(every.items())}
 
 
 def _first_unanswered(messages: Sequence[Message]) -> int:
@@ -285,36 +269,35 @@ def _anchors(places: Iterable[int], sent: Mapping[int, int]) -> dict[int, int]:
 
 
 def _memories(
-    messages: Sequence[Message], false: Mapping[int, _Texts], sent: Mapping[int, int]
+    messages: Sequence[Message], false: Mapping[int, _Contradictions], sent: Mapping[int, int]
 ) -> dict[int, list[TextChange]]:
     """Return the changes that leave out false memories, by their block's place."""
     return {
         place: [
             TextChange(Stretch(place, *span), None)
             for span in spans(messages[place].text)
-            if any(span[0] <= one.start < span[1] for each in texts for one in each.every)
+            if any(span[0] <= one.start < span[1] for one in _all(texts))
         ]
         for place, texts in false.items()
         if place not in sent and is_block(messages[place], MEMORIES)
     }
 
 
-def _findings(false: Mapping[int, _Texts], anchors: Mapping[int, int], sent: Collection[int]) -> list[str]:
+def _findings(false: Mapping[int, _Contradictions], anchors: Mapping[int, int], sent: Collection[int]) -> list[str]:
     """Return each contradiction with the place of its message among the client's, or of the one behind it."""
     return [
         f"{'before ' * (place not in sent)}messages[{anchors[place]}] contradicts the trusted fact "
         f'"{one.fact[:_LONGEST_FACT]}"'
         for place, texts in false.items()
-        for each in texts
-        for one in each.every
+        for one in _all(texts)
     ]
 
 
-def _refusal(false: Mapping[int, _Texts], sent: Mapping[int, int]) -> Reject:
+def _refusal(false: Mapping[int, _Contradictions], sent: Mapping[int, int]) -> Reject:
     place, texts = next(iter(false.items()))
     param, findings = f"messages[{sent[place]}]", _findings(false, sent, sent)
     return Reject(
-        f"a statement in {param} contradicts a trusted fact: {texts[0].every[0].fact[:_LONGEST_FACT]}",
+        f"a statement in {param} contradicts a trusted fact: {_all(texts)[0].fact[:_LONGEST_FACT]}",
         "contradicts_trusted_fact",
         param=param,
         facts={"poisoning_attempts": len(findings)},

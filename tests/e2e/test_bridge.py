@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -14,7 +11,8 @@ import pytest
 
 from proxy.chat.parse import Body
 from proxy.chat.wire import flaws
-from tests.e2e.servers import Received, Upstream, proxy, say, send, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Received, Upstream, say, send
 from tests.scripted import answer, calls
 
 CONFIG = """
@@ -50,20 +48,17 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World, None]:
-    async with AsyncExitStack() as stack:
-        behind = await stack.enter_async_context(upstream())
-        base = await stack.enter_async_context(proxy(CONFIG.format(url=behind.url), tmp_path))
-        world = World(base, behind)
+async def world(lab: Lab) -> World:
+    world = World(await lab.start(CONFIG.format(url=lab.behind.url)), lab.behind)
 
-        async def respond(_: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-            assert received.path.endswith("/v1/chat/completions")
-            assert not flaws(Body(received.body).parse())
-            told = world.script.pop(0)
-            await (send(writer, *told) if isinstance(told, tuple) else say(writer, received, told))
+    async def respond(_: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
+        assert received.path.endswith("/v1/chat/completions")
+        assert not flaws(Body(received.body).parse())
+        told = world.script.pop(0)
+        await (send(writer, *told) if isinstance(told, tuple) else say(writer, received, told))
 
-        behind.respond = respond
-        yield world
+    lab.behind.respond = respond
+    return world
 
 
 STREAMED = pytest.mark.parametrize("streamed", [False, True])

@@ -1,17 +1,15 @@
 """A policy of an operator's own chooses the model: with the chain, window and keys of that model, on each wire."""
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from proxy.config.keys_file import hash_of
-from tests.e2e.servers import Upstream, plainly, proxy, upstream
+from tests.e2e.conftest import Lab
+from tests.e2e.servers import Upstream
 
 POLICY = '''
 from typing import ClassVar
@@ -102,19 +100,13 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World, None]:
-    (tmp_path / "size_routes").mkdir()
-    (tmp_path / "size_routes/__init__.py").write_text("")
-    (tmp_path / "size_routes/route.py").write_text(POLICY)
-    async with AsyncExitStack() as stack:
-        main, other = [await stack.enter_async_context(upstream()) for _ in range(2)]
-        main.respond = other.respond = plainly
-        config = CONFIG.format(
-            main=main.url, other=other.url, all=hash_of(ALL), large=hash_of(LARGE), poor=hash_of(POOR)
-        )
-        base = await stack.enter_async_context(proxy(config, tmp_path))
-        session = await stack.enter_async_context(aiohttp.ClientSession())
-        yield World(base, main, other, session)
+async def world(lab: Lab) -> World:
+    (lab.folder / "size_routes").mkdir()
+    (lab.folder / "size_routes/__init__.py").write_text("")
+    (lab.folder / "size_routes/route.py").write_text(POLICY)
+    main, other = lab.behind, await lab.upstream()
+    keys = {"all": hash_of(ALL), "large": hash_of(LARGE), "poor": hash_of(POOR)}
+    return World(await lab.start(CONFIG.format(main=main.url, other=other.url, **keys)), main, other, lab.http)
 
 
 def models(behind: Upstream) -> list[str]:

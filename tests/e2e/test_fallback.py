@@ -3,16 +3,14 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from proxy.testing import chat
+from tests.e2e.conftest import Lab
 from tests.e2e.servers import (
     DEFAULT_ANSWER,
     JSON,
@@ -22,11 +20,9 @@ from tests.e2e.servers import (
     answering,
     begin_stream,
     plainly,
-    proxy,
     send_chunk,
     silent,
     streaming,
-    upstream,
 )
 
 CONFIG = """
@@ -134,16 +130,12 @@ class Answer:
 
 
 @pytest.fixture
-async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[World, None]:
-    async with AsyncExitStack() as stack:
-        main, other = [await stack.enter_async_context(upstream()) for _ in range(2)]
-        failures, patience = getattr(request, "param", (0, 60))
-        config = CONFIG.format(
-            main=main.url, other=other.url, failures=failures, patience=patience, state=tmp_path / "a file"
-        )
-        (tmp_path / "a file").write_text("")
-        base = await stack.enter_async_context(proxy(config, tmp_path))
-        yield World(base, main, other, await stack.enter_async_context(aiohttp.ClientSession()))
+async def world(lab: Lab, request: pytest.FixtureRequest) -> World:
+    main, other, state = lab.behind, await lab.upstream(), lab.folder / "a file"
+    failures, patience = getattr(request, "param", (0, 60))
+    state.write_text("")
+    config = CONFIG.format(main=main.url, other=other.url, failures=failures, patience=patience, state=state)
+    return World(await lab.start(config), main, other, lab.http)
 
 
 def error(status: int, message: str = "m", code: str | None = None, headers: str = "retry-after: 7\r\n") -> Respond:

@@ -15,7 +15,6 @@ from tests.e2e.servers import (
     Upstream,
     answering,
     breaking_off,
-    send,
     send_chunk,
     silent,
 )
@@ -223,27 +222,6 @@ async def test_two_proxies_on_one_store_use_the_decision_that_came_first(running
     assert len(running.small.received) == 1
     other, _ = await running.ask(two, OPEN, key="other")
     assert other == [OPEN], "another tenant's conversation has its own decision"
-
-
-async def test_two_proxies_that_are_asked_at_once_agree(running: Running) -> None:
-    both_asked = asyncio.Event()
-
-    async def disagree(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
-        mine = len(behind.received)
-        if mine == 2:
-            both_asked.set()
-        await both_asked.wait()
-        await send(writer, 200, saying("REPLACES" if mine == 1 else "BOTH"))
-
-    running.small.respond = disagree
-    bases = [await running.proxy("one"), await running.proxy("two")]
-
-    async def sent(base: str) -> int:
-        _, steps = await running.ask(base, OPEN)
-        resolved: int = steps["resolve_clashes"]["clashes_resolved"]
-        return resolved
-
-    assert len(set(await asyncio.gather(*map(sent, bases)))) == 1
 
 
 async def test_a_statement_that_rules_cannot_read_is_held_against_the_fact(running: Running) -> None:

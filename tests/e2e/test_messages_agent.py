@@ -12,6 +12,7 @@ import aiohttp
 import anthropic
 import pytest
 
+from tests.e2e.conftest import Lab
 from tests.e2e.servers import proxy
 from tests.upstreams.anthropic.rules import bare
 from tests.upstreams.anthropic.stand_in import KEY, StandIn, stand_in
@@ -143,6 +144,17 @@ async def server() -> AsyncGenerator[StandIn]:
         yield made
 
 
+@pytest.fixture
+async def base(lab: Lab, server: StandIn) -> str:
+    return await lab.start(CONFIG.format(url=server.url))
+
+
+@pytest.fixture
+async def client(base: str) -> AsyncGenerator[anthropic.AsyncAnthropic]:
+    async with anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as made:
+        yield made
+
+
 @pytest.mark.parametrize(("model", "stream"), [(UNBOUND, False), (BOUND, True)])
 async def test_an_agent_finishes_and_pays_less(model: str, stream: bool, server: StandIn, tmp_path: Path) -> None:
     await Agent(server.url, model, server, stream=stream).work(12, 60)
@@ -193,20 +205,14 @@ async def test_no_fault_breaks_signed_thinking(fault: str, server: StandIn, tmp_
     assert json.dumps(server.bodies[-1]).count('"signature"') == 9
 
 
-async def test_errors_have_anthropics_shape(server: StandIn, tmp_path: Path) -> None:
-    async with (
-        proxy(CONFIG.format(url=server.url), tmp_path) as base,
-        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
-    ):
-        with pytest.raises(anthropic.NotFoundError) as unknown:
-            await client.messages.create(
-                model="no-such-model", max_tokens=1, messages=[{"role": "user", "content": "Hi"}]
-            )
-        with pytest.raises(anthropic.BadRequestError) as wrong:
-            await client.messages.create(model=UNBOUND, max_tokens=1, messages=[])
-        server.failures.append((429, "rate_limit_error", {"retry-after": "7"}))
-        with pytest.raises(anthropic.RateLimitError) as limited:
-            await client.messages.create(model=UNBOUND, max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
+async def test_errors_have_anthropics_shape(server: StandIn, client: anthropic.AsyncAnthropic) -> None:
+    with pytest.raises(anthropic.NotFoundError) as unknown:
+        await client.messages.create(model="no-such-model", max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
+    with pytest.raises(anthropic.BadRequestError) as wrong:
+        await client.messages.create(model=UNBOUND, max_tokens=1, messages=[])
+    server.failures.append((429, "rate_limit_error", {"retry-after": "7"}))
+    with pytest.raises(anthropic.RateLimitError) as limited:
+        await client.messages.create(model=UNBOUND, max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
 
     for error, kind in ((unknown, "not_found_error"), (wrong, "invalid_request_error"), (limited, "rate_limit_error")):
         assert isinstance(error.value.body, dict)
@@ -215,7 +221,7 @@ async def test_errors_have_anthropics_shape(server: StandIn, tmp_path: Path) -> 
     assert limited.value.response.headers["retry-after"] == "7"
 
 
-async def test_a_count_is_of_what_would_be_sent(server: StandIn, tmp_path: Path) -> None:
+async def test_a_count_is_of_what_would_be_sent(server: StandIn, client: anthropic.AsyncAnthropic, base: str) -> None:
     said: Any = [
         {"role": "user", "content": "Where are the parcels?"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "orders", "input": {}}]},
@@ -225,13 +231,9 @@ async def test_a_count_is_of_what_would_be_sent(server: StandIn, tmp_path: Path)
         },
     ]
     asked: Any = {"model": UNBOUND, "messages": said, "tools": TOOLS, "system": SYSTEM}
-    async with (
-        proxy(CONFIG.format(url=server.url), tmp_path) as base,
-        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
-    ):
-        counted = (await client.messages.count_tokens(**asked)).input_tokens
-        await client.messages.create(max_tokens=100, **asked)
-        turns = [each["turn"] for each in (await told(base, "requests"))["requests"]]
+    counted = (await client.messages.count_tokens(**asked)).input_tokens
+    await client.messages.create(max_tokens=100, **asked)
+    turns = [each["turn"] for each in (await told(base, "requests"))["requests"]]
 
     assert server.paths == ["/v1/messages/count_tokens", "/v1/messages"]
     assert server.bodies[0]["messages"][2] == server.bodies[1]["messages"][2] != said[2]
@@ -239,7 +241,7 @@ async def test_a_count_is_of_what_would_be_sent(server: StandIn, tmp_path: Path)
     assert sorted(turns, key=bool) == [None, 2]
 
 
-async def test_threads_are_declined_and_the_sdk_goes_on(server: StandIn, tmp_path: Path) -> None:
+async def test_threads_are_declined_and_the_sdk_goes_on(server: StandIn, client: anthropic.AsyncAnthropic) -> None:
     server.say({"type": "tool_use", "id": "toolu_1", "name": "orders", "input": {"page": 1}})
     server.say({"type": "text", "text": "Done."})
 
@@ -248,21 +250,19 @@ async def test_threads_are_declined_and_the_sdk_goes_on(server: StandIn, tmp_pat
         """List orders."""
         return listing(page, 3)
 
-    async with (
-        proxy(CONFIG.format(url=server.url), tmp_path) as base,
-        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
-    ):
-        runner = client.beta.messages.tool_runner(
-            model=UNBOUND, max_tokens=100, tools=[orders], messages=[{"role": "user", "content": "Go."}]
-        )
-        answer = await runner.until_done()
+    runner = client.beta.messages.tool_runner(
+        model=UNBOUND, max_tokens=100, tools=[orders], messages=[{"role": "user", "content": "Go."}]
+    )
+    answer = await runner.until_done()
 
     assert answer.content[0].type == "text"
     assert [len(body["messages"]) for body in server.bodies] == [1, 3]
     assert not any("thread" in body for body in server.bodies)
 
 
-async def test_a_compaction_of_the_clients_own_is_passed_whole(server: StandIn, tmp_path: Path) -> None:
+async def test_a_compaction_of_the_clients_own_is_passed_whole(
+    server: StandIn, client: anthropic.AsyncAnthropic
+) -> None:
     said: Any = [
         {"role": "user", "content": "Where are the parcels?"},
         {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "orders", "input": {}}]},
@@ -270,18 +270,14 @@ async def test_a_compaction_of_the_clients_own_is_passed_whole(server: StandIn, 
         {"role": "assistant", "content": "They left."},
         {"role": "user", "content": "Sum up what we did."},
     ]
-    async with (
-        proxy(CONFIG.format(url=server.url), tmp_path) as base,
-        anthropic.AsyncAnthropic(base_url=base, api_key=KEY, max_retries=0) as client,
-    ):
-        for headers in ({}, {"x-claude-code-request-class": "compaction"}):
-            await client.messages.create(
-                model=UNBOUND,
-                max_tokens=100,
-                messages=said,
-                tools=TOOLS,
-                extra_headers=headers,
-            )
+    for headers in ({}, {"x-claude-code-request-class": "compaction"}):
+        await client.messages.create(
+            model=UNBOUND,
+            max_tokens=100,
+            messages=said,
+            tools=TOOLS,
+            extra_headers=headers,
+        )
 
     assert server.bodies[0]["messages"] != said
     assert server.bodies[1]["messages"] == said

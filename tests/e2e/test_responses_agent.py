@@ -11,6 +11,7 @@ from typing import Any
 import openai
 import pytest
 
+from tests.e2e.conftest import Lab
 from tests.e2e.servers import proxy
 from tests.e2e.test_messages_agent import REST, listing, told
 from tests.wires.openai_server import OpenAIServer, call, message, openai_server
@@ -96,6 +97,13 @@ async def server() -> AsyncGenerator[OpenAIServer]:
         yield made
 
 
+@pytest.fixture
+async def client(lab: Lab, server: OpenAIServer) -> AsyncGenerator[openai.AsyncOpenAI]:
+    base = await lab.start(CONFIG.format(url=server.url))
+    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0) as made:
+        yield made
+
+
 async def test_an_agent_finishes_and_pays_less(server: OpenAIServer, tmp_path: Path) -> None:
     await Agent(server.url, server, stream=True).work(12, 60)
     direct, asked = cost(server), len(server.bodies)
@@ -142,15 +150,11 @@ async def test_no_fault_breaks_sealed_reasoning(fault: str, server: OpenAIServer
     assert sum(item.get("type") == "reasoning" for item in server.bodies[-1]["input"]) == 10
 
 
-async def test_stored_conversations_pass_with_their_new_items(server: OpenAIServer, tmp_path: Path) -> None:
+async def test_stored_conversations_pass_with_their_new_items(server: OpenAIServer, client: openai.AsyncOpenAI) -> None:
     output = {"type": "function_call_output", "call_id": "call_1", "output": listing(1, 60)}
-    async with (
-        proxy(CONFIG.format(url=server.url), tmp_path) as base,
-        openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0) as client,
-    ):
-        items: Any = [output]
-        await client.responses.create(model=MODEL, input=items, previous_response_id="resp_1")
-        await client.responses.create(model=MODEL, input="Hello", conversation="conv_1")
+    items: Any = [output]
+    await client.responses.create(model=MODEL, input=items, previous_response_id="resp_1")
+    await client.responses.create(model=MODEL, input="Hello", conversation="conv_1")
 
     assert server.bodies[0]["previous_response_id"] == "resp_1"
     assert server.bodies[0]["input"][0]["call_id"] == "call_1"
@@ -158,36 +162,28 @@ async def test_stored_conversations_pass_with_their_new_items(server: OpenAIServ
     assert server.bodies[1] == {"model": MODEL, "input": "Hello", "conversation": "conv_1"}
 
 
-async def test_a_compaction_is_passed_whole(server: OpenAIServer, tmp_path: Path) -> None:
+async def test_a_compaction_is_passed_whole(server: OpenAIServer, client: openai.AsyncOpenAI) -> None:
     items: Any = [
         {"role": "user", "content": "Where are the parcels?"},
         call("call_1", "orders", page=1),
         {"type": "function_call_output", "call_id": "call_1", "output": listing(1, 60)},
         {"type": "compaction_trigger"},
     ]
-    async with (
-        proxy(CONFIG.format(url=server.url), tmp_path) as base,
-        openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0) as client,
-    ):
-        await client.responses.create(model=MODEL, input=items)
-        compacted = await client.responses.compact(model=MODEL, input=items[:3])
+    await client.responses.create(model=MODEL, input=items)
+    compacted = await client.responses.compact(model=MODEL, input=items[:3])
 
     assert [body["input"] for body in server.bodies] == [items, items[:3]]
     assert compacted.output[0].type == "compaction"
 
 
-async def test_a_count_is_of_what_would_be_sent(server: OpenAIServer, tmp_path: Path) -> None:
+async def test_a_count_is_of_what_would_be_sent(server: OpenAIServer, client: openai.AsyncOpenAI) -> None:
     items: Any = [
         {"role": "user", "content": "Where are the parcels?"},
         call("call_1", "orders", page=1),
         {"type": "function_call_output", "call_id": "call_1", "output": listing(1, 60)},
     ]
-    async with (
-        proxy(CONFIG.format(url=server.url), tmp_path) as base,
-        openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="sk-any", max_retries=0) as client,
-    ):
-        counted = await client.responses.input_tokens.count(model=MODEL, input=items)
-        await client.responses.create(model=MODEL, input=items)
+    counted = await client.responses.input_tokens.count(model=MODEL, input=items)
+    await client.responses.create(model=MODEL, input=items)
 
     assert server.paths == ["/v1/responses/input_tokens", "/v1/responses"]
     assert server.bodies[0]["input"] == server.bodies[1]["input"] != items

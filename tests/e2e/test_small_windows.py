@@ -48,7 +48,7 @@ def lost(messages: list[Message], actions: int) -> str | None:
 
 
 @pytest.mark.parametrize("kind", ["text", "tools"])
-@pytest.mark.parametrize(("window", "actions"), [(4096, 1), (8192, 3), (16_384, 5)])
+@pytest.mark.parametrize(("window", "actions"), [(4096, 1), (16_384, 5)])
 async def test_an_agent_in_a_small_window_finishes(lab: Lab, kind: str, window: int, actions: int) -> None:
     """With tool calls and without them. What it misses it says, and then it is not done."""
     talk: list[Message] = [{"role": "system", "content": RULES}, {"role": "user", "content": GOAL}]

@@ -187,18 +187,6 @@ async def test_what_was_never_said_is_left_out(running: Running) -> None:
     assert told.endswith("</conversation_summary>")
 
 
-async def test_requests_at_once_have_it_written_once(running: Running) -> None:
-    base, other = await running.proxy("one"), await running.proxy("two")
-    await asyncio.gather(*(running.ask(each, NEAR) for each in (base, other) * 4))
-    await asyncio.gather(*(running.ask(each, NEAR + 1) for each in (base, other)))
-    async with asyncio.timeout(60):
-        while not running.small.received:
-            await asyncio.sleep(0)
-    found = await asyncio.gather(*(running.ask(each, OVER) for each in (base, other)))
-    assert found
-    assert len(running.small.received) == 1
-
-
 async def test_two_workers_use_the_same_summary(running: Running) -> None:
     one, two = await running.proxy("one"), await running.proxy("two")
     await running.ask(one, NEAR)

@@ -124,11 +124,3 @@ async def test_what_the_store_cannot_do_is_done_without(
     with pytest.raises(StoreError):
         await bound.leave("empty", "x", OBSERVER)
     await service.aclose()
-
-
-async def test_closing_drops_what_waits(service: CorrectionService) -> None:
-    watch = notes(service).watch(chat("u1"))
-    watch.feed(EMPTY)
-    for _ in range(100):
-        watch.ended(Reply(200), Usage())
-    await service.aclose()

@@ -10,10 +10,10 @@ from functools import wraps
 from typing import Annotated, Any, ParamSpec, TypedDict, TypeVar
 
 import msgspec
-import orjson
 
 from proxy.chat import ROLES, Message
 from proxy.chat.errors import BadRequest, wrong
+from proxy.wires.view import MALFORMED, parsed_arguments
 
 _Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -82,24 +82,7 @@ def checked(translate: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
     return checked_translation
 
 
-def parsed_arguments(arguments: Any, otherwise: str) -> dict[str, Any]:
-    """Return the arguments of a call as an object, for upstreams that demand one.
-
-    Text that is no JSON object becomes the one argument `otherwise`, word for word: the model sees its own mistake, and
-    the tool's answer to it still makes sense.
-    """
-    if not arguments:
-        return {}
-    if isinstance(arguments, dict):
-        return arguments
-    try:
-        parsed = orjson.loads(arguments)
-    except ValueError:
-        parsed = None
-    return parsed if isinstance(parsed, dict) else {otherwise: arguments}
-
-
-def called_function(call: Mapping[str, Any], otherwise: str) -> tuple[str, dict[str, Any]]:
+def called_function(call: Mapping[str, Any], otherwise: str = MALFORMED) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of a call, of a function or of a custom tool; see `parsed_arguments`."""
     if "function" not in call:
         return call["custom"]["name"], {"input": call["custom"].get("input", "")}

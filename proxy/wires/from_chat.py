@@ -11,6 +11,7 @@ import orjson
 from proxy.chat import ChatRequest
 from proxy.wires.messages_answer import written
 from proxy.wires.to_chat import INPUT
+from proxy.wires.view import MALFORMED, parsed_arguments
 
 _REASONING = ("reasoning_content", "reasoning")
 """Fields in which servers put the model's reasoning as text."""
@@ -162,7 +163,7 @@ class MessagesWriter(AnswerWriter):
     def _done(self, kind: str, text: str) -> Iterator[bytes]:
         block = self._blocks[-1]
         if kind == "call":
-            block["input"] = _arguments(text)
+            block["input"] = parsed_arguments(text)
         else:
             block["thinking" if kind == "reasoning" else "text"] = text
         yield written({"type": "content_block_stop", "index": len(self._blocks) - 1})
@@ -193,15 +194,6 @@ class MessagesWriter(AnswerWriter):
                 "output_tokens": self._count("completion_tokens"),
             },
         }
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of a call as an object; one that quotes them where they are none."""
-    try:
-        value = orjson.loads(text or "{}")
-    except orjson.JSONDecodeError:
-        value = None
-    return value if isinstance(value, dict) else {"malformed_arguments": text}
 
 
 class ResponsesWriter(AnswerWriter):
@@ -258,8 +250,8 @@ class ResponsesWriter(AnswerWriter):
             done = {"name": item["name"], "arguments": item["arguments"]}
             yield self._numbered("response.function_call_arguments.done", **self._at(), **done)
         else:
-            given = _arguments(text)
-            item["input"] = str(given.get(INPUT, given.get("malformed_arguments", text)))
+            given = parsed_arguments(text)
+            item["input"] = str(given.get(INPUT, given.get(MALFORMED, text)))
             yield self._numbered("response.custom_tool_call_input.delta", **self._at(), delta=item["input"])
             yield self._numbered("response.custom_tool_call_input.done", **self._at(), input=item["input"])
         yield self._numbered("response.output_item.done", output_index=len(self._blocks) - 1, item=item)

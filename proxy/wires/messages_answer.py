@@ -13,6 +13,7 @@ from proxy.chat.sse import EventSplitter, event_data
 from proxy.text.json_values import json_object
 from proxy.wires.base import Wire
 from proxy.wires.messages import MessagesBody
+from proxy.wires.view import MALFORMED
 
 FINISH = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls", "refusal": "content_filter"}
 FINISH |= {"max_tokens": "length", "model_context_window_exceeded": "length"}
@@ -120,7 +121,7 @@ class Blocks:
 def _without_mark(block: Mapping[str, Any]) -> dict[str, Any]:
     """Return a block whose arguments are no JSON, with an object that quotes them."""
     bare = {name: part for name, part in block.items() if name != "malformed"}
-    return {**bare, "input": {"malformed_arguments": block["malformed"]}}
+    return {**bare, "input": {MALFORMED: block["malformed"]}}
 
 
 def read_event(event: bytes) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+import orjson
+
 from proxy.chat import JsonObject, Message, Tool
 
 
@@ -72,3 +74,24 @@ def plain(parts: list[Any]) -> str | list[Any]:
     if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
         return str(parts[0]["text"])
     return parts
+
+
+MALFORMED = "malformed_arguments"
+"""The one argument of a call whose arguments are no JSON object, where a wire demands one."""
+
+
+def parsed_arguments(arguments: Any, otherwise: str = MALFORMED) -> dict[str, Any]:
+    """Return the arguments of a call as an object.
+
+    Text that is no JSON object becomes the one argument `otherwise`, word for word: the model sees its own mistake, and
+    the tool's answer to it still makes sense.
+    """
+    if not arguments:
+        return {}
+    if isinstance(arguments, dict):
+        return arguments
+    try:
+        parsed = orjson.loads(arguments)
+    except ValueError:
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {otherwise: arguments}

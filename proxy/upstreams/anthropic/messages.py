@@ -231,7 +231,7 @@ def _document(file: Mapping[str, Any], place: str) -> Block:
 
 def call_block(call: Mapping[str, Any]) -> Block:
     """Return a tool call as a block. Arguments that are no JSON object become one that quotes them."""
-    name, given = called_function(call, "malformed_arguments")
+    name, given = called_function(call)
     return marked([{"type": "tool_use", "id": wire_id(call.get("id")), "name": name, "input": given}], call)[0]
 
 

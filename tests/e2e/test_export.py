@@ -13,8 +13,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from proxy.chat.parse import Body
 from proxy.config.keys_file import hash_of
 from proxy.server.replay.reading import read
-from proxy.wires.messages import MessagesBody
-from proxy.wires.responses import ResponsesBody
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import answering
 from tests.e2e.test_wires import ANSWERS, CONFIG, KINDS, request_body
@@ -93,7 +91,7 @@ async def test_words_find_conversations_by_names_titles_and_texts(conversations:
         assert {each["title"] for each in await conversations.listed(f"?words={words}")} == titles
 
 
-@pytest.mark.parametrize("kind", [Body, MessagesBody, ResponsesBody], ids=lambda kind: kind.wire)
+@KINDS
 async def test_an_export_is_replayed_as_it_was(conversations: Conversations, kind: type[Body], tmp_path: Path) -> None:
     await conversations.start(kind, one="Why is it slow?")
     (listed,) = await conversations.listed()

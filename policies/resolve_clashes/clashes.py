@@ -144,7 +144,7 @@ def _value(old: Statement, new: Statement) -> bool:
     """Return whether both give a value of the same subject, and not the same value."""
     if "another" in new.signs or old.negative != new.negative or old.slots.isdisjoint(new.slots):
         return False
-    if _about_others(old, new) or _is_parallel(old, new):
+    if _about_others(old, new) or _is_narrower(old, new) or _is_parallel(old, new):
         return False
     return any(_same_subject(old, new, value) for value in new.values if _takes_place(old, value))
 
@@ -221,6 +221,9 @@ def _negation(old: Statement, new: Statement) -> bool:
 
 # --- other subjects ---
 
+_NAMING = 4
+"""Words of a statement up to which it says its subject."""
+
 
 def _told_apart(old: Statement, new: Statement) -> bool:
     """Return whether one speaks of others, or of one of several, of whom the other does not."""
@@ -233,6 +236,14 @@ def _about_others(old: Statement, new: Statement) -> bool:
         return True
     heads = {old.head, new.head} - {""}
     return "first" not in old.signs | new.signs and len(heads) == _PAIR and not heads <= old.terms & new.terms
+
+
+def _is_narrower(old: Statement, new: Statement) -> bool:
+    """Return whether both begin alike, and one then says which: `the union`, `the union of miners`."""
+    short, long = sorted((old, new), key=lambda one: len(one.order))
+    if len(short.order) < _PAIR or short.order[0] != long.order[0]:
+        return False
+    return long.order[1] not in short.terms and short.order[1] in short.about & {*long.order[2:_NAMING]}
 
 
 def _is_parallel(old: Statement, new: Statement) -> bool:
@@ -310,6 +321,7 @@ def _is_given_anew(old: Statement, older: Value, new: Statement, value: Value, s
     if "following" in signs:
         return not old.about.isdisjoint(new.about) or value.kind not in AMOUNTS
     is_apart = _told_apart(old, new) or _differ_in_subject(old, new, value) or _is_parallel(old, new)
+    is_apart = is_apart or (old.kind == new.kind == "statement" and _is_narrower(old, new))
     if is_apart or "likes" in old.signs | new.signs:
         return False
     is_bare = not new.about or (not old.about and "wanting" in new.signs)

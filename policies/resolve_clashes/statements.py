@@ -58,6 +58,8 @@ class Statement(NamedTuple):
     quote: str
     """The words of the user, as a note quotes them."""
     terms: frozenset[str]
+    order: tuple[str, ...]
+    """The terms in their order."""
     frame: tuple[str, ...]
     """The stems of its words outside values, in their order."""
     about: frozenset[str]
@@ -148,6 +150,7 @@ def _statement(text: str, clause: Clause) -> Statement:
         kind=kind,
         quote=_quoted(text[start:end]),
         terms=frozenset(order),
+        order=order,
         frame=tuple(stem(word) for word in _WORD.findall(rest) if word not in _STOP),
         about=about,
         others=frozenset(match[match.lastgroup or 0].removesuffix("s") for match in CUES["others"].finditer(folded)),

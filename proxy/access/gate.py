@@ -66,7 +66,7 @@ class Gate:
             await self._admitted(caller, handler, http, seen, spends=spends)
         finally:
             if self._meter is not None and caller.key is not None and seen.answers:
-                self._meter.note(caller.account, seen.entry, seen.answers, seen.cost)
+                self._meter.note(caller.account, seen.entry, seen.answers, seen.usd)
 
     async def _caller(self, headers: Mapping[str, str]) -> Caller:
         token = None if self._tokens is None else self._callers.token_of(headers)

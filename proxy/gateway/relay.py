@@ -87,7 +87,7 @@ class Observers:
             used = Usage().completed(self.facts)
             self.observed.end(error=error, usage=used)
             if self._http.admission is not None and self._http.status is None:
-                self._http.admission.note_failure(used, self._seen.cost)
+                self._http.admission.note_failure(used, self._seen.usd)
         self.observed.end()
 
     def ended(self, reply: Reply, usage: Usage) -> None:
@@ -97,7 +97,7 @@ class Observers:
         broken = reply.facts.get("error") or usage.error
         self.observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
         if (admission := self._http.admission) is not None:
-            (admission.note if reply.status < 400 else admission.note_failure)(usage, self._seen.cost)
+            (admission.note if reply.status < 400 else admission.note_failure)(usage, self._seen.usd)
         learn(self.call, reply, usage, translates=self._upstream.abilities.translates)
 
 

@@ -13,7 +13,7 @@ from proxy.config.settings import Settings
 from proxy.config.state_settings import StateSettings
 from proxy.server.build import build_records, build_store
 from proxy.telemetry.ledger import LEDGER, chains_of, hash_of, manifest, verify
-from proxy.telemetry.record_table import Filters
+from proxy.telemetry.record_table import Filters, rows
 from proxy.text import counted
 
 
@@ -62,7 +62,7 @@ def _recorded(settings: Settings, filters: Filters) -> Sequence[bytes]:
         if records is None:
             raise ConfigError("records: off keeps no ledger")
         try:
-            return await records.rows(filters)
+            return await records.ask(rows, filters)
         finally:
             await records.aclose()
             await store.aclose()

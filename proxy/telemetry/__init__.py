@@ -12,7 +12,6 @@ from proxy.state.warnings import Warnings
 from proxy.telemetry.bill import MOST_BYTES, Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation
-from proxy.telemetry.record import Record
 from proxy.telemetry.records import Records
 
 if TYPE_CHECKING:
@@ -77,10 +76,19 @@ class Telemetry:
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.retries.inc()
-        record = Record(tenant, config, {"request_id": request_id or None, "route": route}, self.bills)
         explains = headers.get("x-penstock-explain", "0").lower() in ("1", "true")
-        known = self._records, self.warn_at, self._unshortened
-        return Observation(self.metrics, span, record, *known, explains=explains)
+        return Observation(
+            self.metrics,
+            span,
+            self._records,
+            self.warn_at,
+            self._unshortened,
+            explains=explains,
+            tenant=tenant,
+            config=config,
+            known={"request_id": request_id or None, "route": route},
+            bills=self.bills,
+        )
 
     @property
     def reports(self) -> ReportMemory:

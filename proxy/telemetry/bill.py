@@ -105,6 +105,8 @@ class Estimate:
     @property
     def usd(self) -> float:
         """The cost of the sent prompt, in all rounds."""
+        if self.rounds == 1:
+            return self.sent.usd
         again = _bill(self.sent.prompt, len(self.sent.prompt.keys), self.profile)
         return self.sent.usd + (self.rounds - 1) * again.usd
 
@@ -146,6 +148,10 @@ class Effect(NamedTuple):
     usd_saved: float | None = None
     pays_after: int | None = None
     """Number of further requests after which it has paid for itself; None for never."""
+
+
+_NOTHING = Effect(0.0, 0.0, 0)
+"""Of a step that left the request as it was."""
 
 
 def estimated(estimate: Estimate | None) -> dict[str, float | None]:
@@ -229,10 +235,13 @@ class Bills:
         prompt, rest, forms = await prompt_of(first, tokens), iter(stages), estimate.turn.forms
         name = _CLIENT if prompt.keys[-1] == estimate.came.prompt.keys[-1] else _START
         forms[_START], bills = prompt, list[Bill]()
-        is_known = estimate.is_known
+        is_known, last = estimate.is_known, None
         for step in ran:
             is_known &= estimate.before is None or name in estimate.before.forms
-            bills.append(_bill(prompt, _read(estimate.fresh, name, prompt), estimate.profile))
+            now = prompt, [each.forms.get(name) for each in estimate.fresh]
+            if now != last:  # most steps change nothing, now as before
+                bill, last = _bill(prompt, _read(estimate.fresh, name, prompt), estimate.profile), now
+            bills.append(bill)
             if step.verdict == "rewrite":
                 prompt = await prompt_of(next(rest)[1], tokens)
             name = step.policy
@@ -260,6 +269,8 @@ def _bill(prompt: PromptPrefixes, place: int, profile: ModelProfile) -> Bill:
 
 
 def _effect(before: Bill, after: Bill, profile: ModelProfile) -> Effect:
+    if before is after:
+        return _NOTHING
     net = before.cost - after.cost
     turns = pays_after(profile.cache, before.tokens, after.tokens, net)
     return Effect(round(net, 1), round(before.usd - after.usd, 9), turns)

@@ -56,25 +56,21 @@ class Doers:
     """The last step that made or changed a message, by its identity (`id`)."""
     removed: Mapping[int, str]
     """The step that removed a message, by its place in the client's request."""
-    tools: str | None
 
     @classmethod
     def of(cls, came: ChatRequest, stages: Stages) -> "Doers":
         """Return the steps by comparing the request behind each with the one before it."""
         makers: dict[int, str] = {}
         removed: dict[int, str] = {}
-        tools: str | None = None
         before, stood = came, frozenset(range(len(came.messages)))
         for step, after in stages:
-            if after.tools is not before.tools and after.tools != before.tools:
-                tools = step
             if after.messages is not before.messages:
                 makers |= dict.fromkeys(identities(after).keys() - identities(before).keys(), step)
                 stand = frozenset(of_client(after, came).values())
                 removed |= dict.fromkeys(stood - stand, step)
                 stood = stand
             before = after
-        return cls(makers, removed, tools)
+        return cls(makers, removed)
 
 
 async def changes(came: ChatRequest, sent: ChatRequest, doers: Doers, tokens: Tokens) -> list[MessageChange]:

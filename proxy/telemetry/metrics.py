@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, multiprocess
 from prometheus_client.exposition import choose_encoder
@@ -10,7 +11,7 @@ from prometheus_client.exposition import choose_encoder
 from proxy.chat.errors import ConfigError
 from proxy.policy import BringsTools, Count, Fact, Policy
 from proxy.step import Step
-from proxy.telemetry.series import Maker, Series
+from proxy.telemetry.series import Labelled, Maker, Series
 
 MOST_MODELS = 200
 """Names of models that are labels. Where the configuration has globs, clients choose names."""
@@ -37,7 +38,9 @@ class Metrics:
         self._registry = registry = CollectorRegistry()
         make = Maker(registry)
         self._models: set[str] = set()
+        self._routed: set[tuple[str, str]] = set()
         self._upstreams: set[str] = set()
+        self._ran: set[str] = set()
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
         self.series = Series(make)
@@ -61,6 +64,9 @@ class Metrics:
 
     def routed(self, model: str, upstream: str) -> None:
         """Have the series of a model at an upstream begin at zero."""
+        if (model, upstream) in self._routed:
+            return
+        self._routed.add((model, upstream))
         series = self.series
         series.duration.of(model, upstream)
         series.first_chunk.of(model, upstream)
@@ -102,13 +108,16 @@ class Metrics:
         for step in steps:
             policy = step.policy
             series.verdicts.of(policy, step.verdict, "observe" if step.observed else "enforce").inc()
-            duration, ratio = series.policy_duration.of(policy), series.ratio.of(policy)
-            compressions = series.compressions.of(policy)
+            if policy not in self._ran:  # all of its series begin at zero
+                self._ran.add(policy)
+                each: Labelled[Any]
+                for each in (series.policy_duration, series.ratio, series.compressions):
+                    each.of(policy)
             if step.verdict != "skip":
-                duration.observe(step.seconds)
+                series.policy_duration.of(policy).observe(step.seconds)
             if step.compressed and step.tokens_before and step.tokens_after is not None:
-                compressions.inc()
-                ratio.observe(step.tokens_after / step.tokens_before)
+                series.compressions.of(policy).inc()
+                series.ratio.of(policy).observe(step.tokens_after / step.tokens_before)
             if step.facts and not step.observed:
                 self._count(step)
 

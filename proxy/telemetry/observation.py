@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import NotInTime, NotKept, PenstockError
@@ -19,7 +19,7 @@ from proxy.state.warnings import Warnings
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.record import NONE, PARSED, Record, Rewriting, conversation_id, turn_of
+from proxy.telemetry.record import NONE, PARSED, Record, Rewriting, conversation_id, facts_of, turn_of
 from proxy.telemetry.records import Records
 
 if TYPE_CHECKING:
@@ -31,6 +31,22 @@ OVERFLOW = "context_length_exceeded"
 Level = Literal["warn", "critical"]
 """A context that is nearly full, or too full to be sent."""
 
+_ATTRIBUTES = {
+    "penstock.request.id": "request_id",
+    "penstock.model": "model",
+    "penstock.upstream": "upstream",
+    "penstock.chain": "chain",
+    "penstock.context.tokens_before": "tokens_before",
+    "penstock.context.tokens_after": "tokens_after",
+    "penstock.context.window": "window",
+    "penstock.cost.usd": "usd",
+    "penstock.cost.prompt_estimated_usd": "usd_estimated",
+    "penstock.cost.chain_saved_usd": "usd_saved",
+}
+"""The attributes of a request's span, and the facts that they are."""
+_LOGGED = {"milliseconds": "ms"}
+"""Facts that have another name in the log."""
+_NOT_LOGGED = frozenset({"window", "usd_unchanged", "cached_expected"})
 _KIND = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _access = logging.getLogger("penstock.access")
 _context = logging.getLogger("penstock.context")
@@ -38,29 +54,30 @@ _context = logging.getLogger("penstock.context")
 _log = logging.getLogger("penstock.telemetry")
 
 
-class Observation:
-    """One request: its spans, its metrics and its line in the access log."""
+class Observation(Record):
+    """A record on its way: what happens to the request goes into its spans and into metrics, too."""
 
     def __init__(
         self,
         metrics: Metrics,
         span: "RequestSpan | None",
-        record: Record,
         records: Records | None,
         warn_at: float,
         unshortened: Warnings,
         *,
         explains: bool,
+        **known: Any,
     ) -> None:
-        """With `explains`, the client asks for the record of this request."""
-        self._records, self._record = records, record
+        """With `explains`, the client asks for the record of this request; `known` are fields of the record."""
+        super().__init__(**known)
+        self._records = records
         self.explains = explains and records is not None
         """True if the client gets the path of the request's record."""
         self.keeps_text = records is not None and records.settings.text
         """True if the record has the text of the answer."""
         self._warn_at, self._unshortened = warn_at, unshortened
         self._metrics, self._series = metrics, metrics.series
-        self._span = span
+        self._span, self.trace_id = span, None if span is None else span.trace_id
         self._started = perf_counter()
         self._key: str | None = None
         self._profile: ModelProfile | None = None
@@ -69,31 +86,19 @@ class Observation:
         self._ended = False
         self.entry = NONE
         """The entry of the configuration that the last model matched."""
-        self.answers = self._record.answers
-        """The usage of each answer of an upstream that was no error; empty where it reported none."""
         metrics.active.inc()
-
-    @property
-    def trace_id(self) -> str | None:
-        """The trace's id as 32 hexadecimal digits, or None without tracing."""
-        return self._span.trace_id if self._span is not None else None
 
     @property
     def model(self) -> str:
         """The label of the last model; there are not many of them, whatever clients ask for."""
-        return self._record.known.get("model") or NONE
-
-    @property
-    def cost(self) -> float | None:
-        """The cost of the answers so far in US dollars; None where prices or usage are not known."""
-        return self._record.usd
+        return self.known.get("model") or NONE
 
     def called_by(self, tenant: str, name: str | None, issuer: str | None = None) -> None:
         """Set the tenant, and the name of the key of Penstock's; users of an identity provider are one in metrics."""
-        self._record.tenant = tenant
+        self.tenant = tenant
         self._key = issuer or name
         if name is not None:
-            self._record.known["key"] = name
+            self.known["key"] = name
 
     def routed(
         self,
@@ -110,10 +115,10 @@ class Observation:
         One that only a client named may count as `other`. `entry` is the one of the configuration that matched. Where
         the `profile` has prices, the usage that the upstream reports is priced.
         """
-        self._profile, self.entry, self._record.model = profile, entry or model, model
+        self._profile, self.entry, self.asked = profile, entry or model, model
         model = self._metrics.model(model, named=named)
         self._metrics.routed(model, upstream)
-        self._record.known |= {"model": model, "upstream": upstream, "chain": chain}
+        self.known |= {"model": model, "upstream": upstream, "chain": chain}
 
     def ran(
         self,
@@ -128,7 +133,7 @@ class Observation:
 
         `refused` is the code of the answer where it is too large to be sent.
         """
-        self._record.steps, self._record.before, self._record.after, self._record.window = steps, before, after, window
+        self.steps, self.before, self.after, self.window = steps, before, after, window
         self._overflow = after is not None and window is not None and after > window
         for phase, tokens in (("before", before), ("after", after)):
             if tokens is not None:
@@ -143,20 +148,20 @@ class Observation:
 
     def rewrote(self, rewriting: Rewriting) -> None:
         """Set the request before and after its chain."""
-        self._record.rewriting = rewriting
+        self.rewriting = rewriting
         if self._span is not None:
             self._belongs_to(rewriting.ctx.identity, turn_of(rewriting.came))
 
     def lowered(self, limit: str) -> None:
         """Set the limit of the answer that was lowered, such as `max_tokens=7012`."""
-        self._record.known["lowered"] = limit
+        self.known["lowered"] = limit
 
     def passed(self, body: Body, headers: Mapping[str, str]) -> None:
         """Set a body that no chain has read; `headers` are the client's."""
         # a large one would hold its memory until its record is written
-        self._record.passed = body if len(body.raw) <= PARSED else None, headers
+        self.unread = body if len(body.raw) <= PARSED else None, headers
         if self._span is not None:
-            self._belongs_to(identify(headers, None, self._record.tenant), None)
+            self._belongs_to(identify(headers, None, self.tenant), None)
 
     def _belongs_to(self, who: Identity, turn: int | None) -> None:
         if self._span is not None:
@@ -164,7 +169,7 @@ class Observation:
 
     def answered(self, answer: bytes, *, streamed: bool) -> None:
         """Set the answer that the client got."""
-        self._record.answer = answer, streamed
+        self.text = answer, streamed
 
     def _warn(self, refused: str | None, tokens: int, window: int) -> None:
         """Count a context that is nearly full, or too full to be sent, and log it."""
@@ -175,7 +180,7 @@ class Observation:
         self._series.warnings.of(self.model, level).inc()
         if self._span is not None:
             self._span.warned(level, tokens, window)
-        known = {"request_id": self._record.known["request_id"], "model": self.model, "level": level}
+        known = {"request_id": self.known["request_id"], "model": self.model, "level": level}
         fields = {**known, "tokens": tokens, "window": window, "share": round(tokens / window, 3)}
         if level == "warn":
             _context.warning("context is filling up", extra={"fields": fields})
@@ -185,13 +190,13 @@ class Observation:
     async def expect(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> None:
         """Estimate the cost of a prompt, and of the client's own."""
         if ctx.model.prices.known:
-            self._record.estimate = await self._record.estimated(came, sent, ctx)
+            self.estimate = await self.estimated(came, sent, ctx)
 
     def turned(self, to: str, reason: str, *, named: bool) -> None:
         """Count a fallback to another model, named as in `routed`; the `reason` is one of a few words."""
         to = self._metrics.model(to, named=named)
         self._series.fallbacks.of(self.model, to, reason).inc()
-        self._record.known["fallback"] = reason
+        self.known["fallback"] = reason
         if self._span is not None:
             self._span.turned(self.model, to, reason)
 
@@ -241,19 +246,27 @@ class Observation:
             self._series.limited.of("not_in_time").inc()
         elif (self._overflow or kind == OVERFLOW) and not isinstance(error, NotKept):
             self._series.overflows.of(self.model).inc()
-        if self._records is not None and "model" in self._record.known and self._records.takes_one(asked=self.explains):
-            record = self._record
-            record.when, record.seconds, record.trace_id = time(), seconds, self.trace_id
-            record.status, record.error, record.stream = status, kind, stream
-            self._records.add(record)
+        self.when, self.seconds, self.status, self.error, self.stream = time(), seconds, status, kind, stream
+        if self._records is not None and "model" in self.known and self._records.takes_one(asked=self.explains):
+            self._records.add(self)
+        if self._span is not None or _access.isEnabledFor(logging.INFO):
+            self._show({**self.known, **facts_of(self)})
+
+    def _show(self, facts: Mapping[str, object]) -> None:
+        """End the span, and write the line in the access log."""
         if self._span is not None:
-            self._span.end(status, kind, self._attributes())
+            self._span.end(self.status, self.error, {name: facts.get(fact) for name, fact in _ATTRIBUTES.items()})
         if _access.isEnabledFor(logging.INFO):
-            _access.info("request", extra={"fields": self._line(status, seconds, kind, stream)})
+            line = {_LOGGED.get(name, name): value for name, value in facts.items() if name not in _NOT_LOGGED}
+            line["verdicts"] = dict(
+                Counter(f"observed_{step.verdict}" if step.observed else step.verdict for step in self.steps)
+            )
+            fields = {name: _rounded(value) for name, value in line.items() if value is not None}
+            _access.info("request", extra={"fields": fields})
 
     @property
     def _upstream(self) -> str:
-        return self._record.known.get("upstream") or NONE
+        return self.known.get("upstream") or NONE
 
     def _answered(self) -> None:
         if not self._answering:
@@ -264,7 +277,7 @@ class Observation:
     def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
         self._metrics.answered(facts, self._upstream)
         if facts.get("ignored"):
-            self._record.known["ignored"] = str(facts["ignored"])
+            self.known["ignored"] = str(facts["ignored"])
         rounds = int(facts.get("rounds", 1))
         if usage is not None:
             for kind, tokens in (("input", usage.input), ("output", usage.output), ("cached_input", usage.cached)):
@@ -283,18 +296,18 @@ class Observation:
 
     def _reported(self, usage: Usage) -> None:
         """Keep the vendor's report with the request, and put the steps on hold that did harm."""
-        report, estimate, rewriting = usage.report, self._record.estimate, self._record.rewriting
+        report, estimate, rewriting = usage.report, self.estimate, self.rewriting
         if not str(report):
             return
-        self._record.known["vendor"] = str(report)
+        self.known["vendor"] = str(report)
         harm = report.harm(is_unread=estimate is not None and estimate.sent.cached > 0 and usage.cached == 0)
         if harm is None or rewriting is None:
             return
         steps = [name for name, _ in rewriting.stages]
-        self._record.bills.reports.hold(rewriting.ctx.identity, steps, harm)
+        self.bills.reports.hold(rewriting.ctx.identity, steps, harm)
         for name in steps:
             self._series.harmful_steps.of_reason(name, harm).inc()
-        fields = {"steps": ", ".join(steps), "report": str(report), "request_id": self._record.known["request_id"]}
+        fields = {"steps": ", ".join(steps), "report": str(report), "request_id": self.known["request_id"]}
         _log.warning("the vendor reports that edits did harm", extra={"fields": fields})
 
     def _price(self, usage: Usage, rounds: int) -> None:
@@ -304,19 +317,19 @@ class Observation:
             return
         prompt = reported_cost(profile.cache, usage.input, usage.cached or 0, usage.written or 0)
         cost = money(profile.prices.at(usage.input // rounds), prompt, usage.output or 0)
-        self._record.usd = cost + (self._record.usd or 0.0)
+        self.usd = cost + (self.usd or 0.0)
         self._series.cost.of(self.model).inc(cost)
         if self._key is not None:
             self._series.key_cost.of(self._key).inc(cost)
 
     def _settle(self, usage: Usage | None, rounds: int) -> None:
         """Count the estimate of a prompt that was answered."""
-        estimate = self._record.estimate
+        estimate = self.estimate
         if estimate is None:
             return
-        self._record.bills.sent(estimate)
+        self.bills.sent(estimate)
         estimate.rounds = rounds
-        self._record.saved = estimate.usd_saved
+        self.saved = estimate.usd_saved
         if estimate.usd_unchanged is not None:
             self._series.prompt_cost.of(self.model, "sent").inc(estimate.usd)
             self._series.prompt_cost.of(self.model, "unchanged").inc(estimate.usd_unchanged)
@@ -325,40 +338,9 @@ class Observation:
             scale = (usage.input or estimate.sent.tokens) / max(1, estimate.sent.tokens)
             self._series.cached_tokens.of(self.model, "expected").inc(round(estimate.sent.cached * scale))
             self._series.cached_tokens.of(self.model, "reported").inc(usage.cached)
-            if self._profile is not None and (rewriting := self._record.rewriting) is not None:
-                who, upstream = rewriting.ctx.identity, self._record.known["upstream"] or ""
-                self._record.bills.reports.note(who, upstream, self._profile.name, estimate.sent.cached, usage.cached)
-
-    def _attributes(self) -> dict[str, object]:
-        return {
-            "penstock.request.id": self._record.known["request_id"],
-            "penstock.model": self._record.known.get("model"),
-            "penstock.upstream": self._record.known.get("upstream"),
-            "penstock.chain": self._record.known.get("chain"),
-            "penstock.context.tokens_before": self._record.before,
-            "penstock.context.tokens_after": self._record.after,
-            "penstock.context.window": self._record.window,
-            "penstock.cost.usd": self._record.usd,
-            "penstock.cost.prompt_estimated_usd": None if self._record.estimate is None else self._record.estimate.usd,
-            "penstock.cost.chain_saved_usd": self._record.saved,
-        }
-
-    def _line(self, status: int, seconds: float, error: str | None, stream: bool) -> dict[str, object]:
-        known = {
-            **self._record.known,
-            "status": status,
-            "ms": round(seconds * 1000, 1),
-            "tokens_before": self._record.before,
-            "tokens_after": self._record.after,
-            "usd": None if self._record.usd is None else round(self._record.usd, 6),
-            "usd_estimated": None if self._record.estimate is None else round(self._record.estimate.usd, 6),
-            "usd_saved": None if self._record.saved is None else round(self._record.saved, 6),
-            "verdicts": _tally(self._record.steps),
-            "stream": stream,
-            "error": error,
-            "trace_id": self.trace_id,
-        }
-        return {name: value for name, value in known.items() if value is not None}
+            if self._profile is not None and (rewriting := self.rewriting) is not None:
+                who, upstream = rewriting.ctx.identity, self.known["upstream"] or ""
+                self.bills.reports.note(who, upstream, self._profile.name, estimate.sent.cached, usage.cached)
 
 
 class ObservedCall:
@@ -416,5 +398,5 @@ def kind_of(error: "BaseException | str | None") -> str | None:
     return error if error is None or _KIND.fullmatch(error) else "other"
 
 
-def _tally(steps: Sequence[Step]) -> dict[str, int]:
-    return dict(Counter(f"observed_{step.verdict}" if step.observed else step.verdict for step in steps))
+def _rounded(value: object) -> object:
+    return round(value, 6) if isinstance(value, float) else value

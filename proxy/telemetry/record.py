@@ -63,9 +63,9 @@ class Record:
     config: str
     """The version of the configuration that it was served with."""
     known: dict[str, str | None]
-    """Its id, route, upstream and chain, and the fields that the upstream has nothing for."""
+    """Its id, route, upstream and chain, its model as a label, and the fields that the upstream has nothing for."""
     bills: Bills
-    model: str = NONE
+    asked: str = NONE
     """The upstream's name for the model."""
     steps: Sequence[Step] = ()
     before: int | None = None
@@ -77,9 +77,9 @@ class Record:
     answers: list[Usage] = field(default_factory=list)
     """Usage as upstreams report it, of internal rounds included."""
     rewriting: Rewriting | None = None
-    passed: tuple[Body | None, Mapping[str, str]] | None = None
+    unread: tuple[Body | None, Mapping[str, str]] | None = None
     """A body that no chain has read, unless it is large, and the client's headers."""
-    answer: tuple[bytes, bool] | None = None
+    text: tuple[bytes, bool] | None = None
     """The answer's bytes, where texts are stored, and True for a stream."""
     when: float = 0.0
     """Its end, in seconds since 1970."""
@@ -98,9 +98,9 @@ class Record:
         """Return the conversation's identity, and the request where it was read."""
         if self.rewriting is not None:
             return self.rewriting.ctx.identity, self.rewriting.came
-        if self.passed is None:
+        if self.unread is None:
             return Identity(self.tenant), None
-        body, headers = self.passed
+        body, headers = self.unread
         request = None
         if body is not None:
             try:
@@ -108,6 +108,23 @@ class Record:
             except Exception:  # its upstream has judged it
                 request = None
         return identify(headers, request, self.tenant), request
+
+
+def facts_of(record: Record) -> dict[str, Any]:
+    """Return the figures of a request, of which its row, its span and its line in the log are made."""
+    return {
+        "status": record.status,
+        "error": record.error,
+        "stream": record.stream,
+        "milliseconds": round(record.seconds * 1000, 1),
+        "tokens_before": record.before,
+        "tokens_after": record.after,
+        "window": record.window,
+        "usd": record.usd,
+        **estimated(record.estimate),
+        "usd_saved": record.saved,
+        "trace_id": record.trace_id,
+    }
 
 
 def conversation_id(who: Identity) -> str | None:
@@ -135,7 +152,7 @@ def date(seconds: float) -> str:
 async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -> bytes | None:
     """Return the JSON of a record's row, behind that of its new `texts`; None for one that JSON cannot hold."""
     who, request = record.identity()
-    rewriting, doers, changed = record.rewriting, Doers({}, {}, None), list[MessageChange]()
+    rewriting, doers, changed = record.rewriting, Doers({}, {}), list[MessageChange]()
     if rewriting is not None:
         doers = Doers.of(rewriting.came, rewriting.stages)
         changed = await changes(rewriting.came, rewriting.sent, doers, rewriting.ctx.tokens)
@@ -159,30 +176,16 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         "task": who.task or None,
         "turn": None if request is None else turn_of(request),
         "route": known.get("route"),
-        "model": record.model[:_NAME],
-        "upstream": known.get("upstream"),
-        "chain": known.get("chain"),
-        "ignored": known.get("ignored"),
-        "lowered": known.get("lowered"),
-        "vendor": known.get("vendor"),
-        "status": record.status,
-        "error": record.error,
-        "stream": record.stream,
-        "milliseconds": round(record.seconds * 1000, 1),
-        "tokens_before": record.before,
-        "tokens_after": record.after,
-        "window": record.window,
+        "model": record.asked[:_NAME],
+        **{name: known.get(name) for name in ("upstream", "chain", "ignored", "lowered", "vendor")},
+        **facts_of(record),
         "sections": _sections(rewriting),
         "prices": None if rewriting is None else _prices(rewriting.ctx.model, record.after or 0),
         **{
             f"{name}_tokens": _sum(getattr(each, name) for each in record.answers)
             for name in ("input", "cached", "written", "output")
         },
-        "usd": record.usd,
-        **estimated(record.estimate),
-        "usd_saved": record.saved,
         "prefix_broken": broken,
-        "trace_id": record.trace_id,
         "problems": {
             "errors": int(record.status >= 400 or bool(record.error)),
             "refused": int("reject" in verdicts),
@@ -280,7 +283,7 @@ class Texts:
         hashes: dict[str, Any] = {"before": keys(came.messages), "tools_before": keys(came.tools)}
         hashes["after"] = None if sent.messages is came.messages else keys(sent.messages)
         hashes["tools_after"] = None if sent.tools is came.tools else keys(sent.tools)
-        answer = None if record.answer is None else _message_of(came.wire, *record.answer)
+        answer = None if record.text is None else _message_of(came.wire, *record.text)
         hashes["answer"] = None if answer is None else self._key(record.tenant, answer, new)
         return hashes, new
 

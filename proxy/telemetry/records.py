@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from proxy.config.settings import RecordsSettings
 from proxy.state.database import Database
@@ -28,6 +28,7 @@ from proxy.telemetry.record_table import Filters
 if TYPE_CHECKING:
     from proxy.state.redis import RedisLog
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Rows = Sequence[tuple[str, bytes]]
 """The tenant of each row, and the row."""
@@ -153,11 +154,7 @@ class Records:
     async def latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
         """Return records, the newest first, with their texts on demand. Raise `StoreError` if that fails."""
         text &= self.settings.text
-        return await self._asked(partial(table.latest, filters=filters, limit=limit, text=text))
-
-    async def conversations(self, filters: Filters, limit: int, before: float | None = None) -> list[dict[str, Any]]:
-        """Return conversations, the latest first. Raise `StoreError` if that fails."""
-        return await self._asked(partial(table.conversations, filters=filters, limit=limit, before=before))
+        return await self.ask(table.latest, filters, limit, text=text)
 
     async def conversation(self, id: str, *, text: bool = False) -> dict[str, Any] | None:
         """Return a conversation with its requests, the oldest first. Raise `StoreError` if that fails."""
@@ -168,19 +165,7 @@ class Records:
             requests = table.latest(database, Filters(conversation=id), table.MOST_TURNS, text=text)
             return {**conversations[0], "requests": requests[::-1]} if conversations else None
 
-        return await self._asked(look)
-
-    async def rows(self, filters: Filters) -> list[bytes]:
-        """Return the JSON of records as they are kept, the oldest first. Raise `StoreError` if that fails."""
-        return await self._asked(partial(table.rows, filters=filters))
-
-    async def policies(self, filters: Filters) -> list[dict[str, Any]]:
-        """Return the sums of each step in the latest requests. Raise `StoreError` if that fails."""
-        return await self._asked(partial(table.policies, filters=filters))
-
-    async def periods(self, filters: Filters, by: str) -> dict[str, Any]:
-        """Return sums over time, grouped by a name of `GROUPS`. Raise `StoreError` if that fails."""
-        return await self._asked(partial(table.periods, filters=filters, by=by))
+        return await self.ask(look)
 
     async def forget(self, tenant: str) -> int:
         """Remove all records of a tenant, in the log too; return their number. Raise `StoreError` if that fails."""
@@ -199,9 +184,10 @@ class Records:
         if self._texts is not None:
             self._texts.forget(tenant)
 
-    async def _asked(self, work: Callable[[Connection], T]) -> T:
+    async def ask(self, question: Callable[Concatenate[Connection, P], T], *args: P.args, **known: P.kwargs) -> T:
+        """Return the answer to one of the table's questions. Raise `StoreError` if it cannot be read."""
         await self._catch_up()
-        return await self._table.run(work, writes=False)
+        return await self._table.run(lambda database: question(database, *args, **known), writes=False)
 
     async def _catch_up(self) -> None:
         """Bring the own table in line with the records of this process and of others."""

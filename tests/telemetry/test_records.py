@@ -16,6 +16,7 @@ from proxy.models.usage import Usage
 from proxy.state.store import Cause, StoreError
 from proxy.step import Step
 from proxy.telemetry import Telemetry
+from proxy.telemetry import record_table as table
 from proxy.telemetry.bill import Bills, Effect
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.record import LARGEST, Record, Rewriting
@@ -46,7 +47,7 @@ def made(
         rewriting = Rewriting(came, came, (), ctx, None)
     values: dict[str, Any] = {
         "tenant": tenant, "config": "v1", "when": time() if when is None else when, "seconds": 0.5, "known": known,
-        "model": "m", "steps": [Step("window_history", "keep", why, 0.001, 1.0, 9, 9)], "before": 9, "after": 9,
+        "asked": "m", "steps": [Step("window_history", "keep", why, 0.001, 1.0, 9, 9)], "before": 9, "after": 9,
         "window": 100, "bills": Bills(), "status": 200, "rewriting": rewriting,
     }  # fmt: skip
     return Record(**values | fields)
@@ -235,7 +236,7 @@ async def test_a_conversation_is_summed_up() -> None:
             )  # fmt: skip
         records.add(made("other", "bob", talk="sSystem u0"))
         records.add(made("none"))
-        bobs, anns = await records.conversations(Filters(), 10)
+        bobs, anns = await records.ask(table.conversations, Filters(), 10)
         assert (bobs["tenant"], anns["tenant"], bobs["turns"]) == ("bob", "ann", 1)
         assert bobs["id"] != anns["id"], "the same opening of another tenant is another conversation"
         assert {name: anns[name] for name in ("turns", "recorded", "models", "chains", "session", "agent")} == {
@@ -251,7 +252,7 @@ async def test_a_conversation_is_summed_up() -> None:
         assert [each["turn"] for each in whole["requests"]] == [1, 2, 3]
         assert {name: whole[name] for name in anns} == anns
         assert await records.conversation("none") is None
-        (filtered,) = await records.conversations(Filters(failed=True), 10)
+        (filtered,) = await records.ask(table.conversations, Filters(failed=True), 10)
         assert filtered == anns, "with all its requests"
 
 
@@ -263,7 +264,7 @@ async def test_conversations_are_listed_page_by_page() -> None:
             records.add(made(f"{n} more", talk=f"s{n} u", when=now - n - 100))
         seen: list[str] = []
         before: float | None = None
-        while page := await records.conversations(Filters(), 3, before):
+        while page := await records.ask(table.conversations, Filters(), 3, before):
             seen += [each["id"] for each in page]
             before = now - len(seen) + 1
         newest = {each["conversation"]: each["request_id"] for each in await records.latest(Filters(), 7)}
@@ -274,7 +275,7 @@ async def test_a_long_conversation_is_shown_in_part() -> None:
     async with kept() as records:
         for n in range(MOST_TURNS + 5):
             records.add(made(f"{n}", talk="s u", before=n, after=n))
-        (found,) = await records.conversations(Filters(), 10)
+        (found,) = await records.ask(table.conversations, Filters(), 10)
         whole = await records.conversation(found["id"])
     assert whole is not None
     assert ids(whole["requests"])[-1] == f"{MOST_TURNS + 4}"
@@ -288,8 +289,8 @@ async def test_policies_are_summed_up() -> None:
             cut = Step("cut", "rewrite", f"dropped {n} of 47 turns", 0.001 * (n + 1), 1.0, 100, 40)
             shadow = Step("cut", "rewrite", "dropped 1 turn", 0.001, 1.0, 100, 10, observed=True)
             records.add(made(f"{n}", steps=[cut, Step("wait", "skip", "few tokens", 0.0, 1.0), *[shadow][n:]]))
-        cut_, wait = await records.policies(Filters())
-        assert await records.policies(Filters(since=time() + 100)) == []
+        cut_, wait = await records.ask(table.policies, Filters())
+        assert await records.ask(table.policies, Filters(since=time() + 100)) == []
     assert cut_["name"] == "cut"
     assert (cut_["requests"], cut_["tokens_saved"]) == (21, 20 * 60)
     assert cut_["verdicts"] == {"keep": 0, "rewrite": 21, "skip": 0, "fail": 0, "reject": 0}
@@ -307,14 +308,14 @@ async def test_sums_over_time_are_those_of_each_period_and_group() -> None:
             status, model = (500 if n == 2 else 200), "big" if n == 3 else "m"
             when = start + 60 * (n + 1)
             records.add(
-                made(f"{n}", when=when, model=model, status=status, steps=[failed, Step("wait", "keep", "", 0, 1)])
+                made(f"{n}", when=when, asked=model, status=status, steps=[failed, Step("wait", "keep", "", 0, 1)])
             )
-        found = await records.periods(Filters(), "model")
-        by_policy = await records.periods(Filters(), "policy")
-        later = await records.periods(Filters(since=start + 200), "chain")
-        assert (await records.periods(Filters(since=time() + 100), "key"))["groups"] == []
+        found = await records.ask(table.periods, Filters(), "model")
+        by_policy = await records.ask(table.periods, Filters(), "policy")
+        later = await records.ask(table.periods, Filters(since=start + 200), "chain")
+        assert (await records.ask(table.periods, Filters(since=time() + 100), "key"))["groups"] == []
         records.add(made("week", when=start - 6 * DAY))
-        wide = await records.periods(Filters(), "key")
+        wide = await records.ask(table.periods, Filters(), "key")
     assert found["seconds"] == 60
     small, big = found["groups"]
     assert (small["name"], big["name"]) == ("m", "big")
@@ -339,7 +340,7 @@ async def test_reasons_of_every_verdict_are_told() -> None:
                 Step("cut", "fail", "late", 0.1, 1.0),
             )
             records.add(made(f"{n}", steps=[seldom if n == 7 else often]))
-        (cut,) = await records.policies(Filters())
+        (cut,) = await records.ask(table.policies, Filters())
     assert len(cut["whys"]) == 5
     assert cut["whys"][-1] == ["late", 1, "fail"]
     assert {verdict for _, _, verdict in cut["whys"][:-1]} == {"keep"}

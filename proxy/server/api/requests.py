@@ -17,6 +17,7 @@ from proxy.server.api.export import exported
 from proxy.state.archive import Archives
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
+from proxy.telemetry import record_table as table
 from proxy.telemetry.observation import Observation
 from proxy.telemetry.record_table import GROUPS, Filters
 from proxy.telemetry.records import Records
@@ -100,7 +101,7 @@ class RecordsApi:
         asked = request.query_params
         limit, filters, before = _limit(asked, _CONVERSATIONS), _filters(asked), _seconds(asked, "before")
         found: list[dict[str, Any]] = await self._ask(
-            lambda records: records.conversations(filters, limit + 1, before), []
+            lambda records: records.ask(table.conversations, filters, limit + 1, before), []
         )
         return {"conversations": found[:limit], "more": len(found) > limit, **self._about}
 
@@ -118,7 +119,9 @@ class RecordsApi:
 
     async def newest(self, count: int) -> list[str]:
         """Return the ids of the conversations with the latest requests. Raise `PenstockError`."""
-        found: list[dict[str, Any]] = await self._ask(lambda records: records.conversations(Filters(), count), [])
+        found: list[dict[str, Any]] = await self._ask(
+            lambda records: records.ask(table.conversations, Filters(), count), []
+        )
         return [each["id"] for each in found]
 
     async def recorded(self, id: str) -> dict[str, Any] | None:
@@ -138,14 +141,14 @@ class RecordsApi:
 
     async def _policies(self, request: Request) -> dict[str, Any]:
         filters = _filters(request.query_params)
-        return {"policies": await self._ask(lambda records: records.policies(filters), []), **self._about}
+        return {"policies": await self._ask(lambda records: records.ask(table.policies, filters), []), **self._about}
 
     async def _periods(self, request: Request) -> dict[str, Any]:
         filters, by = _filters(request.query_params), request.query_params.get("by") or "model"
         if by not in GROUPS:
             raise wrong_value("by", by, f"one of {', '.join(GROUPS)}")
         told: dict[str, Any] = await self._ask(
-            lambda records: records.periods(filters, by), {"seconds": 60, "groups": []}
+            lambda records: records.ask(table.periods, filters, by), {"seconds": 60, "groups": []}
         )
         return {**told, "by": by, **self._about}
 

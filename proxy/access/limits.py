@@ -10,12 +10,13 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cached_property
 
 from proxy.access.callers import Caller
 from proxy.access.demand import Demand, check_caps, demand_of
 from proxy.chat.errors import RateLimited
-from proxy.config.access_settings import LimitsSettings
+from proxy.config.access_settings import Allowance, LimitsSettings
 from proxy.economics import money, reported_cost
 from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage
@@ -87,30 +88,23 @@ _PAUSE = 1.0
 _log = logging.getLogger("penstock.limits")
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(Allowance):
     """The limits of one key; None means no limit."""
 
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    tokens_per_day: int | None = None
-    budget_per_day: float | None = None
-    max_output_tokens: int | None = None
-    max_n: int | None = None
     max_concurrent: int | None = None
 
     @classmethod
     def of(cls, settings: LimitsSettings, caller: Caller) -> "Terms":
         """Return the limits of a caller: those of its key, with the common ones as defaults."""
-        common = {item.name: getattr(settings, item.name) for item in fields(cls)}
+        common = {name: getattr(settings, name) for name in Allowance.model_fields}
         common["max_concurrent"] = settings.max_concurrent_per_key
         own = {name: getattr(caller.key, name) for name in common} if caller.key is not None else {}
-        return cls(**common | {name: value for name, value in own.items() if value is not None})
+        return cls.model_construct(**common | {name: value for name, value in own.items() if value is not None})
 
-    @property
+    @cached_property
     def are_counted(self) -> bool:
         """True if there is any limit besides concurrency."""
-        return any(getattr(self, item.name) is not None for item in fields(self) if item.name != "max_concurrent")
+        return any(getattr(self, name) is not None for name in Allowance.model_fields)
 
     @property
     def has_day(self) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -63,7 +62,7 @@ class KeysApi:
                     **key.model_dump(mode="json", include={"name", "models", "chains", "expires"}),
                     "tenant": key.tenant or key.name,
                     "tenant_id": caller.tenant,
-                    "limits": asdict(Terms.of(settings.limits, caller)),
+                    "limits": Terms.of(settings.limits, caller).model_dump(),
                     "revocable": locked is None and key.name in listed,
                     "used": None if used is None else _summed(used[caller.account], today),
                 }

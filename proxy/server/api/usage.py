@@ -1,12 +1,11 @@
 """`/v1/usage`: what a key of Penstock used today, and what is left of its limits."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from datetime import UTC, datetime
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
-from proxy.access.limits import DAY, MINUTE, KeyLimits, Terms, Window, day_key, minute_key
+from proxy.access.limits import DAY, MINUTE, KeyLimits, Window, day_key, minute_key
 from proxy.access.metering import ALL, Meter
 from proxy.chat.errors import Overloaded
 from proxy.config.settings import Settings
@@ -59,7 +58,7 @@ class UsageApi:
     async def _remaining(self, caller: Caller, now: float) -> dict[str, dict[str, float]] | None:
         """Return each limit of a caller: `limit`, and if it is counted `remaining` and `resets_after` (seconds)."""
         terms, account = self._limits.terms(caller), caller.account
-        limits = {item.name: getattr(terms, item.name) for item in fields(Terms)}
+        limits = terms.model_dump()
         minute, elapsed = divmod(now, MINUTE)
         minutes = {
             name: (minute_key(account, what, minute - 1), minute_key(account, what, minute))

@@ -10,9 +10,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import attrgetter
 from typing import NamedTuple
 
-from proxy.chat import CacheMarks, ChatRequest, Message, encode
+from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.cache_marks import FIELD, find_marks
 from proxy.context import CacheRules, Tokens
 from proxy.economics import UNCACHED, cached_tokens, prompt_cost
@@ -41,41 +43,41 @@ _SHOWN = 48
 _MARK = re.compile(rb',\s*"%b"\s*:\s*\{[^{}]*\}|"%b"\s*:\s*\{[^{}]*\}\s*,?' % (FIELD.encode(), FIELD.encode()))
 
 
-class PromptPiece(NamedTuple):
-    """A tool or a message."""
-
-    raw: bytes
-    tokens: int
-    """As the model counts them."""
-    wire: int
-    """Of its JSON: what it comes to where nobody knows how a provider counts."""
-
-
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A request as a provider reads it."""
 
-    pieces: tuple[PromptPiece, ...]
+    pieces: tuple[bytes, ...]
+    """Its tools and messages."""
+    ends: tuple[int, ...]
+    """The tokens in front of each piece, and those of all, as the model counts them."""
+    wire_ends: tuple[int, ...]
+    """The same of their JSON."""
     marks: tuple[int, ...]
     """The places of the pieces that are marked for the cache."""
     at: float
 
-    def tokens(self, end: int | None = None, *, wire: bool = False) -> int:
-        """Return the tokens of the first pieces, or of all."""
-        return sum(piece.wire if wire else piece.tokens for piece in self.pieces[:end])
+    @property
+    def tokens(self) -> int:
+        """The tokens of all pieces."""
+        return self.ends[-1]
 
 
 async def prompt_of(request: ChatRequest, tokens: Tokens, at: float) -> Prompt:
     """Return the prompt that a request is."""
-    tools = await tokens.tool_sizes(request.tools)
-    parts = (*request.tools, *request.messages)
-    sizes = (*tools, *await tokens.sizes(request.messages))
-    wires = (*tools, *await _wires(request.messages, tokens))
-    marked = _places(request.cache_marks, len(request.tools))
+    of_tools, sizes, wires = (
+        await tokens.tool_sizes(request.tools),
+        await tokens.sizes(request.messages),
+        await _wires(request.messages, tokens),
+    )
+    ends, wire_ends = (tuple(accumulate((*of_tools, *each), initial=0)) for each in (sizes, wires))
+    parts, tools, own = (*request.tools, *request.messages), len(request.tools), request.cache_marks
+    marks = set[int]() if own is None else {tools + place for place in own.messages}
+    marks |= {tools - 1} if own is not None and own.tools and tools else set()
     # clients and steps move marks from message to message, and no cache minds
     raws = [_MARK.sub(b"", part.raw) if FIELD.encode() in part.raw else part.raw for part in parts]
-    marks = [place for place, part in enumerate(parts) if place in marked or raws[place] is not part.raw]
-    return Prompt(tuple(map(PromptPiece, raws, sizes, wires)), tuple(marks), at)
+    marks |= {place for place, part in enumerate(parts) if raws[place] is not part.raw}
+    return Prompt(tuple(raws), ends, wire_ends, tuple(sorted(marks)), at)
 
 
 async def _wires(messages: Sequence[Message], tokens: Tokens) -> list[int]:
@@ -87,39 +89,30 @@ async def _wires(messages: Sequence[Message], tokens: Tokens) -> list[int]:
     return [wire - frame if is_plain else size for wire, size, is_plain in zip(wires, sizes, plain, strict=True)]
 
 
-def _places(marks: CacheMarks | None, tools: int) -> frozenset[int]:
-    if marks is None:
-        return frozenset()
-    return frozenset([*(tools + place for place in marks.messages), *([tools - 1] if marks.tools and tools else ())])
-
-
 class Common(NamedTuple):
     """The prefix that two prompts have in common."""
 
     place: int
     """Of the first piece that differs."""
+    same: int
+    """Bytes at the beginning of that piece that are the same."""
     share: float
-    """The share of that piece that is the same."""
-    at: int
-    """Of the first byte that differs, in all pieces one behind the other."""
+    """The share of that piece in the first prompt."""
 
-    def tokens(self, prompt: Prompt, *, wire: bool = False) -> int:
-        """Return its tokens; those of the piece that differs are counted by its bytes."""
-        whole = prompt.tokens(self.place, wire=wire)
-        return whole + int(self.share * (prompt.tokens(self.place + 1, wire=wire) - whole))
+    def tokens(self, ends: Sequence[int]) -> int:
+        """Return its tokens, from the ends of the first prompt's pieces."""
+        start, end = ends[self.place], ends[min(self.place + 1, len(ends) - 1)]
+        return start + int(self.share * (end - start))
 
 
 def common(before: Prompt, after: Prompt) -> Common:
     """Return the common prefix of two prompts."""
-    at = place = 0
-    for old, new in zip(before.pieces, after.pieces, strict=False):
-        one, other = (old.raw, new.raw) if old.raw == new.raw else (_as_read(old.raw), _as_read(new.raw))
-        if one != other:
+    for place, (old, new) in enumerate(zip(before.pieces, after.pieces, strict=False)):
+        if old != new and (one := _as_read(old)) != (other := _as_read(new)):
             most = range(min(len(one), len(other)))
-            same = bisect_left(most, True, key=lambda end: one[: end + 1] != other[: end + 1])
-            return Common(place, same / max(1, len(one)), at + same)
-        at, place = at + len(new.raw), place + 1
-    return Common(place, 0.0, at)
+            same = bisect_left(most, True, key=lambda size: one[: size + 1] != other[: size + 1])
+            return Common(place, same, same / len(one))
+    return Common(min(len(before.pieces), len(after.pieces)), 0, 0.0)
 
 
 def _as_read(raw: bytes) -> bytes:
@@ -145,29 +138,32 @@ class PromptHistory:
         """The prompt that was sent last."""
         return self._past[-1] if self._past else None
 
-    def price(self, prompt: Prompt, own: CacheRules) -> dict[str, Priced]:
-        """Return the price of a prompt behind those before it, by a model's own rules and by those of others."""
+    def send(self, prompt: Prompt, own: CacheRules) -> dict[str, Priced]:
+        """Return the price of a prompt by a model's own rules and by those of others, and take it as answered.
+
+        From then on it is in the cache.
+        """
         shared = [(past, common(past, prompt)) for past in self._past]
-        return {
-            OWN: _priced(own, prompt, shared, wire=False),
-            **{name: _priced(rules, prompt, shared, wire=True) for name, rules in OTHERS.items()},
-        }
-
-    def sent(self, prompt: Prompt) -> None:
-        """Take a prompt as answered: from now on it is in the cache."""
         self._past.append(prompt)
+        priced = {name: _priced(rules, prompt, shared, attrgetter("wire_ends")) for name, rules in OTHERS.items()}
+        return {OWN: _priced(own, prompt, shared, attrgetter("ends")), **priced}
 
 
-def _priced(rules: CacheRules, prompt: Prompt, shared: Sequence[tuple[Prompt, Common]], *, wire: bool) -> Priced:
+def _priced(
+    rules: CacheRules,
+    prompt: Prompt,
+    shared: Sequence[tuple[Prompt, Common]],
+    ends_of: Callable[[Prompt], Sequence[int]],
+) -> Priced:
     fresh = [(past, same) for past, same in shared if prompt.at - past.at <= rules.ttl]
     if rules.marked:
-        ends = (max((mark + 1 for mark in past.marks if mark < same.place), default=0) for past, same in fresh)
-        read = max((prompt.tokens(end, wire=wire) for end in ends), default=0)
+        marks = ((past, mark) for past, same in fresh for mark in past.marks if mark < same.place)
+        read = max((ends_of(past)[mark + 1] for past, mark in marks), default=0)
     else:
-        read = max((same.tokens(past, wire=wire) for past, same in fresh), default=0)
+        read = max((same.tokens(ends_of(past)) for past, same in fresh), default=0)
         read -= read % min(_STEP, max(1, rules.minimum))
     read = cached_tokens(rules, read)
-    return Priced(prompt_cost(rules, read, prompt.tokens(wire=wire)), read)
+    return Priced(prompt_cost(rules, read, ends_of(prompt)[-1]), read)
 
 
 def rules_of(own: CacheRules, request: ChatRequest) -> CacheRules:
@@ -199,16 +195,12 @@ def find_break(came: tuple[Prompt, Prompt], sent: tuple[Prompt, Prompt], mover: 
 
     Both pairs are the prompt before and this one, as the client sent them and as they went out.
     """
-    ours, client = common(*sent), common(*came)
-    lost = (sent[0].tokens() - ours.tokens(sent[0])) - (came[0].tokens() - client.tokens(came[0]))
+    ours = common(*sent)
+    lost = sent[0].tokens - ours.tokens(sent[0].ends) - (came[0].tokens - common(*came).tokens(came[0].ends))
     if lost <= 0:
         return None
-    old, new = (prompt.pieces[ours.place].raw if ours.place < len(prompt.pieces) else None for prompt in sent)
-    return Break(ours.at, lost, mover(old, new), *(_excerpt(prompt, ours) for prompt in sent))
-
-
-def _excerpt(prompt: Prompt, where: Common) -> str:
-    behind = sum(len(piece.raw) for piece in prompt.pieces[: where.place])
-    raw = _as_read(prompt.pieces[where.place].raw) if where.place < len(prompt.pieces) else b""
-    start = max(0, where.at - behind - _SHOWN // 8)
-    return raw[start : start + _SHOWN].decode(errors="ignore")
+    old, new = (prompt.pieces[ours.place] if ours.place < len(prompt.pieces) else None for prompt in sent)
+    at, start = sum(map(len, sent[1].pieces[: ours.place])) + ours.same, max(0, ours.same - _SHOWN // 8)
+    read = (b"" if piece is None else _as_read(piece) for piece in (old, new))
+    shown = [each[start : start + _SHOWN].decode(errors="ignore") for each in read]
+    return Break(at, lost, mover(old, new), *shown)

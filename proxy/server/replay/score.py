@@ -168,17 +168,15 @@ class Scoring:
         before = (self._came.last, self._sent.last)
         own, table = played.profile.cache, played.route.profile.cache
         unchanged_rules = rules_of(table, played.incoming) if own.ttl or table.marked else UNCACHED
-        unchanged = self._came.price(came, unchanged_rules)
-        ours = self._sent.price(sent, rules_of(own, request))
+        unchanged = self._came.send(came, unchanged_rules)
+        ours = self._sent.send(sent, rules_of(own, request))
         turn.unchanged = {name: each.cost for name, each in unchanged.items()}
         turn.cost = {name: each.cost for name, each in ours.items()}
         turn.cached, turn.cached_unchanged = ours[OWN].cached, unchanged[OWN].cached
         prices = played.profile.prices
         if prices.known:
-            turn.usd = money(prices.at(sent.tokens()), turn.cost[OWN])
-            turn.usd_unchanged = money(prices.at(came.tokens()), turn.unchanged[OWN])
-        self._came.sent(came)
-        self._sent.sent(sent)
+            turn.usd = money(prices.at(sent.tokens), turn.cost[OWN])
+            turn.usd_unchanged = money(prices.at(came.tokens), turn.unchanged[OWN])
         if before[0] is not None and before[1] is not None and self._before is not None:
             mover = partial(_mover, self._before, played)
             turn.broken = find_break((before[0], came), (before[1], sent), mover)
@@ -214,10 +212,9 @@ class Scoring:
         """Compare the reported cache reads with those that our rules predict for the prompt that was sent then."""
         recorded = played.incoming if point.sent is None else request_of(point.sent)
         prompt = await prompt_of(recorded, self._player.counter(played.profile), at)
-        expected = self._recorded.price(prompt, rules_of(played.route.profile.cache, recorded))[OWN].cached
-        self._recorded.sent(prompt)
+        expected = self._recorded.send(prompt, rules_of(played.route.profile.cache, recorded))[OWN].cached
         if point.usage is not None and point.usage.cached is not None and point.usage.input:
-            turn.reported = Reported(point.usage.input, point.usage.cached, expected, prompt.tokens())
+            turn.reported = Reported(point.usage.input, point.usage.cached, expected, prompt.tokens)
 
 
 def _internal_calls(point: RecordedRequest) -> int:

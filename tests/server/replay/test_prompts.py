@@ -20,18 +20,16 @@ async def prompts(*requests: ChatRequest | str, at: float = 0.0) -> list[Prompt]
 
 
 def read(conversation: PromptHistory, prompt: Prompt, rules: CacheRules) -> int:
-    found = conversation.price(prompt, rules)[OWN].cached
-    conversation.sent(prompt)
-    return found
+    return conversation.send(prompt, rules)[OWN].cached
 
 
 async def test_a_prompt_that_goes_on_reads_the_one_before_it() -> None:
     first, second = await prompts("s u1", "s u1 a1 u2")
     talk = PromptHistory()
     assert read(talk, first, RULES) == 0
-    assert read(talk, second, RULES) == first.tokens()
-    priced = talk.price(second, RULES)[OWN]
-    assert (priced.cached, priced.cost) == (second.tokens(), 0.1 * second.tokens())
+    assert read(talk, second, RULES) == first.tokens
+    priced = talk.send(second, RULES)[OWN]
+    assert (priced.cached, priced.cost) == (second.tokens, 0.1 * second.tokens)
 
 
 async def test_only_whole_steps_from_the_minimum_on_are_read() -> None:
@@ -43,17 +41,17 @@ async def test_only_whole_steps_from_the_minimum_on_are_read() -> None:
     read(talk, first, rules)
     cached = read(talk, second, rules)
     assert cached % 128 == 0
-    assert first.tokens() - 128 < cached <= first.tokens()
+    assert first.tokens - 128 < cached <= first.tokens
     assert read(PromptHistory(), second, rules) == 0
     short = PromptHistory()
-    short.sent((await prompts("s u1"))[0])
-    assert short.price((await prompts("s u1 a1"))[0], rules)[OWN].cached == 0
+    short.send((await prompts("s u1"))[0], rules)
+    assert short.send((await prompts("s u1 a1"))[0], rules)[OWN].cached == 0
 
 
 async def test_nothing_is_read_after_a_pause() -> None:
     talk, (first,), (later,) = PromptHistory(), await prompts("s u1"), await prompts("s u1 a1 u2", at=301)
-    talk.sent(first)
-    assert talk.price(later, RULES)[OWN].cached == 0
+    talk.send(first, RULES)
+    assert talk.send(later, RULES)[OWN].cached == 0
 
 
 async def test_where_only_marks_are_cached_the_prefix_ends_at_one() -> None:
@@ -61,8 +59,8 @@ async def test_where_only_marks_are_cached_the_prefix_ends_at_one() -> None:
     request = chat("s u1 a1 u2", tools=[tool()]).with_cache_marks(CacheMarks((0,), tools=True))
     first, second = await prompts(request, chat("s u1 a1 u2 a2 u3", tools=[tool()]))
     talk = PromptHistory()
-    talk.sent(first)
-    assert talk.price(second, marked)[OWN].cached == second.tokens(2)
+    talk.send(first, marked)
+    assert talk.send(second, marked)[OWN].cached == second.ends[2]
     assert rules_of(marked, chat("s u1")) == CacheRules()
     assert rules_of(marked, request) is marked
 
@@ -86,14 +84,14 @@ async def test_the_first_byte_that_differs_is_found(before: Sequence[str], after
         (await prompts(chat("").with_messages([Message({"role": "user", "content": text}) for text in texts])))[0]
         for texts in (before, after)
     ]
-    whole_old, whole_new = (b"".join(piece.raw for piece in each.pieces) for each in (old, new))
+    whole_old, whole_new = (b"".join(each.pieces) for each in (old, new))
     same = next(
         (place for place, pair in enumerate(zip(whole_old, whole_new, strict=False)) if pair[0] != pair[1]),
         min(len(whole_old), len(whole_new)),
     )
     found = common(old, new)
-    assert found.at == same
-    assert found.tokens(old) <= old.tokens()
+    assert sum(map(len, old.pieces[: found.place])) + found.same == same
+    assert found.tokens(old.ends) <= old.tokens
 
 
 def moved(old: bytes | None, new: bytes | None) -> str:
@@ -107,9 +105,9 @@ async def test_a_break_is_what_the_chain_lost_and_the_client_did_not() -> None:
     cut = (await prompts("s u2 a2 u3"))[0]
     broken = find_break((came[0], came[1]), (came[0], cut), moved)
     assert broken is not None
-    assert broken.at == len(came[0].pieces[0].raw) + len(b'{"role":"user","content":"u')
+    assert broken.at == len(came[0].pieces[0]) + len(b'{"role":"user","content":"u')
     assert broken.step == "moved from u1 to u2"
-    assert 0 < broken.lost < came[0].tokens()
+    assert 0 < broken.lost < came[0].tokens
     assert '"u1"' in broken.before
     assert '"u2"' in broken.after
     assert find_break((came[0], cut), (came[0], cut), moved) is None, "the client cut by itself"

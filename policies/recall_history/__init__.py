@@ -1,12 +1,12 @@
 """Bring back what left the context, where it bears on what the user asks now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from policies.recall_history.search import Found, HistorySearch, Place, prepare
+from policies.recall_history.search import Found, HistorySearch, Place, prepare, split_standing
 from proxy.chat import ChatRequest, Message, digest
 from proxy.chat.blocks import RECALLED, injected
 from proxy.chat.provenance import departed, of_client
@@ -93,7 +93,12 @@ class RecallHistory(Policy):
         users = [place for place in sent if request.messages[place].get("role") == "user"]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        return await _Recollection(self, request, ctx, sent, gone).decision(users[-1], users[-EARLIER - 1 : -1])
+        forms = {came: request.messages[place] for place, came in sent.items()}
+        gone, standing = await split_standing(gone, forms, ctx)
+        if not gone:
+            return Keep("what left stands in another form")
+        recollection = _Recollection(self, request, ctx, sent, gone, standing)
+        return await recollection.decision(users[-1], users[-EARLIER - 1 : -1])
 
     async def _prepare(self, request: ChatRequest, ctx: Context) -> None:
         """Begin to make the vectors of what will leave with the next cut, once that is near."""
@@ -131,13 +136,18 @@ class _Recollection(Tail[Place]):
     """The passages for one request."""
 
     def __init__(
-        self, policy: RecallHistory, request: ChatRequest, ctx: Context, sent: Mapping[int, int], gone: Sequence[int]
+        self,
+        policy: RecallHistory,
+        request: ChatRequest,
+        ctx: Context,
+        sent: Mapping[int, int],
+        gone: Sequence[int],
+        standing: Mapping[int, Collection[int]],
     ) -> None:
         super().__init__(request, ctx, sent)
         self._policy, self._gone = policy, gone
         made = [message.text for place, message in enumerate(request.messages) if place not in sent]
-        forms = {came: request.messages[place].text for place, came in sent.items()}
-        self._search = HistorySearch(gone, ctx, "\n".join(made), forms)
+        self._search = HistorySearch(gone, ctx, "\n".join(made), standing)
         self._usable = ctx.model.usable(request)
         self._blocks: dict[tuple[Place, ...], Block[Place]] = {}
         self._most = policy.max_tokens

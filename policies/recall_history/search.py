@@ -3,8 +3,7 @@
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, islice
 from math import log
 from types import MappingProxyType
@@ -15,7 +14,9 @@ from policies.recall_history.relevance import Candidates, Ranked, ranked
 from proxy.chat import Message, digest
 from proxy.chat.attachments import attachments, described
 from proxy.chat.blocks import passages_block
+from proxy.chat.markers import is_shortened
 from proxy.chat.passages import Passage, passages
+from proxy.compaction.references import is_referring
 from proxy.context import Context
 from proxy.text import arrays
 from proxy.text.arrays import Array
@@ -107,18 +108,21 @@ class HistorySearch:
     """A search in the messages that left a conversation."""
 
     def __init__(
-        self, gone: Sequence[int], ctx: Context, summary: str = "", forms: Mapping[int, str] = MappingProxyType({})
+        self,
+        gone: Sequence[int],
+        ctx: Context,
+        summary: str = "",
+        standing: Mapping[int, Collection[int]] = MappingProxyType({}),
     ) -> None:
         """Search the client's messages at the places `gone`.
 
-        A passage is not found if it stands word for word in the summary, or in another form of its message: `forms` are
-        texts by those places.
+        A passage is not found if it stands word for word in the summary, or is among the `standing` of its place.
         """
         messages = ctx.incoming.messages
         turns = [*accumulate(message.get("role") == "user" for message in messages)]
         self._gone, self._turns = tuple(messages[place] for place in gone), [turns[place] for place in gone]
         self._ctx, self._summary = ctx, "".join(summary.split())
-        self._forms = [forms.get(place, "") for place in gone]
+        self._standing = {(place, part) for place, at in enumerate(gone) if at in standing for part in standing[at]}
 
     async def find(self, question: str, *, least: float, wait: float) -> SearchResult:
         """Return the passages that a question asks for.
@@ -148,8 +152,7 @@ class HistorySearch:
         for each in ranked(candidates, words.scores, meaning, least):
             once.setdefault(there.texts[each.place], each)
         order = sorted(once.values(), key=lambda each: each.place not in named)
-        standing = await self._standing({there.places[each.place][0] for each in order})
-        order = [each for each in order if there.places[each.place] not in standing]
+        order = [each for each in order if there.places[each.place] not in self._standing]
         said = [self._is_said(there, each.place) for each in order]
         # where the summary says the best, what only stands beside it is not needed
         is_said = bool(said) and said[0]
@@ -199,17 +202,6 @@ class HistorySearch:
         has_more = bool(attachments(self._gone[there.places[place][0]]))
         return not has_more and "".join(there.texts[place].split()) in self._summary
 
-    async def _standing(self, messages: Iterable[int]) -> frozenset[Place]:
-        """Return the passages of which the form of their message has the words: it may be a table of them."""
-        standing: list[Place] = []
-        for place in messages:
-            message, form = self._gone[place], self._forms[place]
-            if form:
-                key = ("standing passages", hash(message.raw), hash(form))
-                parts = await self._ctx.once.of_key(key, len(message.raw), partial(_standing_parts, message, form))
-                standing += [(place, part) for part in parts]
-        return frozenset(standing)
-
     async def _read(self) -> "_SearchedMessages":
         """Return the passages of all messages and the places of their terms; only newly left messages are read."""
         form, name = self._ctx.incoming.folds.of(self._gone), "passages"
@@ -250,6 +242,48 @@ class HistorySearch:
         order = numpy.lexsort((-words, ~are_user, ~is_best)).tolist()
         near = await self._ctx.embedder.similarities(question, there.texts, wait=wait, order=order)
         return numpy.array(near, float)
+
+
+async def split_standing(
+    gone: Sequence[int], forms: Mapping[int, Message], ctx: Context
+) -> tuple[list[int], Mapping[int, Collection[int]]]:
+    """Return the messages that left of which something does not stand in the prompt, and the passages that do.
+
+    A passage stands if the form that its message has in the prompt has its words: it may be a table of them. So does
+    one of which notes say where an earlier message shows its lines. `forms` are by the places of the messages.
+    """
+    messages, once = ctx.incoming.messages, ctx.once
+    places = [place for place in gone if place in forms]
+    pairs = [(messages[place], forms[place]) for place in places]
+    keys = [("standing passages", hash(message.raw), len(message.raw), hash(form.raw)) for message, form in pairs]
+    standing: list[_Standing | None] = once.known(keys)
+    if new := [place for place, known in enumerate(standing) if known is None]:
+        fresh = [pairs[place] for place in new]
+        size = sum(len(message.raw) for message, _ in fresh)
+        for place, one in zip(new, await once.run(size, lambda: [_standing(*pair) for pair in fresh]), strict=True):
+            standing[place] = one
+            once.remember(keys[place], one)
+    known = {place: one for place, one in zip(places, standing, strict=True) if one is not None}
+    rest = [place for place in gone if place not in known or not known[place].is_whole]
+    return rest, {place: one.parts for place, one in known.items() if one.parts}
+
+
+class _Standing(NamedTuple):
+    """The passages of a message that stand in the prompt in another form."""
+
+    parts: tuple[int, ...]
+    is_whole: bool
+    """True if they are all."""
+
+
+def _standing(message: Message, form: Message) -> _Standing:
+    text, shown = described(message), form.text
+    if is_referring(shown) and not is_shortened(shown) and not is_referring(text):
+        return _Standing(tuple(range(len(passages(text)))), is_whole=True)
+    there = {*_WORD.findall(shown)}
+    words = [{*_WORD.findall(part.of(text))} for part in passages(text)]
+    parts = tuple([place for place, own in enumerate(words) if there and len(own & there) >= _SAID * len(own)])
+    return _Standing(parts, len(parts) == len(words))
 
 
 async def prepare(messages: Sequence[Message], ctx: Context) -> None:
@@ -337,13 +371,6 @@ class _SearchedMessages(NamedTuple):
 
 def _with_plain(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
     return (*before, *(described(message).casefold() for message in messages))
-
-
-def _standing_parts(message: Message, form: str) -> tuple[int, ...]:
-    """Return the passages of a message of which another form of it has the words."""
-    there = {*_WORD.findall(form)}
-    parts = enumerate({*_WORD.findall(part.of(text))} for text in (described(message),) for part in passages(text))
-    return tuple(part for part, words in parts if len(words & there) >= _SAID * len(words))
 
 
 def _nothing() -> _SearchedMessages:

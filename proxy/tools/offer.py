@@ -218,13 +218,21 @@ class OfferFinder:
     async def _remembered(
         self, memo: Memo, pool: Pool, limits: OfferLimits, walked: Sequence[Moment], keys: Sequence[str]
     ) -> tuple[str, str]:
-        """Return the tools of the last moment as they are remembered, and their key."""
-        *before, known = await memo.known(keys)
+        """Return the tools of the last moment as they are remembered, and their key.
+
+        By words alone they are worked out sooner than the store says that it does not know them.
+        """
+        *earlier, last = keys
+        known = None
+        if self._ctx.embedder is None:
+            before = await memo.known(earlier)
+        else:
+            *before, known = await memo.known(keys)
         if known is None:
             known = await self._walked(pool, limits, walked, before)
             if not self._is_late or await self._stays(_read(known), limits):
-                known = await memo.settle(keys[-1], known)
-        return known, keys[-1]
+                known = await memo.settle(last, known)
+        return known, last
 
     async def _stays(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> bool:
         """Return whether a choice stays that was made without some vectors. Else the next request makes it again.

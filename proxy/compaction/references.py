@@ -46,6 +46,8 @@ class Shown:
     """Of each line a hash, without its number; 0 of a line that later texts cannot refer to."""
     numbers: "array[int] | None"
     """The numbers of the lines, -1 where one has none; None for a text without."""
+    distinct: frozenset[int]
+    """The keys without those of lines that cannot be referred to: most texts have none in common with a later one."""
     noted: bytearray
     """1 for a line that a note stands for: rather than to these, later texts refer to lines that stand there."""
 
@@ -91,7 +93,7 @@ def _shown(lines: Sequence[str]) -> Shown:
     for place, (line, match) in enumerate(zip(lines, matches, strict=True)):
         if not line.lstrip().startswith("[… "):
             keys[place] = hash(line[match.end() :] if is_numbered and match is not None else line) or _EMPTY
-    return Shown(keys, numbers if is_numbered else None, bytearray(len(lines)))
+    return Shown(keys, numbers if is_numbered else None, frozenset(keys) - {0}, bytearray(len(lines)))
 
 
 def with_references(text: str, earlier: Sequence[Shown], beside: int = 0) -> Referred:
@@ -167,16 +169,15 @@ def _repeat(own: Shown, start: int, other: Shown, text: int, at: int) -> _Repeat
 
 def _places(own: Shown, earlier: Sequence[Shown]) -> _Places:
     """Return the newest places of a text's lines in earlier ones, with and without a note on them."""
-    wanted = set(own.keys) - {0}
+    wanted = own.distinct
     places: _Places = {}
     count: dict[tuple[int, int], int] = {}
     common: set[int] = set()  # lines such as a bracket, of which enough places without a note are known
     for text in range(len(earlier) - 1, -1, -1):
-        keys, noted = earlier[text].keys, earlier[text].noted
-        there = wanted.intersection(keys)
+        there, noted = wanted & earlier[text].distinct, earlier[text].noted
         if not there or (there <= common and 1 not in noted):
             continue
-        for at, key in enumerate(keys):
+        for at, key in enumerate(earlier[text].keys):
             if key in wanted and (known := count.get((key, noted[at]), 0)) < _NEAREST:
                 count[key, noted[at]] = known + 1
                 places.setdefault(key, []).append((text, at))

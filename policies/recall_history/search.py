@@ -256,7 +256,7 @@ async def split_standing(
     places = [place for place in gone if place in forms]
     pairs = [(messages[place], forms[place]) for place in places]
     keys = [("standing passages", hash(message.raw), len(message.raw), hash(form.raw)) for message, form in pairs]
-    standing: list[_Standing | None] = once.known(keys)
+    standing: list[_StandingPassages | None] = once.known(keys)
     if new := [place for place, known in enumerate(standing) if known is None]:
         fresh = [pairs[place] for place in new]
         size = sum(len(message.raw) for message, _ in fresh)
@@ -268,7 +268,7 @@ async def split_standing(
     return rest, {place: one.parts for place, one in known.items() if one.parts}
 
 
-class _Standing(NamedTuple):
+class _StandingPassages(NamedTuple):
     """The passages of a message that stand in the prompt in another form."""
 
     parts: tuple[int, ...]
@@ -276,14 +276,14 @@ class _Standing(NamedTuple):
     """True if they are all."""
 
 
-def _standing(message: Message, form: Message) -> _Standing:
+def _standing(message: Message, form: Message) -> _StandingPassages:
     text, shown = described(message), form.text
     if is_referring(shown) and not is_shortened(shown) and not is_referring(text):
-        return _Standing(tuple(range(len(passages(text)))), is_whole=True)
+        return _StandingPassages(tuple(range(len(passages(text)))), is_whole=True)
     there = {*_WORD.findall(shown)}
     words = [{*_WORD.findall(part.of(text))} for part in passages(text)]
     parts = tuple([place for place, own in enumerate(words) if there and len(own & there) >= _SAID * len(own)])
-    return _Standing(parts, len(parts) == len(words))
+    return _StandingPassages(parts, len(parts) == len(words))
 
 
 async def prepare(messages: Sequence[Message], ctx: Context) -> None:

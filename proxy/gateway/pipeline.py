@@ -13,7 +13,6 @@ from proxy.chat.errors import NotInTime, NotKept, PenstockError, Rejected
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
 from proxy.gateway.bridge import bridged
-from proxy.gateway.chain import Outcome
 from proxy.gateway.fallback import Attempts
 from proxy.gateway.loop import Loop
 from proxy.gateway.pilot import Pilot
@@ -179,7 +178,9 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
     """
     outcome, profile, rejected = done.outcome, done.ctx.model, done.outcome.rejected
     came = done.ctx.incoming if done.is_guarded else done.sent
-    seen.rewrote(Rewriting(came, outcome.request, outcome.stages, done.ctx, _sections(outcome), outcome.start))
+    seen.rewrote(
+        Rewriting(came, outcome.request, outcome.stages, done.ctx, outcome.before, outcome.after, outcome.start)
+    )
     refusal = None if rejected is None else _refusal(rejected, late=outcome.late, failed=done.archive.failed)
     if outcome.before is not None and outcome.after is not None:
         before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
@@ -202,13 +203,6 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
         seen.without_state()
     if refusal is not None:
         raise refusal
-
-
-def _sections(outcome: Outcome) -> tuple[tuple[int, int, int], tuple[int, int, int]] | None:
-    if outcome.before is None or outcome.after is None:
-        return None
-    before, after = ((each.system, each.tools, each.messages) for each in (outcome.before, outcome.after))
-    return before, after
 
 
 def _refusal(verdict: Reject, *, late: bool, failed: bool) -> PenstockError:

@@ -23,7 +23,9 @@ from proxy.telemetry.record import NONE, PARSED, Record, Rewriting, conversation
 from proxy.telemetry.records import Records
 
 if TYPE_CHECKING:
-    from proxy.telemetry.tracing import CallSpan, RequestSpan
+    from opentelemetry.trace import Span
+
+    from proxy.telemetry.tracing import RequestSpan
 
 OVERFLOW = "context_length_exceeded"
 """The error code of a prompt that does not fit; OpenAI's own."""
@@ -346,7 +348,7 @@ class Observation(Record):
 class ObservedCall:
     """One call to an upstream on behalf of a request; a request may make several."""
 
-    def __init__(self, request: Observation, span: "CallSpan | None", counted: tuple[str, str, str] | None) -> None:
+    def __init__(self, request: Observation, span: "Span | None", counted: tuple[str, str, str] | None) -> None:
         """Begin a call; `counted` are the operation, provider and model of one that asks a model."""
         self._request, self._span, self._counted = request, span, counted
         self._started = perf_counter()
@@ -355,8 +357,8 @@ class ObservedCall:
 
     def carry(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return the headers for the upstream: with the call's own `traceparent` under tracing, and never `baggage`."""
-        if self._span is not None:
-            return self._span.carry(headers)
+        if self._span is not None and self._request._span is not None:
+            return self._request._span.carry(self._span, headers)
         return headers if "baggage" not in headers else {k: v for k, v in headers.items() if k != "baggage"}
 
     def first_chunk(self) -> None:
@@ -385,8 +387,8 @@ class ObservedCall:
         if self._counted is not None:
             seconds = perf_counter() - self._started
             self._request._series.generations.ended(self._counted, kind, seconds, self._first_chunk, usage)
-        if self._span is not None:
-            self._span.end(kind, self._first_chunk, usage, facts or {})
+        if self._span is not None and self._request._span is not None:
+            self._request._span.called(self._span, kind, self._first_chunk, usage, facts or {})
 
 
 def kind_of(error: "BaseException | str | None") -> str | None:

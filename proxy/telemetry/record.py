@@ -14,7 +14,7 @@ import orjson
 from proxy.chat import ChatRequest, JsonObject, Message, encode
 from proxy.chat.markers import named_handles
 from proxy.chat.parse import Body
-from proxy.context import Context, Identity, ModelProfile
+from proxy.context import Context, Identity, ModelProfile, TokenCount
 from proxy.identity import identify
 from proxy.models.usage import Usage
 from proxy.state.cache import Cache
@@ -48,8 +48,9 @@ class Rewriting(NamedTuple):
     sent: ChatRequest
     stages: Stages
     ctx: Context
-    sections: tuple[tuple[int, int, int], tuple[int, int, int]] | None
-    """Tokens of system, tools and messages, before and after."""
+    before: TokenCount | None
+    """Tokens of its parts as it came."""
+    after: TokenCount | None
     first: ChatRequest | None = None
     """The request in front of the first step, where each step got the result of the one before it."""
 
@@ -236,10 +237,10 @@ async def _priced(record: Record) -> tuple[Sequence[Effect], dict[str, Any] | No
 
 
 def _sections(rewriting: Rewriting | None) -> dict[str, dict[str, int] | None]:
-    before, after = (None, None) if rewriting is None or rewriting.sections is None else rewriting.sections
+    counts = (None, None) if rewriting is None else (rewriting.before, rewriting.after)
     return {
-        phase: None if tokens is None else dict(zip(("system", "tools", "messages"), tokens, strict=True))
-        for phase, tokens in (("before", before), ("after", after))
+        phase: None if count is None else {"system": count.system, "tools": count.tools, "messages": count.messages}
+        for phase, count in zip(("before", "after"), counts, strict=True)
     }
 
 

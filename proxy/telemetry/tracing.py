@@ -129,10 +129,13 @@ class RequestSpan:
 
     def call(
         self, operation: str | None, provider: str, model: str, address: str | None, fields: Mapping[str, object]
-    ) -> "CallSpan":
-        """Open the span of a call to an upstream; without operation or model it is named after the provider."""
+    ) -> Span:
+        """Open the CLIENT span of a call to an upstream; without operation or model it is named after the provider.
+
+        Of a request that is not sampled it is the request's own span.
+        """
         if not self._span.is_recording():
-            return CallSpan(self._span)
+            return self._span
         known: dict[str, object] = {**attr.of_server(address)}
         name = f"call {provider}"
         if operation and model:
@@ -142,31 +145,18 @@ class RequestSpan:
                 "gen_ai.conversation.compacted": (self._compacted and attr.opted()[1]) or None,
                 "gen_ai.conversation.id": self._conversation,
             }
-        return CallSpan(self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(known)))
+        return self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(known))
 
-    def end(self, status: int, error: str | None, known: Mapping[str, object]) -> None:
-        """Close the span with the client's status and the `known` attributes of the request."""
-        if self._span.is_recording():
-            self._span.set_attributes(attr.clean({"http.response.status_code": status, "error.type": error, **known}))
-            if status >= 500 or (error is not None and status < 400):
-                self._span.set_status(Status(StatusCode.ERROR))
-            self._span.end()
-
-
-class CallSpan:
-    """The CLIENT span of one call to an upstream. Of a request that is not sampled it is the request's own span."""
-
-    def __init__(self, span: Span) -> None:
-        self._span = span
-
-    def carry(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers for the upstream: with this span as `traceparent`, without `baggage`."""
+    def carry(self, call: Span, headers: Mapping[str, str]) -> dict[str, str]:
+        """Return the headers for the upstream: with the call's span as `traceparent`, without `baggage`."""
         carried = {name: value for name, value in headers.items() if name not in _TRACE_HEADERS}
-        _propagator.inject(carried, set_span_in_context(self._span, Context()))
+        _propagator.inject(carried, set_span_in_context(call, Context()))
         return carried
 
-    def end(self, error: str | None, first_chunk: float | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
-        """Close the span with the upstream's usage and facts; `first_chunk` came after so many seconds."""
+    def called(
+        self, call: Span, error: str | None, first_chunk: float | None, usage: Usage | None, facts: Mapping[str, Fact]
+    ) -> None:
+        """Close the span of a call with the upstream's usage and facts; `first_chunk` came after so many seconds."""
         if self._span.is_recording():
             known = {
                 **(attr.of_usage(usage) if usage is not None else {}),
@@ -174,10 +164,20 @@ class CallSpan:
                 "gen_ai.response.time_to_first_chunk": first_chunk,
                 "error.type": error,
             }
-            self._span.set_attributes(attr.clean(known))
-            if error is not None:
-                self._span.set_status(Status(StatusCode.ERROR))
-            self._span.end()
+            _end(call, known, has_failed=error is not None)
+
+    def end(self, status: int, error: str | None, known: Mapping[str, object]) -> None:
+        """Close the span with the client's status and the `known` attributes of the request."""
+        if self._span.is_recording():
+            all_known = {"http.response.status_code": status, "error.type": error, **known}
+            _end(self._span, all_known, has_failed=status >= 500 or (error is not None and status < 400))
+
+
+def _end(span: Span, known: Mapping[str, object], *, has_failed: bool) -> None:
+    span.set_attributes(attr.clean(known))
+    if has_failed:
+        span.set_status(Status(StatusCode.ERROR))
+    span.end()
 
 
 def _resource(settings: TelemetrySettings) -> Resource:

@@ -44,7 +44,7 @@ def made(
         came = chat(talk)
         who = context().identity
         ctx = context(came, identity=type(who)(tenant, f"opening-{talk.split()[0]}"))
-        rewriting = Rewriting(came, came, (), ctx, None)
+        rewriting = Rewriting(came, came, (), ctx, None, None)
     values: dict[str, Any] = {
         "tenant": tenant, "config": "v1", "when": time() if when is None else when, "seconds": 0.5, "known": known,
         "asked": "m", "steps": [Step("window_history", "keep", why, 0.001, 1.0, 9, 9)], "before": 9, "after": 9,

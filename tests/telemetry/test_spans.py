@@ -258,7 +258,7 @@ def converse(telemetry: Telemetry, who: Identity) -> None:
     """The second request of a conversation."""
     came = chat("s u1 a1 u2")
     seen = telemetry.begin("POST", "/v1/chat/completions", {})
-    seen.rewrote(Rewriting(came, came, (), context(came, identity=who), None))
+    seen.rewrote(Rewriting(came, came, (), context(came, identity=who), None, None))
     seen.call(provider="openai", model="gpt-4o").end(status=200)
     seen.end(200)
 

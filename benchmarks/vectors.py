@@ -4,7 +4,7 @@ import asyncio
 import random
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from proxy.vectors.base import Point, Scope
@@ -19,10 +19,10 @@ MAX_BYTES, TTL = 2**28, 30 * 86400.0
 SCOPE = Scope("tenant", "model")
 
 
-async def timed(operation: str, work: Callable[[], Awaitable[object]], times: int = 1) -> None:
+def timed(operation: str, work: Callable[[], object], times: int = 1) -> None:
     cpu, wall = time.process_time(), time.perf_counter()
     for _ in range(times):
-        await work()
+        work()
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     print(f"{operation:55} {cpu / times * 1000:9.2f} ms CPU {wall / times * 1000:9.2f} ms")
 
@@ -85,21 +85,19 @@ async def _stalls() -> list[float]:
         return stalls
 
 
-async def main() -> None:
+def main() -> None:
     sample = points(10_000)
     with tempfile.TemporaryDirectory() as folder:
         index = Embedded(Path(folder), MAX_BYTES, ttl=TTL)
-        await index.put(SCOPE._replace(tenant="warm"), sample[:1])
+        index.put(SCOPE._replace(tenant="warm"), sample[:1])
         batches = iter(range(0, 10_000, 100))
-        await timed("put 100 points", lambda: index.put(SCOPE, sample[(at := next(batches)) : at + 100]), 100)
+        timed("put 100 points", lambda: index.put(SCOPE, sample[(at := next(batches)) : at + 100]), 100)
         chance = random.Random(2)
-        await timed(
-            "get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [p.id for p in chance.sample(sample, 100)]), 50
-        )
-        await index.aclose()
+        timed("get 100 vectors of 10,000", lambda: index.vectors(SCOPE, [p.id for p in chance.sample(sample, 100)]), 50)
+        index.close()
     with tempfile.TemporaryDirectory() as folder:
-        await unseen(Path(folder))
+        asyncio.run(unseen(Path(folder)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -199,8 +199,8 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
         from proxy.vectors.qdrant_server import PointServer
 
         key = chosen.api_key.get_secret_value() if chosen.api_key is not None else None
-        server = PointServer(chosen.url, key, chosen.prefix, chosen.timeout)
-        return IndexService(server, timeout=chosen.timeout, failed=failed, degraded=degraded)
+        server, wait = PointServer(chosen.url, key, chosen.prefix, chosen.timeout), chosen.timeout
+        return IndexService(server, timeout=wait, threads=4, failed=failed, degraded=degraded)
     from proxy.vectors.embedded import Embedded
 
     beside = settings.state.directory if isinstance(settings.state, StateSettings) else "state"

@@ -7,7 +7,6 @@ local disk: SQLite's locks do not hold on a network's.
 import asyncio
 import errno
 import fcntl
-import logging
 import os
 import sqlite3
 import threading
@@ -21,8 +20,6 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from proxy.state.store import Cause, StoreError
-
-logger = logging.getLogger("penstock.state")
 
 T = TypeVar("T")
 
@@ -78,11 +75,11 @@ class Database:
     ) -> None:
         """Without a file the database is in memory, for at most one thread; without `threads` callers do the work.
 
-        `name` is for its threads and the log; statements wait `busy` seconds for another process's lock. A broken file
-        is begun anew with `replaces_broken`, and else reported.
+        `name` is the threads'; statements wait `busy` seconds for another process's lock. A broken file is begun anew
+        with `replaces_broken`, and else reported.
         """
         self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
-        self._replaces_broken, self._name = replaces_broken, name
+        self._replaces_broken = replaces_broken
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}") if threads else None
         self._opening, self._writing = threading.Lock(), threading.Lock()
         self._connections: dict[int, _Connection] = {}
@@ -203,8 +200,7 @@ class Database:
         if self._file is None or not self._replaces_broken:
             return False
         try:
-            if remove_broken(self._file, busy=self._busy):
-                logger.warning("a broken database was begun anew", extra={"fields": {"database": self._name}})
+            remove_broken(self._file, busy=self._busy)
         except (sqlite3.Error, OSError):
             return False
         return True

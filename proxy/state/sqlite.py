@@ -62,18 +62,15 @@ class SqliteStore:
         *,
         protected: float = PROTECTED,
         busy: float = BUSY,
-        durable: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`max_bytes` bounds the database, `protected` and `busy` are in seconds; `clock` is all workers' own.
 
-        The directory is made if it is missing, and closed to other users (0700). One that is not `durable` holds what
-        can be made again: a loss of power may undo the last writes, and a broken file is begun anew.
+        The directory is made if it is missing, and closed to other users (0700).
         """
-        name, threads = ("store", THREADS) if durable else ("vectors", 1)
-        file, threads = (None, 0) if directory is None else (directory / DATABASE, threads)
-        self._database = Database(file, _SCHEMA, name=name, threads=threads, busy=busy, replaces_broken=not durable)
-        self._max_bytes, self._protected, self._clock, self._durable = max_bytes, protected, clock, durable
+        file, threads = (None, 0) if directory is None else (directory / DATABASE, THREADS)
+        self._database = Database(file, _SCHEMA, name="store", threads=threads, busy=busy, replaces_broken=False)
+        self._max_bytes, self._protected, self._clock = max_bytes, protected, clock
         self._warnings = Warnings(logger, "state degraded")
         self.degraded: Cause | None = None
         """Why it cannot be read or written; `full` also where it is about to be, as of the last look."""
@@ -107,7 +104,7 @@ class SqliteStore:
             for key, value in values.items():
                 self._set(database, key, value, ttl)
 
-        await self._run(write, synced=self._durable)
+        await self._run(write, synced=True)
 
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
         self._check((value,))
@@ -126,9 +123,7 @@ class SqliteStore:
 
     async def delete(self, keys: Collection[str]) -> None:
         rows = [(key,) for key in keys]
-        await self._run(
-            lambda database: database.executemany("DELETE FROM Cache WHERE key = ?", rows), synced=self._durable
-        )
+        await self._run(lambda database: database.executemany("DELETE FROM Cache WHERE key = ?", rows), synced=True)
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
         return await self._names(prefix, limit, "key")

@@ -1,43 +1,103 @@
-"""The index of one machine: a SQLite file that all its processes share, bounded in bytes.
+"""The index of one machine: a cache on disk that all its processes share, bounded in bytes (diskcache).
 
 Qdrant's own local directory is not used: it belongs to one process at a time. The directory must be on a local disk.
+Only what was written longest ago leaves, so that reading takes no lock.
 """
 
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
 
-from proxy.state.sqlite import SqliteStore
-from proxy.vectors.base import Point, Scope, tenant_digest
+from diskcache import Cache, Timeout  # type: ignore[import-untyped]
+
+from proxy.state.database import cause_of, identity, make_private, remove_broken
+from proxy.vectors.base import IndexFailed, Point, Scope, tenant_digest
 from proxy.vectors.packing import dimension
+
+T = TypeVar("T")
+
+FILE = "cache.db"
+"""The name that diskcache gives its file."""
+
+_OPTIONS: dict[str, Any] = {
+    "eviction_policy": "least-recently-stored",
+    "tag_index": True,
+    "disk_min_file_size": 2**30,  # no vector is a file of its own
+    "sqlite_cache_size": 1024,  # pages, of each thread's connection: by default each would come to hold 32 MB
+    "sqlite_mmap_size": 0,  # reading a mapped file that was cut short would end the process
+}
 
 
 class Embedded:
-    """Keeps points in a directory. All methods raise `StoreError`."""
+    """Keeps points in a directory. Blocking; any thread may call."""
 
     def __init__(self, directory: Path, max_bytes: int, *, ttl: float, busy: float = 1.0) -> None:
         """Open nothing before it is needed. `ttl` is in seconds, and `busy` to wait for another process's write."""
-        self._store = SqliteStore(directory, max_bytes, protected=0.0, busy=busy, durable=False)
-        self._ttl = ttl
+        self._file, self._max_bytes, self._ttl, self._busy = directory / FILE, max_bytes, ttl, busy
+        self._opening = Lock()
+        self._cache: Any = None
+        self._identity: tuple[int, int] | None = None
+        self._closed = False
+        self.repaired = 0
+        """The number of times that a broken file was removed."""
 
-    async def put(self, scope: Scope, points: Sequence[Point]) -> None:
+    def put(self, scope: Scope, points: Sequence[Point]) -> None:
         """Keep points, in one transaction."""
-        values = {_key(scope, each.id): each.vector for each in points if dimension(each.vector)}
-        await self._store.put_all(values, ttl=self._ttl)
+        tag = tenant_digest(scope.tenant).hex()
 
-    async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """Return the packed vectors of points.
+        def write(cache: Any) -> None:
+            with cache.transact():
+                for each in points:
+                    if dimension(each.vector):
+                        cache.set(_key(scope, each.id), each.vector, expire=self._ttl, tag=tag)
 
-        That is no use of them, so that reading takes no lock: those leave first that were written longest ago.
-        """
-        return await self._store.get_all([_key(scope, id) for id in ids])
+        self._run(write)
 
-    async def forget_tenant(self, tenant: str) -> None:
-        while keys := await self._store.keys(tenant_digest(tenant).hex()):
-            await self._store.delete(keys)
+    def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+        """Return the packed vectors of points."""
+        return self._run(lambda cache: [cache.get(_key(scope, id)) for id in ids])
 
-    async def aclose(self) -> None:
-        """Close the file; later calls raise `closed`."""
-        await self._store.aclose()
+    def forget_tenant(self, tenant: str) -> None:
+        self._run(lambda cache: cache.evict(tenant_digest(tenant).hex()))
+
+    def close(self) -> None:
+        """Close the file, as far as this thread has opened it; later calls raise `closed`."""
+        self._closed = True
+        self._drop()
+
+    def _run(self, work: Callable[[Any], T]) -> T:
+        for attempt in (0, 1):
+            try:
+                return work(self._opened())
+            except Timeout:
+                raise IndexFailed("locked") from None
+            except (sqlite3.Error, OSError) as error:
+                cause = cause_of(error)
+                if cause != "corrupted" or attempt:
+                    raise IndexFailed(cause) from None
+                self._drop()
+                self.repaired += remove_broken(self._file, busy=self._busy)
+        raise AssertionError("unreachable")
+
+    def _opened(self) -> Any:
+        with self._opening:
+            if self._closed:
+                raise IndexFailed("closed")
+            # a file that was removed or replaced takes writes as before, and shares them with nobody
+            if self._cache is None or identity(self._file) != self._identity:
+                self._drop()
+                make_private(self._file.parent)
+                folder = str(self._file.parent)
+                self._cache = Cache(folder, timeout=self._busy, size_limit=self._max_bytes, **_OPTIONS)
+                self._identity = identity(self._file)
+            return self._cache
+
+    def _drop(self) -> None:
+        if self._cache is not None:
+            self._cache.close()
+        self._cache = None
 
 
 def _key(scope: Scope, id: str) -> str:

@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from proxy.state.store import StoreError
 from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.qdrant_server import PointServer
@@ -25,6 +25,10 @@ _IMPORT = 60.0
 """Seconds for a first call, which imports a library: that takes one where a core is free."""
 
 
+Blocking = Embedded | PointServer
+"""The worker, in the thread that calls. Its methods raise `IndexFailed`."""
+
+
 class IndexService:
     """Keeps points by scope, bounded in number. For use on one event loop; nothing is computed or waited for on it.
 
@@ -35,9 +39,10 @@ class IndexService:
 
     def __init__(
         self,
-        index: Embedded | PointServer,
+        index: Blocking,
         *,
         timeout: float = 1.0,
+        threads: int = 1,
         failed: Callable[[str, str], None] | None = None,
         degraded: Callable[[bool], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -49,10 +54,12 @@ class IndexService:
         self._failed = failed
         self._tell = degraded
         self._clock = clock
+        self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="penstock-index")
         self._waiting = 0
         self._cause: str | None = None
         self._paused_until = float("-inf")
         self._pause = _FIRST_PAUSE
+        self._repaired = 0
         self._is_warm = self._server is None
         self._closed = False
 
@@ -84,14 +91,18 @@ class IndexService:
         await self._run("forget", partial(self._index.forget_tenant, tenant))
 
     async def aclose(self) -> None:
-        """Close; what is under way is finished first. Later calls raise `closed`."""
+        """Close, then end the threads; what is under way is finished first. Later calls raise `closed`."""
+        if self._closed:
+            return
         self._closed = True
-        await self._index.aclose()
+        closing = self._threads.submit(self._index.close)  # in the thread that has opened it
+        await asyncio.to_thread(self._threads.shutdown, wait=True)
+        closing.result()
 
-    async def _run(self, operation: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _run(self, operation: str, work: Callable[[], T]) -> T:
         self._check()
         self._waiting += 1
-        running = asyncio.get_running_loop().create_task(work())  # goes on where its caller leaves
+        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         running.add_done_callback(self._ended)
         await asyncio.wait({running}, timeout=self._timeout if self._is_warm else _IMPORT)
         if not running.done():
@@ -102,7 +113,7 @@ class IndexService:
             raise IndexFailed("closed")
         error = running.exception()
         if error is not None:  # what nobody foresaw is a failure like others
-            cause = error.cause if isinstance(error, IndexFailed | StoreError) else type(error).__name__
+            cause = error.cause if isinstance(error, IndexFailed) else type(error).__name__
             self._broke(operation, cause)
             raise IndexFailed(cause) from None
         self._is_warm = True
@@ -138,6 +149,9 @@ class IndexService:
         self._cause = cause
 
     def _worked(self) -> None:
+        if self._index.repaired > self._repaired:
+            self._repaired = self._index.repaired
+            logger.warning("the vector index was broken and begun anew", extra={"fields": {"cause": "corrupted"}})
         if self._cause is not None and self._clock() >= self._paused_until:
             self._cause, self._pause = None, _FIRST_PAUSE
             logger.warning("the vector index works again")

@@ -4,25 +4,21 @@ Each model has a collection. The payload of a point names its tenant, under a te
 collection may be deleted at any time, and the next writes begin it anew.
 """
 
-import asyncio
 import re
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from importlib import import_module
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID, uuid5
 
 from proxy.text.arrays import one_thread
 from proxy.vectors.base import IndexFailed, Point, Scope, tenant_digest
 from proxy.vectors.packing import dimension, joined, rows
 
-T = TypeVar("T")
-
-_CONNECTIONS, _THREADS = 8, 4
+_CONNECTIONS = 8
 _NAMES = UUID("7f0c6a52-5d0e-4b0c-9d29-3b6f1f0c8a11")
 
 
@@ -34,51 +30,30 @@ class Missing(IndexFailed):
 
 
 class PointServer:
-    """Points on a server. The library works in threads; all methods raise `IndexFailed`."""
+    """Points on a server. Blocking; any thread may call."""
+
+    repaired = 0
 
     def __init__(self, url: str, api_key: str | None, prefix: str, timeout: float) -> None:
         """Import and connect nothing yet. `prefix` begins the collections' names; `timeout` is in whole seconds."""
         self._connect = (url, api_key, timeout)
         self._prefix = prefix
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-index")
         self._lock = Lock()
         self._client: Any = None
         self._models: Any = None
         self._errors: Any = None
 
-    async def warm(self) -> None:
+    def warm(self) -> None:
         """Import the library, which takes a second that the server is not to blame for."""
-        await self._in_thread(self._load)
-
-    async def look(self) -> None:
-        await self._in_thread(self._call, "get_collections")
-
-    async def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        await self._in_thread(self._put, scope, points)
-
-    async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        return await self._in_thread(self._vectors, scope, ids)
-
-    async def forget_tenant(self, tenant: str) -> None:
-        await self._in_thread(self._forget_tenant, tenant)
-
-    async def aclose(self) -> None:
-        """End the threads, and with them what is under way."""
-        await asyncio.to_thread(self._threads.shutdown, wait=True)
-        if self._client is not None:
-            await asyncio.to_thread(self._client.close)
-            self._client = None
-
-    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
-
-    def _load(self) -> None:
         with self._lock:
             if self._client is None:
                 self._client = self._connected(*self._connect)
 
-    def _put(self, scope: Scope, points: Sequence[Point]) -> None:
-        self._load()
+    def look(self) -> None:
+        self._call("get_collections")
+
+    def put(self, scope: Scope, points: Sequence[Point]) -> None:
+        self.warm()
         width = max((dimension(each.vector) for each in points), default=0)
         owner = {"tenant": tenant_digest(scope.tenant).hex()}
         structs = [
@@ -96,7 +71,7 @@ class PointServer:
             self._create(self._collection(scope), width)
             upsert()
 
-    def _vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
+    def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
         names = [_name(scope, id) for id in ids]
         with suppress(Missing):
             there = self._call("retrieve", self._collection(scope), names, with_payload=False, with_vectors=True)
@@ -104,7 +79,7 @@ class PointServer:
             return [packed.get(name) for name in names]
         return [None] * len(ids)
 
-    def _forget_tenant(self, tenant: str) -> None:
+    def forget_tenant(self, tenant: str) -> None:
         collections = self._call("get_collections").collections
         match = self._models.MatchValue(value=tenant_digest(tenant).hex())
         points = self._models.Filter(must=[self._models.FieldCondition(key="tenant", match=match)])
@@ -112,6 +87,12 @@ class PointServer:
             if each.name.startswith(f"{self._prefix}-"):
                 with suppress(Missing):
                     self._call("delete", each.name, points, wait=True)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+                self._client = None
 
     def _connected(self, url: str, api_key: str | None, timeout: float) -> Any:
         one_thread()
@@ -134,7 +115,7 @@ class PointServer:
 
     def _call(self, method: str, *given: Any, **more: Any) -> Any:
         """Call a method of the library. Raises `IndexFailed`: `Missing` for a collection that is not there."""
-        self._load()
+        self.warm()
         try:
             return getattr(self._client, method)(*given, **more)
         except self._errors.UnexpectedResponse as error:

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.state.sqlite import DATABASE
+from proxy.vectors.embedded import FILE
 from proxy.vectors.scale import of_language
 from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
@@ -85,7 +85,7 @@ def warnings(running: Served) -> list[Any]:
 def written(folder: Path) -> int:
     """How many points the directory has."""
     try:
-        with closing(sqlite3.connect(f"file:{folder}/state/vectors/{DATABASE}?mode=ro", uri=True, timeout=60)) as db:
+        with closing(sqlite3.connect(f"file:{folder}/state/vectors/{FILE}?mode=ro", uri=True, timeout=60)) as db:
             return max(0, int(db.execute("SELECT COUNT(*) FROM Cache").fetchone()[0]) - len(KNOWN))
     except sqlite3.DatabaseError:  # it is just being made, or made anew
         return 0

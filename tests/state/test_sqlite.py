@@ -15,6 +15,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+import diskcache  # type: ignore[import-untyped]
 import pytest
 
 from proxy.state import database, sqlite
@@ -328,24 +329,10 @@ async def test_a_planted_value_is_reported(store: SqliteStore, tmp_path: Path, v
     assert await store.get("a") == b"2"
 
 
-OF_DISKCACHE = """
-CREATE TABLE Settings (key TEXT NOT NULL UNIQUE, value);
-INSERT INTO Settings VALUES ('count', 0);
-CREATE TABLE Cache (rowid INTEGER PRIMARY KEY, key BLOB, raw INTEGER, store_time REAL, expire_time REAL,
-access_time REAL, access_count INTEGER DEFAULT 0, tag BLOB, size INTEGER DEFAULT 0, mode INTEGER DEFAULT 0,
-filename TEXT, value BLOB);
-CREATE UNIQUE INDEX Cache_key_raw ON Cache (key, raw);
-CREATE TRIGGER Settings_count_insert AFTER INSERT ON Cache FOR EACH ROW BEGIN
-UPDATE Settings SET value = value + 1 WHERE key = "count"; END;
-"""
-
-
 async def test_a_file_of_diskcache_is_read(store: SqliteStore, tmp_path: Path) -> None:
-    (tmp_path / "state").mkdir()
-    with closing(sqlite3.connect(tmp_path / "state" / DATABASE)) as earlier, earlier:
-        earlier.executescript(OF_DISKCACHE)
-        for key in ("a", "b"):
-            earlier.execute("INSERT INTO Cache VALUES (NULL, ?, 1, 1, ?, 1, 0, NULL, 0, 1, NULL, X'31')", (key, 2**40))
+    with diskcache.Cache(str(tmp_path / "state"), eviction_policy="least-recently-used") as earlier:
+        earlier.set("a", b"1", expire=1000)
+        earlier.set("b", b"1", expire=1000)
     assert await store.get("a") == b"1"
     await store.put("a", b"2", ttl=1000)
     assert await store.touch(["b"], ttl=1000) == {"b"}

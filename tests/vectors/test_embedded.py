@@ -1,46 +1,45 @@
 """The embedded index under what befalls files: several threads and processes, damage, bounds."""
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from proxy.state.sqlite import DATABASE
-from proxy.state.store import StoreError
-from proxy.vectors.base import Scope
-from proxy.vectors.embedded import Embedded
+from proxy.vectors.base import IndexFailed, Scope
+from proxy.vectors.embedded import FILE, Embedded
 from tests.vectors.made import T, embedded, points
 
 
-async def test_eight_write_at_once(tmp_path: Path) -> None:
+def test_eight_write_at_once(tmp_path: Path) -> None:
     made = points(400)
 
-    async def work(number: int) -> None:
+    def work(number: int) -> None:
         index = Embedded(tmp_path, 2**26, ttl=3600.0, busy=60.0)
         for start in range(number * 50, number * 50 + 50, 10):
             some = made[start : start + 10]
-            await index.put(T, some)
-            assert None not in await index.vectors(T, [point.id for point in some])
-        await index.aclose()
+            index.put(T, some)
+            assert None not in index.vectors(T, [point.id for point in some])
+        index.close()
 
-    await asyncio.gather(*map(work, range(8)))
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(work, range(8))) == [None] * 8
     index = embedded(tmp_path)
-    assert None not in await index.vectors(T, [point.id for point in made])
-    await index.aclose()
+    assert None not in index.vectors(T, [point.id for point in made])
+    index.close()
 
 
-async def test_what_one_process_changes_others_see(tmp_path: Path) -> None:
+def test_what_one_process_changes_others_see(tmp_path: Path) -> None:
     index, twin = embedded(tmp_path), embedded(tmp_path)  # the twin is as another process would be
-    await index.put(T, points(50, name="mine"))
-    assert await index.vectors(T, ["mine0"]) == await twin.vectors(T, ["mine0"])
-    await twin.put(T, points(60, name="theirs"))
-    assert None not in await index.vectors(T, ["mine1", "theirs1"])
-    await twin.forget_tenant(T.tenant)
-    assert await index.vectors(T, ["mine1", "theirs1"]) == [None, None]
-    await twin.aclose()
-    await index.aclose()
+    index.put(T, points(50, name="mine"))
+    assert index.vectors(T, ["mine0"]) == twin.vectors(T, ["mine0"])
+    twin.put(T, points(60, name="theirs"))
+    assert None not in index.vectors(T, ["mine1", "theirs1"])
+    twin.forget_tenant(T.tenant)
+    assert index.vectors(T, ["mine1", "theirs1"]) == [None, None]
+    twin.close()
+    index.close()
 
 
 @pytest.mark.parametrize(
@@ -52,55 +51,53 @@ async def test_what_one_process_changes_others_see(tmp_path: Path) -> None:
         pytest.param(lambda whole: b"", 0, id="empty"),
     ],
 )
-async def test_a_damaged_file_is_begun_anew(
-    tmp_path: Path, damage: Callable[[bytes], bytes], repaired: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_file_is_begun_anew(tmp_path: Path, damage: Callable[[bytes], bytes], repaired: int) -> None:
     before = embedded(tmp_path)
-    await before.put(T, points(300))
-    await before.aclose()
-    (tmp_path / DATABASE).write_bytes(damage((tmp_path / DATABASE).read_bytes()))
+    before.put(T, points(300))
+    before.close()
+    (tmp_path / FILE).write_bytes(damage((tmp_path / FILE).read_bytes()))
     index = embedded(tmp_path)
-    await index.vectors(T, [f"p{n}" for n in range(300)])
-    await index.put(T, points(300))
-    assert None not in await index.vectors(T, [f"p{n}" for n in range(300)])
-    assert caplog.messages == ["a broken database was begun anew"] * repaired
-    await index.aclose()
+    index.vectors(T, [f"p{n}" for n in range(300)])
+    index.put(T, points(300))
+    assert None not in index.vectors(T, [f"p{n}" for n in range(300)])
+    assert index.repaired == repaired
+    index.close()
 
 
-async def test_a_file_that_is_removed_under_us_is_begun_anew(tmp_path: Path) -> None:
+def test_a_file_that_is_removed_under_us_is_begun_anew(tmp_path: Path) -> None:
     index, twin = embedded(tmp_path), embedded(tmp_path)
-    await index.put(T, points(50))
-    assert await twin.vectors(T, ["p0"]) != [None]
+    index.put(T, points(50))
+    assert twin.vectors(T, ["p0"]) != [None]
     for rest in ("", "-wal", "-shm"):
-        (tmp_path / (DATABASE + rest)).unlink()
-    await index.put(T, points(5, name="new"))
-    assert [each is not None for each in await twin.vectors(T, ["new0", "p0"])] == [True, False]
-    await index.aclose()
-    await twin.aclose()
+        (tmp_path / (FILE + rest)).unlink()
+    index.put(T, points(5, name="new"))
+    assert [each is not None for each in twin.vectors(T, ["new0", "p0"])] == [True, False]
+    index.close()
+    twin.close()
 
 
-async def test_the_directory_is_closed_to_others_and_no_name_stands_in_it(tmp_path: Path) -> None:
+def test_the_directory_is_closed_to_others_and_no_name_stands_in_it(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "vectors"
     index = embedded(folder)
-    await index.put(Scope("sk-tenant", "model"), points(2))
+    index.put(Scope("sk-tenant", "model"), points(2))
     assert folder.stat().st_mode & 0o777 == 0o700
-    await index.aclose()
+    index.close()
     content = b"".join(path.read_bytes() for path in folder.iterdir())
     assert b"sk-tenant" not in content
 
 
-async def test_another_process_that_writes_for_long_is_waited_for_only_so_long(tmp_path: Path) -> None:
+def test_another_process_that_writes_for_long_is_waited_for_only_so_long(tmp_path: Path) -> None:
     index = embedded(tmp_path)
-    await index.put(T, points(3))
-    blocking = sqlite3.connect(tmp_path / DATABASE, isolation_level=None)
+    index.put(T, points(3))
+    blocking = sqlite3.connect(tmp_path / FILE, isolation_level=None)
     blocking.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError) as failed:
-        await index.put(T, points(3))
+    with pytest.raises(IndexFailed) as failed:
+        index.put(T, points(3))
     assert failed.value.cause == "locked"
-    assert None not in await index.vectors(T, ["p0"])
+    assert None not in index.vectors(T, ["p0"])
     blocking.execute("ROLLBACK")
     blocking.close()
-    await index.put(T, points(3))
-    await index.aclose()
-    with pytest.raises(StoreError, match="closed"):
-        await index.vectors(T, ["p0"])
+    index.put(T, points(3))
+    index.close()
+    with pytest.raises(IndexFailed, match="closed"):
+        index.vectors(T, ["p0"])

@@ -9,7 +9,7 @@ from proxy.config.embedding_settings import EmbeddedVectors, NoVectors, QdrantVe
 from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.server.build import build_index
-from proxy.state.sqlite import DATABASE
+from proxy.vectors.embedded import FILE
 from tests.vectors.made import T, points
 
 BASE = """
@@ -60,7 +60,7 @@ def test_what_is_refused(rest: str, place: str, tmp_path: Path) -> None:
 
 
 def databases(folder: Path) -> list[Path]:
-    return [each.parent for each in folder.rglob(DATABASE)]
+    return [each.parent for each in folder.rglob(FILE)]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Spans and their export. The only file that imports OpenTelemetry, loaded only where traces are wanted."""
+"""Spans and their export. The only file that loads OpenTelemetry, and that only where traces are wanted."""
 
 import asyncio
 import logging

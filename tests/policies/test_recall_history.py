@@ -54,6 +54,23 @@ def recalled(decision: object) -> str:
 EXAMPLES = [Example(lifelike(), before=(WindowHistory(keep_turns=2, stride=1, summary=False),))]
 
 
+ORDERS = [{"order": f"AB-{50000 + number}", "place": f"harbour {number}"} for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_searched"),
+    [pytest.param(60, False, id="all rows stand in a table"), pytest.param(5, True, id="most rows left")],
+)
+async def test_a_result_is_searched_unless_it_stands_whole_in_another_form(lines: int, is_searched: bool) -> None:
+    whole = result(json.dumps(ORDERS))
+    table = "\n".join(["order place", *(f"{row['order']} {row['place']}" for row in ORDERS[:lines])])
+    messages = (SYSTEM, user("Which orders?"), calls("c1"), whole, assistant("These."), user("Where is AB-50042?"))
+    incoming = ChatRequest("test-model", messages)
+    request = incoming.with_messages(whole.with_changes(content=table) if each is whole else each for each in messages)
+    decision = await RecallHistory().apply(request, context(incoming))
+    assert isinstance(decision, Rewrite) is is_searched
+
+
 @pytest.mark.parametrize(
     ("question", "turn", "wanted"),
     [

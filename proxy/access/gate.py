@@ -93,12 +93,12 @@ class Gate:
     @contextmanager
     def _slot(self, caller: Caller, terms: Terms) -> Iterator[None]:
         if self._most is not None and self._slots.total >= self._most:
-            self._limits.series.limited.of("overload").inc()
+            self._limits.metrics.of("limited_requests", "overload").inc()
             raise Overloaded("Penstock has too many requests under way. Try again soon.", headers=_SOON)
         account, most = caller.account, terms.max_concurrent
         mine = self._slots.by_account.get(account, 0)
         if most is not None and mine >= most:
-            self._limits.series.limited.of("concurrency").inc()
+            self._limits.metrics.of("limited_requests", "concurrency").inc()
             message = f"Rate limit reached for requests at the same time: limit {most:,}."
             raise RateLimited(message, "requests", headers=_SOON)
         self._slots.total += 1

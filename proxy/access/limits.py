@@ -22,7 +22,7 @@ from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage
 from proxy.state.counters import Counters
 from proxy.state.store import StoreError
-from proxy.telemetry.series import Series
+from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Call
 
 MINUTE = 60.0
@@ -118,7 +118,7 @@ class KeyLimits:
         self,
         settings: LimitsSettings,
         counters: Counters,
-        series: Series,
+        metrics: Metrics,
         *,
         patience: float = PATIENCE,
         clock: Callable[[], float] = time.time,
@@ -130,7 +130,7 @@ class KeyLimits:
         self._all = Terms.of(settings, Caller(""))
         self._down_until = 0.0
         self._patience = patience
-        self.series = series
+        self.metrics = metrics
         self.clock = clock
 
     def terms(self, caller: Caller) -> Terms:
@@ -164,12 +164,12 @@ class KeyLimits:
                 cause = error.cause if isinstance(error, StoreError) else "slow"
                 self._down_until = time.monotonic() + _PAUSE
                 _log.error("limits are not counted", extra={"fields": {"cause": cause}})
-        self.series.unchecked.inc()
+        self.metrics.of("limits_unchecked").inc()
         return None
 
     async def refuse(self, error: RateLimited, reason: str, undo: Mapping[str, float]) -> RateLimited:
         """Count a refusal in the metrics, and add the negative amounts in `undo`."""
-        self.series.limited.of(reason).inc()
+        self.metrics.of("limited_requests", reason).inc()
         if undo:
             await self.add(undo, ttl=_MINUTES_TTL)
         return error

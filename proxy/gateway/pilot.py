@@ -22,7 +22,7 @@ from proxy.models.usage import Usage
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.warnings import Warnings
-from proxy.telemetry.series import Series
+from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Call, Reply
 
 WINDOWS = 12
@@ -61,9 +61,9 @@ class IdleTimes:
 class Pilot:
     """The pilot of one process. For one event loop; losing it costs a few refreshes."""
 
-    def __init__(self, settings: PilotSettings, series: Series, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, settings: PilotSettings, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
-        self._series, self._clock = series, clock
+        self._metrics, self._clock = metrics, clock
         self._times: Cache[Key, IdleTimes] = Cache(_AGENTS)
         self._resting = BackgroundWork[Key]()
         self._windows: dict[Key, int] = {}
@@ -118,8 +118,8 @@ class Pilot:
             cause = "" if reply.status == 200 else str(reply.status)
         except Exception as error:  # nobody waits for it; its upstream may be closed by a reload
             cause = type(error).__name__
-        self._series.pilot.of("failed" if cause else "refreshed").inc()
-        self._series.pilot_cost.of(call.model).inc(usd)
+        self._metrics.of("pilot_requests", "failed" if cause else "refreshed").inc()
+        self._metrics.of("pilot_cost_usd", call.model).inc(usd)
         if cause:
             self._warnings.warn(cause=cause, upstream=prepared.route.upstream.name)
         return not cause
@@ -144,7 +144,7 @@ class Pilot:
             yield
             self._written.put(key, now)
         elif (writing := self._writing.get(key)) is not None:
-            self._series.pilot.of("held").inc()
+            self._metrics.of("pilot_requests", "held").inc()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.settings.hold):
                     await writing.wait()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
@@ -13,7 +13,6 @@ from proxy.chat.errors import PenstockError
 from proxy.config.settings import SmallModelSettings
 from proxy.context import ModelProfile
 from proxy.state.warnings import Warnings
-from proxy.telemetry.series import Counts
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.routing import Route, Routes
 
@@ -32,12 +31,12 @@ class SmallModel:
         self,
         settings: SmallModelSettings,
         routes: Routes,
-        tokens: Counts,
+        tokens: Callable[[str], Any],
         log: logging.Logger,
         lost: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Set up the client; `tokens` counts the reported tokens, and `lost` is the log event of a failed call."""
+        """Set up the client; `tokens` returns the counter of a kind of tokens; `lost` is the event of a failed call."""
         self._settings = settings
         self._routes = routes
         self._tokens = tokens
@@ -123,7 +122,7 @@ class SmallModel:
             message, usage = choice["message"], answer.get("usage") or {}
             for kind, tokens in (("input", usage.get("prompt_tokens")), ("output", usage.get("completion_tokens"))):
                 if isinstance(tokens, int) and tokens > 0:
-                    self._tokens.of(kind).inc(tokens)
+                    self._tokens(kind).inc(tokens)
             whole = choice.get("finish_reason") == "stop" and not message.get("tool_calls")
             content = message.get("content")
         except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):

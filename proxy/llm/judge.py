@@ -7,6 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from proxy.context import Identity, Pair, Question
 from proxy.llm.client import SmallModel
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
-from proxy.telemetry.series import Series
+from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
 
@@ -52,14 +53,14 @@ class UpstreamJudge:
         self,
         settings: JudgeSettings,
         routes: Routes,
-        series: Series,
+        metrics: Metrics,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._model = SmallModel(
-            settings, routes, series.judge_tokens, _log, "no verdict of the judge; rules alone decide"
+            settings, routes, partial(metrics.of, "judge_tokens"), _log, "no verdict of the judge; rules alone decide"
         )
-        self._series = series
+        self._metrics = metrics
         self._clock = clock
         self._free = asyncio.Semaphore(_AT_ONCE)
         self._paused: Cache[str, str] = Cache(_TENANTS, age=_AGAIN, clock=clock)
@@ -101,11 +102,11 @@ class UpstreamJudge:
         async with self._free:
             now = self._clock()
             if asyncio.get_running_loop().time() >= until or tenant in self._paused:
-                self._series.judged.of("dropped").inc()
+                self._metrics.of("judge_verdicts", "dropped").inc()
                 return
             sure, outcome = await self._model.run(self._verdict(question, pair, headers))
-            self._series.judged.of(outcome).inc()
-            self._series.judge_duration.observe(self._clock() - now)
+            self._metrics.of("judge_verdicts", outcome).inc()
+            self._metrics.of("judge_duration_seconds").observe(self._clock() - now)
             if outcome in ("failed", "timeout"):  # other outcomes may be due to the texts
                 self._paused.put(tenant, outcome)
             if sure is not None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from proxy.chat import Message
 from proxy.chat.blocks import escaped
@@ -12,7 +13,7 @@ from proxy.chat.texts import arguments
 from proxy.config.settings import WriterSettings
 from proxy.context import Material
 from proxy.llm.client import SmallModel
-from proxy.telemetry.series import Series
+from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
 
@@ -31,10 +32,10 @@ _DENSE = 2
 class Writer:
     """A writer that asks the configured model. It raises nothing but cancellation."""
 
-    def __init__(self, settings: WriterSettings, routes: Routes, series: Series) -> None:
+    def __init__(self, settings: WriterSettings, routes: Routes, metrics: Metrics) -> None:
         self.settings = settings
-        self._model = SmallModel(settings, routes, series.writer_tokens, _log, "no summary was written")
-        self._series = series
+        self._model = SmallModel(settings, routes, partial(metrics.of, "writer_tokens"), _log, "no summary was written")
+        self._metrics = metrics
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the client's key if the writer is at the upstream that receives this key anyway."""
@@ -43,7 +44,7 @@ class Writer:
     async def write(self, material: Material, headers: Mapping[str, str]) -> str | None:
         """Return the summary of a material, or None without a usable one."""
         text, outcome = await self._model.run(self._written(material, headers))
-        self._series.written.of(outcome).inc()
+        self._metrics.of("writer_summaries", outcome).inc()
         return text
 
     async def _written(self, material: Material, headers: Mapping[str, str]) -> tuple[str | None, str]:

@@ -125,7 +125,7 @@ class MemoryTable:
             await self._store.delete(gone)
             new = {}
         await self._store.put_all({**new, _version(owner): version}, ttl=self._ttl)
-        self._count("memory_bytes", "", sum(map(len, new.values())))
+        self._count("memory_written_bytes", "", sum(map(len, new.values())))
         self._known.put(owner, Shelf(version, records, frozenset(rows), self._clock()), len(rows))
 
     async def clear(self, owner: Owner) -> None:

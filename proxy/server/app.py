@@ -122,12 +122,12 @@ class Process:
         self.meter = Meter(self.counters, patience=patience(settings.state))
         self.records_api = RecordsApi(self.records, self.peers, self.services.archives)
         self.slots, self.saving = Slots(), saving
-        self.pilot = Pilot(settings.pilot, self.telemetry.metrics.series)
-        limited = self.telemetry.metrics.series.limited
+        self.pilot = Pilot(settings.pilot, self.telemetry.metrics)
+        metrics = self.telemetry.metrics
         most, of_one, together = _most_of_bodies(settings)
-        self.intake = Intake(most, of_one, lambda reason: limited.of(reason).inc(), together)
+        self.intake = Intake(most, of_one, lambda reason: metrics.of("limited_requests", reason).inc(), together)
         self.starting, self.background = Starting(), BackgroundWork[str]()
-        self.reloading = Reloading(config, self.generation, self.telemetry.metrics.config, self.apply)
+        self.reloading = Reloading(config, self.generation, metrics, self.apply)
         self.draining = Draining(self._stop, lambda: self.background.begin(self.reloading.reload("SIGHUP")))
 
     def app(self, admin_port: int | None, host: str | None) -> App:
@@ -246,7 +246,7 @@ class Process:
         judge = build_judge(settings, routes, telemetry)
         services = replace(self.services, writing=writing, judge=judge)
         waits = patience(settings.state)
-        limits = KeyLimits(settings.limits, self.counters, telemetry.metrics.series, patience=waits)
+        limits = KeyLimits(settings.limits, self.counters, telemetry.metrics, patience=waits)
         gate = Gate(settings, limits, self.slots, self.meter) if is_needed(settings) else None
         pipeline = Pipeline(settings, routes, services, self.saving, self.pilot)
         api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)

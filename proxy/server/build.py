@@ -42,6 +42,7 @@ from proxy.memories.service import MemoryService
 from proxy.memories.table import MemoryTable
 from proxy.models import Models
 from proxy.models.tokens import TokenService
+from proxy.policy import ORIGINALS_WRITTEN
 from proxy.state.archive import Archives
 from proxy.state.cache import Cache, OnceService
 from proxy.state.counters import Counters, SqliteCounters
@@ -94,7 +95,7 @@ def build_services(
     keys = settings.server.remember_mib * _KEYS
     return Services(
         tokens=TokenService(entries=settings.server.remember_mib * _COUNTS),
-        archives=Archives(store, ttl=ttl, entries=keys, wrote=telemetry.metrics.series.originals_written.inc),
+        archives=Archives(store, ttl=ttl, entries=keys, wrote=telemetry.metrics.of_count(ORIGINALS_WRITTEN).inc),
         hidden=HiddenParts(StoredMemory(store, ttl=ttl), keys),
         once=OnceService(settings.server.remember_mib * 2**20),
         memos=Memos(store, ttl=ttl, max_bytes=settings.server.remember_mib * 2**20 // _DECISIONS),
@@ -181,7 +182,7 @@ def build_writing(
     """Return the writer of summaries in the background, if a model is configured, or `write` in its place."""
     if settings.writer is None:
         return None
-    writer = Writer(settings.writer, routes, telemetry.metrics.series)
+    writer = Writer(settings.writer, routes, telemetry.metrics)
     deadline = DEADLINES * settings.writer.timeout
     return Writing(writer, DraftService(store, write or writer.write, ttl=settings.state.ttl, deadline=deadline))
 
@@ -192,9 +193,9 @@ def build_index(settings: Settings, telemetry: Telemetry | None = None) -> Index
     in_memory = isinstance(chosen, EmbeddedVectors) and settings.state.kind == "memory" and chosen.directory is None
     if isinstance(chosen, NoVectors) or in_memory:
         return None
-    series = None if telemetry is None else telemetry.metrics.series
-    failed = None if series is None else lambda operation, cause: series.index_failures.of(operation, cause).inc()
-    degraded = None if series is None else series.index_degraded.set
+    metrics = None if telemetry is None else telemetry.metrics
+    failed = None if metrics is None else lambda *what: metrics.of("index_failures", *what).inc()
+    degraded = None if metrics is None else metrics.of("index_degraded").set
     if isinstance(chosen, QdrantVectors):
         from proxy.vectors.qdrant_server import PointServer
 
@@ -231,7 +232,7 @@ def build_embedding(
 def build_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> UpstreamJudge | None:
     """Return the judge of texts by an upstream's model, if one is named."""
     judge = settings.judge
-    return None if judge is None else UpstreamJudge(judge, routes, telemetry.metrics.series)
+    return None if judge is None else UpstreamJudge(judge, routes, telemetry.metrics)
 
 
 def build_memories(

@@ -19,7 +19,7 @@ from proxy.llm.drafts import DraftService
 from proxy.llm.judge import UpstreamJudge
 from proxy.server.api.explain import Explaining
 from proxy.state.background import BackgroundWork
-from proxy.telemetry.metrics import ConfigMetrics
+from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Upstream
 
 FIXED = (
@@ -140,7 +140,7 @@ Make = Callable[[Config, Mapping[str, Upstream], Settings | None], Generation]
 class Reloading:
     """The generation in force, and its replacement."""
 
-    def __init__(self, config: Config, make: Make, metrics: ConfigMetrics, applied: Callable[[Config], None]) -> None:
+    def __init__(self, config: Config, make: Make, metrics: Metrics, applied: Callable[[Config], None]) -> None:
         """Build the first generation. `applied` is called with each configuration that comes into force."""
         self.current = make(config, {}, None)
         """The generation for the next exchange."""
@@ -156,7 +156,7 @@ class Reloading:
         self._refused: dict[str, str] | None = None
         self._waiting: tuple[str, ...] = ()
         self._closing = False
-        metrics.runs(config.version)
+        metrics.has_config(config.version)
 
     @property
     def settings(self) -> Settings:
@@ -218,7 +218,7 @@ class Reloading:
         self.current = made
         self._live.append(made)
         self._since, self._refused, self._waiting = _now(), None, waiting
-        self._metrics.runs(config.version)
+        self._metrics.has_config(config.version)
         self._applied(config)
         self._ending.begin(self._ended(before))
         fields: dict[str, object] = {"version": config.version, "before": before.config.version, "cause": cause}

@@ -38,7 +38,7 @@ class Telemetry:
         self._unshortened = Warnings(logging.getLogger("penstock.context"), "context was not shortened")
         self._records = records
         if records is not None:
-            records.skipped, records.forgotten = metrics.records_skipped.inc, self.bills.forget
+            records.skipped, records.forgotten = metrics.of("records_skipped").inc, self.bills.forget
         self._tracing = tracing
 
     @classmethod
@@ -75,7 +75,7 @@ class Telemetry:
         """
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
-            self.metrics.retries.inc()
+            self.metrics.of("client_retries").inc()
         explains = headers.get("x-penstock-explain", "0").lower() in ("1", "true")
         return Observation(
             self.metrics,

@@ -1,24 +1,29 @@
-"""The numbers behind `/metrics`."""
+"""The numbers behind `/metrics`; `data/metrics.txt` has their names and labels."""
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, multiprocess
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, multiprocess
 from prometheus_client.exposition import choose_encoder
 
 from proxy.chat.errors import ConfigError
-from proxy.policy import BringsTools, Count, Fact, Policy
+from proxy.models.usage import Usage
+from proxy.policy import NOTES_READ, NOTES_WRITTEN, ORIGINALS_READ, ORIGINALS_WRITTEN, BringsTools, Count, Fact, Policy
 from proxy.step import Step
-from proxy.telemetry.series import Labelled, Maker, Series
+from proxy.text.tables import sections
 
 MOST_MODELS = 200
 """Names of models that are labels. Where the configuration has globs, clients choose names."""
 
+_MOST_REASONS = 50
+"""Upstreams choose their error codes: beyond so many that differ in the last label alone, it is `other`."""
+
 _CALLS = "calls_"
 """Facts of an answer that begin so say how often an internal tool was called: `calls_note`."""
 
+_SCORES = ("0.05", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1")
 _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
@@ -35,24 +40,80 @@ class Metrics:
         self._directory = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         if self._directory is not None and not os.path.isdir(self._directory):
             raise ConfigError(f"PROMETHEUS_MULTIPROC_DIR is {self._directory!r}, which is no directory: create it")
-        self._registry = registry = CollectorRegistry()
-        make = Maker(registry)
+        self._registry = CollectorRegistry()
+        self._metrics: dict[str, Any] = {}
+        self._series: dict[tuple[str, ...], Any] = {}
+        self._declared: dict[str, tuple[str, bool]] = {}
+        """The label of each count of policies, and True for a score."""
         self._models: set[str] = set()
         self._routed: set[tuple[str, str]] = set()
         self._upstreams: set[str] = set()
         self._ran: set[str] = set()
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
-        self.series = Series(make)
-        self.config = ConfigMetrics(make, shared=self._directory is not None)
-        self.active = make.gauge("active_requests", "Requests under way.", "livesum")
-        self.retries = make.total("client_retries", "Requests that an SDK sent again by itself.")
-        self.records_skipped = make.total("records_skipped", "Requests that were not recorded.")
-        states = "0 closed, 1 open, 0.5 while a request is let through to see."
-        self._breakers = make.gauge("upstream_breaker", states, "livemax", "upstream")
-        make.gauge("build_info", "Always 1.", "mostrecent", "version").labels(version).set(1)
+        self._config: str | None = None
+        for section, lines in sections("metrics").items():
+            for line in lines:
+                head, _, text = line.partition(": ")
+                self._make(*head.split(), text=text, kind=section.split())
+        for count in (NOTES_READ, NOTES_WRITTEN, ORIGINALS_READ, ORIGINALS_WRITTEN):
+            self._declare(count)
+        for count in (ORIGINALS_READ, ORIGINALS_WRITTEN):  # they begin at zero
+            self.of_count(count)
+        self.of("build_info", version).set(1)
         if self._directory is None:
-            ProcessCollector(registry=registry)
+            ProcessCollector(registry=self._registry)
+
+    def of(self, *name: str) -> Any:
+        """Return the series with this name and these labels, which is shown from now on.
+
+        Each is looked up once: that costs more in the library than the count itself.
+        """
+        series = self._series.get(name)
+        if series is None:
+            metric = self._metrics[name[0]]
+            series = self._series[name] = metric.labels(*name[1:]) if name[1:] else metric
+        return series
+
+    def of_reason(self, *name: str) -> Any:
+        """Return a series whose last label an upstream chose; there are not many of them."""
+        if name not in self._series and sum(each[:-1] == name[:-1] for each in self._series) >= _MOST_REASONS:
+            return self.of(*name[:-1], "other")
+        return self.of(*name)
+
+    def of_count(self, count: Count, policy: str = "") -> Any:
+        """Return the series of a count that was declared."""
+        return self.of(count.series, policy if count.label is None else count.label[1])
+
+    def _make(self, name: str, *labels: str, text: str, kind: Sequence[str]) -> None:
+        """Make the series of a name; of some kinds, more is known than the first word."""
+        full, about = name if name.startswith("gen_ai") else f"penstock_{name}", dict[str, Any]()
+        makers: dict[str, Any] = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
+        if kind[0] == "gauge":
+            about["multiprocess_mode"] = kind[1]
+        elif kind[0] == "histogram":
+            about["buckets"] = [*map(float, kind[1:])]
+        self._metrics[name] = makers[kind[0]](full, text, labels, registry=self._registry, **about)
+
+    def declare(self, name: str, policy: type[Policy]) -> None:
+        """Make the series of what a policy counts. Raise `ConfigError` where one is another series already."""
+        self._counted[name] = policy.counted
+        tools = policy.internal_tools if issubclass(policy, BringsTools) else ()
+        self._tools |= {tool.definition.name: tool.counted for tool in tools if tool.counted is not None}
+        for count in (*policy.counted.values(), *self._tools.values()):
+            self._declare(count)
+
+    def _declare(self, count: Count) -> None:
+        declared = "policy" if count.label is None else count.label[0], count.kind == "score"
+        if self._declared.get(count.series) == declared:
+            return
+        try:
+            kind = ("histogram", *_SCORES) if count.kind == "score" else ("counter",)
+            self._make(count.series, declared[0], text=count.text, kind=kind)
+        except ValueError as error:
+            told = f"penstock_{count.series}, which a policy counts, cannot be made: {error}"
+            raise ConfigError(told) from None
+        self._declared[count.series] = declared
 
     def model(self, name: str, *, named: bool) -> str:
         """Return the label of a model: its name, or `other` for a client's name once there are many of these."""
@@ -67,57 +128,38 @@ class Metrics:
         if (model, upstream) in self._routed:
             return
         self._routed.add((model, upstream))
-        series = self.series
-        series.duration.of(model, upstream)
-        series.first_chunk.of(model, upstream)
+        self.of("request_duration_seconds", model, upstream)
+        self.of("time_to_first_chunk_seconds", model, upstream)
         for phase in ("before", "after"):
-            series.size.of(model, phase)
-            series.utilization.of(model, phase)
-        series.overflows.of(model)
+            self.of("context_size_tokens", model, phase)
+            self.of("context_utilization", model, phase)
+        self.of("context_overflows", model)
         for kind in ("input", "output", "cached_input"):
-            series.tokens.of(model, kind)
+            self.of("tokens", model, kind)
 
     def degraded(self, service: str, degraded: bool) -> None:
         """Set the gauge of a service that this process does without."""
-        self.series.service_degraded.labels(service).set(int(degraded))
+        self.of("service_degraded", service).set(int(degraded))
 
     def count_memories(self, metric: str, label: str, number: int) -> None:
         """Add to one of the series of memories, by its name; all labels are words of the code."""
-        series = self.series
-        if metric == "memory_bytes":
-            series.memory_bytes.inc(number)
-        elif number:
-            counters = {
-                "memories": series.memories,
-                "memory_searches": series.memory_searches,
-                "memory_losses": series.memory_losses,
-            }
-            counters[metric].of(label).inc(number)
-
-    def declare(self, name: str, policy: type[Policy]) -> None:
-        """Make the series of what a policy counts. Raise `ConfigError` where one is another series already."""
-        self._counted[name] = policy.counted
-        tools = policy.internal_tools if issubclass(policy, BringsTools) else ()
-        self._tools |= {tool.definition.name: tool.counted for tool in tools if tool.counted is not None}
-        for count in (*policy.counted.values(), *self._tools.values()):
-            self.series.declare(count)
+        if number:
+            self.of(*filter(None, (metric, label))).inc(number)
 
     def ran(self, steps: Iterable[Step]) -> None:
         """Count the steps of one request."""
-        series = self.series
         for step in steps:
             policy = step.policy
-            series.verdicts.of(policy, step.verdict, "observe" if step.observed else "enforce").inc()
+            self.of("policy_verdicts", policy, step.verdict, "observe" if step.observed else "enforce").inc()
             if policy not in self._ran:  # all of its series begin at zero
                 self._ran.add(policy)
-                each: Labelled[Any]
-                for each in (series.policy_duration, series.ratio, series.compressions):
-                    each.of(policy)
+                for name in ("policy_duration_seconds", "compression_ratio", "context_compressions"):
+                    self.of(name, policy)
             if step.verdict != "skip":
-                series.policy_duration.of(policy).observe(step.seconds)
+                self.of("policy_duration_seconds", policy).observe(step.seconds)
             if step.compressed and step.tokens_before and step.tokens_after is not None:
-                series.compressions.of(policy).inc()
-                series.ratio.of(policy).observe(step.tokens_after / step.tokens_before)
+                self.of("context_compressions", policy).inc()
+                self.of("compression_ratio", policy).observe(step.tokens_after / step.tokens_before)
             if step.facts and not step.observed:
                 self._count(step)
 
@@ -129,18 +171,18 @@ class Metrics:
             if count is None or isinstance(value, str):
                 continue
             if count.kind == "score":
-                self.series.of(count, step.policy).observe(value)
+                self.of_count(count, step.policy).observe(value)
             elif count.kind == "amount":
                 new = step.facts.get(f"{fact}_new", value)
-                self.series.of(count, step.policy).inc(value if isinstance(new, str) else new)
+                self.of_count(count, step.policy).inc(value if isinstance(new, str) else new)
             elif value > 0 and step.verdict == "rewrite":
                 once[count.series] = count
         for count in once.values():
-            self.series.of(count, step.policy).inc()
+            self.of_count(count, step.policy).inc()
 
     def breaker(self, upstream: str) -> Callable[[str], None]:
         """Return the function that is called with the states of an upstream's breaker."""
-        gauge = self._breakers.labels(upstream)
+        gauge = self._metrics["upstream_breaker"].labels(upstream)
         gauge.set(0)
         self._upstreams.add(upstream)
         return lambda state: gauge.set(_BREAKER[state])
@@ -148,19 +190,49 @@ class Metrics:
     def has_upstreams(self, names: Collection[str]) -> None:
         """Say which upstreams there are from now on: what became of the breakers of others is not told any more."""
         for name in self._upstreams.difference(names):
-            _leave(self._breakers, name, shared=self._directory is not None)
+            self._leave("upstream_breaker", name)
         self._upstreams.intersection_update(names)
+
+    def has_config(self, version: str) -> None:
+        """Say which version of the configuration is in force from now on."""
+        if self._config is not None and self._config != version:
+            self._leave("config_info", self._config)
+        self._config = version
+        self.of("config_info", version).set(1)
+        self.of("config_last_reload_successful").set(1)
+        self.of("config_last_reload_success_timestamp_seconds").set_to_current_time()
+
+    def reloaded(self, outcome: str) -> None:
+        """Count a reload of the configuration: `applied`, `unchanged` or `refused`."""
+        self.of("config_reloads", outcome).inc()
+        self.of("config_last_reload_successful").set(0 if outcome == "refused" else 1)
+
+    def _leave(self, name: str, label: str) -> None:
+        """Show a gauge no longer, or zero: the library removes none that processes share."""
+        if self._directory is not None:
+            self._metrics[name].labels(label).set(0)
+        else:
+            self._metrics[name].remove(label)
+            self._series.pop((name, label), None)
+
+    def called(self, call: tuple[str, str, str], error: str | None, seconds: float, usage: Usage | None) -> None:
+        """Count a call by the GenAI conventions; `call` has the operation, the provider and the model."""
+        self.of_reason("gen_ai_client_operation_duration_seconds", *call, error or "").observe(seconds)
+        for kind in ("input", "output"):
+            histogram, tokens = self.of("gen_ai_client_token_usage", *call, kind), getattr(usage, kind, None)
+            if tokens is not None:
+                histogram.observe(tokens)
 
     def answered(self, facts: Mapping[str, Fact], upstream: str) -> None:
         """Count the calls of internal tools that an answer took, and the CPU time of a process beside this one."""
         if seconds := facts.get("cpu_seconds"):
-            self.series.upstream_cpu.of(upstream).inc(float(seconds))
+            self.of("upstream_cpu_seconds", upstream).inc(float(seconds))
         for name, calls in facts.items():
             if name.startswith(_CALLS) and isinstance(calls, int):
                 tool = name.removeprefix(_CALLS)
-                self.series.internal_calls.of(tool).inc(calls)
+                self.of("internal_calls", tool).inc(calls)
                 if tool in self._tools:
-                    self.series.of(self._tools[tool]).inc(calls)
+                    self.of_count(self._tools[tool]).inc(calls)
 
     def render(self, accept: str) -> tuple[str, bytes]:
         """Content type and body for a scraper that accepts this: OpenMetrics if it asks for it, else Prometheus text.
@@ -183,42 +255,3 @@ class Metrics:
 def take_out(process: int | None, directory: str) -> None:
     """Take what a process has under way out of the gauges that those share which write into a directory."""
     multiprocess.mark_process_dead(process, directory)  # type: ignore[no-untyped-call]
-
-
-def _leave(gauge: Gauge, label: str, *, shared: bool) -> None:
-    """Show a series no longer, or zero: the library removes none that processes share."""
-    if shared:
-        gauge.labels(label).set(0)
-    else:
-        gauge.remove(label)
-
-
-class ConfigMetrics:
-    """The series of the configuration that is in force."""
-
-    def __init__(self, make: Maker, *, shared: bool) -> None:
-        """With `shared`, several processes are shown as one."""
-        self._shared = shared
-        self._version: str | None = None
-        self._info = make.gauge(
-            "config_info", "Processes that run a version of the configuration.", "livesum", "version"
-        )
-        self._reloads = make.total("config_reloads", "Reloads of it.", "outcome")
-        in_force = "1 if what the file says is in force, 0 if it was refused."
-        self._successful = make.gauge("config_last_reload_successful", in_force, "livemin")
-        loaded = "config_last_reload_success_timestamp_seconds"
-        self._when = make.gauge(loaded, "When it was last loaded.", "livemin")
-
-    def runs(self, version: str) -> None:
-        """Say which version is in force from now on."""
-        if self._version is not None and self._version != version:
-            _leave(self._info, self._version, shared=self._shared)
-        self._version = version
-        self._info.labels(version).set(1)
-        self._successful.set(1)
-        self._when.set_to_current_time()
-
-    def reloaded(self, outcome: str) -> None:
-        """Count a reload: `applied`, `unchanged` or `refused`."""
-        self._reloads.labels(outcome).inc()
-        self._successful.set(0 if outcome == "refused" else 1)

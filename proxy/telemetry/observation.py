@@ -14,7 +14,7 @@ from proxy.context import Context, Identity, ModelProfile
 from proxy.economics import money, reported_cost
 from proxy.identity import identify
 from proxy.models.usage import Usage
-from proxy.policy import Fact
+from proxy.policy import ORIGINALS_READ, Fact
 from proxy.state.warnings import Warnings
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
@@ -78,7 +78,7 @@ class Observation(Record):
         self.keeps_text = records is not None and records.settings.text
         """True if the record has the text of the answer."""
         self._warn_at, self._unshortened = warn_at, unshortened
-        self._metrics, self._series = metrics, metrics.series
+        self._metrics = metrics
         self._span, self.trace_id = span, None if span is None else span.trace_id
         self._started = perf_counter()
         self._key: str | None = None
@@ -88,7 +88,7 @@ class Observation(Record):
         self._ended = False
         self.entry = NONE
         """The entry of the configuration that the last model matched."""
-        metrics.active.inc()
+        metrics.of("active_requests").inc()
 
     @property
     def model(self) -> str:
@@ -139,9 +139,9 @@ class Observation(Record):
         self._overflow = after is not None and window is not None and after > window
         for phase, tokens in (("before", before), ("after", after)):
             if tokens is not None:
-                self._series.size.of(self.model, phase).observe(tokens)
+                self._metrics.of("context_size_tokens", self.model, phase).observe(tokens)
                 if window:
-                    self._series.utilization.of(self.model, phase).observe(tokens / window)
+                    self._metrics.of("context_utilization", self.model, phase).observe(tokens / window)
         self._metrics.ran(steps)
         if self._span is not None:
             self._span.ran(steps)
@@ -179,7 +179,7 @@ class Observation(Record):
             self._unshortened.warn({"tokens": tokens, "window": window}, model=self.model, cause=refused)
             return
         level: Level = "critical" if refused else "warn"
-        self._series.warnings.of(self.model, level).inc()
+        self._metrics.of("context_warnings", self.model, level).inc()
         if self._span is not None:
             self._span.warned(level, tokens, window)
         known = {"request_id": self.known["request_id"], "model": self.model, "level": level}
@@ -197,18 +197,18 @@ class Observation(Record):
     def turned(self, to: str, reason: str, *, named: bool) -> None:
         """Count a fallback to another model, named as in `routed`; the `reason` is one of a few words."""
         to = self._metrics.model(to, named=named)
-        self._series.fallbacks.of(self.model, to, reason).inc()
+        self._metrics.of("fallbacks", self.model, to, reason).inc()
         self.known["fallback"] = reason
         if self._span is not None:
             self._span.turned(self.model, to, reason)
 
     def without_state(self) -> None:
         """Count a request that was decided without the state, because it did not answer."""
-        self._series.without_state.inc()
+        self._metrics.of("requests_without_state").inc()
 
     def read_original(self) -> None:
         """Count an archived text that the client has read."""
-        self._series.originals_read.inc()
+        self._metrics.of_count(ORIGINALS_READ).inc()
 
     def call(
         self,
@@ -239,15 +239,15 @@ class Observation(Record):
         self._ended = True
         seconds = perf_counter() - self._started
         kind = kind_of(error)
-        self._metrics.active.dec()
-        self._series.requests.of(self.model, self._upstream, str(status)).inc()
-        self._series.duration.of(self.model, self._upstream).observe(seconds)
+        self._metrics.of("active_requests").dec()
+        self._metrics.of("requests", self.model, self._upstream, str(status)).inc()
+        self._metrics.of("request_duration_seconds", self.model, self._upstream).observe(seconds)
         if self._key is not None:
-            self._series.key_requests.of(self._key, str(status)).inc()
+            self._metrics.of("key_requests", self._key, str(status)).inc()
         if isinstance(error, NotInTime):
-            self._series.limited.of("not_in_time").inc()
+            self._metrics.of("limited_requests", "not_in_time").inc()
         elif (self._overflow or kind == OVERFLOW) and not isinstance(error, NotKept):
-            self._series.overflows.of(self.model).inc()
+            self._metrics.of("context_overflows", self.model).inc()
         self.when, self.seconds, self.status, self.error, self.stream = time(), seconds, status, kind, stream
         if self._records is not None and "model" in self.known and self._records.takes_one(asked=self.explains):
             self._records.add(self)
@@ -274,7 +274,7 @@ class Observation(Record):
         if not self._answering:
             self._answering = True
             waited = perf_counter() - self._started
-            self._series.first_chunk.of(self.model, self._upstream).observe(waited)
+            self._metrics.of("time_to_first_chunk_seconds", self.model, self._upstream).observe(waited)
 
     def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
         self._metrics.answered(facts, self._upstream)
@@ -284,16 +284,16 @@ class Observation(Record):
         if usage is not None:
             for kind, tokens in (("input", usage.input), ("output", usage.output), ("cached_input", usage.cached)):
                 if tokens:
-                    self._series.tokens.of(self.model, kind).inc(tokens)
+                    self._metrics.of("tokens", self.model, kind).inc(tokens)
                     if self._key is not None:
-                        self._series.key_tokens.of(self._key, kind).inc(tokens)
+                        self._metrics.of("key_tokens", self._key, kind).inc(tokens)
             self._price(usage, rounds)
             self._reported(usage)
         if error is None:
             self.answers.append(usage or Usage())
             self._settle(usage, rounds)
         else:
-            self._series.errors.of_reason(self._upstream, error).inc()
+            self._metrics.of_reason("upstream_errors", self._upstream, error).inc()
             self._overflow = self._overflow or error == OVERFLOW
 
     def _reported(self, usage: Usage) -> None:
@@ -308,7 +308,7 @@ class Observation(Record):
         steps = [name for name, _ in rewriting.stages]
         self.bills.reports.hold(rewriting.ctx.identity, steps, harm)
         for name in steps:
-            self._series.harmful_steps.of_reason(name, harm).inc()
+            self._metrics.of_reason("harmful_steps", name, harm).inc()
         fields = {"steps": ", ".join(steps), "report": str(report), "request_id": self.known["request_id"]}
         _log.warning("the vendor reports that edits did harm", extra={"fields": fields})
 
@@ -320,9 +320,9 @@ class Observation(Record):
         prompt = reported_cost(profile.cache, usage.input, usage.cached or 0, usage.written or 0)
         cost = money(profile.prices.at(usage.input // rounds), prompt, usage.output or 0)
         self.usd = cost + (self.usd or 0.0)
-        self._series.cost.of(self.model).inc(cost)
+        self._metrics.of("cost_usd", self.model).inc(cost)
         if self._key is not None:
-            self._series.key_cost.of(self._key).inc(cost)
+            self._metrics.of("key_cost_usd", self._key).inc(cost)
 
     def _settle(self, usage: Usage | None, rounds: int) -> None:
         """Count the estimate of a prompt that was answered."""
@@ -333,13 +333,13 @@ class Observation(Record):
         estimate.rounds = rounds
         self.saved = estimate.usd_saved
         if estimate.usd_unchanged is not None:
-            self._series.prompt_cost.of(self.model, "sent").inc(estimate.usd)
-            self._series.prompt_cost.of(self.model, "unchanged").inc(estimate.usd_unchanged)
+            self._metrics.of("prompt_cost_usd", self.model, "sent").inc(estimate.usd)
+            self._metrics.of("prompt_cost_usd", self.model, "unchanged").inc(estimate.usd_unchanged)
         if usage is not None and usage.cached is not None and rounds == 1:
             # as the upstream counts: the estimate tells which part of the prompt is read
             scale = (usage.input or estimate.sent.tokens) / max(1, estimate.sent.tokens)
-            self._series.cached_tokens.of(self.model, "expected").inc(round(estimate.sent.cached * scale))
-            self._series.cached_tokens.of(self.model, "reported").inc(usage.cached)
+            self._metrics.of("cached_tokens", self.model, "expected").inc(round(estimate.sent.cached * scale))
+            self._metrics.of("cached_tokens", self.model, "reported").inc(usage.cached)
             if self._profile is not None and (rewriting := self.rewriting) is not None:
                 who, upstream = rewriting.ctx.identity, self.known["upstream"] or ""
                 self.bills.reports.note(who, upstream, self._profile.name, estimate.sent.cached, usage.cached)
@@ -386,7 +386,7 @@ class ObservedCall:
         self._request._called(kind, usage, facts or {})
         if self._counted is not None:
             seconds = perf_counter() - self._started
-            self._request._series.generations.ended(self._counted, kind, seconds, self._first_chunk, usage)
+            self._request._metrics.called(self._counted, kind, seconds, usage)
         if self._span is not None and self._request._span is not None:
             self._request._span.called(self._span, kind, self._first_chunk, usage, facts or {})
 

@@ -49,7 +49,7 @@ class World:
         self.counters = Broken(None, clock=lambda: self.now)
         self.metrics = Metrics("test")
         settings = LimitsSettings.model_validate(limits)
-        self.limits = KeyLimits(settings, self.counters, self.metrics.series, clock=lambda: self.now)
+        self.limits = KeyLimits(settings, self.counters, self.metrics, clock=lambda: self.now)
 
     async def ask(
         self, prompt: int | None = None, answer: int = 0, caller: Caller = SOMEBODY

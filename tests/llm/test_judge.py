@@ -43,7 +43,7 @@ def judge(behind: Asked, clock: Callable[[], float] = lambda: 0.0) -> UpstreamJu
     }
     routes = Routes(Settings.model_validate(document), {"small": behind}, lambda *_: profile())
     settings = JudgeSettings(model="tiny")
-    return UpstreamJudge(settings, routes, Metrics("1").series, clock)
+    return UpstreamJudge(settings, routes, Metrics("1"), clock)
 
 
 def replaces() -> Reply:

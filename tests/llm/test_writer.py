@@ -21,7 +21,7 @@ SAID = "The wood burns in the harbour. " * 40
 def writer(behind: Scripted) -> Writer:
     document = {"upstreams": {"small": {"kind": "echo"}}, "models": [{"match": "tiny", "upstream": "small"}]}
     routes = Routes(Settings.model_validate(document), {"small": behind}, lambda *_: profile())
-    return Writer(WriterSettings(model="tiny"), routes, Metrics("1").series)
+    return Writer(WriterSettings(model="tiny"), routes, Metrics("1"))
 
 
 async def test_a_lone_surrogate_loses_no_text(caplog: pytest.LogCaptureFixture) -> None:

@@ -233,7 +233,7 @@ async def test_what_becomes_of_memories_is_told() -> None:
         await service.delete(ANN, id_of("a planet is called Mars"))
         await service.add(BOB, [draft("lives in Bremen")])
         await service.forget(BOB)
-        assert counts.pop("memory_bytes") > 0
+        assert counts.pop("memory_written_bytes") > 0
         store.fails = True
         with pytest.raises(StoreError):
             await service.add(ANN, [draft("one"), draft("two")])

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 from starlette.types import Receive, Scope, Send
 
 from proxy.config.load import Config, load
 from proxy.config.settings import Settings
 from proxy.server.build import build_upstreams
 from proxy.server.reload import FIXED, Generation, Reloading, in_force, needs_restart
-from proxy.telemetry.metrics import ConfigMetrics
-from proxy.telemetry.series import Maker
+from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Upstream
 
 CONFIG = """
@@ -45,8 +43,7 @@ class World:
         self.made = 0
         self.fails: Exception | None = None
         self.under_way: list[asyncio.Event] = []
-        metrics = ConfigMetrics(Maker(CollectorRegistry()), shared=False)
-        self.reloading = Reloading(load(self.path, {}), self.make, metrics, self.applied.append)
+        self.reloading = Reloading(load(self.path, {}), self.make, Metrics("1"), self.applied.append)
 
     def write(self, match: str, more: str = "") -> None:
         # at once: the watch must not find it half written

@@ -57,8 +57,8 @@ async def test_it_is_left_alone_for_a_while_and_says_so_once(faulty: Faulty, cap
     clock, metrics = Clock(), Metrics("1")
     index = IndexService(
         faulty,
-        failed=lambda *labels: metrics.series.index_failures.of(*labels).inc(),
-        degraded=metrics.series.index_degraded.set,
+        failed=lambda *labels: metrics.of("index_failures", *labels).inc(),
+        degraded=metrics.of("index_degraded").set,
         clock=clock,
     )
     assert await cause(index) == ""

@@ -325,7 +325,7 @@ class SilentJudge(UpstreamJudge):
     """A judge without answers, which counts its questions."""
 
     def __init__(self, settings: JudgeSettings, routes: Routes) -> None:
-        super().__init__(settings, routes, Metrics(__version__).series)
+        super().__init__(settings, routes, Metrics(__version__))
         self.unasked = Unasked()
 
     async def of(

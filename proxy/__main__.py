@@ -1,28 +1,45 @@
 """The command line, `penstock`; `penstock --help` lists its commands."""
 
 import argparse
-import asyncio
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 from proxy import __version__
 from proxy.chat.errors import ConfigError, PenstockError
-from proxy.config.load import Config, load
 
 _CONFIG = "config.yaml"
-_NEW_KEY = "# the new key, shown only once and stored nowhere:\n"
+_RUNS = {
+    "serve": "proxy.server.serve:serve",
+    "ext-proc": "proxy.server.ext_proc:serve_beside",
+    "try": "proxy.server.replay.trial:try_session",
+    "check": "proxy.server.connections:check_configuration",
+    "explain": "proxy.server.explain:explain_file",
+    "replay": "proxy.server.replay.run:replay_files",
+    "referee": "proxy.server.replay.referee:referee_files",
+    "show": "proxy.server.ledger:show_ledger",
+    "verify": "proxy.server.ledger:verify_ledger",
+    "models": "proxy.server.explain:list_models",
+    "new": "proxy.config.keys_file:print_key",
+    "schema": "proxy.server.reference:print_reference",
+    "new-policy": "proxy.server.new_policy:write_policy",
+}
+"""The function of each command, which gets its options. Its module is loaded only when the command runs."""
+_ANYWHERE = ("serve", "try")
+"""The commands that take the configuration that comes with Penstock where none is here."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Return the exit code: 0, 1 for a wrong configuration or request, 2 for wrong arguments."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        if options.run in _ANYWHERE:
+            options.config = _here_or_shipped(options.config)
+        return int(pkgutil.resolve_name(_RUNS[options.run])(options) or 0)
     except (ConfigError, PenstockError) as error:
         for line in str(error).splitlines():
             print(f"penstock: {line}", file=sys.stderr)
@@ -42,9 +59,9 @@ def _parser() -> argparse.ArgumentParser:
         prog="penstock", description="A transparent LLM proxy that engineers the context of each request."
     )
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="run", required=True, metavar="COMMAND")
 
-    serve = _command(commands, "serve", "start the proxy", _serve)
+    serve = _command(commands, "serve", "start the proxy")
     serve.add_argument("--host", help="address to listen on (default: server.host of the configuration)")
     serve.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
     serve.add_argument("--workers", type=int, default=1, help="processes to start (default: 1)")
@@ -65,19 +82,18 @@ def _parser() -> argparse.ArgumentParser:
     beside.add_argument(
         "--closed", action="store_true", help="answer 503 where the chain does not run, as guards need it"
     )
-    beside.set_defaults(run=_ext_proc)
 
-    trial = _command(commands, "try", "record a session of yours, and say what the chain would have saved", _try)
+    trial = _command(commands, "try", "record a session of yours, and say what the chain would have saved")
     trial.add_argument("--port", type=int, help="port to listen on (default: server.port of the configuration)")
     trial.add_argument("--chain", help="run this chain instead of each model's own")
     trial.add_argument("--save", type=Path, metavar="FILE", help="keep the session, with the text of prompts")
     trial.add_argument("command", nargs="*", metavar="COMMAND", help="a client to run; without, wait for Ctrl-C")
 
-    check = _command(commands, "check", "check the configuration; exit code 0 if it is valid, 1 if not", _check)
+    check = _command(commands, "check", "check the configuration; exit code 0 if it is valid, 1 if not")
     connect = "also connect to every upstream, Redis, Qdrant and the embedding server"
     check.add_argument("--connect", action="store_true", help=connect)
 
-    explain = _command(commands, "explain", "show what the chain would do to a request, without sending it", _explain)
+    explain = _command(commands, "explain", "show what the chain would do to a request, without sending it")
     explain.add_argument("request", help="a file with the JSON body of a request of any wire; - reads standard input")
     explain.add_argument("--chain", help="run this chain instead of the model's own")
     header = "a header of the request, such as the client's key; may be repeated"
@@ -94,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
     before = "a file with the earlier requests of the conversation, one JSON body a line"
     explain.add_argument("--before", type=Path, metavar="FILE", help=before)
 
-    replay = _command(commands, "replay", "play conversations through a chain, and report its effects", _replay)
+    replay = _command(commands, "replay", "play conversations through a chain, and report its effects")
     replay.add_argument("files", nargs="+", type=Path, metavar="FILE", help="conversations; docs/how-to/replay.md")
     replay.add_argument("--chain", help="run this chain instead of each model's own")
     replay.add_argument("--model", help="use this model instead of the one that a request names")
@@ -106,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     replay.add_argument("--fail-if", action="append", default=[], metavar="BOUND", help=bound)
 
     about = "ask a real model in recorded conversations through two chains, and compare its decisions"
-    referee = _command(commands, "referee", about, _referee)
+    referee = _command(commands, "referee", about)
     referee.add_argument("files", nargs="+", type=Path, metavar="FILE", help="conversations; docs/how-to/replay.md")
     referee.add_argument("--model", required=True, help="the model of the configuration that is asked")
     referee.add_argument("--chain", help="chain A (default: the model's own)")
@@ -119,34 +135,32 @@ def _parser() -> argparse.ArgumentParser:
     referee.add_argument("--json", action="store_true", help="print the report as JSON")
 
     ledger = commands.add_parser("ledger", help="show what left conversations, and prove that no record was changed")
-    ledger_commands = ledger.add_subparsers(required=True, metavar="COMMAND")
-    show = _command(ledger_commands, "show", "print the ledger of a conversation, or of all", _show_ledger)
+    ledger_commands = ledger.add_subparsers(dest="run", required=True, metavar="COMMAND")
+    show = _command(ledger_commands, "show", "print the ledger of a conversation, or of all")
     show.add_argument("conversation", nargs="?", help="its id, as on the page")
     show.add_argument("--json", action="store_true", help="print JSON lines, for `penstock ledger verify`")
-    verify = _command(ledger_commands, "verify", "check that no record was changed or removed", _verify_ledger)
+    verify = _command(ledger_commands, "verify", "check that no record was changed or removed")
     verify.add_argument("file", nargs="?", type=Path, help="check this file of `show --json`, not the present records")
     head = "a hash that `verify` printed before: all up to its entry must be there; may be repeated"
     verify.add_argument("--head", action="append", default=[], metavar="HASH", help=head)
 
-    _command(commands, "models", "list the models of the configuration with their properties", _models)
+    _command(commands, "models", "list the models of the configuration with their properties")
 
     keys = commands.add_parser("keys", help="make keys of Penstock", description="Make keys of Penstock.")
-    key_commands = keys.add_subparsers(required=True, metavar="COMMAND")
+    key_commands = keys.add_subparsers(dest="run", required=True, metavar="COMMAND")
     new = key_commands.add_parser("new", help="print a new key, and its entry for the configuration")
     new.add_argument("name", nargs="?", type=_key_name, help="name of the key in the log (default: new)")
     new.add_argument("--name", dest="named", default="new", type=_key_name, metavar="NAME", help="the same")
     new.add_argument("--tenant", help="tenant of the key (default: its name)")
     new.add_argument("--file", type=Path, help="add the key to this file, which is created if it is missing")
     new.add_argument("--if-missing", action="store_true", help="do nothing if the file has a key of this name")
-    new.set_defaults(run=_new_key)
 
-    schema = _command(commands, "schema", "print the JSON Schema of the configuration, or its reference", _schema)
+    schema = _command(commands, "schema", "print the JSON Schema of the configuration, or its reference")
     schema.add_argument("--markdown", action="store_true", help="print the reference in Markdown")
 
     policy = commands.add_parser("new-policy", help="write a policy of your own, and its test")
     policy.add_argument("name", help="its name in YAML: the dotted path of its module, such as my_company.redact_names")
     policy.add_argument("--package", action="store_true", help="write the package around it, too, with checks for CI")
-    policy.set_defaults(run=_new_policy)
     return parser
 
 
@@ -168,11 +182,10 @@ def _key_name(text: str) -> str:
 
 
 def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, run: object
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str
 ) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     command.add_argument("--config", type=Path, default=Path(_CONFIG), metavar="FILE", help=f"default: {_CONFIG}")
-    command.set_defaults(run=run)
     return command
 
 
@@ -182,177 +195,6 @@ def _here_or_shipped(path: Path) -> Path:
         return path
     print(f"penstock: no {_CONFIG} is here; the one that comes with Penstock is used", flush=True)
     return Path(str(files("proxy") / "data" / _CONFIG))
-
-
-def _serve(options: argparse.Namespace) -> int:
-    from proxy.server.serve import serve
-
-    config = load(_here_or_shipped(options.config))
-    listen = {"host": options.host, "port": options.port, "workers": options.workers}
-    return serve(config, **listen, save=options.save, redact=options.redact)
-
-
-def _ext_proc(options: argparse.Namespace) -> int:
-    from proxy.config.settings import TelemetrySettings
-    from proxy.server.ext_proc import MIB, serve
-    from proxy.telemetry.logs import configure
-
-    configure(TelemetrySettings())
-    limits = {"patience": options.timeout, "limit": options.max_mib * MIB, "closed": options.closed}
-    asyncio.run(
-        serve(
-            options.listen,
-            options.to,
-            **limits,
-            started=lambda port: print(f"penstock: ext_proc on port {port}, for {options.to}", flush=True),
-        )
-    )
-    return 0
-
-
-def _try(options: argparse.Namespace) -> int:
-    from proxy.server.replay.trial import try_session
-
-    options.config = _here_or_shipped(options.config)
-    return try_session(options)
-
-
-def _check(options: argparse.Namespace) -> int:
-    config = load(options.config)
-    for warning in config.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
-    print(f"{config.path}: good ({_summary(config)}; version {config.version})")
-    return 0 if not options.connect or asyncio.run(_connect(config)) else 1
-
-
-async def _connect(config: Config) -> bool:
-    """Print the answer of each server, and return whether all are reachable."""
-    from proxy.server.connections import connect
-
-    are_there = True
-    async for answered in connect(config):
-        print(answered, file=sys.stdout if answered.is_there else sys.stderr, flush=True)
-        are_there &= answered.is_there
-    return are_there
-
-
-def _summary(config: Config) -> str:
-    settings = config.settings
-    chains = ", ".join(f"{name} {len(steps)}" for name, steps in settings.chains.items())
-    return f"upstreams: {len(settings.upstreams)}; model entries: {len(settings.models)}; steps per chain: {chains}"
-
-
-def _explain(options: argparse.Namespace) -> int:
-    from proxy.server.explain import briefly, explain, not_compared, render_json, render_table, whole
-
-    raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
-    lines = [] if options.before is None else options.before.read_bytes().splitlines()
-    config, headers, before = load(options.config), dict(options.header), [line for line in lines if line.strip()]
-    chains = [options.chain, *([options.against] if options.against else [])]
-    explained = [
-        asyncio.run(explain(config, raw, chain_name=chain, headers=headers, before=before, waits=options.wait))
-        for chain in chains
-    ]
-    if options.body:
-        for line in not_compared(explained[0]):
-            print(f"penstock: {line}", file=sys.stderr)
-        sys.stdout.buffer.write(explained[0].body or b"")
-        return 0 if explained[0].body is not None else 1
-    tell = whole if options.whole else briefly if options.diff else None
-    if options.json:
-        print(render_json(*explained, tell=tell))
-    else:
-        print(("\n\n" + "-" * 80 + "\n\n").join(render_table(each, tell) for each in explained))
-    return 0
-
-
-def _replay(options: argparse.Namespace) -> int:
-    from proxy.server.replay.run import replay_files
-
-    return replay_files(options)
-
-
-def _referee(options: argparse.Namespace) -> int:
-    from proxy.server.replay.referee import referee_files
-
-    return referee_files(options)
-
-
-def _show_ledger(options: argparse.Namespace) -> int:
-    from proxy.server.ledger import show_ledger
-
-    return show_ledger(options)
-
-
-def _verify_ledger(options: argparse.Namespace) -> int:
-    from proxy.server.ledger import verify_ledger
-
-    return verify_ledger(options)
-
-
-def _models(options: argparse.Namespace) -> int:
-    from proxy.server.explain import render_models
-
-    print(render_models(load(options.config)))
-    return 0
-
-
-def _new_key(options: argparse.Namespace) -> int:
-    from proxy.config.keys_file import add_entry, entry_of, new_key
-
-    name = options.name or options.named
-    key = new_key()
-    entry = entry_of(name, key, options.tenant)
-    if options.file is None:
-        if options.if_missing:
-            raise ConfigError("--if-missing needs --file")
-        print(f"{_NEW_KEY}{key}\n# its entry, for auth.keys or a file of keys:\n{entry}")
-    elif add_entry(options.file, name, entry, if_missing=options.if_missing):
-        print(f"{_NEW_KEY}{key}\n# added to {options.file} as {name!r}")
-    else:
-        print(f"# {options.file} already has a key named {name!r}: nothing to do")
-    return 0
-
-
-def _new_policy(options: argparse.Namespace) -> int:
-    *folders, last = options.name.split(".")
-    here = not folders and Path("tests/policies").is_dir()  # in a checkout of Penstock
-    if not re.fullmatch(r"([a-z][a-z0-9_]*\.)*[a-z][a-z0-9_]*", options.name) or not (folders or here):
-        raise ConfigError(f"{options.name!r} is not a valid policy name; write it like my_company.redact_names")
-    module = f"policies.{last}" if here else options.name
-    folder = Path(*module.split(".")[:-1])
-    names = {
-        "name": options.name,
-        "module": module,
-        "class": "".join(part.capitalize() for part in last.split("_")),
-        "top": module.partition(".")[0],
-        "project": options.name.replace(".", "-").replace("_", "-"),
-    }
-    paths = {"policy": folder / f"{last}.py", "test": ("tests" if here else ".") / folder / f"test_{last}.py"}
-    if options.package:
-        paths |= {
-            "pyproject": Path("pyproject.toml"),
-            "config": Path("config.yaml"),
-            "conversations": Path("conversations.jsonl"),
-            "workflow": Path(".github/workflows/checks.yml"),
-        }
-    for path in paths.values():
-        if path.exists():
-            raise ConfigError(f"{path} exists already")
-    for template, path in paths.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = files("proxy").joinpath(f"data/new_policy/{template}.txt").read_text(encoding="utf-8")
-        path.write_text(Template(text).substitute(names), encoding="utf-8")
-    print(f"created {', '.join(map(str, paths.values()))}; run the test: python -m pytest {paths['test']}")
-    print(f"add it to a chain of the configuration: - {options.name}: {{}}")
-    return 0
-
-
-def _schema(options: argparse.Namespace) -> int:
-    from proxy.server.reference import config_markdown, config_schema
-
-    print(config_markdown() if options.markdown else config_schema(), end="")
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Adds entries to a file of keys, and removes them."""
 
+import argparse
 import base64
 import fcntl
 import hashlib
@@ -142,3 +143,20 @@ def entry_of(name: str, key: str, tenant: str | None = None, **more: Any) -> str
 
 def _as_yaml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("$", "$$")  # a dollar begins a variable
+
+
+_SHOWN = "# the new key, shown only once and stored nowhere:\n"
+
+
+def print_key(options: argparse.Namespace) -> None:
+    """Print a new key with its entry, or add that to a file: `penstock keys new`."""
+    name, key = options.name or options.named, new_key()
+    entry = entry_of(name, key, options.tenant)
+    if options.file is None:
+        if options.if_missing:
+            raise ConfigError("--if-missing needs --file")
+        print(f"{_SHOWN}{key}\n# its entry, for auth.keys or a file of keys:\n{entry}")
+    elif add_entry(options.file, name, entry, if_missing=options.if_missing):
+        print(f"{_SHOWN}{key}\n# added to {options.file} as {name!r}")
+    else:
+        print(f"# {options.file} already has a key named {name!r}: nothing to do")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from proxy.access.callers import Caller
 from proxy.chat import ChatRequest, encode
@@ -29,9 +29,6 @@ from proxy.state.threads import Threads
 from proxy.state.warnings import Warnings
 from proxy.upstreams.base import Reply
 from proxy.wires.responses_answer import ResponsesWire
-
-SAVE_VARIABLE, REDACT_VARIABLE = "PENSTOCK_SAVE", "PENSTOCK_SAVE_REDACT"
-"""Tell worker processes the file, and the patterns as a JSON list."""
 
 REDACTED = "[redacted]"
 
@@ -59,12 +56,6 @@ class Saving:
         self._threads = Threads("saving")
         self._waiting = 0
         self._warnings = Warnings(_log, "request not saved")
-
-    @classmethod
-    def of_environment(cls) -> Self | None:
-        """Return what the command line asked for."""
-        path = os.environ.get(SAVE_VARIABLE)
-        return cls(Path(path), json.loads(os.environ.get(REDACT_VARIABLE, "[]"))) if path else None
 
     def save(self, line: Callable[[], bytes]) -> None:
         """Append a line, which is made in the thread."""

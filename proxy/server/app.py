@@ -3,8 +3,7 @@
 import asyncio
 import gc
 import logging
-import os
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
@@ -70,25 +69,24 @@ from proxy.vectors.embedding import EmbeddingService
 
 _log = logging.getLogger("penstock.config")
 
-CONFIG_VARIABLE = "PENSTOCK_CONFIG"
-"""Names the configuration file for worker processes, which are started without arguments."""
-
-ADMIN_PORT_VARIABLE = "PENSTOCK_ADMIN_PORT"
-"""Tells them the port for operators that was bound."""
-
-HOST_VARIABLE = "PENSTOCK_HOST"
-"""Tells them the address that was bound."""
-
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-def create() -> App:
-    """Return the app of the file that the environment names; for worker processes. Raise `ConfigError`."""
+def create(
+    path: Path,
+    host: str,
+    admin_port: int | None,
+    save: Path | None,
+    redact: Sequence[str],
+    meeting: Path | None = None,
+) -> App:
+    """Return the app of a file, in the process that serves it. Raise `ConfigError`.
+
+    `save` is a file for what is served, `meeting` the folder in which the workers of this server find each other.
+    """
     bound_arenas()
-    port = os.environ.get(ADMIN_PORT_VARIABLE)
-    config, saving = load(Path(os.environ[CONFIG_VARIABLE])), Saving.of_environment()
-    host = os.environ.get(HOST_VARIABLE)
-    app = build(config, admin_port=int(port) if port else None, host=host, saving=saving)
+    saving = None if save is None else Saving(save, redact)
+    app = build(load(path), host=host, admin_port=admin_port, saving=saving, meeting=meeting)
     # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
     # milliseconds, and let a parsed request of some thousand objects pass without one
     gc.collect()
@@ -98,27 +96,32 @@ def create() -> App:
 
 
 def build(
-    config: Config, *, admin_port: int | None = None, host: str | None = None, saving: Saving | None = None
+    config: Config,
+    *,
+    host: str | None = None,
+    admin_port: int | None = None,
+    saving: Saving | None = None,
+    meeting: Path | None = None,
 ) -> App:
     """Return the app of a configuration. Nothing is connected or loaded before it starts.
 
     `admin_port` is the port for operators, `host` the address of the main port, where they differ from the
-    configuration's. `saving` writes what is served to a file.
+    configuration's.
     """
-    return Process(config, saving).app(admin_port, host)
+    return Process(config, saving, Peers(meeting)).app(admin_port, host)
 
 
 class Process:
     """The services that outlive a configuration, and the generation of each configuration over them."""
 
-    def __init__(self, config: Config, saving: Saving | None) -> None:
+    def __init__(self, config: Config, saving: Saving | None, peers: Peers) -> None:
         settings = config.settings
         self.store = store = build_store(settings.state)
         self.records = build_records(settings, store)
         self.telemetry = Telemetry.open(settings.telemetry, self.records, settings.server.remember_mib * 2**20)
         self.index = build_index(settings, self.telemetry)
         self.services = build_services(settings, store, self.index, self.telemetry)
-        self.peers, self.counters = Peers.of_environment(), build_counters(settings.state, store)
+        self.peers, self.counters = peers, build_counters(settings.state, store)
         self.meter = Meter(self.counters, patience=patience(settings.state))
         self.records_api = RecordsApi(self.records, self.peers, self.services.archives)
         self.slots, self.saving = Slots(), saving

@@ -1,6 +1,8 @@
-"""Checks by `penstock check --connect` that every server of a configuration answers."""
+"""`penstock check`: a configuration is valid, and with `--connect` every server of it answers."""
 
+import argparse
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,7 +10,7 @@ from time import perf_counter
 
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.config.embedding_settings import OpenAIEmbedding
-from proxy.config.load import Config
+from proxy.config.load import Config, load
 from proxy.config.settings import ForeignUpstream, OpenAIUpstream
 from proxy.config.state_settings import RedisStateSettings
 from proxy.server.build import build_backend, build_index, build_store, build_upstreams
@@ -19,6 +21,26 @@ from proxy.vectors.index import IndexService
 
 PATIENCE = 10.0
 """Seconds that a server has to answer."""
+
+
+def check_configuration(options: argparse.Namespace) -> int:
+    """Load the configuration, and print its warnings. Return 1 if a server does not answer."""
+    config = load(options.config)
+    settings = config.settings
+    for warning in config.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    chains = ", ".join(f"{name} {len(steps)}" for name, steps in settings.chains.items())
+    counts = f"upstreams: {len(settings.upstreams)}; model entries: {len(settings.models)}; steps per chain: {chains}"
+    print(f"{config.path}: good ({counts}; version {config.version})")
+    return asyncio.run(_print_answers(config)) if options.connect else 0
+
+
+async def _print_answers(config: Config) -> int:
+    code = 0
+    async for answered in connect(config):
+        print(answered, file=sys.stdout if answered.is_there else sys.stderr, flush=True)
+        code = code if answered.is_there else 1
+    return code
 
 
 @dataclass(frozen=True, slots=True)

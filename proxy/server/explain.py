@@ -1,13 +1,17 @@
 """An explanation of a request: the work of its chain, without sending it."""
 
+import argparse
+import asyncio
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 from proxy.access.callers import Callers
 from proxy.chat import Message
-from proxy.config.load import Config
+from proxy.config.load import Config, load
 from proxy.context import ModelProfile, TokenCount
 from proxy.economics import money, prompt_cost
 from proxy.gateway.chain import Outcome
@@ -20,6 +24,29 @@ from proxy.telemetry.changes import Doers, changes
 
 _WIDTH = 40
 """Characters of the longest bar."""
+
+
+def explain_file(options: argparse.Namespace) -> int:
+    """Print the explanation of a request in a file. Return 1 where its body is asked for and would not be sent."""
+    raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
+    lines = [] if options.before is None else options.before.read_bytes().splitlines()
+    config, headers, before = load(options.config), dict(options.header), [line for line in lines if line.strip()]
+    chains = [options.chain, *([options.against] if options.against else [])]
+    explained = [
+        asyncio.run(explain(config, raw, chain_name=chain, headers=headers, before=before, waits=options.wait))
+        for chain in chains
+    ]
+    if options.body:
+        for line in not_compared(explained[0]):
+            print(f"penstock: {line}", file=sys.stderr)
+        sys.stdout.buffer.write(explained[0].body or b"")
+        return 0 if explained[0].body is not None else 1
+    tell = whole if options.whole else briefly if options.diff else None
+    if options.json:
+        print(render_json(*explained, tell=tell))
+    else:
+        print(("\n\n" + "-" * 80 + "\n\n").join(render_table(each, tell) for each in explained))
+    return 0
 
 
 async def explain(
@@ -126,8 +153,9 @@ def _counts(outcome: Outcome) -> tuple[tuple[str, TokenCount | None], ...]:
     return ("before", outcome.before), ("after", outcome.after)
 
 
-def render_models(config: Config) -> str:
-    """Return the models of the configuration, and what is known about each."""
+def list_models(options: argparse.Namespace) -> None:
+    """Print the models of the configuration, and what is known about each."""
+    config = load(options.config)
     upstreams = build_upstreams(config.settings)
     profile_of = profiles(Models())
     rows: list[tuple[str, ...]] = [("model", "upstream", "chain", "window", "reserve", "tokenizer", "counts", "source")]
@@ -140,7 +168,7 @@ def render_models(config: Config) -> str:
             if any(mark in name for mark in "*?[") and profile.source == "default":
                 known = ("by model", "", "", "", "")
             rows.append((name, upstream.name, entry.chain, *known))
-    return "\n".join(_columns(rows))
+    print("\n".join(_columns(rows)))
 
 
 def _row(step: Step) -> tuple[str, ...]:

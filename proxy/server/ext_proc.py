@@ -4,6 +4,7 @@ The gateway sends the headers and the whole body of a request, and gets the body
 made of it. The messages are declared here, with the fields that are used: the protocol never changes their numbers.
 """
 
+import argparse
 import asyncio
 import logging
 import re
@@ -18,9 +19,11 @@ from orjson import loads
 from yarl import URL
 
 from proxy.chat.errors import ConfigError, PenstockError, error_body
+from proxy.config.settings import TelemetrySettings
 from proxy.http.client import Timeouts, Transport
 from proxy.state.threads import do_sized
 from proxy.state.warnings import Warnings
+from proxy.telemetry.logs import configure
 from proxy.wires.splice import fields, with_members
 
 _PACKAGE = "envoy.service.ext_proc.v3"
@@ -193,6 +196,14 @@ def _changed(body: bytes, before: int) -> dict[str, Any]:
 def _refusal(status: int, body: bytes) -> Any:
     kind = {"header": {"key": "content-type", "raw_value": b"application/json"}}
     return Response(immediate_response={"status": {"code": status}, "headers": {"set_headers": [kind]}, "body": body})
+
+
+def serve_beside(options: argparse.Namespace) -> None:
+    """Serve as the command line says: `penstock ext-proc`."""
+    configure(TelemetrySettings())
+    limits = {"patience": options.timeout, "limit": options.max_mib * MIB, "closed": options.closed}
+    tell = partial(print, f"penstock: ext_proc for {options.to}, on port", flush=True)
+    asyncio.run(serve(options.listen, options.to, **limits, started=tell))
 
 
 async def serve(

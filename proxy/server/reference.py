@@ -1,5 +1,6 @@
 """Makes the JSON Schema of the configuration, for editors, and its documentation, both from the classes."""
 
+import argparse
 import inspect
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +16,11 @@ from proxy.policy import Policy, When
 _VARIABLE = {"type": "string", "pattern": r"\$\{.+\}", "description": "A variable, filled in before it is checked."}
 _SHOWN_BY_DEFAULT = {"string", "integer", "number", "boolean", "`1`"}
 """Types that a default shows: the page leaves them out."""
+
+
+def print_reference(options: argparse.Namespace) -> None:
+    """Print the schema, or with `--markdown` the documentation."""
+    print(config_markdown() if options.markdown else config_schema(), end="")
 
 
 def config_schema() -> str:

@@ -1,13 +1,14 @@
 """Runs the server: uvicorn on uvloop and httptools, in one process or several."""
 
+import argparse
 import asyncio
-import json
 import os
 import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
@@ -20,63 +21,52 @@ from uvicorn.supervisors import Multiprocess
 
 from proxy.chat.errors import error_body
 from proxy.config.access_settings import LimitsSettings
-from proxy.config.load import Config
-from proxy.config.settings import ServerSettings
+from proxy.config.load import load
+from proxy.config.settings import Settings
+from proxy.gateway.saving import Saving
+from proxy.server.app import create
+from proxy.server.dispatch import App
+from proxy.server.page import is_open
+from proxy.telemetry.metrics import take_out
 
 
-def serve(
-    config: Config,
-    *,
-    host: str | None = None,
-    port: int | None = None,
-    workers: int = 1,
-    save: Path | None = None,
-    redact: Sequence[str] = (),
-) -> int:
-    """Serve until a stop signal. Return the exit code; raise `OSError` if the address cannot be bound.
+def serve(options: argparse.Namespace) -> int:
+    """Serve until a stop signal, as the command line says. Return the exit code.
 
-    `save` is a file for what is served, in which what matches the patterns `redact` is left out.
+    Raise `ConfigError`, and `OSError` if the address cannot be bound.
     """
-    from proxy.gateway.saving import REDACT_VARIABLE, SAVE_VARIABLE, Saving
-    from proxy.server.app import ADMIN_PORT_VARIABLE, CONFIG_VARIABLE, HOST_VARIABLE
-    from proxy.server.page import is_open
-    from proxy.state.workers import WORKERS_VARIABLE
-
+    config, workers = load(options.config), options.workers
     # until the app hears it: what it would reload is about to be loaded
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     server = config.settings.server
-    # links stay links: a ConfigMap's file is reached by one that is turned to another folder with each change
-    os.environ[CONFIG_VARIABLE] = str(config.path.absolute())
-    os.environ.pop(SAVE_VARIABLE, None)
-    if save is not None:
-        Saving(save, redact).close()  # what is wrong with it is told before anybody is served
-        os.environ |= {SAVE_VARIABLE: str(save.absolute()), REDACT_VARIABLE: json.dumps([*redact])}
-        print(f"penstock: what is served is saved in {save}, with the text of prompts", flush=True)
+    if options.save is not None:
+        Saving(options.save, options.redact).close()  # what is wrong with it is told before anybody is served
+        print(f"penstock: what is served is saved in {options.save}, with the text of prompts", flush=True)
     # from here on connections are taken; they wait until the app is built
-    listeners = [_listen(host or server.host, server.port if port is None else port)]
-    os.environ[HOST_VARIABLE] = bound = listeners[0].getsockname()[0]
+    listeners = [_listen(options.host or server.host, server.port if options.port is None else options.port)]
+    bound, admin_port = listeners[0].getsockname()[0], None
     has_page = is_open(config.settings, bound) or (server.admin_key is not None and server.admin_port is None)
     page = f"; the page: {_address(listeners[0])}/ui" if has_page else ""
     workers_told = f"{workers} worker{'s' * (workers > 1)}"
     print(f"penstock: listening on {_address(listeners[0])}/v1 ({workers_told}){page}", flush=True)
-    for inherited in (ADMIN_PORT_VARIABLE, WORKERS_VARIABLE):
-        os.environ.pop(inherited, None)
     if server.admin_port is not None:
-        listeners.append(_listen(server.admin_host or host or server.host, server.admin_port))
-        os.environ[ADMIN_PORT_VARIABLE] = str(listeners[1].getsockname()[1])
+        listeners.append(_listen(server.admin_host or options.host or server.host, server.admin_port))
+        admin_port = listeners[1].getsockname()[1]
         print(f"penstock: for operators on {_address(listeners[1])}/ui", flush=True)
     # a stop that was asked for is no failure
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: sys.exit(0))
-    uvicorn_settings = uvicorn_config(server, workers, config.settings.limits)
+    # links stay links: a ConfigMap's file is reached by one that is turned to another folder with each change
+    build = partial(create, config.path.absolute(), bound, admin_port, options.save, options.redact)
     if workers == 1:
-        single = uvicorn.Server(uvicorn_settings)
+        single = uvicorn.Server(uvicorn_config(build, config.settings, workers))
         single.run(sockets=listeners)
         return 0 if single.started else 1
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as shared:
         # counters of all processes are summed up from files; must be set before the metrics library is loaded
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = os.environ[WORKERS_VARIABLE] = shared
-        _Workers(uvicorn_settings, sockets=listeners).run()
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = shared
+        build = partial(build, meeting=Path(shared))
+        _Workers(uvicorn_config(build, config.settings, workers), sockets=listeners).run()
         return 0
 
 
@@ -85,11 +75,15 @@ _PATIENCE = 60
 busy machine; `/healthz` tells of a worker that is stuck."""
 
 
-def uvicorn_config(server: ServerSettings, workers: int, limits: LimitsSettings) -> uvicorn.Config:
-    """Return uvicorn's configuration, without its access log: Penstock's own has no prompts and no query strings."""
+def uvicorn_config(build: Callable[[], App], settings: Settings, workers: int) -> uvicorn.Config:
+    """Return uvicorn's configuration, without its access log: Penstock's own has no prompts and no query strings.
+
+    Each worker calls `build` in its own process.
+    """
+    server = settings.server
     return GuardedConfig(
-        limits,
-        "proxy.server.app:create",
+        settings.limits,
+        build,
         factory=True,
         workers=workers,
         loop="uvloop",
@@ -343,8 +337,6 @@ class _Workers(Multiprocess):
 
     def keep_subprocess_alive(self) -> None:
         """Replace workers that have died, and take what these did out of the shared gauges: killed, they could not."""
-        from proxy.telemetry.metrics import take_out
-
         before = {worker.pid for worker in self.processes}
         super().keep_subprocess_alive()
         self._let_go()

@@ -8,9 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-WORKERS_VARIABLE = "PENSTOCK_WORKERS"
-"""Names the folder in which the workers of this server meet; not set where there is one process."""
-
 _SECONDS = 5.0
 """After which an answer is done without: the worker is busy, or gone."""
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -33,12 +30,6 @@ class Peers:
         self._answers: dict[str, Answer] = {}
         self._server: asyncio.AbstractServer | None = None
         self._descriptor: int | None = None
-
-    @classmethod
-    def of_environment(cls) -> "Peers":
-        """Return the workers that the environment names."""
-        folder = os.environ.get(WORKERS_VARIABLE)
-        return cls(Path(folder) if folder else None)
 
     def on(self, ask: str, answer: Answer) -> None:
         """Answer what other workers ask under this name."""

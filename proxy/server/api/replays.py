@@ -115,7 +115,7 @@ class ReplaysApi:
         await asyncio.to_thread(file.seek, 0)
 
     async def _compare(self, file: IO[bytes], job: dict[str, Any], chains: Sequence[str]) -> None:
-        command = (sys.executable, "-m", "proxy.server.replay.compare", str(self._config().path.absolute()))
+        command = (sys.executable, "-m", "proxy.server.replay.run", str(self._config().path.absolute()))
         process = await asyncio.create_subprocess_exec(
             *command, *chains, stdin=file, stdout=asyncio.subprocess.PIPE, limit=_LONGEST_LINE
         )

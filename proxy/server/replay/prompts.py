@@ -175,8 +175,7 @@ Mover = Callable[[bytes | None, bytes | None], str | None]
 """Tells by which step one piece stands where another stood in the prompt before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Break:
+class Break(NamedTuple):
     """A prompt that does not begin with the one before it, although the client's own does."""
 
     at: int

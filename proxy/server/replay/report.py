@@ -4,16 +4,17 @@ import operator
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from proxy.chat.errors import ConfigError
 from proxy.server.replay.prompts import OTHERS, OWN
-from proxy.server.replay.score import Replayed, ScoredRequest
-from proxy.step import Step
+from proxy.server.replay.score import Replayed, Turn
 from proxy.text import counted
 
 RULES = (OWN, *OTHERS)
+
+_MET = 0.05
+"""Share of the prompt by which a prediction may be off."""
 
 _MOST = 5
 """Requests that the text shows of those with a prefix break, with lost values, and so on."""
@@ -34,9 +35,7 @@ def build_report(
             source: _compared(_of(replayed, source), None if against is None else _of(against, source))
             for source in dict.fromkeys(each.source for each in replayed)
         },
-        "conversations": [
-            {"name": each.name, "source": each.source, "turns": [*map(_turn, each.turns)]} for each in replayed
-        ],
+        "conversations": [{"name": each.name, "source": each.source, "turns": each.turns} for each in replayed],
     }
     if against is not None:
         report["against_total"] = totals(against)
@@ -44,7 +43,7 @@ def build_report(
 
 
 def _chains(replayed: Iterable[Replayed]) -> str:
-    return ", ".join(dict.fromkeys(turn.chain for each in replayed for turn in each.turns))
+    return ", ".join(dict.fromkeys(turn["chain"] for each in replayed for turn in each.turns))
 
 
 def _of(replayed: Iterable[Replayed], source: str) -> list[Replayed]:
@@ -62,78 +61,83 @@ def _compared(replayed: Sequence[Replayed], against: Sequence[Replayed] | None) 
 def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
     """Return the figures of some conversations together."""
     turns = [turn for each in replayed for turn in each.turns]
-    sent = [turn for turn in turns if turn.refused is None]
-    before, after = sum(turn.tokens_before for turn in sent), sum(turn.tokens_after for turn in sent)
-    needed, visible, lost = (
-        sum(getattr(turn.values, name) for turn in turns) for name in ("needed", "visible", "lost")
+    sent = [turn for turn in turns if turn["refused"] is None]
+    sizes = [(sum(turn["before"].values()), sum(turn["after"].values())) for turn in sent]
+    before, after = (sum(size[place] for size in sizes) for place in (0, 1))
+    needed, visible, retrievable = (
+        sum(turn["values"][name] for turn in turns) for name in ("needed", "visible", "retrievable")
     )
-    ends = [each.turns[-1].messages for each in replayed if each.turns]
-    breaks = [turn.broken for turn in sent if turn.broken is not None]
-    priced = [
-        (turn.usd, turn.usd_unchanged) for turn in sent if turn.usd is not None and turn.usd_unchanged is not None
-    ]
-    times = sorted(turn.seconds * 1000 for turn in turns)
+    ends = [each.turns[-1]["messages"] for each in replayed if each.turns]
+    breaks = [turn["broken"]["lost"] for turn in sent if turn["broken"] is not None]
+    priced = [turn for turn in sent if turn["usd"] is not None]
+    times = sorted(turn["milliseconds"] for turn in turns)
+    steps: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for turn in turns:
+        for step in turn["steps"]:
+            steps[step["policy"]].append(step)
     return {
         "conversations": len(replayed),
         "requests": len(turns),
         "refused": len(turns) - len(sent),
         "too_large": {
-            "unchanged": sum(turn.tokens_before > turn.usable for turn in turns),
-            "sent": sum(turn.tokens_after > turn.usable for turn in sent),
+            "unchanged": sum(sum(turn["before"].values()) > turn["usable"] for turn in turns),
+            "sent": sum(size[1] > turn["usable"] for turn, size in zip(sent, sizes, strict=True)),
         },
         "tokens": {"before": before, "after": after, "ratio": _ratio(after, before)},
         "cost": {rule: _ratio(*pair) for rule, pair in _costs(sent).items()},
-        "usd": sum(pair[0] for pair in priced) if priced else None,
-        "usd_unchanged": sum(pair[1] for pair in priced) if priced else None,
+        "usd": sum(turn["usd"] for turn in priced) if priced else None,
+        "usd_unchanged": sum(turn["usd_unchanged"] for turn in priced) if priced else None,
         "cached": {
-            "tokens": sum(turn.cached for turn in sent),
-            "share": _ratio(sum(turn.cached for turn in sent), after),
-            "share_unchanged": _ratio(sum(turn.cached_unchanged for turn in sent), before),
+            "tokens": sum(turn["cached"] for turn in sent),
+            "share": _ratio(sum(turn["cached"] for turn in sent), after),
+            "share_unchanged": _ratio(sum(turn["cached_unchanged"] for turn in sent), before),
         },
-        "breaks": {"count": len(breaks), "tokens": sum(each.lost for each in breaks)},
+        "breaks": {"count": len(breaks), "tokens": sum(breaks)},
         "values": {
             "needed": needed,
             "visible": visible,
-            "retrievable": needed - visible - lost,
-            "lost": lost,
+            "retrievable": retrievable,
+            "lost": needed - visible - retrievable,
             "survival": _ratio(visible, needed),
         },
-        "messages": {name: sum(getattr(end, name) for end in ends) for name in ("all", "removed", "shortened", "gone")},
-        "recalled": {"tokens": sum(turn.recalled for turn in turns), "turns": sum(turn.recalled > 0 for turn in turns)},
-        "left_out": sum(len(turn.left_out) for turn in turns),
-        "internal_calls": sum(max((turn.internal_calls for turn in each.turns), default=0) for each in replayed),
-        "violations": {
-            "requests": sum(bool(turn.violations) for turn in turns),
-            "rules": dict(Counter(rule for turn in turns for rule in turn.violations)),
+        "messages": {name: sum(end[name] for end in ends) for name in ("all", "removed", "shortened", "gone")},
+        "recalled": {
+            "tokens": sum(turn["recalled"] for turn in turns),
+            "turns": sum(turn["recalled"] > 0 for turn in turns),
         },
-        "failed_steps": sum(step.verdict == "fail" for turn in turns for step in turn.steps),
+        "left_out": sum(len(turn["left_out"]) for turn in turns),
+        "internal_calls": sum(max((turn["internal_calls"] for turn in each.turns), default=0) for each in replayed),
+        "violations": {
+            "requests": sum(bool(turn["violations"]) for turn in turns),
+            "rules": dict(Counter(rule for turn in turns for rule in turn["violations"])),
+        },
+        "failed_steps": sum(step["verdict"] == "fail" for some in steps.values() for step in some),
         "milliseconds": {"p50": _percentile(times, 0.5), "p99": _percentile(times, 0.99)},
-        "steps": _steps(step for turn in turns for step in turn.steps),
-        "calibration": _calibration(turns),
+        "steps": {name: _step(some) for name, some in steps.items()},
+        "calibration": _calibration([turn["reported"] for turn in turns if turn["reported"] is not None]),
     }
 
 
-def _costs(turns: Iterable[ScoredRequest]) -> dict[str, tuple[float, float]]:
+def _costs(turns: Iterable[Turn]) -> dict[str, tuple[float, float]]:
     """Return what requests cost by each of the rules, and what the client's would have."""
-    costs = dict.fromkeys(RULES, (0.0, 0.0))
-    for turn in turns:
-        if turn.refused is None:
-            costs = {
-                rule: (ours + turn.cost[rule], theirs + turn.unchanged[rule]) for rule, (ours, theirs) in costs.items()
-            }
-    return costs
+    sent = [turn for turn in turns if turn["refused"] is None]
+    return {
+        rule: (sum(turn["cost"][rule] for turn in sent), sum(turn["unchanged"][rule] for turn in sent))
+        for rule in RULES
+    }
 
 
-def _calibration(turns: Iterable[ScoredRequest]) -> dict[str, Any] | None:
+def _calibration(known: Sequence[Mapping[str, int]]) -> dict[str, Any] | None:
     """Return the fit of our predictions to the cache reads that the upstream reported; None without reports."""
-    known = [turn.reported for turn in turns if turn.reported is not None]
-    expected, reported = sum(each.expected for each in known), sum(each.cached for each in known)
+    expected, reported = sum(each["expected"] for each in known), sum(each["cached"] for each in known)
     if not (expected or reported):  # that both say nothing proves nothing
         return None
-    counted, tokens = sum(each.prompt for each in known), sum(each.tokens for each in known)
+    counted, tokens = sum(each["prompt"] for each in known), sum(each["tokens"] for each in known)
+    # however each side counts
+    off = [each["cached"] / max(1, each["tokens"]) - each["expected"] / max(1, each["prompt"]) for each in known]
     return {
         "turns": len(known),
-        "met": sum(each.is_met for each in known),
+        "met": sum(abs(each) <= _MET for each in off),
         "expected": expected,
         "reported": reported,
         "share_expected": _ratio(expected, counted),
@@ -142,25 +146,13 @@ def _calibration(turns: Iterable[ScoredRequest]) -> dict[str, Any] | None:
     }
 
 
-def _steps(steps: Iterable[Step]) -> dict[str, dict[str, Any]]:
-    by_name: dict[str, list[Step]] = defaultdict(list)
-    for step in steps:
-        by_name[step.policy].append(step)
+def _step(some: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    enforced = [step for step in some if not step["observed"]]
     return {
-        name: {
-            **Counter(step.verdict for step in some),
-            "tokens": sum((step.tokens_after or 0) - (step.tokens_before or 0) for step in some if not step.observed),
-            "ms_p50": _percentile(sorted(step.seconds * 1000 for step in some), 0.5),
-        }
-        for name, some in by_name.items()
+        **Counter(step["verdict"] for step in some),
+        "tokens": sum((step["tokens_after"] or 0) - (step["tokens_before"] or 0) for step in enforced),
+        "ms_p50": _percentile(sorted(step["milliseconds"] for step in some), 0.5),
     }
-
-
-def _turn(turn: ScoredRequest) -> dict[str, Any]:
-    made = asdict(turn)
-    made["steps"] = [step.shown() for step in turn.steps]
-    made["milliseconds"] = round(made.pop("seconds") * 1000, 3)
-    return made
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -1,10 +1,18 @@
-"""Replays conversations: each request of each one, in order, through a chain."""
+"""Replays conversations: each request of each one, in order, through a chain.
+
+As a program it compares two chains on the conversations that come on standard input: `/admin/replays` starts it. It
+writes lines of JSON: `{"played", "requests"}` as it goes on, at the end `{"report"}` or `{"error"}`.
+"""
 
 import argparse
 import asyncio
 import json
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from proxy.chat import Message, encode
 from proxy.chat.errors import ConfigError, PenstockError
@@ -13,9 +21,20 @@ from proxy.config.settings import Settings
 from proxy.server.replay.page import render_page
 from proxy.server.replay.player import Explained, Player, open_player
 from proxy.server.replay.reading import Conversation, RecordedRequest, read, request_of
-from proxy.server.replay.report import Bound, build_report, render_text
+from proxy.server.replay.report import Bound, build_report, render_text, totals
 from proxy.server.replay.score import Replayed, Scoring
 from proxy.wires import body_of
+
+_WIDTH = 30
+_NO_CHAIN = "no chain"
+_NICE = 10
+"""The priority below the server's."""
+
+_Group = Sequence[tuple[Conversation, Replayed]]
+"""Conversations that are played together, and their results."""
+
+Advance = Callable[[int], None]
+"""A function that is called with the number of requests that were played since the last call."""
 
 
 async def replay(
@@ -24,54 +43,54 @@ async def replay(
     *,
     chain: str | None = None,
     model: str | None = None,
-    advance: Callable[[int], None] = lambda turns: None,
+    apart: bool = False,
+    advance: Advance = lambda turns: None,
 ) -> list[Replayed]:
-    """Play conversations. `advance` is called after each turn.
+    """Play conversations.
 
     Those whose requests have times are played together, in the order in which the requests came; each of the others by
     itself, without anything that the others left. `chain` is run instead of the model's own; `model` is asked instead
     of the one that the requests name. Raise `PenstockError` for a request that the proxy would refuse before the chain
-    runs.
+    runs. Where all are played `apart`, such a request ends its own conversation alone.
     """
-    results = [Replayed(each.name, each.source, []) for each in conversations]
-    timed = {place for place, each in enumerate(conversations) if all(point.at is not None for point in each.points)}
-    groups = [[place] for place in range(len(conversations)) if place not in timed] + [sorted(timed)]
+    results = [Replayed(each.name, each.source) for each in conversations]
+    groups, timed = list[_Group](), list[tuple[Conversation, Replayed]]()
+    for talk, result in zip(conversations, results, strict=True):
+        if apart or any(point.at is None for point in talk.points):
+            groups.append([(talk, result)])
+        else:
+            timed.append((talk, result))
     async with open_player(settings) as player:
-        for group in filter(None, groups):
+        for group in filter(None, [*groups, timed]):
             await player.forget()
-            await play(player, {place: conversations[place] for place in group}, results, chain, model, advance)
+            try:
+                await _play(player, group, chain, model, advance)
+            except PenstockError as error:
+                if not apart:
+                    raise
+                talk, result = group[0]
+                result.error = str(error)
+                advance(len(talk.points) - len(result.turns))
     return results
 
 
-async def play(
-    player: Player,
-    conversations: Mapping[int, Conversation],
-    results: Sequence[Replayed],
-    chain: str | None,
-    model: str | None,
-    advance: Callable[[int], None],
-) -> None:
-    """Play conversations together, and add their scores to the results at the same places. Raise `PenstockError`."""
-    scorings, at = {each: Scoring(player) for each in conversations}, 0.0
-    points = [(n, place) for n, each in conversations.items() for place in range(len(each.points))]
-    if len(conversations) > 1:
-        points.sort(key=lambda each: conversations[each[0]].points[each[1]].at or 0.0)
-    for n, place in points:
-        conversation, point = conversations[n], conversations[n].points[place]
+async def _play(player: Player, group: _Group, chain: str | None, model: str | None, advance: Advance) -> None:
+    """Play conversations together, and add the scores to their results. Raise `PenstockError`."""
+    at, scorings = 0.0, [Scoring(player) for _ in group]
+    turns = [(point, place) for place, (talk, _) in enumerate(group) for point in talk.points]
+    if len(group) > 1:
+        turns.sort(key=lambda turn: turn[0].at or 0.0)
+    for point, place in turns:
+        talk, result = group[place]
         at = max(at, point.at or 0.0)
         try:
             played = await player.play(
-                _body(point, model),
-                chain=chain,
-                headers=point.headers,
-                at=at or None,
-                conversation=conversation.name,
+                _body(point, model), chain=chain, headers=point.headers, at=at or None, conversation=talk.name
             )
         except PenstockError as error:
-            error.args = (f"{conversation.name}, request {place + 1}: {error}",)
+            error.args = (f"{talk.name}, request {len(result.turns) + 1}: {error}",)
             raise
-        is_last = place == len(conversation.points) - 1
-        results[n].turns.append(await scorings[n].turn(played, point, at, is_last=is_last))
+        result.turns.append(await scorings[place].turn(played, point, at, is_last=point is talk.points[-1]))
         answer = None if point.answer is None else Message(point.answer)
         await player.commit(played, answer, point.usage if _is_as_recorded(played, point) else None)
         advance(1)
@@ -90,26 +109,21 @@ def _is_as_recorded(played: Explained, point: RecordedRequest) -> bool:
     return played.outcome.request.messages == request_of(sent).messages
 
 
-_WIDTH = 30
-
-
 def replay_files(options: argparse.Namespace) -> int:
     """Replay files as the command line says. Return the exit code: 1 where a bound of `--fail-if` is broken."""
     bounds = [Bound.read(text) for text in options.fail_if]
     config = load(options.config)
     other = load(options.against_config) if options.against_config else config
-    compares = options.against is not None or options.against_config is not None
+    sides = [(config.settings, options.chain)]
+    if options.against is not None or options.against_config is not None:
+        sides.append((other.settings, options.against))
     conversations = [each for path in options.files for each in read(path)]
-    turns = sum(len(each.points) for each in conversations) * (2 if compares else 1)
-    advance = _bar(turns)
-    ours = asyncio.run(
-        replay(config.settings, conversations, chain=options.chain, model=options.model, advance=advance)
+    advance = _advance(conversations, len(sides), _bar if sys.stderr.isatty() else lambda done, all: None)
+    ours, *theirs = (
+        asyncio.run(replay(settings, conversations, chain=chain, model=options.model, advance=advance))
+        for settings, chain in sides
     )
-    theirs = None
-    if compares:
-        run = replay(other.settings, conversations, chain=options.against, model=options.model, advance=advance)
-        theirs = asyncio.run(run)
-    report = build_report(ours, theirs, file=str(options.against_config or ""))
+    report = build_report(ours, *theirs, file=str(options.against_config or ""))
     if options.html is not None:
         names = ", ".join(path.name for path in options.files)
         options.html.write_text(render_page(report, f"Replay of {names}"), encoding="utf-8")
@@ -120,16 +134,72 @@ def replay_files(options: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
-def _bar(turns: int) -> Callable[[int], None]:
-    """Return a progress bar on standard error, if a terminal shows it."""
-    done = 0
+def _advance(conversations: Iterable[Conversation], times: int, tell: Callable[[int, int], None]) -> Advance:
+    """Return what adds up played requests, and tells their number and that of all of them."""
+    done, turns = 0, times * sum(len(each.points) for each in conversations)
 
     def advance(more: int) -> None:
         nonlocal done
         done += more
-        filled = _WIDTH * done // max(1, turns)
-        end = "\n" if done == turns else ""
-        print(f"\r{'#' * filled}{'.' * (_WIDTH - filled)} {done} of {turns} requests", end=end, file=sys.stderr)
-        sys.stderr.flush()
+        tell(done, turns)
 
-    return advance if sys.stderr.isatty() else lambda more: None
+    return advance
+
+
+def _bar(done: int, turns: int) -> None:
+    """Show the progress on a terminal."""
+    filled = _WIDTH * done // max(1, turns)
+    end = "\n" if done == turns else ""
+    print(f"\r{'#' * filled}{'.' * (_WIDTH - filled)} {done} of {turns} requests", end=end, file=sys.stderr)
+    sys.stderr.flush()
+
+
+def compare(
+    settings: Settings, conversations: Sequence[Conversation], chains: Sequence[str], advance: Advance
+) -> dict[str, Any]:
+    """Play each conversation by itself through each chain, and return the figures of all.
+
+    A chain without a name has no steps, but for the guards of the model's chain. The provider's cache counts by its
+    rules on both sides: reports were of one of them.
+    """
+    talks = [replace(each, points=[replace(point, usage=None) for point in each.points]) for each in conversations]
+    settings = settings.model_copy(update={"chains": {**settings.chains, _NO_CHAIN: ()}})
+    sides = [
+        asyncio.run(replay(settings, talks, chain=chain or _NO_CHAIN, apart=True, advance=advance)) for chain in chains
+    ]
+    together = [*zip(*sides, strict=True)]
+    rows = [
+        {
+            "id": each[0].name,
+            "error": next((side.error for side in each if side.error), None),
+            "sides": [_figures([side]) for side in each],
+        }
+        for each in together
+    ]
+    sound = [each for each in together if not any(side.error for side in each)]
+    return {"conversations": rows, "total": [_figures([each[place] for each in sound]) for place in range(len(sides))]}
+
+
+def _figures(replayed: Sequence[Replayed]) -> Mapping[str, Any]:
+    total = totals(replayed)
+    names = ("requests", "refused", "failed_steps", "usd", "usd_unchanged", "tokens", "cached", "values", "messages")
+    return {name: total[name] for name in names}
+
+
+def main(config: str, *chains: str) -> None:
+    """Compare chains on the conversations that come on standard input."""
+    os.nice(_NICE)
+
+    def tell(**line: Any) -> None:
+        print(json.dumps(line), flush=True)
+
+    try:
+        settings, conversations = load(Path(config)).settings, read(Path("/dev/stdin"))
+        advance = _advance(conversations, len(chains), lambda done, turns: tell(played=done, requests=turns))
+        tell(report=compare(settings, conversations, chains, advance))
+    except (ConfigError, PenstockError) as error:
+        tell(error=str(error))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

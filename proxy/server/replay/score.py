@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import named_handles
@@ -14,111 +14,44 @@ from proxy.chat.wire import damage
 from proxy.compaction.identifiers import identifiers, is_identifier
 from proxy.economics import UNCACHED, money
 from proxy.server.replay.player import Explained, Player, sections
-from proxy.server.replay.prompts import OWN, Break, PromptHistory, find_break, prompt_of, rules_of
+from proxy.server.replay.prompts import OWN, PromptHistory, find_break, prompt_of, rules_of
 from proxy.server.replay.reading import RecordedRequest, request_of
 from proxy.step import Step
 
 _NAMES = re.compile(r"'[^']*'")
 
 
-@dataclass(slots=True)
-class Values:
-    """The values that answers needed."""
+Turn = dict[str, Any]
+"""The score of a request, as JSON values."""
 
-    needed: int = 0
-    visible: int = 0
-    """Values in the request that was sent."""
-    retrievable: int = 0
-    """Values that are only in an original whose handle the request names."""
-
-    @property
-    def lost(self) -> int:
-        """Values that the model can no longer know."""
-        return self.needed - self.visible - self.retrievable
-
-
-@dataclass(slots=True)
-class MessageCounts:
-    """The client's messages that are not sent as they were."""
-
-    all: int = 0
-    removed: int = 0
-    shortened: int = 0
-    gone: int = 0
-    """Removed messages that no handle leads to."""
+_UNSENT: Turn = {
+    "after": {},  # tokens by section, as in `before`
+    "cost": {},  # by the rules of each cache, in input tokens at full price
+    "unchanged": {},  # the same of the client's request
+    "cached": 0,  # tokens that are read from the cache by the model's own rules
+    "cached_unchanged": 0,
+    "usd": None,
+    "usd_unchanged": None,
+    "broken": None,
+    "messages": {"all": 0, "removed": 0, "shortened": 0, "gone": 0},  # no handle leads to those that are gone
+    "recalled": 0,  # tokens that came back
+    "left_out": [],  # tools that were not offered and that the answer called
+    "violations": [],
+    "refused": None,
+    "reported": None,
+}
+"""The part of a score that a refused request does not have."""
 
 
 @dataclass(slots=True)
-class Reported:
-    """Tokens that the upstream read from its cache, and our prediction."""
-
-    tokens: int
-    cached: int
-    expected: int
-    prompt: int
-    """Tokens of the prompt, as we count them."""
-
-    @property
-    def is_met(self) -> bool:
-        """True if the two differ by at most 5 % of the prompt, however each side counts."""
-        return abs(self.cached / max(1, self.tokens) - self.expected / max(1, self.prompt)) <= 0.05
-
-
-@dataclass(slots=True)
-class ScoredRequest:
-    """One request."""
-
-    number: int
-    chain: str = ""
-    before: dict[str, int] = field(default_factory=dict)
-    """Tokens of the sections of the client's request."""
-    after: dict[str, int] = field(default_factory=dict)
-    cost: dict[str, float] = field(default_factory=dict)
-    """By the rules of a cache, what it costs in input tokens at full price."""
-    unchanged: dict[str, float] = field(default_factory=dict)
-    """The cost of the client's request."""
-    cached: int = 0
-    """Tokens that are read from the cache by the model's own rules."""
-    cached_unchanged: int = 0
-    usd: float | None = None
-    usd_unchanged: float | None = None
-    broken: Break | None = None
-    values: Values = field(default_factory=Values)
-    missing: tuple[str, ...] = ()
-    """The values that are lost."""
-    messages: MessageCounts = field(default_factory=MessageCounts)
-    recalled: int = 0
-    """Tokens that came back."""
-    left_out: tuple[str, ...] = ()
-    """The tools that were not offered and that the answer called."""
-    internal_calls: int = 0
-    """The calls of internal tools, of this and earlier turns, in what was sent at the time: they are not played."""
-    violations: tuple[str, ...] = ()
-    refused: str | None = None
-    """The code of the refusal, where nothing would be sent."""
-    steps: Sequence[Step] = ()
-    seconds: float = 0.0
-    reported: Reported | None = None
-    usable: int = 0
-    """The tokens of the window that the prompt may have."""
-
-    @property
-    def tokens_before(self) -> int:
-        """Tokens of the client's request."""
-        return sum(self.before.values())
-
-    @property
-    def tokens_after(self) -> int:
-        """Tokens of what is sent."""
-        return sum(self.after.values())
-
-
-class Replayed(NamedTuple):
+class Replayed:
     """A conversation and the score of its turns."""
 
     name: str
     source: str
-    turns: list[ScoredRequest]
+    turns: list[Turn] = field(default_factory=list)
+    error: str | None = None
+    """The reason why the rest of it was not played."""
 
 
 class Scoring:
@@ -130,39 +63,41 @@ class Scoring:
         self._before: Explained | None = None
         self._number = 0
 
-    async def turn(
-        self, played: Explained, point: RecordedRequest, at: float, *, is_last: bool = False
-    ) -> ScoredRequest:
+    async def turn(self, played: Explained, point: RecordedRequest, at: float, *, is_last: bool = False) -> Turn:
         """Return the score of a turn. Call it before the turn is committed."""
         self._number += 1
-        outcome = played.outcome
-        turn = ScoredRequest(
-            self._number, played.chain, sections(outcome.before), steps=outcome.steps, seconds=played.seconds
-        )
-        turn.usable = played.usable
-        turn.internal_calls = _internal_calls(point)
-        needed = point.needed
+        outcome, needed = played.outcome, point.needed
         if needed is None:
             needed = needed_by(point.answer, played.incoming.messages) if point.answer else ()
-        turn.values.needed = len(needed)
+        turn = _UNSENT | {
+            "number": self._number,
+            "chain": played.chain,
+            "before": sections(outcome.before),
+            "steps": [step.shown() for step in outcome.steps],
+            "milliseconds": round(played.seconds * 1000, 3),
+            "usable": played.usable,
+            "internal_calls": _internal_calls(point),
+        }
         if played.body is None:
-            turn.refused = outcome.rejected.code if outcome.rejected is not None else "refused"
-            turn.missing = tuple(needed)
-            return turn
-        turn.after = sections(outcome.after)
-        await self._price(turn, played, at)
-        await self._look_for(turn, played, needed, is_last=is_last)
-        self._look_at_tools(turn, played, point)
-        done = played.prepared.rewritten
+            refused = outcome.rejected.code if outcome.rejected is not None else "refused"
+            return turn | _values(needed, needed, needed) | {"refused": refused}
+        done, broken = played.prepared.rewritten, frozenset[str]()
         if done is not None:
             broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
-            turn.violations = tuple(sorted(_NAMES.sub("...", rule) for rule in broken))
-        turn.recalled = sum(_count(step, "recalled_tokens") for step in outcome.steps)
-        await self._compare(turn, played, point, at)
+        turn |= {
+            "after": sections(outcome.after),
+            "recalled": sum(_count(step, "recalled_tokens") for step in outcome.steps),
+            "left_out": _left_out(played, point),
+            "violations": sorted(_NAMES.sub("...", rule) for rule in broken),
+            "reported": await self._reported(played, point, at),
+            **await self._prices(played, at),
+            **await self._seen(played, needed, is_last=is_last),
+        }
         self._before = played
         return turn
 
-    async def _price(self, turn: ScoredRequest, played: Explained, at: float) -> None:
+    async def _prices(self, played: Explained, at: float) -> Turn:
+        """Return the costs of the prompt and of the client's own, and the break between it and the one before."""
         tokens, request = self._player.counter(played.profile), played.outcome.request
         came, sent = await prompt_of(played.incoming, tokens, at), await prompt_of(request, tokens, at)
         before = (self._came.last, self._sent.last)
@@ -170,55 +105,67 @@ class Scoring:
         unchanged_rules = rules_of(table, played.incoming) if own.ttl or table.marked else UNCACHED
         unchanged = self._came.send(came, unchanged_rules)
         ours = self._sent.send(sent, rules_of(own, request))
-        turn.unchanged = {name: each.cost for name, each in unchanged.items()}
-        turn.cost = {name: each.cost for name, each in ours.items()}
-        turn.cached, turn.cached_unchanged = ours[OWN].cached, unchanged[OWN].cached
-        prices = played.profile.prices
-        if prices.known:
-            turn.usd = money(prices.at(sent.tokens), turn.cost[OWN])
-            turn.usd_unchanged = money(prices.at(came.tokens), turn.unchanged[OWN])
+        prices, broken = played.profile.prices, None
         if before[0] is not None and before[1] is not None and self._before is not None:
-            mover = partial(_mover, self._before, played)
-            turn.broken = find_break((before[0], came), (before[1], sent), mover)
+            broken = find_break((before[0], came), (before[1], sent), partial(_mover, self._before, played))
+        return {
+            "cost": {name: each.cost for name, each in ours.items()},
+            "unchanged": {name: each.cost for name, each in unchanged.items()},
+            "cached": ours[OWN].cached,
+            "cached_unchanged": unchanged[OWN].cached,
+            "usd": money(prices.at(sent.tokens), ours[OWN].cost) if prices.known else None,
+            "usd_unchanged": money(prices.at(came.tokens), unchanged[OWN].cost) if prices.known else None,
+            "broken": None if broken is None else broken._asdict(),
+        }
 
-    async def _look_for(self, turn: ScoredRequest, played: Explained, needed: Sequence[str], *, is_last: bool) -> None:
-        """Count the needed values that are visible, and the messages that are gone."""
-        text = text_of(played.outcome.request.messages)
-        hidden = [value for value in needed if not stands(value, text)]
-        turn.values.visible = len(needed) - len(hidden)
+    async def _seen(self, played: Explained, needed: Sequence[str], *, is_last: bool) -> Turn:
+        """Return counts of the needed values that are visible, and of the messages that are not sent as they were."""
         came, sent = played.incoming.messages, played.outcome.request.messages
+        text = text_of(sent)
+        hidden = [value for value in needed if not stands(value, text)]
         places = of_client(played.outcome.request, played.incoming)
         removed = [came[place].text for place in sorted({*range(len(came))} - {*places.values()})]
         shortened = sum(len(sent[after].raw) < len(came[before].raw) for after, before in places.items())
-        turn.messages = MessageCounts(len(came), len(removed), shortened)
-        if not hidden and not (is_last and removed):
-            return
-        originals = await self._player.originals(played, named_handles(played.body or b""))
-        texts = [text for original in originals for text in _unpacked(original)]
-        there = "\n".join(texts)
-        turn.missing = tuple(value for value in hidden if not stands(value, there))
-        turn.values.retrievable = len(hidden) - len(turn.missing)
-        if is_last:
-            turn.messages.gone = sum(text not in there for text in removed)
+        missing, gone = hidden, 0
+        if hidden or (is_last and removed):
+            originals = await self._player.originals(played, named_handles(played.body or b""))
+            there = "\n".join(text for original in originals for text in _unpacked(original))
+            missing = [value for value in hidden if not stands(value, there)]
+            gone = sum(text not in there for text in removed) if is_last else 0
+        messages = {"all": len(came), "removed": len(removed), "shortened": shortened, "gone": gone}
+        return {**_values(needed, hidden, missing), "messages": messages}
 
-    def _look_at_tools(self, turn: ScoredRequest, played: Explained, point: RecordedRequest) -> None:
-        if point.answer is None:
-            return
-        offered = {tool.name for tool in played.outcome.request.tools}
-        known = {tool.name for tool in played.incoming.tools} - offered
-        turn.left_out = tuple(name for name in Message(point.answer).called_tools if name in known)
-
-    async def _compare(self, turn: ScoredRequest, played: Explained, point: RecordedRequest, at: float) -> None:
-        """Compare the reported cache reads with those that our rules predict for the prompt that was sent then."""
+    async def _reported(self, played: Explained, point: RecordedRequest, at: float) -> dict[str, int] | None:
+        """Return the reported cache reads, and those that our rules predict for the prompt that was sent then."""
         recorded = played.incoming if point.sent is None else request_of(point.sent)
         prompt = await prompt_of(recorded, self._player.counter(played.profile), at)
         expected = self._recorded.send(prompt, rules_of(played.route.profile.cache, recorded))[OWN].cached
-        if point.usage is not None and point.usage.cached is not None and point.usage.input:
-            turn.reported = Reported(point.usage.input, point.usage.cached, expected, prompt.tokens)
+        if point.usage is None or point.usage.cached is None or not point.usage.input:
+            return None
+        return {
+            "tokens": point.usage.input,
+            "cached": point.usage.cached,
+            "expected": expected,
+            "prompt": prompt.tokens,
+        }
+
+
+def _values(needed: Sequence[str], hidden: Sequence[str], missing: Sequence[str]) -> Turn:
+    """Return the counts of needed values that are in the request, and of those that only a handle in it leads to."""
+    counts = {"needed": len(needed), "visible": len(needed) - len(hidden), "retrievable": len(hidden) - len(missing)}
+    return {"values": counts, "missing": [*missing]}
+
+
+def _left_out(played: Explained, point: RecordedRequest) -> list[str]:
+    """Return the tools of the client's that were not offered and that the answer called."""
+    offered = {tool.name for tool in played.outcome.request.tools}
+    known = {tool.name for tool in played.incoming.tools} - offered
+    called = Message(point.answer).called_tools if point.answer else ()
+    return [name for name in called if name in known]
 
 
 def _internal_calls(point: RecordedRequest) -> int:
-    """Return the calls in what was sent that the client knows nothing of."""
+    """Return the calls in what was sent at the time that the client knows nothing of: they are not played."""
     came, sent = (
         {call for each in (request_of(body).messages if body else ()) for call in each.call_ids}
         for body in (point.body, point.sent)

@@ -146,12 +146,12 @@ def _calibration(known: Sequence[Mapping[str, int]]) -> dict[str, Any] | None:
     }
 
 
-def _step(some: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    enforced = [step for step in some if not step["observed"]]
+def _step(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    enforced = [step for step in runs if not step["observed"]]
     return {
-        **Counter(step["verdict"] for step in some),
+        **Counter(step["verdict"] for step in runs),
         "tokens": sum((step["tokens_after"] or 0) - (step["tokens_before"] or 0) for step in enforced),
-        "ms_p50": _percentile(sorted(step["milliseconds"] for step in some), 0.5),
+        "ms_p50": _percentile(sorted(step["milliseconds"] for step in runs), 0.5),
     }
 
 

@@ -25,14 +25,14 @@ from proxy.chat.bounds import (
 )
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.folds import Folds
+from proxy.chat.splice import Member, members
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 
 _INVALID = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
 
-_KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
-_EMPTY = re.compile(rb"\[\s*\]")
+EMPTY = re.compile(rb"\[\s*\]")
 _BREAK = re.compile(rb"\s*,?")
 _SURROGATE = re.compile(
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -166,23 +166,14 @@ class Body:
                 plain += (b', "' if plain else b'{"', name.encode(), b'": ', value)
             if b"".join((*plain, b"}")) == self._read:
                 return False
-        return self._spans() is None
+        return self._members() is None
 
-    def _spans(self) -> dict[str, slice] | None:
-        """Return where the value of each field stands in the body; None where a field comes twice.
-
-        Without a repetition the decoded fields lie in the body one behind the other; the walk fails where they do not.
-        """
-        raw, spans = self._read, {}
-        position = raw.index(b"{") + 1
-        for key, value in self._fields.items():
-            found = _KEY.match(raw, position)
-            if found is None or orjson.loads(found[1]) != key or not raw.startswith(bytes(value), found.end()):
-                return None
-            position = found.end() + len(memoryview(value))
-            spans[key] = slice(found.end(), position)
-            position = _BREAK.match(raw, position).end()  # type: ignore[union-attr]
-        return None if raw[position:].strip(b" \t\r\n}") else spans
+    def _members(self) -> dict[str, Member] | None:
+        """Return where each field stands in the body; None where one comes twice."""
+        try:
+            return members(self._read, self._fields)
+        except ValueError:
+            return None
 
     def get(self, name: str) -> Any:
         """Return the parsed value of a top-level field, or None."""
@@ -232,14 +223,14 @@ class Body:
         raw = memoryview(self._fields.get("messages", b"null"))
         if bytes(raw[:1]) != b"[":
             wrong("messages", "must be a list of messages")
-        if _EMPTY.match(raw):
+        if EMPTY.match(raw):
             raise BadRequest("messages is empty: at least one is needed", param="messages", code="empty_array")
 
     def encoded(self, changes: Mapping[str, Any]) -> bytes:
         """Return the body with some top-level fields set, all others as the client sent them."""
         fields = {key: bytes(value) for key, value in self._fields.items()}
-        if self._read is not self.raw and (spans := self._spans()):
-            fields = {key: self.raw[span] for key, span in spans.items()}
+        if self._read is not self.raw and (own := self._members()):
+            fields = {key: self.raw[each.start : each.end] for key, each in own.items()}
         fields |= {key: encode(value) for key, value in changes.items()}
         return b"{" + b",".join(encode(key) + b":" + value for key, value in fields.items()) + b"}"
 

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import orjson
 
-from proxy.chat import JsonObject, Message, called_name, encode, split_head
+from proxy.chat import JsonObject, Message, called_name, encode, raws, split_head
 from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import BadRequest, wrong
-from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
+from proxy.chat.parse import EarlierLists, parse_value
 from proxy.chat.reasoning import AS_BLOCKS, is_sealed
-from proxy.wires.native import Came, NativeRequest, changed_list, check_untagged, parse_tools
-from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
+from proxy.chat.splice import fields, spliced
+from proxy.wires.native import Came, NativeBody, NativeRequest, changed_list, check_untagged
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of, source_of
 
 PATH = "/messages"
@@ -30,34 +30,8 @@ _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 _NATIVE_CHOICES = {ours: theirs for theirs, ours in _CHOICES.items()}
 
 
-class MessagesBody(Body):
-    """The body of a request."""
-
-    wire: ClassVar = "messages"
-    path: ClassVar = PATH
-    conversation: ClassVar = ("messages", "system", "tools")
-
-    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> "MessagesRequest":
-        """Return the request as policies see it. Raises `BadRequest`."""
-        model = self.model
-        self.check_messages()
-        if self._has("thread"):
-            told = "a request must have the whole conversation here: steps read all of it"
-            raise BadRequest(told, param="thread", code="thread_unsupported_request")
-        raw, ahead = self.raw_of("messages"), 0
-        if self._has("system"):
-            raw, ahead = b'[{"role":"system","content":' + self.raw_of("system") + b"}," + raw[1:], 1
-        found = parse_list("messages", raw, JsonObject, _check_message, most, earlier, ahead)
-        messages = tuple(_views_of(found.items))
-        tools = parse_tools(self.raw_of("tools"), _tool, most, earlier) if self._has("tools") else ()
-        rest = self._rest(("model", "messages", "system", *(("tools",) if tools else ())), _value)
-        return MessagesRequest.of(self.raw, model, found, ahead, messages=messages, tools=tools, rest=rest)
-
-
-class CountBody(MessagesBody):
-    """The body of a request whose tokens are to be counted."""
-
-    path: ClassVar = f"{PATH}/count_tokens"
+_NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
+_TOOL = ("name", "description", "input_schema")
 
 
 class MessagesRequest(NativeRequest):
@@ -67,13 +41,43 @@ class MessagesRequest(NativeRequest):
     wire: ClassVar = "messages"
     names: ClassVar = ("messages", "system")
 
-    def views_of(self, items: Sequence[JsonObject]) -> Iterator[View]:
-        return _views_of(items)
+    @staticmethod
+    def check(item: Mapping[str, Any], place: str) -> None:
+        if not isinstance(item.get("role"), str):
+            wrong(f"{place}.role", "must be a string")
+        check_untagged(item, place)
+        content = item.get("content")
+        if isinstance(content, list):
+            for index, block in enumerate(content):
+                _check_block(block, f"{place}.content[{index}]")
+        elif not isinstance(content, str) and not (content is None and item["role"] == "system"):
+            wrong(f"{place}.content", "must be a string or a list of blocks")
 
-    def tool_of(self, item: JsonObject) -> ToolView:
-        return _tool(item)
+    @staticmethod
+    def value(raw: bytes, name: str) -> Any:
+        value = parse_value(raw, name)
+        if name != "tool_choice" or not isinstance(value, dict):
+            return value
+        if value.get("type") == "tool":
+            return {"type": "function", "function": {"name": value.get("name", "")}}
+        return _CHOICES.get(str(value.get("type")), value)
 
-    def with_sealed(self, item: JsonObject, before: JsonObject) -> JsonObject:
+    @staticmethod
+    def views(listed: Sequence[JsonObject]) -> Iterator[View]:
+        return (view for item in listed for view in item.derive("views", partial(_views, item)))
+
+    @staticmethod
+    def tool(item: JsonObject) -> ToolView:
+        """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
+        if "input_schema" not in item:
+            return ToolView.over(item, item)
+        function = {"name": item.get("name", ""), "description": item.get("description") or ""}
+        function["parameters"] = item["input_schema"]
+        others = {key: value for key, value in item.items() if key not in (*_TOOL, "type")}
+        return ToolView.over({"type": "function", "function": function, **others}, item)
+
+    @staticmethod
+    def with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
         content = item.get("content")
         if before.get("role") != "assistant" or not isinstance(content, list):
             return item
@@ -81,20 +85,23 @@ class MessagesRequest(NativeRequest):
         blocks = [old if old.get("type") in _THOUGHTS and is_sealed(old) else new for old, new in pairs]
         return item if blocks == content else item.with_changes(content=blocks)
 
-    def write_messages(self, came: Came) -> Iterator[tuple[str, bytes | None]]:
-        head, said = split_head(self.messages)
+    @staticmethod
+    def written(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
+        head, said = split_head(messages)
         listed = {id(item) for item in came.items}
         count = next((place for place, each in enumerate(head) if id(source_of(each)) in listed), len(head))
         head, said = head[:count], head[count:] + said
         yield "system", _system(head, came.system)
-        yield "messages", changed_list(came.own, "messages", [item.raw for item in came.items], _written(said, came))
+        yield "messages", changed_list(came.own, "messages", raws(came.items), _written(said, came))
 
-    def native_tool(self, function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def native_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
         schema = {"type": "object", **(function.get("parameters") or {})}
         made = {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
         return made | {**others}
 
-    def native_field(self, name: str, value: Any) -> Any:
+    @staticmethod
+    def native_field(name: str, value: Any) -> Any:
         if name != "tool_choice":
             return value
         if isinstance(value, str):
@@ -102,19 +109,29 @@ class MessagesRequest(NativeRequest):
         return {"type": "tool", "name": called_name(value)} if "function" in value else value
 
 
+class MessagesBody(NativeBody):
+    """The body of a request."""
+
+    wire: ClassVar = "messages"
+    path: ClassVar = PATH
+    conversation: ClassVar = ("messages", "system", "tools")
+    request: ClassVar = MessagesRequest
+
+    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> NativeRequest:
+        """Return the request as policies see it. Raises `BadRequest`."""
+        if self._has("thread"):
+            told = "a request must have the whole conversation here: steps read all of it"
+            raise BadRequest(told, param="thread", code="thread_unsupported_request")
+        return super().parse(most, earlier)
+
+
+class CountBody(MessagesBody):
+    """The body of a request whose tokens are to be counted."""
+
+    path: ClassVar = f"{PATH}/count_tokens"
+
+
 # --- read -------------------------------------------------------------------------------------------------------------
-
-
-def _check_message(item: Mapping[str, Any], place: str) -> None:
-    if not isinstance(item.get("role"), str):
-        wrong(f"{place}.role", "must be a string")
-    check_untagged(item, place)
-    content = item.get("content")
-    if isinstance(content, list):
-        for index, block in enumerate(content):
-            _check_block(block, f"{place}.content[{index}]")
-    elif not isinstance(content, str) and not (content is None and item["role"] == "system"):
-        wrong(f"{place}.content", "must be a string or a list of blocks")
 
 
 def _check_block(block: Any, place: str) -> None:
@@ -128,23 +145,6 @@ def _check_block(block: Any, place: str) -> None:
         wrong(f"{place}.input", "must be an object")
     if kind == "tool_result" and not isinstance(block.get("content"), str | list | None):
         wrong(f"{place}.content", "must be a string or a list of blocks")
-
-
-_NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
-
-
-def _value(raw: bytes, name: str) -> Any:
-    """Return a field in chat's words."""
-    value = parse_value(raw, name)
-    if name != "tool_choice" or not isinstance(value, dict):
-        return value
-    if value.get("type") == "tool":
-        return {"type": "function", "function": {"name": value.get("name", "")}}
-    return _CHOICES.get(str(value.get("type")), value)
-
-
-def _views_of(listed: Sequence[JsonObject]) -> Iterator[View]:
-    return (view for item in listed for view in item.derive("views", partial(_views, item)))
 
 
 def _views(item: JsonObject) -> tuple[View, ...]:
@@ -193,20 +193,6 @@ def call_of(block: Mapping[str, Any]) -> dict[str, Any]:
     return {"id": block.get("id", ""), "type": "function", "function": function}
 
 
-def _tool(item: JsonObject) -> ToolView:
-    """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
-    if "input_schema" not in item:
-        return ToolView.over(item, item)
-    function = {"name": item.get("name", ""), "description": item.get("description") or ""}
-    others = {key: value for key, value in item.items() if key not in (*_TOOL, "type")}
-    return ToolView.over(
-        {"type": "function", "function": function | {"parameters": item["input_schema"]}, **others}, item
-    )
-
-
-_TOOL = ("name", "description", "input_schema")
-
-
 # --- write ------------------------------------------------------------------------------------------------------------
 
 
@@ -218,13 +204,14 @@ def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
         raise Unwritable("a system message was moved into the system prompt")
     if came is not None and not own:
         raise Unwritable("the client's own system prompt was taken out or merged")
-    raw = None if came is None else _content(own[0], fields(came.raw)["content"])
-    if not added:
-        return raw
-    texts = [encode({"type": "text", "text": message.text}) for message in added]
-    if raw is None:
-        return joined(texts)
-    return joined([*(items(raw) if raw[:1] == b"[" else [b'{"type":"text","text":' + raw + b"}"]), *texts])
+    before = None if came is None else came["content"]
+    content = _content(own[0], before) if own else None
+    if added:
+        first = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        content = [*first, *({"type": "text", "text": message.text} for message in added)]
+    if came is None or content is None:
+        return encode(content) if content else None
+    return spliced(fields(came.raw)["content"], before, content)
 
 
 def _written(messages: Sequence[Message], came: Came) -> Iterator[bytes]:
@@ -288,65 +275,44 @@ _FORMS = 4
 
 def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:
     """Return one of the client's messages, of which something was changed or taken out."""
-    raw = fields(item.raw)["content"]
+    before, content = item.get("content"), list[Any]()
     if any(not _is_content(part) for part in views[0].parts):
         return _new_message(views)  # as the model said it, with what its client did not see
-    if isinstance(item.get("content"), str):
-        content = _content(views[0], raw)
-        return None if content is None else with_members(item.raw, {"content": content})
-    old = items(raw)
+    if not isinstance(before, list):
+        made = _content(views[0], before)
+        return spliced(item.raw, item, {**item, "content": made}) if made else None
     if item["role"] == "assistant":
-        blocks = _answer(views[0], item["content"], old)
+        content = _answer(views[0], before)
     else:
-        blocks = [_result_bytes(view, old) for view in views if view.role == "tool"]
-        others = [
-            (block, part) for block, part in zip(old, item["content"], strict=True) if part["type"] != "tool_result"
-        ]
+        others = [block for block in before if block["type"] != "tool_result"]
         for view in views:
-            if view.role != "tool":
-                blocks += _parts(view, [part for _, part in others], [block for block, _ in others])
-    return with_members(item.raw, {"content": with_items(raw, old, blocks)}) if blocks else None
+            content += [_result_block(view, before)] if view.role == "tool" else _parts(view, others)
+    return spliced(item.raw, item, {**item, "content": content}) if content else None
 
 
-def _content(view: Message, raw: bytes) -> bytes | None:
-    """Return a content that is a string, or of which all is one view."""
-    root = root_of(view)
-    if view is root:
-        return raw
-    if raw[:1] == b'"':
-        text = view.get("content")
-        return encode(text) if text else None
-    old = items(raw)
-    return with_items(raw, old, _parts(view, [orjson.loads(each) for each in old], old))
+def _content(view: Message, before: Any) -> Any:
+    """Return a content of which all is one view; `before` is what the client sent."""
+    return _parts(view, before) if isinstance(before, list) else view.get("content") or None
 
 
-def _parts(view: Message, before: Sequence[Any], raws: Sequence[bytes]) -> list[bytes]:
+def _parts(view: Message, before: Sequence[Any]) -> list[Any]:
     """Return the blocks of a content; `before` are those that the client sent."""
-    after = view.parts
-    if len(after) == len(before):
-        return [spliced(raw, old, new) for raw, old, new in zip(raws, before, after, strict=True)]
-    written, place = list[bytes](), 0
-    for part in after:
-        at = next((n for n in range(place, len(before)) if before[n] == part), None)
-        if at is not None:
-            written.append(raws[at])
-            place = at + 1
-        elif part.get("type") != "text" or part["text"].strip():
-            written.append(encode(part))
-    return written
+    if len(view.parts) == len(before):
+        return [*view.parts]
+    return [part for part in view.parts if part.get("type") != "text" or part["text"].strip() or part in before]
 
 
-def _result_bytes(view: Message, old: Sequence[bytes]) -> bytes:
+def _result_block(view: Message, before: Sequence[Any]) -> Mapping[str, Any]:
     root = root_of(view)
     if root is None or root.place is None:
         raise Unwritable("a tool result is of no message")
-    raw = old[root.place]
+    block: Mapping[str, Any] = before[root.place]
     if view is root:
-        return raw
-    before, made = orjson.loads(raw), _result_fields(view)
-    if isinstance(before.get("content"), list):
-        made["content"] = _listed(made["content"], before["content"])
-    return spliced(raw, before, {**before, **made})
+        return block
+    made = _result_fields(view)
+    if isinstance(block.get("content"), list):
+        made["content"] = _listed(made["content"], block["content"])
+    return {**block, **made}
 
 
 def _result_fields(view: Message) -> dict[str, Any]:
@@ -365,27 +331,23 @@ def _listed(content: Any, before: Sequence[Any]) -> Any:
     return [{**before[0], "text": content}] if is_text else content
 
 
-def _answer(view: Message, before: Sequence[Mapping[str, Any]], raws: Sequence[bytes]) -> list[bytes]:
+def _answer(view: Message, before: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the blocks of an answer: thinking as it came or not at all, calls by their ids, texts in order."""
-    content = [place for place, block in enumerate(before) if _is_content(block)]
-    texts = _parts(view, [before[place] for place in content], [raws[place] for place in content])
-    at = dict(zip(content, texts, strict=True)) if len(texts) == len(content) else None
+    content = [block for block in before if _is_content(block)]
+    texts = _parts(view, content)
+    is_aligned = len(texts) == len(content)
     calls = {str(call["id"]): call for call in view.get("tool_calls") or ()}
-    written = list[bytes]()
-    for place, (block, raw) in enumerate(zip(before, raws, strict=True)):
+    blocks = list[Any]()
+    for block in before:
         if block["type"] in _THOUGHTS:
-            if AS_BLOCKS in view:
-                written.append(raw)
+            blocks += [block] if AS_BLOCKS in view else []
         elif block["type"] == "tool_use":
             if (call := calls.pop(block["id"], None)) is not None:
                 given = orjson.loads(call["function"]["arguments"] or "{}")
-                written.append(spliced(raw, block, {**block, "name": called_name(call), "input": given}))
-        elif at is not None:
-            written.append(at[place])
+                blocks.append({**block, "name": called_name(call), "input": given})
         else:
-            written += texts
-            texts = []
-    written += texts if at is None else []
+            here = 1 if is_aligned else len(texts)
+            blocks, texts = [*blocks, *texts[:here]], texts[here:]
     if calls:
         raise Unwritable("a call was added to an answer")
-    return written
+    return blocks + texts

@@ -10,9 +10,9 @@ from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, r
 from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import wrong
 from proxy.chat.names import TAG
-from proxy.chat.parse import EarlierLists, ParsedList, parse_list
+from proxy.chat.parse import EMPTY, Body, EarlierLists, parse_list
 from proxy.chat.reasoning import without_reasoning
-from proxy.wires.splice import fields, spliced, with_items, with_members
+from proxy.chat.splice import fields, joined, spliced, with_items, with_members
 from proxy.wires.view import ToolView, Unwritable, View, root_of
 
 
@@ -39,16 +39,6 @@ class NativeRequest(ChatRequest):
     names: ClassVar[tuple[str, str]]
     """The fields of the conversation and of the system prompt."""
     came: Came | None = None
-
-    @classmethod
-    def of(cls, raw: bytes, model: str, listed: ParsedList[JsonObject], ahead: int, **parts: Any) -> Self:
-        """Return a request as it came; the first item listed is the system prompt if one stands `ahead`."""
-        request = cls(model, folds=listed.folds.begin(), **parts)
-        system = listed.items[0] if ahead else None
-        came = Came(
-            raw, _fields_of(raw), model, request.messages, request.tools, request.rest, listed.items[ahead:], system
-        )
-        return replace(request, came=came)
 
     @property
     def own(self) -> Mapping[str, Sequence[JsonObject]]:
@@ -92,7 +82,7 @@ class NativeRequest(ChatRequest):
         if self.model != came.model:
             yield "model", encode(self.model)
         if self.messages is not came.messages:
-            yield from self.write_messages(came)
+            yield from self.written(self.messages, came)
         if self.tools is not came.tools:
             yield "tools", changed_list(came.own, "tools", map(self._tool, came.tools), map(self._tool, self.tools))
         for name in () if self.rest is came.rest else {*came.rest, *self.rest}:
@@ -109,29 +99,74 @@ class NativeRequest(ChatRequest):
         others = {key: value for key, value in tool.items() if key not in ("type", "function")}
         return encode(self.native_tool(function, others))
 
-    def views_of(self, items: Sequence[JsonObject]) -> Iterable[View]:
-        """Return the messages that policies see of the client's own, the system prompt in front."""
+    @staticmethod
+    def check(item: Mapping[str, Any], place: str) -> None:
+        """Raise `BadRequest` for one of the client's objects that has a wrong shape, with its place."""
         raise NotImplementedError
 
-    def tool_of(self, item: JsonObject) -> ToolView:
+    @staticmethod
+    def value(raw: bytes, name: str) -> Any:
+        """Return the value of a field in chat's words."""
+        raise NotImplementedError
+
+    @staticmethod
+    def views(listed: Sequence[JsonObject]) -> Iterator[View]:
+        """Yield the messages that policies see of the client's own, the system prompt in front."""
+        raise NotImplementedError
+
+    @staticmethod
+    def tool(item: JsonObject) -> ToolView:
         """Return the tool that policies see of the client's own."""
         raise NotImplementedError
 
-    def with_sealed(self, item: JsonObject, before: JsonObject) -> JsonObject:
+    @staticmethod
+    def with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
         """Return an object with the sealed reasoning that another form of it has."""
         raise NotImplementedError
 
-    def write_messages(self, came: Came) -> Iterator[tuple[str, bytes | None]]:
+    @staticmethod
+    def written(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
         """Yield the fields of the conversation. Raises `Unwritable`."""
         raise NotImplementedError
 
-    def native_tool(self, function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def native_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
         """Return a function that policies offer, with its `others` keys, as a tool of the wire."""
         raise NotImplementedError
 
-    def native_field(self, name: str, value: Any) -> Any:
+    @staticmethod
+    def native_field(name: str, value: Any) -> Any:
         """Return a field in the words of the wire."""
         raise NotImplementedError
+
+
+class NativeBody(Body):
+    """The body of such a request."""
+
+    request: ClassVar[type[NativeRequest]]
+
+    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> NativeRequest:
+        """Return the request as policies see it. Raises `BadRequest`."""
+        model, kind = self.model, self.request
+        self.check_messages()
+        name, head = kind.names
+        raw, ahead = self.listed(), 0
+        if self._has(head):
+            between = b"" if EMPTY.fullmatch(raw) else b","
+            raw, ahead = b'[{"role":"system","content":' + self.raw_of(head) + b"}" + between + raw[1:], 1
+        parsed = parse_list(name, raw, JsonObject, kind.check, most, earlier, ahead)
+        tools: tuple[Tool, ...] = ()
+        if self._has("tools"):
+            listed = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, earlier)
+            tools = tuple(item.derive("tool", partial(kind.tool, item)) for item in listed.items)
+        rest = self._rest(("model", *kind.names, *(("tools",) if tools else ())), kind.value)
+        messages, system = tuple(kind.views(parsed.items)), parsed.items[0] if ahead else None
+        came = Came(self.raw, _fields_of(self.raw), model, messages, tools, rest, parsed.items[ahead:], system)
+        return kind(model, messages, tools, rest, folds=parsed.folds.begin(), came=came)
+
+    def listed(self) -> bytes:
+        """Return the client's own messages or items as a list."""
+        return self.raw_of(self.request.names[0])
 
 
 def _fields_of(raw: bytes) -> Mapping[str, bytes]:
@@ -155,7 +190,7 @@ class _Renewal:
         """Objects whose sealed reasoning would be changed."""
         system = None if came.system is None else self._item(came.system)
         listed, tools = tuple(map(self._item, came.items)), tuple(map(self.tool, came.tools))
-        views = tuple(request.views_of(listed if system is None else (system, *listed)))
+        views = tuple(request.views(listed if system is None else (system, *listed)))
         if len(views) != len(came.messages):
             raise Unwritable("a message would become another one")
         self._views = {id(old): new.in_place_of(old) for old, new in zip(came.messages, views, strict=True)}
@@ -187,7 +222,7 @@ class _Renewal:
         if item is None:
             return cast(Tool, self._change(tool))
         new = self._item(item)
-        return tool if new is item else new.derive("tool", partial(self._request.tool_of, new))
+        return tool if new is item else new.derive("tool", partial(self._request.tool, new))
 
     def _item(self, item: JsonObject) -> JsonObject:
         if (new := self._change(item)) is item:
@@ -207,21 +242,12 @@ class _Renewal:
         return item is not None and not self._opened.isdisjoint((id(item), *map(id, item.get("run", ()))))
 
 
-def changed_list(
-    fields: Mapping[str, bytes], name: str, before: Iterable[bytes], after: Iterable[bytes]
-) -> bytes | None:
+def changed_list(own: Mapping[str, bytes], name: str, before: Iterable[bytes], after: Iterable[bytes]) -> bytes | None:
     """Return a list of the body with other items; None for an empty one."""
-    own = fields.get(name, b"[]")
-    old, new = [*before], [*after]
-    return own if old == new else with_items(own, old, new) if new else None
-
-
-def parse_tools(
-    raw: bytes, view: Callable[[JsonObject], ToolView], most: int | None, earlier: EarlierLists | None
-) -> tuple[Tool, ...]:
-    """Return the views of tools. Raises `BadRequest`."""
-    listed = parse_list("tools", raw, JsonObject, _check_tool, most, earlier)
-    return tuple(item.derive("tool", partial(view, item)) for item in listed.items)
+    raw, old, new = own.get(name, b"[]"), [*before], [*after]
+    if old == new:
+        return raw
+    return None if not new else with_items(raw, old, new) if raw[:1] == b"[" else joined(new)
 
 
 def check_untagged(item: Mapping[str, Any], place: str) -> None:

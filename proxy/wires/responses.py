@@ -10,14 +10,12 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar
 
-import orjson
-
-from proxy.chat import JsonObject, Message, called_name, encode
+from proxy.chat import JsonObject, Message, called_name, encode, raws
 from proxy.chat.errors import wrong
-from proxy.chat.parse import Body, EarlierLists, parse_list, parse_value
+from proxy.chat.parse import parse_value
 from proxy.chat.reasoning import is_sealed
-from proxy.wires.native import Came, NativeRequest, check_untagged, parse_tools
-from proxy.wires.splice import fields, items, joined, spliced, with_items, with_members
+from proxy.chat.splice import fields, spliced
+from proxy.wires.native import Came, NativeBody, NativeRequest, changed_list, check_untagged
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of
 
 PATH = "/responses"
@@ -44,43 +42,8 @@ ITEMS = "items"
 _TOOL = ("type", "name", "description", "parameters")
 
 
-class ResponsesBody(Body):
-    """The body of a request."""
-
-    wire: ClassVar = "responses"
-    path: ClassVar = PATH
-    conversation: ClassVar = ("input", "instructions", "tools")
-
-    def check_messages(self) -> None:
-        if self._has("input") and bytes(self._fields["input"])[:1] not in (b"[", b'"'):
-            wrong("input", "must be a string or a list of items")
-
-    @property
-    def is_compaction(self) -> bool:
-        """True where the client has the conversation summed up; that is passed whole."""
-        return b'"compaction_trigger"' in self.raw
-
-    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> "ResponsesRequest":
-        """Return the request as policies see it. Raises `BadRequest`."""
-        model = self.model
-        self.check_messages()
-        said = self.raw_of("input") if self._has("input") else b"[]"
-        is_text, head = said[:1] == b'"', list[bytes]()
-        if self._has("instructions"):
-            head.append(b'{"role":"system","content":' + self.raw_of("instructions") + b"}")
-        listed = b'[{"role":"user","content":' + said + b"}]" if is_text else said
-        raw = b"[" + head[0] + (b"," if items(listed) else b"") + listed[1:] if head else listed
-        found = parse_list("input", raw, JsonObject, _check_item, most, earlier, len(head))
-        messages = tuple(_views(found.items))
-        tools = parse_tools(self.raw_of("tools"), _tool, most, earlier) if self._has("tools") else ()
-        rest = self._rest(("model", "input", "instructions", *(("tools",) if tools else ())), _value)
-        return ResponsesRequest.of(self.raw, model, found, len(head), messages=messages, tools=tools, rest=rest)
-
-
-class InputTokensBody(ResponsesBody):
-    """The body of a request whose tokens are to be counted."""
-
-    path: ClassVar = f"{PATH}/input_tokens"
+_NEEDED = {"message": ("role",), "function_call": ("call_id", "name", "arguments")}
+_NEEDED |= {"custom_tool_call": ("call_id", "name", "input")}
 
 
 class ResponsesRequest(NativeRequest):
@@ -91,22 +54,87 @@ class ResponsesRequest(NativeRequest):
     limits: ClassVar = ("max_output_tokens",)
     names: ClassVar = ("input", "instructions")
 
-    def views_of(self, items: Sequence[JsonObject]) -> Iterator[View]:
-        return _views(items)
+    @staticmethod
+    def check(item: Mapping[str, Any], place: str) -> None:
+        kind = _kind(item)
+        if not isinstance(kind, str):
+            wrong(f"{place}.type", "must be a string")
+        check_untagged(item, place)
+        for name in _NEEDED.get(kind, ()):
+            if not isinstance(item.get(name), str):
+                wrong(f"{place}.{name}", "must be a string")
+        if kind == "message" and not isinstance(item.get("content"), str | list):
+            wrong(f"{place}.content", "must be a string or a list of parts")
+        for name in ("content", "output", "summary"):
+            parts = item.get(name)
+            if isinstance(parts, list) and not all(isinstance(part, dict) for part in parts):
+                wrong(f"{place}.{name}", "must be a list of objects")
 
-    def tool_of(self, item: JsonObject) -> ToolView:
-        return _tool(item)
+    @staticmethod
+    def value(raw: bytes, name: str) -> Any:
+        value = parse_value(raw, name)
+        if name == "tool_choice" and isinstance(value, dict) and value.get("type") == "allowed_tools":
+            return {"type": "allowed_tools", "allowed_tools": {key: value.get(key) for key in ("mode", "tools")}}
+        return value
 
-    def with_sealed(self, item: JsonObject, before: JsonObject) -> JsonObject:
+    @staticmethod
+    def views(listed: Sequence[JsonObject]) -> Iterator[View]:
+        """Yield one view for each run of items that a model said, one for each other item."""
+        run: list[JsonObject] = []
+        for item in listed:
+            if _is_said(item, begun=bool(run)):
+                run.append(item)
+                continue
+            if run:
+                yield _answer(run)
+                run = []
+            yield item.derive("view", partial(_view, item))
+        if run:
+            yield _answer(run)
+
+    @staticmethod
+    def tool(item: JsonObject) -> ToolView:
+        """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
+        if item.get("type") != "function":
+            return ToolView.over(item, item)
+        function = {key: item.get(key) or "" for key in ("name", "description")}
+        function["parameters"] = item.get("parameters") or {}
+        others = {key: value for key, value in item.items() if key not in _TOOL}
+        return ToolView.over({"type": "function", "function": function, **others}, item)
+
+    @staticmethod
+    def with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
         return before if before.get("type") == "reasoning" and is_sealed(before) else item
 
-    def write_messages(self, came: Came) -> Iterator[tuple[str, bytes | None]]:
-        return _conversation(self.messages, came)
+    @staticmethod
+    def written(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
+        items: list[bytes] = []
+        lost = {id(view.item) for view in map(root_of, came.messages) if view is not None and view.role == OPAQUE}
+        has_system = came.system is None
+        for message in messages:
+            root = root_of(message)
+            if root is None:
+                items += _new_items(message)
+            elif root.item is came.system and came.system is not None:
+                has_system, before = True, came.system["content"]
+                if message is not root:
+                    made = _native(before, root.parts, message.parts)
+                    yield "instructions", spliced(fields(came.system.raw)["content"], before, made)
+            else:
+                lost.discard(id(root.item))
+                items += message.derive("written", partial(_items_of, message, root))
+        if lost:
+            raise Unwritable("an opaque item was taken out")
+        if not has_system:
+            raise Unwritable("the instructions were taken out or merged")
+        yield "input", changed_list(came.own, "input", raws(came.items), items) or b"[]"
 
-    def native_tool(self, function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    @staticmethod
+    def native_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
         return {"type": "function", "strict": False, **function, **others}
 
-    def native_field(self, name: str, value: Any) -> Any:
+    @staticmethod
+    def native_field(name: str, value: Any) -> Any:
         if name != "tool_choice" or not isinstance(value, Mapping):
             return value
         if isinstance(allowed := value.get("allowed_tools"), Mapping):
@@ -115,54 +143,39 @@ class ResponsesRequest(NativeRequest):
         return {"type": "function", "name": called_name(value)} if "function" in value else value
 
 
+class ResponsesBody(NativeBody):
+    """The body of a request."""
+
+    wire: ClassVar = "responses"
+    path: ClassVar = PATH
+    conversation: ClassVar = ("input", "instructions", "tools")
+    request: ClassVar = ResponsesRequest
+
+    def check_messages(self) -> None:
+        if self._has("input") and bytes(self._fields["input"])[:1] not in (b"[", b'"'):
+            wrong("input", "must be a string or a list of items")
+
+    @property
+    def is_compaction(self) -> bool:
+        """True where the client has the conversation summed up; that is passed whole."""
+        return b'"compaction_trigger"' in self.raw
+
+    def listed(self) -> bytes:
+        said = self.raw_of("input") if self._has("input") else b"[]"
+        return b'[{"role":"user","content":' + said + b"}]" if said[:1] == b'"' else said
+
+
+class InputTokensBody(ResponsesBody):
+    """The body of a request whose tokens are to be counted."""
+
+    path: ClassVar = f"{PATH}/input_tokens"
+
+
 # --- read -------------------------------------------------------------------------------------------------------------
-
-
-def _check_item(item: Mapping[str, Any], place: str) -> None:
-    kind = _kind(item)
-    if not isinstance(kind, str):
-        wrong(f"{place}.type", "must be a string")
-    check_untagged(item, place)
-    for name in _NEEDED.get(kind, ()):
-        if not isinstance(item.get(name), str):
-            wrong(f"{place}.{name}", "must be a string")
-    if kind == "message" and not isinstance(item.get("content"), str | list):
-        wrong(f"{place}.content", "must be a string or a list of parts")
-    for name in ("content", "output", "summary"):
-        parts = item.get(name)
-        if isinstance(parts, list) and not all(isinstance(part, dict) for part in parts):
-            wrong(f"{place}.{name}", "must be a list of objects")
-
-
-_NEEDED = {"message": ("role",), "function_call": ("call_id", "name", "arguments")}
-_NEEDED |= {"custom_tool_call": ("call_id", "name", "input")}
 
 
 def _kind(item: Mapping[str, Any]) -> Any:
     return item.get("type") or ("message" if "role" in item else "item_reference")
-
-
-def _value(raw: bytes, name: str) -> Any:
-    """Return a field in chat's words."""
-    value = parse_value(raw, name)
-    if name == "tool_choice" and isinstance(value, dict) and value.get("type") == "allowed_tools":
-        return {"type": "allowed_tools", "allowed_tools": {key: value.get(key) for key in ("mode", "tools")}}
-    return value
-
-
-def _views(listed: Sequence[JsonObject]) -> Iterator[View]:
-    """Yield the views of all items: one for each run of those that a model said, one for each other."""
-    run: list[JsonObject] = []
-    for item in listed:
-        if _is_said(item, begun=bool(run)):
-            run.append(item)
-            continue
-        if run:
-            yield _answer(run)
-            run = []
-        yield item.derive("view", partial(_view, item))
-    if run:
-        yield _answer(run)
 
 
 def _is_said(item: Mapping[str, Any], *, begun: bool) -> bool:
@@ -233,41 +246,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "text"} | {key: value for key, value in part.items() if key != "type" and value not in ([], None)}
 
 
-def _tool(item: JsonObject) -> ToolView:
-    """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
-    if item.get("type") != "function":
-        return ToolView.over(item, item)
-    function = {key: item.get(key) or "" for key in ("name", "description")}
-    function["parameters"] = item.get("parameters") or {}
-    others = {key: value for key, value in item.items() if key not in _TOOL}
-    return ToolView.over({"type": "function", "function": function, **others}, item)
-
-
 # --- write ------------------------------------------------------------------------------------------------------------
-
-
-def _conversation(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
-    items: list[bytes] = []
-    lost = {id(view.item) for view in map(root_of, came.messages) if view is not None and view.role == OPAQUE}
-    has_system = came.system is None
-    for message in messages:
-        root = root_of(message)
-        if root is None:
-            items += _new_items(message)
-        elif root.item is came.system and came.system is not None:
-            has_system = True
-            if message is not root:
-                yield "instructions", _spliced(message, root, fields(came.system.raw)["content"])
-        else:
-            lost.discard(id(root.item))
-            items += message.derive("written", partial(_items_of, message, root))
-    if lost:
-        raise Unwritable("an opaque item was taken out")
-    if not has_system:
-        raise Unwritable("the instructions were taken out or merged")
-    before, own = [item.raw for item in came.items], came.own.get("input", b"[]")
-    if before != items:
-        yield "input", joined(items) if own[:1] == b'"' else with_items(own, before, items)
 
 
 def _new_items(message: Message) -> Iterator[bytes]:
@@ -292,6 +271,7 @@ def _new_items(message: Message) -> Iterator[bytes]:
 
 
 def _items_of(message: Message, root: View) -> tuple[bytes, ...]:
+    """Return the client's items that a message stands for, with what was changed."""
     return tuple(_items(message, root))
 
 
@@ -302,29 +282,28 @@ def _items(message: Message, root: View) -> Iterator[bytes]:
     if message.role == "assistant" and ITEMS in message:
         yield from _new_items(message)  # as the model said it, with what its client did not see
     elif message.role == "assistant":
-        yield from (each.raw for each in item["run"]) if message is root else _edited(message, item["run"])
+        yield from raws(item["run"]) if message is root else _edited(message, item["run"])
     elif message is root:
         yield item.raw
     else:
         name = "output" if root.role == "tool" else "content"
-        yield with_members(item.raw, {name: _spliced(message, root, fields(item.raw)[name])})
+        yield spliced(item.raw, item, {**item, name: _native(item[name], root.parts, message.parts)})
 
 
-def _spliced(message: Message, root: View, raw: bytes) -> bytes:
-    """Return content with what was changed; `raw` is what the client sent."""
-    text = message.get("content")
-    if raw[:1] == b'"':
-        return encode(text if isinstance(text, str) else message.text)
-    before, after, old = root.parts, message.parts, items(raw)
+_Parts = Sequence[Mapping[str, Any]]
+
+
+def _native(own: Any, before: _Parts, after: _Parts) -> Any:
+    """Return content in the words of the wire; `own` is the client's, of which policies saw the parts `before`."""
+    if isinstance(own, str):
+        return Message({"content": [*after]}).text
     if len(before) != len(after):
-        kind = orjson.loads(old[0]).get("type", "input_text") if old else "input_text"
-        return joined([encode({**part, "type": kind} if part.get("type") == "text" else part) for part in after])
-    made = []
-    for part, was, now in zip(old, before, after, strict=True):
-        parsed = orjson.loads(part)
-        changed = {key: value for key, value in now.items() if value != was.get(key)}
-        made.append(spliced(part, parsed, {**parsed, **changed}) if changed else part)
-    return with_items(raw, old, made)
+        kind = own[0].get("type", "input_text") if own else "input_text"
+        return [{**part, "type": kind} if part.get("type") == "text" else part for part in after]
+    changed = [
+        {key: part[key] for key in part if part[key] != old.get(key)} for old, part in zip(before, after, strict=True)
+    ]
+    return [part | more for part, more in zip(own, changed, strict=True)]
 
 
 def _edited(message: Message, run: Sequence[JsonObject]) -> Iterator[bytes]:
@@ -333,39 +312,31 @@ def _edited(message: Message, run: Sequence[JsonObject]) -> Iterator[bytes]:
     parts = iter(message.parts)
     bare = _REASONING not in message and any(_kind(item) == "reasoning" for item in run)
     for item in run:
-        kind = _kind(item)
-        if kind == "reasoning":
-            if not bare:
-                yield item.raw
+        changes = _changes(item, parts, calls)
+        if changes is None or (bare and _kind(item) == "reasoning"):
             continue
-        # an id names the reasoning that it came with
-        changes: dict[str, bytes | None] = {"id": None} if bare and "id" in item else {}
-        if kind == "message":
-            changes |= _text_changes(item, parts)
-        elif kind in _CALLS:
-            call = calls.pop(str(item["call_id"]), None)
-            if call is None:
-                continue
-            changes |= _call_changes(item, call)
-        else:
-            next(parts, None)
-        yield with_members(item.raw, changes)
+        made = {**item, **changes}
+        if bare:
+            made.pop("id", None)  # an id names the reasoning that it came with
+        yield spliced(item.raw, item, made)
     if calls or next(parts, None) is not None:
         raise Unwritable("something was added to an answer")
 
 
-def _text_changes(item: JsonObject, parts: Iterator[Mapping[str, Any]]) -> dict[str, bytes | None]:
-    before = _listed(item["content"])
-    after = [*islice(parts, len(before))]
-    if len(after) < len(before):
-        raise Unwritable("a text was taken out of an answer")
-    if after == before:
-        return {}
-    now = Message({"role": "assistant", "content": after})
-    return {"content": _spliced(now, View({"content": before}), fields(item.raw)["content"])}
-
-
-def _call_changes(item: JsonObject, call: Mapping[str, Any]) -> dict[str, bytes | None]:
-    inner, name = call.get("function") or call.get("custom"), _CALLS[item["type"]]
-    made = {"name": inner["name"], name: inner.get("arguments", inner.get("input"))} if inner else {}
-    return {key: encode(value) for key, value in made.items() if value != item[key]}
+def _changes(item: JsonObject, parts: Iterator[Mapping[str, Any]], calls: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what is new in an item of an answer, from the next parts and the calls; None for a call that has left."""
+    kind = _kind(item)
+    if kind in _CALLS:
+        if (call := calls.pop(str(item["call_id"]), None)) is None:
+            return None
+        inner = call.get("function") or call.get("custom") or {}
+        return {"name": inner["name"], _CALLS[kind]: inner.get("arguments", inner.get("input"))} if inner else {}
+    if kind == "message":
+        before = _listed(item["content"])
+        after = [*islice(parts, len(before))]
+        if len(after) < len(before):
+            raise Unwritable("a text was taken out of an answer")
+        return {"content": _native(item["content"], before, after)}
+    if kind != "reasoning":
+        next(parts, None)
+    return {}

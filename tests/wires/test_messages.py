@@ -12,9 +12,9 @@ from proxy.chat import CacheMarks, ChatRequest, Message
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest
 from proxy.chat.reasoning import signed_places, without_reasoning
+from proxy.chat.splice import fields, items
 from proxy.chat.wire import flaws
 from proxy.wires.messages import MessagesBody
-from proxy.wires.splice import fields, items
 from proxy.wires.view import Unwritable
 from tests.wires.bodies import MARK, Json, blocks, dumped, refusals
 

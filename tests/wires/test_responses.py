@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, Message, chosen_tools
 from proxy.chat.errors import BadRequest
 from proxy.chat.reasoning import signed_places, without_reasoning
+from proxy.chat.splice import fields, items
 from proxy.wires.responses import ResponsesBody
-from proxy.wires.splice import fields, items
 from tests.wires.bodies import Json, optional, texts
 
 Change = Callable[[list[Message]], object]

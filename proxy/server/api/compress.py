@@ -12,6 +12,7 @@ from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound, NotKept
 from proxy.chat.markers import named_handles
 from proxy.chat.parse import Body
+from proxy.chat.splice import fields
 from proxy.context import TokenCount
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Rewritten, Services
@@ -24,7 +25,6 @@ from proxy.telemetry.observation import Observation
 from proxy.tools.slicing import Mistake, Part, part_of
 from proxy.upstreams.routing import Routes
 from proxy.wires import body_of
-from proxy.wires.splice import fields
 
 _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")

@@ -1,7 +1,7 @@
 """Edits of JSON as bytes: what is not edited keeps the bytes that a client sent, white space included."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,48 +33,54 @@ def joined(parts: Sequence[bytes]) -> bytes:
     return b"[" + b",".join(parts) + b"]"
 
 
-class _Member(NamedTuple):
+class Member(NamedTuple):
+    """The places of a member of an object: of its name, of its value, and behind that."""
+
     begin: int
     start: int
     end: int
+
+
+def members(raw: bytes, values: Mapping[str, msgspec.Raw] | None = None) -> dict[str, Member]:
+    """Return where each member of an object stands; `values` are those that were decoded already.
+
+    Raises `ValueError` for one that names a member twice: the decoded members lie one behind the other only where
+    there is no repetition.
+    """
+    places, position = dict[str, Member](), raw.index(b"{") + 1
+    for name, value in (_fields.decode(raw) if values is None else values).items():
+        key = _KEY.match(raw, position)
+        if key is None or orjson.loads(key[1]) != name or not raw.startswith(bytes(value), key.end()):
+            raise ValueError("an object names a member twice")
+        end = key.end() + len(memoryview(value))
+        places[name] = Member(position, key.end(), end)
+        position = _BREAK.match(raw, end).end()  # type: ignore[union-attr]
+    if raw[position:].strip(b" \t\r\n}"):
+        raise ValueError("an object names a member twice")
+    return places
 
 
 def with_members(raw: bytes, changes: Mapping[str, bytes | None]) -> bytes:
     """Return an object with some members set, or removed where the change is None."""
     if not changes:
         return raw
-    members, end = _members(raw)
-    changes = {name: value for name, value in changes.items() if value is not None or name in members}
-    if not changes.keys() <= members.keys() or None in changes.values():
+    own = members(raw)
+    changes = {name: value for name, value in changes.items() if value is not None or name in own}
+    if not changes.keys() <= own.keys() or None in changes.values():
         parts = [
             raw[each.begin : each.start] + (changes.get(name) or raw[each.start : each.end])
-            for name, each in members.items()
+            for name, each in own.items()
             if changes.get(name, b"") is not None
         ]
-        parts += [encode(name) + b":" + value for name, value in changes.items() if value and name not in members]
+        parts += [encode(name) + b":" + value for name, value in changes.items() if value and name not in own]
+        end = max((each.end for each in own.values()), default=raw.index(b"{") + 1)
         return b"{" + b",".join(parts) + raw[end:]
     made, position = list[bytes](), 0
-    for name, each in members.items():
+    for name, each in own.items():
         if (value := changes.get(name)) is not None:
             made += (raw[position : each.start], value)
             position = each.end
     return b"".join((*made, raw[position:]))
-
-
-def _members(raw: bytes) -> tuple[dict[str, _Member], int]:
-    """Return where each member of an object stands, and where the last one ends.
-
-    Raises `ValueError` for one that names a member twice.
-    """
-    members, position, end = dict[str, _Member](), raw.index(b"{") + 1, raw.index(b"{") + 1
-    for name, value in _fields.decode(raw).items():
-        key = _KEY.match(raw, position)
-        if key is None or orjson.loads(key[1]) != name or not raw.startswith(bytes(value), key.end()):
-            raise ValueError("an object names a member twice")
-        end = key.end() + len(memoryview(value))
-        members[name] = _Member(position, key.end(), end)
-        position = _BREAK.match(raw, end).end()  # type: ignore[union-attr]
-    return members, end
 
 
 def with_items(raw: bytes, before: Sequence[bytes], after: Sequence[bytes]) -> bytes:
@@ -104,7 +110,18 @@ def spliced(raw: bytes, before: Any, after: Any) -> bytes:
             elif value != before[name]:
                 changes[name] = spliced(known[name], before[name], value)
         return with_members(raw, changes)
-    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+    if isinstance(before, list) and isinstance(after, list):
         old = items(raw)
-        return with_items(raw, old, [spliced(*each) for each in zip(old, before, after, strict=True)])
+        if len(before) == len(after):
+            return with_items(raw, old, [spliced(*each) for each in zip(old, before, after, strict=True)])
+        return joined([*_known(old, before, after)])
     return encode(after)
+
+
+def _known(raws: Sequence[bytes], before: Sequence[Any], after: Sequence[Any]) -> Iterator[bytes]:
+    """Yield the items of a list of another length: what was in it before, in this order, has the bytes of before."""
+    place = 0
+    for item in after:
+        at = next((n for n in range(place, len(before)) if before[n] == item), None)
+        yield encode(item) if at is None else raws[at]
+        place = place if at is None else at + 1

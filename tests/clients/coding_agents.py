@@ -18,8 +18,8 @@ from typing import Any
 from benchmarks.served import CHAINS
 from proxy.chat.parse import Body
 from proxy.chat.wire import flaws
-from tests.e2e import test_messages_agent, test_responses_agent
 from tests.e2e.servers import Received, Upstream, proxy, say, send, upstream
+from tests.e2e.test_agents import CONFIG, MessagesAgent, ResponsesAgent
 from tests.loopback import serving
 from tests.scripted import answer
 from tests.upstreams.anthropic import rules, stand_in
@@ -149,39 +149,21 @@ async def ask_codex(programs: Path, base: str, folder: Path, model: str) -> str:
     return await run([str(programs / "codex"), "exec", *options, ASKED], folder, OPENAI_API_KEY="sk-any")
 
 
-async def try_claude(programs: Path, folder: Path, model: str) -> None:
-    vars(stand_in)["check"] = check
-    server = ClaudeServer()
+async def try_agent(programs: Path, folder: Path, model: str) -> None:
+    """Run an agent against its vendor, and then through the default chain."""
+    is_claude = model.startswith("claude-")
+    server: Any = ClaudeServer() if is_claude else CodexServer()
+    wire: Any
+    wire, ask = (MessagesAgent, ask_claude) if is_claude else (ResponsesAgent, ask_codex)
     async with serving(server.answer) as server.url:
-        said = await ask_claude(programs, server.url, folder / f"{model}-direct", model)
-        direct, requests = test_messages_agent.cost(server), len(server.usages)
-        server.usages.clear()
-        server.cache = type(server.cache)()
-        async with proxy(test_messages_agent.CONFIG.format(url=server.url), folder) as base:
-            said += await ask_claude(programs, base, folder / f"{model}-proxied", model)
-    tell(
-        "Claude Code",
-        model,
-        said,
-        requests,
-        len(server.usages),
-        len(server.refused),
-        0,
-        test_messages_agent.cost(server) / direct,
-    )
-
-
-async def try_codex(programs: Path, folder: Path, model: str) -> None:
-    server = CodexServer()
-    async with serving(server.answer) as server.url:
-        said = await ask_codex(programs, server.url, folder / f"{model}-direct", model)
-        direct, requests = test_responses_agent.cost(server), len(server.usages)
-        server.usages.clear()
-        server.kept.clear()
-        async with proxy(test_responses_agent.CONFIG.format(url=server.url), folder) as base:
-            said += await ask_codex(programs, base, folder / f"{model}-proxied", model)
-    share = test_responses_agent.cost(server) / direct
-    tell("Codex", model, said, requests, len(server.usages), len(server.refused), server.lost, share)
+        said = await ask(programs, server.url, folder / f"{model}-direct", model)
+        direct, requests = wire(server, model).cost, len(server.usages)
+        wire.forget(server)
+        async with proxy(CONFIG.format(url=server.url), folder) as base:
+            said += await ask(programs, base, folder / f"{model}-proxied", model)
+    figures = {"requests_direct": requests, "requests": len(server.usages), "refused": len(server.refused)}
+    figures |= {"reasoning_lost": getattr(server, "lost", 0), "cost": round(wire(server, model).cost / direct, 3)}
+    print(json.dumps({"agent": ask.__name__, "model": model, "finished": said.count("All is read.") >= 2, **figures}))
 
 
 async def try_local(programs: Path, folder: Path) -> None:
@@ -199,20 +181,14 @@ async def try_local(programs: Path, folder: Path) -> None:
         print(json.dumps({"agent": name, "model": "local", **told, "megabytes": round(model.characters / 1e6, 2)}))
 
 
-def tell(agent: str, model: str, said: str, *figures: float) -> None:
-    names = ("requests_direct", "requests", "refused", "reasoning_lost", "cost")
-    told = {name: round(value, 3) for name, value in zip(names, figures, strict=True)}
-    print(json.dumps({"agent": agent, "model": model, "finished": said.count("All is read.") >= 2, **told}))
-
-
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--programs", type=Path, required=True, help="the folder that has claude and codex")
     programs = parser.parse_args().programs.resolve()
+    vars(stand_in)["check"] = check
     with tempfile.TemporaryDirectory() as folder:
-        for model in ("claude-opus-5", "claude-opus-5-5"):
-            await try_claude(programs, Path(folder), model)
-        await try_codex(programs, Path(folder), "gpt-5.6")
+        for model in ("claude-opus-5", "claude-opus-5-5", "gpt-5.6"):
+            await try_agent(programs, Path(folder), model)
         await try_local(programs, Path(folder))
 
 

@@ -9,38 +9,40 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-import orjson
 from pydantic import BaseModel, SecretStr
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proxy.access.browsers import Browsers
 from proxy.access.metering import Meter
 from proxy.chat import encode
-from proxy.chat.errors import BadRequest, Unauthorized
+from proxy.chat.errors import Unauthorized
 from proxy.config.access_settings import KeysAuth
 from proxy.config.document import items_of, literal_parts, with_masks
 from proxy.config.load import check
 from proxy.config.settings import Settings
+from proxy.server.api.endpoint import NO_STORE, JsonFields, answered, json_object, read_body, valid
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.keys import KeysApi
 from proxy.server.api.replays import ReplaysApi
 from proxy.server.api.requests import RecordsApi
-from proxy.server.dispatch import NO_STORE
 from proxy.server.page import is_open, page, page_file, to_page
 from proxy.server.reload import Reloading
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.metrics import Metrics
 
-_LARGEST = 4 * 2**20
-"""Bytes of a body; a configuration has at most a quarter of them."""
 _NOT_OPERATORS = ("authorization", "x-api-key", "api-key", "forwarded", "via", "x-real-ip", "x-forwarded-")
 """Beginnings of the headers of clients' keys, and of those by which a proxy in front says that it is one."""
 
 Handler = Callable[[Request], Awaitable[Any]]
 """Returns an answer, or what is told in JSON."""
+
+
+class _Checked(JsonFields):
+    yaml: str
+    """The text of a configuration."""
 
 
 class Admin:
@@ -64,7 +66,7 @@ class Admin:
         self._peers = peers
         self._metrics = metrics
         self._keys = KeysApi(lambda: reloading.current.config, meter, self._reload_all)
-        self._replays = ReplaysApi(lambda: reloading.current.config, records, peers)
+        self.replays = ReplaysApi(lambda: reloading.current.config, records, peers)
         peers.on("config", self._config_here)
         peers.on("reload", self._reload_here)
 
@@ -80,25 +82,33 @@ class Admin:
         ) -> Route:
             async def guarded(request: Request) -> Response:
                 self._let_in(request, keyed=keyed, own_port=own_port, local=local)
-                told = await handler(request)
-                return told if isinstance(told, Response) else JSONResponse(told, headers=NO_STORE)
+                answer = await handler(request)
+                return answer if isinstance(answer, Response) else answered(answer)
 
             return Route(path, guarded, methods=[method])
 
+        records, keys, replays = self._records, self._keys, self.replays
         return [
             Route("/metrics", partial(self._metrics_for, own_port=own_port), methods=["GET"]),
             admin("/admin/config", self._config, local=True),
             admin("/admin/reload", self._reload, "POST"),
             admin("/admin/check", self._check, "POST", local=True),
             admin("/admin/explain", self._explain, "POST", local=True),
-            *(admin(f"/admin{path}", handler, local=True) for path, handler in self._records.paths().items()),
+            admin("/admin/requests", records.requests, local=True),
+            admin("/admin/requests/{request_id:path}/archive/{handle}", records.original, local=True),
+            admin("/admin/requests/{request_id:path}", records.request, local=True),
+            admin("/admin/conversations", records.conversations, local=True),
+            admin("/admin/conversations/{id}/export", records.export, local=True),
+            admin("/admin/conversations/{id}", records.conversation, local=True),
+            admin("/admin/policies", records.policies, local=True),
+            admin("/admin/periods", records.periods, local=True),
             admin("/admin/tenants/{tenant:path}", self._forget, "DELETE"),
-            admin("/admin/keys", self._list_keys, local=True),
-            admin("/admin/keys", self._make_key, "POST"),
-            admin("/admin/keys/{name}", self._revoke_key, "DELETE"),
-            admin("/admin/replays", self._compared, local=True),
-            admin("/admin/replays", self._compare, "POST", local=True),
-            admin("/admin/replays", self._cancel, "DELETE", local=True),
+            admin("/admin/keys", keys.get, local=True),
+            admin("/admin/keys", keys.make, "POST"),
+            admin("/admin/keys/{name}", keys.revoke, "DELETE"),
+            admin("/admin/replays", replays.get, local=True),
+            admin("/admin/replays", replays.begin, "POST", local=True),
+            admin("/admin/replays", replays.cancel, "DELETE", local=True),
             # the page itself shows nothing; what it asks for needs the key
             *(
                 admin(path, handler, keyed=False, local=True)
@@ -155,83 +165,36 @@ class Admin:
     async def _reload(self, request: Request) -> Response:
         answer, *others = await self._reload_all()
         refused = any(each["outcome"] == "refused" for each in (answer, *others))
-        return JSONResponse({**answer, "workers": others}, 422 if refused else 200, headers=NO_STORE)
+        return answered({**answer, "workers": others}, 422 if refused else 200)
 
     async def _reload_all(self) -> list[dict[str, Any]]:
         """Reload in all workers; return the outcome of each, this one's first."""
         question = {"ask": "reload"}
         return [await self._reload_here(question), *await self._peers.ask(question)]
 
-    async def _list_keys(self, request: Request) -> dict[str, Any]:
-        return await self._keys.shown()
-
-    async def _make_key(self, request: Request) -> Response:
-        made = await self._keys.make(await _object(request))
-        return JSONResponse(made, 201, headers=NO_STORE)
-
-    async def _revoke_key(self, request: Request) -> dict[str, Any]:
-        return await self._keys.revoke(request.path_params["name"])
-
     async def _reload_here(self, question: Question) -> dict[str, Any]:
         outcome = await self._reloading.reload("asked for")
         return {"outcome": outcome, **await self._config_here(question)}
 
     async def _check(self, request: Request) -> dict[str, Any]:
-        text = (await _object(request)).get("yaml")
-        if not isinstance(text, str):
-            raise BadRequest("must be JSON with `yaml`, the text to check", param="yaml")
-        errors, warnings = await asyncio.to_thread(check, text, self._reloading.current.config)
+        asked = valid(_Checked, await json_object(request))
+        errors, warnings = await asyncio.to_thread(check, asked.yaml, self._reloading.current.config)
         return {"errors": errors, "warnings": warnings}
 
     async def _explain(self, request: Request) -> Response:
         current = self._reloading.current
-        body = await _body(request, int(current.config.settings.server.max_body_mib * 2**20))
+        body = await read_body(request, int(current.config.settings.server.max_body_mib * 2**20))
         told = await current.explaining.for_operators(body, self._records.find)
         return Response(encode(told), 200, NO_STORE, "application/json")
 
-    async def _compared(self, request: Request) -> dict[str, Any]:
-        return await self._replays.shown()
-
-    async def _compare(self, request: Request) -> Response:
-        begun = await self._replays.begin(await _object(request))
-        return JSONResponse(begun, 202, headers=NO_STORE)
-
-    async def _cancel(self, request: Request) -> dict[str, Any]:
-        return await self._replays.cancel()
-
-    async def aclose(self) -> None:
-        """End what runs here for operators."""
-        await self._replays.aclose()
-
     async def _forget(self, request: Request) -> Response:
         told = await self._forgetting.tenant(request.path_params["tenant"])
-        return JSONResponse(told, 200 if told["complete"] else 503, headers=NO_STORE)
+        return answered(told, 200 if told["complete"] else 503)
 
 
 def _is_operators(request: Request) -> bool:
     """Return whether a request comes from this machine itself: without a client's key, past no proxy."""
     return not any(name.startswith(_NOT_OPERATORS) for name in request.headers)
-
-
-async def _body(request: Request, most: int) -> bytes:
-    """Return the body. Raise `HTTPException` if it has more bytes than `most`."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > most:
-            raise HTTPException(413)
-    return bytes(body)
-
-
-async def _object(request: Request) -> dict[str, Any]:
-    """Return the body as a JSON object. Raise `BadRequest` if it is none: nothing is begun or made of a broken one."""
-    try:
-        value = orjson.loads(await _body(request, _LARGEST))
-    except orjson.JSONDecodeError:
-        value = None
-    if not isinstance(value, dict):
-        raise BadRequest("the body must be a JSON object", code="invalid_json")
-    return value
 
 
 def _hash(text: bytes) -> bytes:

@@ -31,7 +31,7 @@ from proxy.models.tokens import TokenService
 from proxy.server.admin import Admin
 from proxy.server.api.chat import Api
 from proxy.server.api.compress import Sidecar
-from proxy.server.api.endpoint import Endpoint, Serving
+from proxy.server.api.endpoint import Answer, Endpoint, Serving, by_method
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.explain import Explaining
 from proxy.server.api.memories import MemoriesApi
@@ -183,7 +183,7 @@ class Process:
         finally:
             self.draining.remove()
             closing = (
-                self.admin,
+                self.admin.replays,
                 self.pilot,
                 self.peers,
                 background,
@@ -239,7 +239,7 @@ class Process:
 
     def generation(self, config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:
         """Return the generation of a configuration. It shares the `upstreams` whose settings are as they were."""
-        settings, telemetry, records = config.settings, self.telemetry, self.records_api
+        settings, telemetry = config.settings, self.telemetry
         for chain in settings.chains.values():
             for name, policy in chain:
                 telemetry.metrics.declare(name, type(policy))
@@ -264,9 +264,14 @@ class Process:
         serving = Serving(telemetry, config.version, headers, gate, browsers, self.intake, largest)
 
         def endpoint(
-            path: str, handler: Handler, methods: Iterable[str], route: str = "", **options: bool
+            path: str, handler: Handler, methods: Sequence[str], route: str = "", **options: bool
         ) -> HttpRoute:
-            return HttpRoute(path, Endpoint(handler, route or path, serving, **options), methods=list(methods))
+            route = route or path.replace(":path}", "}")
+            return HttpRoute(path, Endpoint(handler, route, serving, **options), methods=list(methods))
+
+        def answers(path: str, *, spends: bool = True, **by: Answer) -> HttpRoute:
+            # of all methods: what belongs to no upstream must not be forwarded to one
+            return endpoint(path, by_method(**by), _METHODS, spends=spends)
 
         chat = endpoint(CHAT, api.chat, ["POST"])
         rest = Starlette(
@@ -281,22 +286,18 @@ class Process:
                 endpoint("/models", api.models, ["GET"], "/v1/models"),
                 endpoint("/v1/models/{model:path}", api.model, ["GET"]),
                 endpoint("/models/{model:path}", api.model, ["GET"], "/v1/models/{model}"),
-                # of all methods and spellings: what belongs to no upstream must not be forwarded to one
                 endpoint("/v1/compress", sidecar.compress, _METHODS),
-                endpoint("/v1/compress/", sidecar.compress, _METHODS, "/v1/compress"),
                 endpoint("/v1/retrieve", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
-                endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
-                endpoint("/v1/context/share", sharing.serve, _METHODS),
-                endpoint("/v1/context/share/{id:path}", sharing.serve, _METHODS, "/v1/context/share/{id}"),
-                endpoint("/v1/explain", explaining.serve, ["POST"]),
-                endpoint("/v1/explain", records.explain, _METHODS, "/v1/explain/{request_id}"),
-                endpoint("/v1/explain/{request_id:path}", records.explain, _METHODS, "/v1/explain/{request_id}"),
-                endpoint("/v1/memories", memories.collection, _METHODS),
-                endpoint("/v1/memories/", memories.collection, _METHODS, "/v1/memories"),
-                endpoint("/v1/memories/import", memories.imports, _METHODS),
-                endpoint("/v1/memories/aggregate", memories.aggregate, _METHODS),
-                endpoint("/v1/memories/{id:path}", memories.one, _METHODS, "/v1/memories/{id}"),
-                *(() if usage is None else [endpoint("/v1/usage", usage.serve, _METHODS, spends=False)]),
+                endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS),
+                answers("/v1/context/share", POST=sharing.give, GET=sharing.received),
+                answers("/v1/context/share/{id:path}", GET=sharing.get, DELETE=sharing.take_back),
+                answers("/v1/explain", POST=explaining.serve),
+                answers("/v1/explain/{request_id:path}", GET=self.records_api.explain),
+                answers("/v1/memories", POST=memories.add, GET=memories.find, DELETE=memories.forget),
+                answers("/v1/memories/import", POST=memories.load),
+                answers("/v1/memories/aggregate", POST=memories.aggregate),
+                answers("/v1/memories/{id:path}", GET=memories.get, DELETE=memories.delete),
+                *(() if usage is None else [answers("/v1/usage", spends=False, GET=usage.report)]),
                 endpoint("/v1/{path:path}", api.forward, _METHODS, takes_forms=True),
             ],
             exception_handlers=ERRORS,

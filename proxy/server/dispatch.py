@@ -9,10 +9,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.chat.errors import PenstockError, error_body
 from proxy.http.headers import request_id
+from proxy.server.api.endpoint import NO_STORE
 from proxy.server.reload import Reloading
 
 CHAT = "/v1/chat/completions"
-NO_STORE = {"cache-control": "no-store"}
 _FOR_CLIENTS = ("/v1", "/chat/", "/models")
 """Prefixes of the paths for clients; all others are for operators."""
 
@@ -39,9 +39,10 @@ class App:
             await self._operators(scope, receive, send)
             return
         path = scope["path"]
-        if "//" in path:  # of a base URL with a slash at its end
-            path = re.sub("//+", "/", path)
-            scope = {**scope, "path": path} if path.startswith(_FOR_CLIENTS) else scope
+        if "//" in path or path.endswith("/"):  # of a base URL with a slash at its end
+            plain = re.sub("//+", "/", path).rstrip("/")
+            if plain.startswith(_FOR_CLIENTS):
+                path, scope = plain, {**scope, "path": plain}
         if path == CHAT and scope["method"] == "POST":
             await self._reloading.current(scope, receive, send, is_chat=True)
         elif path.startswith(_FOR_CLIENTS):

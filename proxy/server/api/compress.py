@@ -9,7 +9,7 @@ from orjson import loads
 
 from proxy.access.exchange import NO_STORE, Exchange
 from proxy.chat import encode
-from proxy.chat.errors import BadRequest, NotFound, NotKept
+from proxy.chat.errors import BadRequest, NotFound
 from proxy.chat.markers import named_handles
 from proxy.chat.parse import Body
 from proxy.chat.splice import fields
@@ -19,7 +19,6 @@ from proxy.gateway.prepare import Rewritten, Services
 from proxy.identity import identify
 from proxy.server.api.endpoint import check_method, parameters
 from proxy.state.archive import Archives
-from proxy.state.store import StoreError
 from proxy.state.threads import do_sized
 from proxy.telemetry.observation import Observation
 from proxy.tools.slicing import Mistake, Part, part_of
@@ -66,10 +65,7 @@ class Sidecar:
             part = Part.of(parameters(http, "path", "first_line", "last_line", "pattern"))
         except Mistake as mistake:
             raise BadRequest(str(mistake), code="invalid_part") from None
-        try:
-            content = await self._content(handle, http)
-        except StoreError:
-            raise NotKept("what was kept cannot be read right now; try again soon") from None
+        content = await self._content(handle, http)
         if content is None:
             raise NotFound("nothing is kept under this handle for this key, or no longer", code="unknown_handle")
         plain = "text/plain" in http.headers.get("accept", "")

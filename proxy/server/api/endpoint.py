@@ -1,19 +1,28 @@
-"""A handler as an ASGI app, and the one place where an error becomes an answer."""
+"""A handler as an ASGI app, the reading of JSON, and the one place where an error becomes an answer."""
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, quote
 
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from proxy.access.browsers import Browsers
 from proxy.access.exchange import ClientGone, Exchange, Intake, is_gone
 from proxy.access.gate import Gate, Handler
-from proxy.chat.errors import BadRequest, PenstockError
+from proxy.chat.errors import BadRequest, NotKept, PenstockError
 from proxy.http.headers import Headers
 from proxy.identity import tenant_of
+from proxy.state.store import StoreError
 from proxy.telemetry import Telemetry
 from proxy.telemetry.observation import Observation
 from proxy.wires import wire_at
@@ -21,7 +30,10 @@ from proxy.wires import wire_at
 _log = logging.getLogger("penstock.api")
 
 _JSON = (b"content-type", b"application/json")
+NO_STORE = {"cache-control": "no-store"}
 
+Answer = Callable[[Exchange], Awaitable[Any]]
+"""Returns the JSON value that answers a request."""
 
 _HANDLES = ("/v1/retrieve/{handle}", "/v1/memories/{id}")
 """Routes of which telemetry gets no path: what stands in it would open what it names."""
@@ -84,7 +96,11 @@ class Endpoint:
         browsers = self._serving.browsers
         if browsers is not None:
             browsers.check(http.scope["method"], http.headers, takes_forms=self._takes_forms)
-        await self._handle(http, seen)
+        try:
+            await self._handle(http, seen)
+        except StoreError as error:
+            told = f"the state cannot be read or written right now ({error.cause}); try again soon"
+            raise NotKept(told) from None
 
     async def _serve(self, http: Exchange, seen: Observation) -> None:
         fault: PenstockError | str | None = None
@@ -114,6 +130,17 @@ class Endpoint:
                 seen.end(http.status or fault.status, error=fault, stream=http.streamed)
 
 
+def by_method(**answers: Answer) -> Handler:
+    """Return the handler that serves each method by one of these functions, which return JSON values."""
+
+    async def serve(http: Exchange, seen: Observation) -> None:
+        check_method(http, *answers)
+        method = http.scope["method"]
+        await http.tell(await answers["GET" if method == "HEAD" else method](http))
+
+    return serve
+
+
 def check_method(http: Exchange, *methods: str) -> None:
     """Raise the 405 for a method that a path does not have. HEAD is one where GET is."""
     allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
@@ -133,6 +160,59 @@ def parameters(http: Exchange, *known: str) -> dict[str, str]:
             told = "is given twice" if name in known else f"is unknown; known: {', '.join(known)}"
             raise BadRequest(f"the parameter {name[:50]!r} {told}", param=name[:50], code="invalid_value")
     return {name: values[0] for name, values in parameters.items()}
+
+
+class JsonFields(BaseModel):
+    """The fields of a JSON object in a request."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+Fields = TypeVar("Fields", bound=BaseModel)
+
+
+def parsed(raw: bytes, place: str = "the body") -> Any:
+    """Return the JSON value of a body. Raise `BadRequest`."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise BadRequest(f"{place} is not valid JSON", code="invalid_json") from None
+
+
+def valid(kind: type[Fields], value: Any, place: str = "") -> Fields:
+    """Return the fields of a JSON object, or of a query string. Raise `BadRequest` for the first mistake."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        param = ".".join(filter(None, (place, *(str(part)[:50] for part in first["loc"][:1]))))
+        code = "invalid_type" if first["type"].endswith(("_type", "missing")) else "invalid_value"
+        message = f"{param or 'the body'}: {first['msg'].removeprefix('Value error, ')}"
+        raise BadRequest(message, param=param or None, code=code) from None
+
+
+async def read_body(request: Request, most: int = 4 * 2**20) -> bytes:
+    """Return the body of an operator's request. Raise `HTTPException` if it has more bytes than `most`."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise HTTPException(413)
+    return bytes(body)
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """Return the body of an operator's request as a JSON object. Raise `BadRequest` if it is none."""
+    with suppress(orjson.JSONDecodeError):
+        value = orjson.loads(await read_body(request))
+        if isinstance(value, dict):
+            return value
+    raise BadRequest("the body must be a JSON object", code="invalid_json")
+
+
+def answered(value: Any, status: int = 200) -> Response:
+    """Return an answer to an operator in JSON."""
+    return JSONResponse(value, status, NO_STORE)
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

@@ -15,7 +15,6 @@ from proxy.gateway.prepare import Services
 from proxy.server.explain import shown_with_text
 from proxy.server.replay.player import NO_HEADERS, choosing, patient, play_all, player_beside
 from proxy.state.store import Store
-from proxy.telemetry.observation import Observation
 from proxy.upstreams.routing import Routes
 from proxy.vectors.index import IndexService
 
@@ -42,14 +41,13 @@ class Explaining:
         self._config, self._settings, self._routes, self._services = config, settings, routes, services
         self._store, self._index = store, index
 
-    async def serve(self, http: Exchange, seen: Observation) -> None:
+    async def serve(self, http: Exchange) -> dict[str, Any]:
         """Explain a request of the client's own, with the chain that it would get, or may choose."""
         asked = await http.body()
         async with http.watch():
             chain = _text(asked, "chain")
             headers = {**http.headers, "x-penstock-chain": chain} if chain else http.headers
-            told = await self._explain(self._settings, _request(asked), asked, None, headers, http.caller)
-        await http.tell(told)
+            return await self._explain(self._settings, _request(asked), asked, None, headers, http.caller)
 
     async def for_operators(self, body: bytes, find: Find) -> dict[str, Any]:
         """Explain any request, or a recorded one, with any chain, and with another to compare.

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
 
 from proxy.access.callers import Caller
 from proxy.access.limits import DAY, Terms
@@ -19,6 +20,7 @@ from proxy.config.access_settings import BYPASS, KeysAuth, KeySettings
 from proxy.config.keys_file import add_entry, entry_of, hash_of, names_in, new_key, remove_entry
 from proxy.config.load import Config
 from proxy.identity import tenant_named
+from proxy.server.api.endpoint import answered, json_object, valid
 from proxy.state.store import StoreError
 
 _log = logging.getLogger("penstock.config")
@@ -33,8 +35,8 @@ class KeysApi:
         """`config` returns the configuration in force; `reload` loads it anew, and returns each worker's outcome."""
         self._config, self._meter, self._reload = config, meter, reload
 
-    async def shown(self) -> dict[str, Any]:
-        """Return the keys with their limits and their use. Raise `PenstockError`."""
+    async def get(self, request: Request) -> dict[str, Any]:
+        """`GET /admin/keys`: the keys with their limits and their use."""
         settings = self._config().settings
         auth = settings.auth
         if not isinstance(auth, KeysAuth):
@@ -70,29 +72,27 @@ class KeysApi:
             ],
         }
 
-    async def make(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Make a key with these settings, and return it. Raise `PenstockError`."""
+    async def make(self, request: Request) -> Response:
+        """`POST /admin/keys`: make a key with these settings, and return it."""
+        fields = await json_object(request)
         path, key, settings = self._file(), new_key(), self._config().settings
         values = {name: value for name, value in fields.items() if name != "name" and value is not None}
         if "hash" in values:
             raise _wrong("hash", "Penstock makes the key itself")
         if not json.dumps(values, ensure_ascii=False).isprintable():
             raise _wrong("tenant", "a name has printable characters only")
-        try:
-            wanted = KeySettings.model_validate({**fields, "hash": hash_of(key)})
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise _wrong(".".join(map(str, first["loc"])), first["msg"]) from None
+        wanted = valid(KeySettings, {**fields, "hash": hash_of(key)})
         if isinstance(settings.auth, KeysAuth) and wanted.name in {each.name for each in settings.auth.keys}:
             raise _wrong("name", f"a key is called {wanted.name!r} already")
         if unknown := {*(wanted.chains or ())} - {*settings.chains, BYPASS}:
             raise _wrong("chains", f"there is no {min(unknown)!r}")
         await self._change(partial(add_entry, path, wanted.name, entry_of(wanted.name, key, **values)))
         _log.info("key made", extra={"fields": {"key": wanted.name}})
-        return {"object": "key", "name": wanted.name, "key": key, "in_force": await self._is_in_force()}
+        return answered({"object": "key", "name": wanted.name, "key": key, "in_force": await self._is_in_force()}, 201)
 
-    async def revoke(self, name: str) -> dict[str, Any]:
-        """Remove a key from its file. Raise `PenstockError`."""
+    async def revoke(self, request: Request) -> dict[str, Any]:
+        """`DELETE /admin/keys/{name}`: remove a key from its file."""
+        name = request.path_params["name"]
         if not await self._change(partial(remove_entry, self._file(), name)):
             told = f"the file of keys has no key {name[:64]!r}; one in the configuration itself is removed there"
             raise NotFound(told, code="unknown_key")

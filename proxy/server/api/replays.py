@@ -9,18 +9,28 @@ from contextlib import suppress
 from typing import IO, Any, cast
 
 import orjson
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
 
 from proxy.chat.errors import BadRequest, PenstockError, Rejected
 from proxy.config.load import Config
-from proxy.server.api.requests import RecordsApi, wrong_value
+from proxy.server.api.endpoint import JsonFields, answered, json_object, valid
+from proxy.server.api.requests import RecordsApi
 from proxy.state.background import BackgroundWork
 from proxy.state.workers import Peers, Question
 
-_NEWEST = 10
 _MOST = 50
 """Conversations of a comparison."""
 _LONGEST_LINE = 2**24
 _TEXTS = ("before", "after", "tools_before", "tools_after")
+
+
+class _Comparison(JsonFields):
+    chain: str | None = None
+    against: str | None = None
+    ids: list[str] = Field(default=[], max_length=_MOST)
+    newest: int = Field(default=10, ge=1, le=_MOST)
 
 
 class ReplaysApi:
@@ -33,21 +43,15 @@ class ReplaysApi:
         peers.on("replay", self._here)
         peers.on("cancel_replay", self._cancel_here)
 
-    async def begin(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Start to compare `chain` with `against`, on the `newest` conversations or those of `ids`.
-
-        Raise `PenstockError`.
-        """
+    async def begin(self, request: Request) -> Response:
+        """`POST /admin/replays`: begin to compare `chain` with `against` on recorded conversations."""
+        asked = valid(_Comparison, await json_object(request))
         known = self._config().settings.chains
-        chains = [asked.get(name) or "" for name in ("chain", "against")]
+        chains = [asked.chain or "", asked.against or ""]
         for name, chain in zip(("chain", "against"), chains, strict=True):
-            if chain and not (isinstance(chain, str) and chain in known):
-                raise wrong_value(name, chain, f"a chain; known: {', '.join(known)}")
-        ids, newest = asked.get("ids") or [], asked.get("newest", _NEWEST)
-        if not isinstance(ids, list) or len(ids) > _MOST or not all(isinstance(id, str) for id in ids):
-            raise wrong_value("ids", ids, f"a list of at most {_MOST} ids of conversations")
-        if not isinstance(newest, int) or not 1 <= newest <= _MOST:
-            raise wrong_value("newest", newest, f"a number from 1 to {_MOST}")
+            if chain and chain not in known:
+                told = f"{name}={chain[:40]!r} is not a chain; known: {', '.join(known)}"
+                raise BadRequest(told, param=name, code="invalid_value")
         if not self._records.has_text:
             told = "the text was not kept; set records: {text: true} in the configuration"
             raise Rejected(told, code="records_without_text", status=403)
@@ -62,19 +66,19 @@ class ReplaysApi:
         if any(other["state"] == "running" and other["started"] <= job["started"] for other in others):
             self._job = last
             raise _running()
-        self._work.begin(self._run(job, chains, ids, newest), "replay")
-        return job
+        self._work.begin(self._run(job, chains, asked.ids, asked.newest), "replay")
+        return answered(job, 202)
 
-    async def shown(self) -> dict[str, Any]:
-        """Return the latest comparison of all workers: its progress, and at its end the report."""
+    async def get(self, request: Request) -> dict[str, Any]:
+        """`GET /admin/replays`: the latest comparison of all workers, its progress, and at its end the report."""
         jobs: Sequence[dict[str, Any]] = [self._job, *await self._peers.ask({"ask": "replay"})]
         latest = max(jobs, key=lambda job: (job["state"] == "running", job["started"]))
         return {**latest, "text": self._records.has_text}
 
-    async def cancel(self) -> dict[str, Any]:
-        """End the comparison that runs, in whichever worker."""
+    async def cancel(self, request: Request) -> dict[str, Any]:
+        """`DELETE /admin/replays`: end the comparison that runs, in whichever worker."""
         await asyncio.gather(self._cancel_here({}), self._peers.ask({"ask": "cancel_replay"}))
-        return await self.shown()
+        return await self.get(request)
 
     async def aclose(self) -> None:
         """End the comparison that runs here."""

@@ -3,34 +3,30 @@
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
-from typing import Any, TypeVar
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal, TypeVar
 
+from pydantic import AfterValidator, BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.access.exchange import Exchange
-from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
-from proxy.server.api.endpoint import check_method
+from proxy.chat.errors import NotFound, PenstockError, Rejected
+from proxy.server.api.endpoint import valid
 from proxy.server.api.erase import tenant_of_name
 from proxy.server.api.export import exported
 from proxy.state.archive import Archives
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
 from proxy.telemetry import record_table as table
-from proxy.telemetry.observation import Observation
-from proxy.telemetry.record_table import GROUPS, Filters
+from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
 
-_SHOWN = 100
-"""Requests in a list without `limit`."""
-_CONVERSATIONS = 50
 _MOST = 1000
 _LONGEST = 200
 """Characters of a search."""
 
 T = TypeVar("T")
-Handler = Callable[[Request], Awaitable[dict[str, Any] | Response]]
 
 
 class RecordsApi:
@@ -42,42 +38,29 @@ class RecordsApi:
         self._peers = peers
         peers.on("flush", self._flush_here)
 
-    def paths(self) -> dict[str, Handler]:
-        """Return the paths for operators below `/admin`, and what tells what is there."""
-        return {
-            "/requests": self._requests,
-            "/requests/{request_id:path}/archive/{handle}": self._original,
-            "/requests/{request_id:path}": self._request,
-            "/conversations": self._conversations,
-            "/conversations/{id}/export": self._export,
-            "/conversations/{id}": self._conversation,
-            "/policies": self._policies,
-            "/periods": self._periods,
-        }
-
-    async def explain(self, http: Exchange, seen: Observation) -> None:
-        """Serve `GET /v1/explain/{request-id}`, for the key that it came with."""
-        check_method(http, "GET")
-        request_id = http.scope["path_params"].get("request_id", "").strip("/")
-        tenant = http.tenant
-        found = await self._latest(Filters(request_id=request_id, tenant=tenant), 1)
+    async def explain(self, http: Exchange) -> Any:
+        """`GET /v1/explain/{request-id}`, for the key that it came with."""
+        request_id = http.scope["path_params"]["request_id"]
+        found = await self._latest(Filters(request_id=request_id, tenant=http.tenant), 1)
         if not found:
             raise NotFound(f"no recent request of this key has this id{self._doubt}", code="unknown_request")
-        await http.tell({**found[0], "title": None})
+        return {**found[0], "title": None}
 
-    async def _requests(self, request: Request) -> dict[str, Any]:
-        asked = request.query_params
-        limit = _limit(asked, _SHOWN)
-        return {"requests": await self._latest(_filters(asked), limit), **self._about}
+    async def requests(self, request: Request) -> dict[str, Any]:
+        """`GET /admin/requests`: the latest ones."""
+        asked = valid(_AskedRecords, _sent(request))
+        return {"requests": await self._latest(asked.filters, min(asked.limit, _MOST)), **self._about}
 
-    async def _request(self, request: Request) -> dict[str, Any]:
+    async def request(self, request: Request) -> dict[str, Any]:
+        """`GET /admin/requests/{request_id}`: one, with its text where that is kept."""
         found = await self.find(request.path_params["request_id"], request.query_params)
         if found is None:
             raise NotFound(f"no recent request has this id{self._doubt}", code="unknown_request")
         return found
 
-    async def _original(self, request: Request) -> dict[str, Any]:
-        record, handle = await self._request(request), request.path_params["handle"]
+    async def original(self, request: Request) -> dict[str, Any]:
+        """`GET /admin/requests/{request_id}/archive/{handle}`: an original that the request names."""
+        record, handle = await self.request(request), request.path_params["handle"]
         text = record.get("text")
         if text is None:
             told = "the text was not kept; set records: {text: true} in the configuration"
@@ -94,18 +77,21 @@ class RecordsApi:
 
         Two clients may choose the same id: `tenant` and `until` tell which is meant. Raise `PenstockError`.
         """
-        found = await self._latest(_filters(asked)._replace(request_id=request_id), 1, text=True)
+        filters = valid(_AskedRecords, {name: value for name, value in asked.items() if value}).filters
+        found = await self._latest(filters._replace(request_id=request_id), 1, text=True)
         return found[0] if found else None
 
-    async def _conversations(self, request: Request) -> dict[str, Any]:
-        asked = request.query_params
-        limit, filters, before = _limit(asked, _CONVERSATIONS), _filters(asked), _seconds(asked, "before")
+    async def conversations(self, request: Request) -> dict[str, Any]:
+        """`GET /admin/conversations`: those with the latest requests."""
+        asked = valid(_AskedConversations, _sent(request))
+        limit, filters, before = min(asked.limit, _MOST), asked.filters, _seconds(asked.before)
         found: list[dict[str, Any]] = await self._ask(
             lambda records: records.ask(table.conversations, filters, limit + 1, before), []
         )
         return {"conversations": found[:limit], "more": len(found) > limit, **self._about}
 
-    async def _conversation(self, request: Request) -> dict[str, Any]:
+    async def conversation(self, request: Request) -> dict[str, Any]:
+        """`GET /admin/conversations/{id}`."""
         id, text = request.path_params["id"], request.query_params.get("text") == "true"
         found = await self._ask(lambda records: records.conversation(id, text=text), None)
         if found is None:
@@ -128,7 +114,8 @@ class RecordsApi:
         """Return a conversation with its requests and their texts. Raise `PenstockError`."""
         return await self._ask(lambda records: records.conversation(id, text=True), None)
 
-    async def _export(self, request: Request) -> Response:
+    async def export(self, request: Request) -> Response:
+        """`GET /admin/conversations/{id}/export`: a conversation as a file."""
         id = request.path_params["id"]
         found = await self.recorded(id)
         if found is None:
@@ -139,14 +126,15 @@ class RecordsApi:
         headers = {"cache-control": "no-store", "content-type": media, "content-disposition": name}
         return Response(content, headers=headers)
 
-    async def _policies(self, request: Request) -> dict[str, Any]:
-        filters = _filters(request.query_params)
+    async def policies(self, request: Request) -> dict[str, Any]:
+        """`GET /admin/policies`: the work of each policy."""
+        filters = valid(_AskedRecords, _sent(request)).filters
         return {"policies": await self._ask(lambda records: records.ask(table.policies, filters), []), **self._about}
 
-    async def _periods(self, request: Request) -> dict[str, Any]:
-        filters, by = _filters(request.query_params), request.query_params.get("by") or "model"
-        if by not in GROUPS:
-            raise wrong_value("by", by, f"one of {', '.join(GROUPS)}")
+    async def periods(self, request: Request) -> dict[str, Any]:
+        """`GET /admin/periods`: figures over time."""
+        asked = valid(_AskedRecords, _sent(request))
+        filters, by = asked.filters, asked.by
         told: dict[str, Any] = await self._ask(
             lambda records: records.ask(table.periods, filters, by), {"seconds": 60, "groups": []}
         )
@@ -203,38 +191,49 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(each)
 
 
-def _filters(asked: Mapping[str, Any]) -> Filters:
-    tenant, status = asked.get("tenant"), asked.get("status")
-    if status not in (None, "", "ok", "error"):
-        raise wrong_value("status", status, "'ok' or 'error'")
-    return Filters(
-        since=_seconds(asked, "since"),
-        until=_seconds(asked, "until"),
-        tenant=tenant_of_name(tenant) if tenant else None,
-        model=asked.get("model") or None,
-        chain=asked.get("chain") or None,
-        words=(asked.get("words") or "")[:_LONGEST].strip() or None,
-        failed={"ok": False, "error": True}.get(status or ""),
-    )
+def _in_utc(date: datetime) -> datetime:
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
-def _limit(asked: Mapping[str, Any], usual: int) -> int:
-    limit = asked.get("limit") or str(usual)
-    if not (limit.isascii() and limit.isdigit()):
-        raise wrong_value("limit", limit, "a number")
-    return min(_MOST, int(limit[:9]))
+Date = Annotated[datetime, AfterValidator(_in_utc)]
 
 
-def _seconds(asked: Mapping[str, Any], name: str) -> float | None:
-    """Return a date and time in seconds since 1970; None if none is asked for."""
-    date = asked.get(name)
-    try:
-        return datetime.fromisoformat(date).timestamp() if date else None
-    except (ValueError, OverflowError, OSError):
-        raise wrong_value(name, date, "a date and time, such as 2026-05-01T12:00:00Z") from None
+class _AskedRecords(BaseModel):
+    """A query string for records; others may have further parameters."""
+
+    since: Date | None = None
+    until: Date | None = None
+    tenant: str | None = None
+    model: str | None = None
+    chain: str | None = None
+    words: Annotated[str, AfterValidator(lambda words: words[:_LONGEST].strip() or None)] | None = None
+    status: Literal["ok", "error"] | None = None
+    limit: Annotated[int, Field(ge=0)] = 100
+    by: Literal["model", "key", "chain", "policy"] = "model"
+
+    @property
+    def filters(self) -> Filters:
+        """The filters of records that it asks for."""
+        return Filters(
+            since=_seconds(self.since),
+            until=_seconds(self.until),
+            tenant=tenant_of_name(self.tenant) if self.tenant else None,
+            model=self.model,
+            chain=self.chain,
+            words=self.words,
+            failed=None if self.status is None else self.status == "error",
+        )
 
 
-def wrong_value(name: str, value: object, right: str) -> BadRequest:
-    """Return the error for a parameter with a wrong value."""
-    told = f"{name}={str(value)[:40]!r} is not {right}"
-    return BadRequest(told, param=name, code="invalid_value")
+class _AskedConversations(_AskedRecords):
+    before: Date | None = None
+    limit: Annotated[int, Field(ge=0)] = 50
+
+
+def _sent(request: Request) -> dict[str, str]:
+    """Return the parameters that are not empty."""
+    return {name: value for name, value in request.query_params.items() if value}
+
+
+def _seconds(date: datetime | None) -> float | None:
+    return None if date is None else date.timestamp()

@@ -10,9 +10,7 @@ from proxy.access.metering import ALL, Meter
 from proxy.chat.errors import Overloaded
 from proxy.config.settings import Settings
 from proxy.http.headers import retry_after
-from proxy.server.api.endpoint import check_method
 from proxy.state.store import StoreError
-from proxy.telemetry.observation import Observation
 
 _MINUTES = {"requests_per_minute": "requests", "tokens_per_minute": "tokens"}
 _DAYS = {"tokens_per_day": "tokens", "budget_per_day": "usd"}
@@ -26,16 +24,11 @@ class UsageApi:
         self._limits = limits
         self._meter = meter
 
-    async def serve(self, http: Exchange, seen: Observation) -> None:
-        """Serve `GET /v1/usage`, for the key that it came with."""
-        check_method(http, "GET")
+    async def report(self, http: Exchange) -> Mapping[str, object]:
+        """`GET /v1/usage`, for the key that it came with."""
         if http.caller is None:
             raise TypeError("there is no such path where clients have no key of Penstock")
-        async with http.watch():
-            answer = await self._report(http.caller)
-        await http.tell(answer)
-
-    async def _report(self, caller: Caller) -> Mapping[str, object]:
+        caller = http.caller
         now = self._limits.clock()
         limits = await self._remaining(caller, now)
         try:

@@ -33,7 +33,7 @@ class Echo:
             raise NotFound(f"the echo upstream only answers /v1/chat/completions, not /v1{call.path}")
         if not call.request.messages:
             raise BadRequest("messages is empty; send at least one", param="messages", code="empty_array")
-        check_fields(call.request.rest)
+        check_fields(call.request)
         count = await call.tokens.count(call.request)
         text = _report(call.request, count)
         completion = Completion(call, {})

@@ -1,90 +1,161 @@
-"""The types of OpenAI's own request fields, for upstreams that read them themselves.
+"""The types of OpenAI's own request fields, for upstreams that read them themselves. Errors name their places.
 
 Where bytes pass through, the server behind checks them. It may be laxer than OpenAI, and Penstock must not be stricter
 than the server that it stands for.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypedDict, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
 
-from proxy.chat import ROLES, Message
+from proxy.chat import ROLES, ChatRequest, Message
 from proxy.chat.errors import BadRequest, wrong
 from proxy.wires.view import MALFORMED, parsed_arguments
 
 _Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_Given = ParamSpec("_Given")
-_Made = TypeVar("_Made")
+
+
+class _AddressField(TypedDict):
+    url: str
+
+
+class _FileField(TypedDict, total=False):
+    file_data: str
+    file_id: str
+    filename: str | None
+
+
+class _SoundField(TypedDict):
+    data: str
+
+
+class _PartField(TypedDict, total=False):
+    type: Required[str]
+    text: str
+    refusal: str
+    image_url: str | _AddressField
+    file: _FileField
+    input_audio: _SoundField
+
+
+_NAMED = frozenset({"text", "refusal", "image_url", "file", "input_audio"})
+"""Types of parts whose content has the same name."""
+
+
+class _FunctionField(TypedDict, total=False):
+    name: Required[str]
+    description: str | None
+    parameters: dict[str, Any] | None
+    arguments: str | dict[str, Any] | None
+    input: str | None
+
+
+class _CallField(TypedDict, total=False):
+    id: str | None
+    function: _FunctionField
+    custom: _FunctionField
+
+
+class _MessageFields(TypedDict, total=False):
+    role: Required[str]
+    content: str | list[_PartField] | None
+    name: str | None
+    refusal: str | None
+    reasoning_content: str | None
+    reasoning: str | None
+    thinking_blocks: list[Any] | None
+    tool_calls: list[_CallField] | None
+    function_call: _FunctionField | None
+    tool_call_id: str | None
+
+
+class _ToolField(TypedDict, total=False):
+    type: str
+    function: _FunctionField
+
+
+class _KindField(TypedDict, total=False):
+    type: str
+
+
+class _FormField(_KindField, total=False):
+    json_schema: dict[str, Any]
+
+
+class EffortField(TypedDict, total=False):
+    """The field `reasoning`."""
+
+    effort: str | None
+
+
+class _OwnerField(TypedDict, total=False):
+    user_id: str
 
 
 class ChatFields(TypedDict, total=False):
-    """The fields beside the conversation that are not null (OpenAI's API reference, `POST /chat/completions`)."""
+    """The fields that are translated and not null (OpenAI's API reference, `POST /chat/completions`)."""
 
+    messages: list[_MessageFields]
+    tools: list[_ToolField]
     frequency_penalty: _Number
     logit_bias: dict[str, Any]
     logprobs: bool
     max_completion_tokens: _Integer
     max_tokens: _Integer
-    metadata: dict[str, Any]
+    metadata: _OwnerField
     modalities: list[Any]
     n: Annotated[int, msgspec.Meta(ge=1)]
     parallel_tool_calls: bool
     presence_penalty: _Number
     reasoning_effort: str
-    response_format: dict[str, Any]
+    response_format: _FormField
+    safety_identifier: str
     seed: _Integer
+    service_tier: str
     stop: str | list[str]
     stream: bool
     stream_options: dict[str, Any]
     temperature: _Number
-    tool_choice: str | dict[str, Any]
+    tool_choice: str | _KindField
     top_logprobs: _Integer
     top_p: _Number
     user: str
 
 
 _WORDS = {"str": "a string", "int": "an integer", "float": "a number", "bool": "true or false", "array": "a list"}
-_WORDS |= {"object": "an object"}
+_WORDS |= {"object": "an object", "null": "null"}
 
 
-def check_fields(rest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are not null. Raise `BadRequest` for one of OpenAI's that has the wrong type."""
-    fields = {name: value for name, value in rest.items() if value is not None}
+def check_fields(request: ChatRequest, fields: type = ChatFields) -> dict[str, Any]:
+    """Return the fields beside the conversation that are not null.
+
+    Raise `BadRequest` for a value of the wrong type, in the conversation too.
+    """
+    rest = {name: value for name, value in request.rest.items() if value is not None}
     try:
-        msgspec.convert(fields, ChatFields)
+        msgspec.convert({**rest, "messages": request.messages, "tools": request.tools}, fields)
     except msgspec.ValidationError as error:
         told, _, path = str(error).partition(" - at `$.")
+        if missing := re.match(r"Object missing required field `(.+)`", told):
+            wrong(f"{path.rstrip('`')}.{missing[1]}", "is missing")
         kinds, bound = re.findall(r"^Expected `([^`]+)`( [<>]= \S+)?", told)[0]
         words = " or ".join(_WORDS[name] for name in kinds.split(" | "))
         wrong(path.rstrip("`"), f"must be {words}{bound}")
-    return fields
+    for index, message in enumerate(request.messages):
+        for at, part in enumerate(message.parts):
+            if part["type"] in _NAMED and part["type"] not in part:
+                wrong(f"messages[{index}].content[{at}].{part['type']}", "is missing")
+    return rest
 
 
-def checked(translate: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
-    """Return a translation that raises `BadRequest` where it meets a value of a wrong type in a list or an object.
-
-    It need not look for such values: a server refuses those that can be translated.
-    """
-
-    @wraps(translate)
-    def checked_translation(*given: _Given.args, **named: _Given.kwargs) -> _Made:
-        try:
-            return translate(*given, **named)
-        except RecursionError:
-            raise BadRequest("the body is nested too deeply", code="invalid_json") from None
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise BadRequest("the request has a value of a wrong type", code="invalid_type") from error
-
-    return checked_translation
-
-
-def called_function(call: Mapping[str, Any], otherwise: str = MALFORMED) -> tuple[str, dict[str, Any]]:
+def called_function(call: Mapping[str, Any], place: str, otherwise: str = MALFORMED) -> tuple[str, dict[str, Any]]:
     """Return the name and the arguments of a call, of a function or of a custom tool; see `parsed_arguments`."""
     if "function" not in call:
+        if "custom" not in call:
+            wrong(f"{place}.function", "is missing")
         return call["custom"]["name"], {"input": call["custom"].get("input", "")}
     return call["function"]["name"], parsed_arguments(call["function"].get("arguments"), otherwise)
 
@@ -105,8 +176,10 @@ def form_of(rest: Mapping[str, Any]) -> tuple[str, Mapping[str, Any] | None]:
     match wanted.get("type"):
         case "text" | "json_object" as kind:
             return kind, None
-        case "json_schema" as kind:
+        case "json_schema" as kind if "json_schema" in wanted:
             return kind, wanted["json_schema"].get("schema")
+        case "json_schema":
+            wrong("response_format.json_schema", "is missing")
     return wrong("response_format.type", "must be text, json_object or json_schema")
 
 

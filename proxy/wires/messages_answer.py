@@ -19,8 +19,20 @@ FINISH = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls",
 FINISH |= {"max_tokens": "length", "model_context_window_exceeded": "length"}
 """Chat's finish reasons for Anthropic's stop reasons; others are a `stop`."""
 
-_TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
-_TYPES |= {413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error", 504: "timeout_error"}
+STATUSES = {
+    "api_error": 500,
+    "authentication_error": 401,
+    "billing_error": 403,
+    "invalid_request_error": 400,
+    "not_found_error": 404,
+    "overloaded_error": 529,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "request_too_large": 413,
+    "timeout_error": 504,
+}
+"""The statuses of errors; of two with the same one, the last is the usual one."""
+_TYPES = {status: kind for kind, status in STATUSES.items()} | {503: "overloaded_error"}
 _TOO_LONG = "context_length_exceeded"
 
 

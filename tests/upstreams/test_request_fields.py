@@ -2,10 +2,11 @@ from typing import Any
 
 import pytest
 
+from proxy.chat import ChatRequest, Fields, Message
 from proxy.chat.errors import BadRequest
 from proxy.upstreams.request_fields import ChatFields, check_fields
 
-FIELDS = [*ChatFields.__annotations__]
+FIELDS = [name for name in ChatFields.__annotations__ if name not in ("messages", "tools")]
 
 GOOD: dict[str, list[Any]] = {
     "stop": ["a", ["a", "b"]],
@@ -19,21 +20,25 @@ GOOD: dict[str, list[Any]] = {
 }
 
 
+def check(fields: dict[str, Any], *messages: dict[str, Any]) -> None:
+    check_fields(ChatRequest("m", tuple(map(Message, messages)), rest=Fields(fields)))
+
+
 @pytest.mark.parametrize("name", FIELDS)
 def test_null_is_as_good_as_absent(name: str) -> None:
-    check_fields({name: None})
+    check({name: None})
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
 def test_the_right_type_passes(name: str, value: Any) -> None:
-    check_fields({name: value})
+    check({name: value})
 
 
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_wrong_type_is_named_by_its_place(name: str) -> None:
     wrong: Any = object()
     with pytest.raises(BadRequest) as caught:
-        check_fields({name: wrong})
+        check({name: wrong})
     assert caught.value.param == name
     assert caught.value.code == "invalid_type"
 
@@ -44,8 +49,32 @@ def test_a_wrong_type_is_named_by_its_place(name: str) -> None:
 )
 def test_near_misses_are_misses(name: str, value: Any) -> None:
     with pytest.raises(BadRequest):
-        check_fields({name: value})
+        check({name: value})
 
 
 def test_unknown_fields_are_left_alone() -> None:
-    check_fields({"x_anything": object(), "top_k": "many"})
+    check({"x_anything": object(), "top_k": "many"})
+
+
+def said(*parts: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": [*parts], **more}
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        (said({"type": "image_url", "image_url": {"url": 5}}), "content[0].image_url.url"),
+        (said({"type": "text", "text": "a"}, {"type": "image_url", "image_url": 5}), "content[1].image_url"),
+        (said({"type": "image_url"}), "content[0].image_url"),
+        (said({"type": "document", "text": 5}), "content[0].text"),
+        (said({"type": "input_audio", "input_audio": {}}), "content[0].input_audio.data"),
+        (said(name=5), "name"),
+        ({"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": 5}}]}, "tool_calls[0].function.name"),
+        ({"role": "assistant", "thinking_blocks": 5}, "thinking_blocks"),
+        ({"role": "tool", "tool_call_id": [], "content": "x"}, "tool_call_id"),
+    ],
+)
+def test_a_wrong_value_in_the_conversation_is_named_by_its_place(message: dict[str, Any], place: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        check({}, said(), message)
+    assert (caught.value.param, caught.value.code) == (f"messages[1].{place}", "invalid_type")

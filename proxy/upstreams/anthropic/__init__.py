@@ -7,28 +7,25 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import orjson
 from yarl import URL
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.errors import NotFound, PenstockError, Unanswered, Unauthorized
+from proxy.chat.errors import NotFound, Unauthorized
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
-from proxy.context import ModelProfile
 from proxy.http.client import Response
 from proxy.http.headers import without_credentials
-from proxy.text.json_values import json_object
 from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer
-from proxy.upstreams.anthropic.request import AnthropicRequest, translate
-from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream, connect, relay
-from proxy.upstreams.completion import Completion, Facts, encoded, parsed, timestamp
+from proxy.upstreams.anthropic.request import translate
+from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
+from proxy.upstreams.completion import Completion, parsed, timestamp
 from proxy.upstreams.credentials import fitting
-from proxy.upstreams.images import Images
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, advice, refused
-from proxy.upstreams.request_fields import ignored_fact
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, refused
+from proxy.upstreams.translated import Deltas, TranslatedUpstream, Translation
+from proxy.wires.messages_answer import STATUSES
 
 VERSION = "2023-06-01"
 """The version of the API that is translated to."""
@@ -36,10 +33,12 @@ VERSION = "2023-06-01"
 PAUSES = 8
 """The most times that an answer which pauses is asked to go on."""
 
-_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", re.ASCII)
+_OVERLOADED = 529
+"""Anthropic's status for an overload of all; no client of OpenAI's knows it."""
+_USUAL_WAIT = "2"
+"""Seconds until another try, where an overloaded server does not say."""
 
-RELAYED = (b"request-id", b"anthropic-")
-"""The beginnings of headers that clients of Anthropic read: its request id and the remaining rates."""
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", re.ASCII)
 
 _KEPT = frozenset({"accept-encoding", "traceparent", "tracestate", "user-agent"})
 """Headers of a translated request that go out, besides those that begin with `anthropic-`."""
@@ -53,8 +52,8 @@ def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[
     return {name: Anthropic(name, each) for name, each in upstreams.items()}
 
 
-class Anthropic:
-    """An upstream that translates chat requests to Messages and the answers back."""
+class Anthropic(TranslatedUpstream):
+    """Anthropic. Facts of an answer are also `cached_tokens` and `written_tokens`, and `pauses`."""
 
     provider = "anthropic"
     abilities = Abilities(
@@ -62,71 +61,27 @@ class Anthropic:
         speaks=frozenset({"chat", "messages"}),
         native_edits={"messages": frozenset({"clear_tool_uses_20250919", "defer_loading"})},
     )
+    relayed = (b"request-id", b"anthropic-")  # its request id, and the remaining rates
 
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:
-        self.name = name
-        self.address = settings.base_url
-        self._strict = settings.strict_params
-        self._key = None if settings.api_key is None else settings.api_key.get_secret_value()
-        self._transport = connect(name, settings)
-        self._images = Images(settings, ["http"])
+        super().__init__(name, settings, ["http"])
 
-    async def send(self, call: Call) -> Reply:
-        """Ask the model. A stream is held back until there is something to say, so that errors keep their status.
-
-        Raise `BadRequest` for what cannot be translated, and Anthropic's refusals as errors of OpenAI's kind. Facts,
-        which for a stream are complete at its end: `prompt_tokens`, `completion_tokens`, `cached_tokens` and
-        `written_tokens` as the server counted them, `ignored` (a list of fields with commas), `pauses`, `error`.
-        """
-        if call.request is None or call.path != CHAT:
-            return await self._pass(call)
-        translation = await _translated(call, await self._images.inlined(call.request))
-        facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
-        response = await self._ask(call, translation.body)
-        completion = Completion(call, facts)
-        headers = [(name, value) for name, value in response.headers if name.startswith(RELAYED)]
-        return await completion.reply(self._deltas(response, completion, call, translation), headers)
-
-    async def ignored(self, call: Call) -> tuple[str, ...]:
-        return () if call.request is None or call.path != CHAT else (await _translated(call, call.request)).ignored
-
-    async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
-        """Return the answer to a translated request. Raise Anthropic's refusal.
-
-        Raise `Unauthorized` without a key, and `BadRequest` for another vendor's.
-        """
+    async def _post(self, call: Call, body: bytes) -> Response:
+        """Raise `Unauthorized` without a key, and `BadRequest` for another vendor's."""
         headers = {key: each for key, each in call.headers.items() if key in _KEPT or key.startswith("anthropic-")}
         own = {"content-type": "application/json", **self._credentials(call.headers, call.model)}
-        response = await self._request(
-            "POST", "/messages", {"anthropic-version": VERSION, **headers, **own}, encoded(body)
-        )
-        if response.status != 200:
-            raise await self._refusal(response, call)
-        return response
-
-    async def _refusal(self, response: Response, call: Call) -> PenstockError:
-        """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
-        if response.status < 400:
-            return Unanswered(f"the upstream answered with status {response.status}")
-        return refusal(json_object(await response.read()), call, response.status, advice(response.headers))
-
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return known
+        return await self._request("POST", "/messages", {"anthropic-version": VERSION, **headers, **own}, body)
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         own = {"anthropic-version": VERSION, **without_credentials(headers), **self._credentials(headers, "")}
         response = await self._request("GET", "/models", own, None, "limit=1000")
         if response.status in (401, 403):
-            raise await self._refusal(response, Call("/models", "", b"", headers))
+            raise await self._failure(response, Call("/models", "", b"", headers))
         try:
             listed = orjson.loads(await response.read())["data"] if response.status == 200 else []
             return [_described(model) for model in listed if isinstance(model["id"], str)]
         except (orjson.JSONDecodeError, KeyError, TypeError):
             return []
-
-    async def aclose(self) -> None:
-        await self._transport.aclose()
-        await self._images.aclose()
 
     async def _pass(self, call: Call) -> Reply:
         """Forward a call to Anthropic's own API unchanged, but for the keys, and relay its answer as it is."""
@@ -154,10 +109,8 @@ class Anthropic:
             raise Unauthorized(f"no API key was given; upstream {self.name!r} needs one as a bearer token")
         return {"authorization": f"Bearer {key}"} if key.startswith(_OAUTH) else {"x-api-key": key}
 
-    async def _deltas(
-        self, response: Response, completion: Completion, call: Call, translation: AnthropicRequest
-    ) -> AsyncGenerator[dict[str, Any] | None, None]:
-        """Yield what an answer adds to the message, and the answers that go on with it. Raise the error of an event."""
+    async def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
+        """Yield what an answer adds to the message, and the answers that go on with it."""
         answer, body, facts = AnthropicAnswer(), translation.body, completion.facts
         asked = body["messages"]
         while True:
@@ -192,24 +145,32 @@ class Anthropic:
                     event = parsed(line[5:], SERVER)
                     kind = event.get("type")
                     if kind == "error":
-                        raise refusal(event, call)
+                        error = event["error"] if isinstance(event.get("error"), Mapping) else {}
+                        raise self._refusal(event, call, STATUSES.get(str(error.get("type")), 500), {})
                     yield event
         if kind != "message_stop":
-            raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
+            raise self._broke_off()
 
+    async def _translated(self, call: Call, request: ChatRequest) -> Translation:
+        if not _MODEL.fullmatch(request.model):
+            told = f"The model {request.model[:200]!r} does not exist or you do not have access to it."
+            raise NotFound(told, code="model_not_found")
+        profile = call.profile
+        most = room = 2**31 if profile is None else profile.max_output
+        if profile is not None and request.max_output_tokens is None:
+            if call.counted is None and call.tokens is not None and len(call.body) > (profile.window - most) // 2:
+                # there may be less room than the model's maximum
+                call = replace(call, counted=await call.tokens.count(request))
+            room = call.room or room
+        return translate(request, most=most, room=room)
 
-async def _translated(call: Call, request: ChatRequest) -> AnthropicRequest:
-    if not _MODEL.fullmatch(request.model):
-        told = f"The model {request.model[:200]!r} does not exist or you do not have access to it."
-        raise NotFound(told, code="model_not_found")
-    profile = call.profile
-    most = room = 2**31 if profile is None else profile.max_output
-    if profile is not None and request.max_output_tokens is None:
-        if call.counted is None and call.tokens is not None and len(call.body) > (profile.window - most) // 2:
-            # there may be less room than the model's maximum
-            call = replace(call, counted=await call.tokens.count(request))
-        room = call.room or room
-    return translate(request, most=most, room=room)
+    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
+        error = body["error"] if isinstance(body.get("error"), Mapping) else {}
+        if status == _OVERLOADED:
+            status, again = 503, {"retry-after": _USUAL_WAIT, **again}
+        message = error.get("message")
+        text = message.strip()[:LONGEST_MESSAGE] if isinstance(message, str) else ""
+        return refused(status, text, call, is_own=message is not None, headers=again)
 
 
 def _described(model: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,39 +183,3 @@ def _described(model: Mapping[str, Any]) -> dict[str, Any]:
         "owned_by": "anthropic",
         **limits,
     }
-
-
-# --- refusals: `{"type": "error", "error": {"type", "message"}}` ---
-
-OVERLOADED = 529
-"""Anthropic's status for an overload of all; no client of OpenAI's knows it."""
-
-STATUSES = {
-    "api_error": 500,
-    "authentication_error": 401,
-    "billing_error": 403,
-    "invalid_request_error": 400,
-    "not_found_error": 404,
-    "overloaded_error": OVERLOADED,
-    "permission_error": 403,
-    "rate_limit_error": 429,
-    "request_too_large": 413,
-    "timeout_error": 504,
-}
-"""The statuses of errors, for those that come in a stream."""
-
-USUAL_WAIT = "2"
-"""Seconds until another try, where an overloaded server does not say."""
-
-
-def refusal(
-    body: Mapping[str, Any], call: Call, status: int | None = None, again: Mapping[str, str] = MappingProxyType({})
-) -> Refused:
-    """Return the error in a body, or in an event of a stream, which has no status."""
-    error = body["error"] if isinstance(body.get("error"), Mapping) else {}
-    status = status or STATUSES.get(str(error.get("type")), 500)
-    if status == OVERLOADED:
-        status, again = 503, {"retry-after": USUAL_WAIT, **again}
-    message = error.get("message")
-    text = message.strip()[:LONGEST_MESSAGE] if isinstance(message, str) else ""
-    return refused(status, text, call, is_own=message is not None, headers=again)

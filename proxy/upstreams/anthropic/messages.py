@@ -119,7 +119,7 @@ class AnthropicMessages:
         if not thoughts and any(map(message.get, _UNSIGNED)) and not any(b["type"] in THOUGHTS for b in content):
             self.ignored |= {f"messages[].{name}" for name in _UNSIGNED if message.get(name)}
         stand = [block.get("id") for block in content if block["type"] == "tool_use"]
-        calls = [call for call in self._calls(message) if call["id"] not in stand]
+        calls = [call for call in self._calls(message, place) if call["id"] not in stand]
         return marked([*thoughts, *content, *calls], message)
 
     def _thoughts(self, message: Message) -> list[Block]:
@@ -132,11 +132,11 @@ class AnthropicMessages:
                 self.ignored.add("messages[].thinking_blocks")
         return signed
 
-    def _calls(self, message: Message) -> list[Block]:
+    def _calls(self, message: Message, place: str) -> list[Block]:
         listed = [*(message.get("tool_calls") or ())]
         if (function := message.get("function_call")) is not None:
             listed.append({"id": f"call_{function['name']}", "function": function})
-        made = [call_block(call) for call in listed]
+        made = [call_block(call, f"{place}.tool_calls[{index}]") for index, call in enumerate(listed)]
         self.called |= {call["name"]: None for call in made}
         return made
 
@@ -145,7 +145,7 @@ class AnthropicMessages:
         content = blocks_of(message, place)
         control = next((block["cache_control"] for block in reversed(content) if "cache_control" in block), None)
         known = message.get("tool_call_id") or (f"call_{message.get('name')}" if message.role == "function" else None)
-        made: Block = {"type": "tool_result", "tool_use_id": wire_id(known)}
+        made: Block = {"type": "tool_result", "tool_use_id": wire_id(known, f"{place}.tool_call_id")}
         if content:
             made["content"] = [{key: value for key, value in b.items() if key != "cache_control"} for b in content]
         if message.get("is_error") is True:
@@ -217,6 +217,8 @@ def _document(file: Mapping[str, Any], place: str) -> Block:
     title = {"title": file["filename"]} if file.get("filename") else {}
     if file.get("file_id") is not None:
         return {"type": "document", "source": {"type": "file", "file_id": file["file_id"]}, **title}
+    if "file_data" not in file:
+        wrong(place, "is missing")
     data = _data(file["file_data"], "files as data: URLs", place)
     if data["media_type"].startswith("image/"):
         return {"type": "image", "source": {"type": "base64", **data}}
@@ -229,14 +231,17 @@ def _document(file: Mapping[str, Any], place: str) -> Block:
     return {"type": "document", "source": {"type": "base64", **data}, **title}
 
 
-def call_block(call: Mapping[str, Any]) -> Block:
+def call_block(call: Mapping[str, Any], place: str) -> Block:
     """Return a tool call as a block. Arguments that are no JSON object become one that quotes them."""
-    name, given = called_function(call)
-    return marked([{"type": "tool_use", "id": wire_id(call.get("id")), "name": name, "input": given}], call)[0]
+    name, given = called_function(call, place)
+    id = wire_id(call.get("id"), f"{place}.id")
+    return marked([{"type": "tool_use", "id": id, "name": name, "input": given}], call)[0]
 
 
-def wire_id(known: Any) -> str:
+def wire_id(known: str | None, place: str) -> str:
     """Return the id of a call in the characters that Anthropic allows."""
+    if known is None:
+        wrong(place, "is missing")
     if _ID.fullmatch(known):
-        return str(known)
+        return known
     return f"{re.sub(r'[^A-Za-z0-9_-]', '_', known)[:64]}_{sha256(known.encode(errors='replace')).hexdigest()[:12]}"

@@ -4,7 +4,6 @@ What Anthropic cannot take is left out and named, never refused: `strict_params`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -18,14 +17,16 @@ from proxy.models.names import canonical
 from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
+    ChatFields,
+    EffortField,
     asks,
     check_fields,
-    checked,
     effort_of,
     form_of,
     stops_of,
     unsupported,
 )
+from proxy.upstreams.translated import Translation
 
 NATIVE = frozenset({
     "cache_control", "compaction", "container", "context_management", "diagnostics", "fallbacks", "inference_geo",
@@ -93,18 +94,15 @@ def _table() -> tuple[ClaudeFeatures, ...]:
     return msgspec.json.decode(text, type=tuple[ClaudeFeatures, ...])
 
 
-@dataclass(frozen=True, slots=True)
-class AnthropicRequest:
-    """A request in the form of Messages."""
+class AnthropicFields(ChatFields, total=False):
+    """OpenAI's fields, and Anthropic's own that are read."""
 
-    body: dict[str, Any]
-    """The JSON body of `POST /v1/messages`."""
-    ignored: tuple[str, ...]
-    """The client's fields that Anthropic, or this model, does not support, sorted."""
+    output_config: dict[str, Any]
+    reasoning: EffortField
+    thinking: dict[str, Any]
 
 
-@checked
-def translate(request: ChatRequest, *, most: int, room: int) -> AnthropicRequest:
+def translate(request: ChatRequest, *, most: int, room: int) -> Translation:
     """Return a request in the form of Messages.
 
     `most` is the longest answer of the model, `room` the part of the window that is left for one, both in tokens. Raise
@@ -118,13 +116,13 @@ class _Fields:
 
     def __init__(self, request: ChatRequest, most: int, room: int) -> None:
         self._request = request
-        self._rest = check_fields(request.rest)
+        self._rest = check_fields(request, AnthropicFields)
         self._able = features_of(request.model)
         self._messages = AnthropicMessages(request.messages, system_messages=self._able.system_messages)
         self._ignored = self._messages.ignored
         self._limit = self._max_tokens(most, room)
 
-    def translation(self) -> AnthropicRequest:
+    def translation(self) -> Translation:
         rest = self._rest
         body: dict[str, Any] = {
             "model": self._request.model,
@@ -144,7 +142,7 @@ class _Fields:
         self._sample(body)
         self._ignored |= {name for name, value in rest.items() if name not in READ and asks(name, value)}
         kept = {name: value for name, value in body.items() if value is not None and value != {}}
-        return AnthropicRequest(kept, tuple(sorted(self._ignored)))
+        return Translation(kept, tuple(sorted(self._ignored)))
 
     def _max_tokens(self, most: int, room: int) -> int:
         """Return the client's limit, up to the model's maximum; without one, all the room that there is."""
@@ -237,6 +235,8 @@ class _Fields:
             if "custom" in tool:
                 raise unsupported("Anthropic only knows custom tools with a JSON schema", f"{place}.type")
             return dict(tool)
+        if "function" not in tool:
+            wrong(f"{place}.function", "is missing")
         function = tool["function"]
         result: dict[str, Any] = {"name": function["name"]}
         if function.get("description"):

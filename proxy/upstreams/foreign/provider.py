@@ -32,7 +32,7 @@ class Provider:
 
     async def send(self, request: ChatRequest, authorization: str) -> Reply:
         """Ask the provider. A stream's reply is held back until its first chunk, so that errors keep their status."""
-        check_fields(request.rest)
+        check_fields(request)
         asked, left_out = arguments(await self._images.inlined(request), self._settings.provider)
         asked |= self._orders(authorization)
         library = await self._loaded()
@@ -61,7 +61,7 @@ class Provider:
 
     async def ignored(self, request: ChatRequest) -> tuple[str, ...]:
         """Return the fields that litellm or the provider does not support. Raise `BadRequest` as `send` does."""
-        check_fields(request.rest)
+        check_fields(request)
         _, left_out = arguments(request, self._settings.provider)
         return tuple(sorted(left_out | lacked(await self._loaded(), self._settings.provider, request)))
 

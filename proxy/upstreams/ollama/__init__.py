@@ -14,17 +14,15 @@ from typing import Any
 from yarl import URL
 
 from proxy.chat import ChatRequest, encode
-from proxy.chat.errors import PenstockError, Unanswered
+from proxy.chat.errors import PenstockError
 from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
-from proxy.text.json_values import json_object
-from proxy.upstreams.base import Abilities, Call, Reply, Upstream, connect, relay
-from proxy.upstreams.completion import Completion, Facts, encoded, parsed, timestamp
-from proxy.upstreams.images import Images
+from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
+from proxy.upstreams.completion import Completion, Facts, parsed, timestamp
 from proxy.upstreams.ollama.answer import OllamaAnswer, lines, used
-from proxy.upstreams.ollama.request import OllamaRequest, translate
+from proxy.upstreams.ollama.request import translate
 from proxy.upstreams.ollama.window import (
     Windows,
     effective,
@@ -36,13 +34,19 @@ from proxy.upstreams.ollama.window import (
     was_truncated,
 )
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, refused
-from proxy.upstreams.request_fields import ignored_fact
+from proxy.upstreams.translated import Deltas, TranslatedUpstream, Translation
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
 """Headers that Ollama gets of a request. The client's credentials are not among them."""
 
 LISTING = 3.0
 """Seconds that a server has to list its models; the lists of other upstreams wait for it."""
+
+LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
+"""The two of a model's abilities that a request can do without."""
+
+ADDRESS = re.compile(r"\b[a-z]+://[^\s\"'<>]+|\b(?:(?:\d{1,3}\.){3}\d{1,3}|localhost)(?::\d+)?", re.IGNORECASE)
+"""Addresses, which clients must not learn; Ollama quotes that of its own runner."""
 
 _log = logging.getLogger("penstock.ollama")
 
@@ -65,11 +69,11 @@ def _num_ctx(entries: Iterable[ModelSettings]) -> Callable[[str], int | None]:
     return of
 
 
-class Ollama:
-    """An upstream that translates chat requests to Ollama's own API and the answers back.
+class Ollama(TranslatedUpstream):
+    """An Ollama server. A model always runs with the configured context size.
 
-    A model always runs with the configured context size. No request changes it, because the server would have to load
-    the model anew.
+    No request changes it, because the server would have to load the model anew. Facts of an answer are also
+    `truncated`, `load_ms`, `prompt_ms` and `answer_ms`.
     """
 
     provider = "ollama"
@@ -77,43 +81,19 @@ class Ollama:
 
     def __init__(self, name: str, settings: OllamaUpstream, num_ctx: Callable[[str], int | None]) -> None:
         """`num_ctx` gives the configured context size, in tokens, of an upstream's model name."""
-        self.name = name
-        self.address = settings.base_url
+        super().__init__(name, settings, ["http", "https"])
         self._num_ctx = num_ctx
         self._keep_alive = settings.keep_alive
-        self._strict = settings.strict_params
         self._headers = {"accept-encoding": "identity"}
-        if settings.api_key is not None:
-            self._headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
-        self._transport = connect(name, settings)
-        self._images = Images(settings, ["http", "https"])
-        self._windows = Windows(self._ask)
+        if self._key is not None:
+            self._headers["authorization"] = f"Bearer {self._key}"
+        self._windows = Windows(self._ask_server)
 
-    async def send(self, call: Call) -> Reply:
-        """Ask the model. A stream is held back until there is something to say, so that errors keep their status.
-
-        Raise `BadRequest` for what cannot be translated, and Ollama's refusals as errors of OpenAI's kind. Facts, which
-        for a stream are complete at its end: `prompt_tokens` and `completion_tokens` as the server counted them,
-        `truncated`, `ignored` (a list of fields with commas), `load_ms`, `prompt_ms`, `answer_ms`, `error` (a code).
-        """
-        if call.request is None:
-            return await self._pass(call)
-        translation = self._translated(call, await self._images.inlined(call.request))
-        facts: Facts = ignored_fact(translation.ignored, strict=self._strict)
-        response = await self._request("POST", "/api/chat", call.headers, encoded(translation.body))
-        if response.status != 200:
-            body = await response.read()
-            if response.status < 400:
-                raise Unanswered(f"the upstream answered with status {response.status}")
-            raise refusal(json_object(body), response.status, call)
-        completion = Completion(call, facts)
-        return await completion.reply(self._deltas(response, completion, call, translation))
-
-    async def ignored(self, call: Call) -> tuple[str, ...]:
-        return () if call.request is None else self._translated(call, call.request).ignored
-
-    def _translated(self, call: Call, request: ChatRequest) -> OllamaRequest:
+    async def _translated(self, call: Call, request: ChatRequest) -> Translation:
         return translate(request, num_ctx=self._num_ctx(call.model), keep_alive=self._keep_alive)
+
+    async def _post(self, call: Call, body: bytes) -> Response:
+        return await self._request("POST", "/api/chat", call.headers, body)
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Return the profile with the window that the server gives the model. Wait a second at most for its report.
@@ -134,8 +114,8 @@ class Ollama:
         """
         try:
             async with asyncio.timeout(LISTING):
-                listed = (await self._ask("GET", "/api/tags") or {}).get("models")
-                running = loaded(await self._ask("GET", "/api/ps")) if listed else {}
+                listed = (await self._ask_server("GET", "/api/tags") or {}).get("models")
+                running = loaded(await self._ask_server("GET", "/api/ps")) if listed else {}
         except TimeoutError:
             return []
         if not isinstance(listed, list):
@@ -145,8 +125,7 @@ class Ollama:
 
     async def aclose(self) -> None:
         await self._windows.aclose()
-        await self._transport.aclose()
-        await self._images.aclose()
+        await super().aclose()
 
     async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
@@ -156,7 +135,7 @@ class Ollama:
         url = URL(f"{self.address}{path}", encoded=True)
         return await self._transport.request(method, url, {**kept, **self._headers}, body)
 
-    async def _ask(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
+    async def _ask_server(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
         """Return the JSON answer to a question about the server; None if it has none. Never raise."""
         try:
             response = await self._request(method, path, {}, None if body is None else encode(body))
@@ -171,21 +150,20 @@ class Ollama:
         response = await self._request(call.method, path, call.headers, call.body or None)
         return await relay(response)
 
-    async def _deltas(
-        self, response: Response, completion: Completion, call: Call, translation: OllamaRequest
-    ) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield what the lines of an answer add to it. Raise the error of a line."""
+    async def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
         answer = OllamaAnswer(completion.facts)
         async with aclosing(lines(response.chunks()) if completion.stream else _whole(response)) as source:
             async for line in source:
-                if (error := broken(line, call)) is not None:
-                    raise error
+                if line.get("error") is not None:
+                    told = line.get("status")
+                    status = told if isinstance(told, int) and 400 <= told <= 599 else 500
+                    raise self._refusal(line, call, status, {})
                 for delta in answer.deltas(line):
                     yield delta
                 if line.get("done") is True:
                     break
             else:
-                raise Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
+                raise self._broke_off()
             with suppress(PenstockError):
                 async for _ in source:
                     pass  # a connection can be used again if its answer was read to the end
@@ -193,7 +171,7 @@ class Ollama:
         completion.usage = answer.usage(line, call.counted.total if call.counted else None)
         completion.finish_reason = answer.finish_reason(line)
 
-    async def _check(self, line: Mapping[str, Any], call: Call, translation: OllamaRequest, facts: Facts) -> None:
+    async def _check(self, line: Mapping[str, Any], call: Call, translation: Translation, facts: Facts) -> None:
         """Note that the server has answered, and if it has cut the prompt."""
         self._windows.answered(call.model)
         window = self._num_ctx(call.model)
@@ -206,6 +184,15 @@ class Ollama:
             facts["truncated"] = True
             fields = {"model": call.model, "counted": counted and counted.total, "evaluated": evaluated}
             _log.warning("prompt was truncated by the server", extra={"fields": {**fields, "window": window}})
+
+    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
+        told = body.get("error")
+        if isinstance(told, dict):
+            told = told.get("message")
+        text = ADDRESS.sub("***", told.strip())[:LONGEST_MESSAGE] if isinstance(told, str) else ""
+        if lacking := LACKING.search(text):
+            return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
+        return refused(status, text, call, is_own="error" in body, headers=again)
 
     def _described(self, model: Any, running: Mapping[str, int]) -> dict[str, Any] | None:
         name = model.get("name") or model.get("model") if isinstance(model, dict) else None
@@ -231,32 +218,6 @@ async def _counted(call: Call, window: int | None) -> TokenCount | None:
     if call.counted is not None or call.tokens is None or call.request is None:
         return call.counted
     return await call.tokens.count(call.request) if may_be_truncated(len(call.body), window) else None
-
-
-LACKING = re.compile(r"does not support (tools|thinking)", re.IGNORECASE)
-"""The two of a model's abilities that a request can do without."""
-
-ADDRESS = re.compile(r"\b[a-z]+://[^\s\"'<>]+|\b(?:(?:\d{1,3}\.){3}\d{1,3}|localhost)(?::\d+)?", re.IGNORECASE)
-"""Addresses, which clients must not learn; Ollama quotes that of its own runner."""
-
-
-def refusal(line: Mapping[str, Any], status: int, call: Call) -> Refused:
-    """Return the error in a body, or in a line of a stream."""
-    told = line.get("error")
-    if isinstance(told, dict):
-        told = told.get("message")
-    text = ADDRESS.sub("***", told.strip())[:LONGEST_MESSAGE] if isinstance(told, str) else ""
-    if lacking := LACKING.search(text):
-        return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
-    return refused(status, text, call, is_own="error" in line)
-
-
-def broken(line: Mapping[str, Any], call: Call) -> Refused | None:
-    """Return the error in a line of a stream or in a body with status 200; None if there is none."""
-    if line.get("error") is None:
-        return None
-    status = line.get("status")
-    return refusal(line, status if isinstance(status, int) and 400 <= status <= 599 else 500, call)
 
 
 def _asked_by(ability: str, call: Call) -> str:

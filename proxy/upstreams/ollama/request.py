@@ -4,23 +4,24 @@ The shapes are those of Ollama's `api/types.go`, which refuses the whole request
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from proxy.chat import ChatRequest, Message, chosen_tools
 from proxy.chat.errors import wrong
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
+    ChatFields,
+    EffortField,
     asks,
     called_function,
     check_fields,
-    checked,
     effort_of,
     form_of,
     role_of,
     stops_of,
     unsupported,
 )
+from proxy.upstreams.translated import Translation
 
 DIRECT = frozenset({
     "temperature", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty", "frequency_penalty", "top_k",
@@ -45,25 +46,20 @@ READ = DIRECT | BOOKKEEPING | {
 """The fields that the translation reads, or that do not concern the answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class OllamaRequest:
-    """A request in the form of `POST /api/chat`."""
+class OllamaFields(ChatFields, total=False):
+    """OpenAI's fields, and Ollama's own."""
 
-    body: dict[str, Any]
-    """The JSON body of `POST /api/chat`."""
-    ignored: tuple[str, ...]
-    """The client's fields that Ollama does not support, sorted."""
-    countable: bool
-    """Our count of the prompt compares with Ollama's."""
+    options: dict[str, Any]
+    reasoning: EffortField
+    think: bool | str
 
 
-@checked
-def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | int | None) -> OllamaRequest:
+def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | int | None) -> Translation:
     """Return a request in Ollama's form. `num_ctx` and `keep_alive` are the operator's; a client's own are ignored.
 
     Raise `BadRequest` for values of a wrong type, and for requests that cannot be translated.
     """
-    rest = check_fields(request.rest)
+    rest = check_fields(request, OllamaFields)
     messages = OllamaMessages(request.messages)
     options = _options(rest)
     if num_ctx is not None:
@@ -82,7 +78,7 @@ def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | in
         "keep_alive": keep_alive,
     }
     ignored = messages.ignored | _ignored(rest)
-    return OllamaRequest(
+    return Translation(
         {name: value for name, value in body.items() if value is not None}, tuple(sorted(ignored)), messages.countable
     )
 
@@ -188,7 +184,7 @@ class OllamaMessages:
         if media:
             result["images"] = media
         if role == "assistant":
-            result |= self._assistant(message, text)
+            result |= self._assistant(message, text, place)
         elif result["role"] == "tool":
             result |= self._result(message)
         # the name of a result is the tool's
@@ -197,7 +193,7 @@ class OllamaMessages:
         self.countable = self.countable and not ("images" in result or "thinking" in result)
         self.translated.append(result)
 
-    def _assistant(self, message: Message, text: str) -> dict[str, Any]:
+    def _assistant(self, message: Message, text: str, place: str) -> dict[str, Any]:
         result: dict[str, Any] = {}
         if message.get("refusal") is not None:
             result["content"] = text or message["refusal"]
@@ -208,11 +204,11 @@ class OllamaMessages:
         if message.get("function_call") is not None:
             calls.append({"function": message["function_call"]})
         if calls:
-            result["tool_calls"] = [self._call(call, index) for index, call in enumerate(calls)]
+            result["tool_calls"] = [self._call(call, n, f"{place}.tool_calls[{n}]") for n, call in enumerate(calls)]
         return result
 
-    def _call(self, call: Mapping[str, Any], index: int) -> dict[str, Any]:
-        name, arguments = called_function(call, "arguments")
+    def _call(self, call: Mapping[str, Any], index: int, place: str) -> dict[str, Any]:
+        name, arguments = called_function(call, place, "arguments")
         known = call.get("id")
         if known is not None:
             self._names[known] = name

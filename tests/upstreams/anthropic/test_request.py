@@ -147,7 +147,7 @@ async def test_tools_of_anthropics_own_and_fields_of_its_tools(client: Client, a
         ({"tool_choice": {"type": "function", "function": {"name": "unknown"}}}, "tool_choice"),
         ({"reasoning_effort": "extreme"}, "reasoning_effort"),
         ({"response_format": {"type": "xml"}}, "response_format.type"),
-        ({"response_format": {"type": "json_schema"}}, None),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         ({"tools": [{"type": "custom", "custom": {"name": "c"}}]}, "tools[0].type"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
         ({"messages": [user([{"type": "image_url", "image_url": {"url": "data:image/png,x"}}])]},
@@ -155,11 +155,17 @@ async def test_tools_of_anthropics_own_and_fields_of_its_tools(client: Client, a
         ({"messages": [user([{"type": "file", "file": {"file_data": "data:text/plain;base64,a"}}])]},
          "messages[0].content[0].file.file_data"),
         ({"messages": [user("a"), {"role": "assistant", "content": "b", "thinking_blocks": 5}]},
-         None),
+         "messages[1].thinking_blocks"),
+        ({"messages": [user("a"), {"role": "assistant", "tool_calls": [{"id": "c"}]}]},
+         "messages[1].tool_calls[0].function"),
+        ({"messages": [user("a"), {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}]},
+         "messages[1].tool_calls[0].id"),
+        ({"metadata": {"user_id": 5}}, "metadata.user_id"),
+        ({"output_config": 5}, "output_config"),
     ],
 )  # fmt: skip
-async def test_values_of_a_wrong_type_are_a_400_that_names_them_or_says_so(
-    client: Client, anthropic: StandIn, fields: dict[str, Any], param: str | None
+async def test_values_of_a_wrong_type_are_a_400_that_names_them(
+    client: Client, anthropic: StandIn, fields: dict[str, Any], param: str
 ) -> None:
     answered = await client.chat(**{"tools": [TOOL], **fields})
 

@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
-from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.foreign.provider import Provider
-from tests.upstreams.foreign.calls import KEY, MODEL, ask, error, send
+from tests.upstreams.foreign.calls import KEY, ask, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events
 
@@ -86,8 +85,7 @@ async def test_a_slow_provider_is_a_timeout(fake: FakeAnthropic, stream: bool) -
 async def test_a_request_that_litellm_cannot_translate_is_not_tried_again(
     fake: FakeAnthropic, upstream: Provider
 ) -> None:
-    broken = Message({"role": "user", "content": [{"type": "image_url", "image_url": {"url": 5}}]})
-    reply = await send(upstream, ChatRequest(MODEL, (broken,)))
+    reply = await send(upstream, ask(web_search_options=5))
 
     assert 400 <= reply.status <= 500
     assert fake.paths == []

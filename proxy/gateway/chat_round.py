@@ -5,62 +5,45 @@ Events that need no change keep their bytes.
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from itertools import starmap
 from operator import is_
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from proxy.chat import called_name
 from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
-from proxy.chat.sse import EventSplitter, check_held, event_data, with_data
-from proxy.gateway.dialogue import Hand, Round, gap, heard, joined
+from proxy.chat.sse import event_data, with_data
 from proxy.text.json_values import json_object
-
-
-class _Call:
-    """One call, as far as it has arrived."""
-
-    def __init__(self) -> None:
-        self.internal: bool | None = None
-        """None until its name is known."""
-        self.shown: int | None = None
-        """Its index among those that the client sees."""
-        self.buffered: list[Any] = []
-        self.whole: dict[str, Any] = {}
+from proxy.wires.rounds import AnswerRound, Hand
 
 
 class Calls:
-    """Sorts deltas: those of internal calls are kept back, the client's are shown under contiguous indexes.
+    """Sorts the deltas of one choice: the client's calls are shown under contiguous indexes, internal ones kept back.
 
     What the client gets is in the order of the model: calls behind an internal one wait until it is known whether that
-    one is handed on.
+    one is handed on. So do deltas of a call that has no name yet.
     """
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
-        self._all: list[_Call] = []
-        self._at: dict[int | None, _Call] = {}
-        self._next = 0
-        self._moved = False
-        """True if indexes are no longer the upstream's."""
+        self.all: list[dict[str, Any]] = []
+        """All calls, as far as they have arrived, in order."""
+        self.indexes: dict[int, int] = {}
+        """By the place of a call, its index among those that the client sees."""
+        self.waiting: set[int] = set()
+        """The places of calls that the client gets later."""
         self.hidden = False
         """True if there was an internal one."""
+        self._at: dict[int | None, int] = {}
+        self._next = 0
 
-    @property
-    def shown(self) -> bool:
-        """True if the client has seen any."""
-        return any(call.shown is not None for call in self._all)
+    def is_internal(self, call: Mapping[str, Any]) -> bool:
+        return called_name(call) in self._names
 
-    @property
-    def waiting(self) -> bool:
-        """True if deltas are buffered: their call has no name yet, or stands behind an internal one."""
-        return any(call.buffered for call in self._all)
-
-    @property
-    def whole(self) -> list[dict[str, Any]]:
-        """All calls, as far as they have arrived, in order."""
-        return [call.whole for call in self._all]
+    def take(self, calls: Any) -> None:
+        """Take in all calls of a whole answer."""
+        self.all = [{**call} for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        self.hidden = any(map(self.is_internal, self.all))
 
     def sort(self, entries: Sequence[Any]) -> list[Any]:
         """Return what the client gets to see of the next deltas; entries that need no change are the same objects."""
@@ -69,241 +52,207 @@ class Calls:
             if not isinstance(entry, dict):
                 shown.append(entry)
                 continue
-            call = self._call(entry)
-            _merge(call.whole, entry, once=_NAMING)
-            call.buffered.append(entry)
-            if call.internal is None and (name := _name(entry)):
-                call.internal = name in self._names
-                self.hidden = self.hidden or call.internal
-            if call.internal is not None and (call.internal or call.shown is not None or not self.hidden):
-                shown += self._released(call)
+            place = self._place(entry)
+            call = self.all[place]
+            _merge(call, entry, once=_NAMING)
+            if place in self.indexes:
+                shown.append(self._placed(entry, self.indexes[place]))
+            elif self.is_internal(call):
+                self.hidden = True
+                self.waiting.discard(place)
+            elif self.hidden or not called_name(call):
+                self.waiting.add(place)
+            elif place in self.waiting:  # SDKs take the first list of calls as it is, so each must be in it once
+                shown.append(self._shown(place, {**call}))
+                self.waiting.remove(place)
+            else:
+                shown.append(self._shown(place, entry))
         return shown
 
     async def hand_on(self, hand: Hand) -> None:
         """Make internal calls the client's that are handed on to it, each in one piece."""
-        for call in [each for each in self._all if each.internal]:
-            own = await hand(call.whole)
-            if own is not None:
-                call.internal, call.whole, call.buffered = False, dict(own), [dict(own)]
+        for place, call in enumerate(self.all):
+            if self.is_internal(call) and (own := await hand(call)) is not None:
+                self.all[place] = {**own}
+                self.waiting.add(place)
 
     def remaining(self) -> list[Any]:
-        """Return the client's buffered calls: whole ones, and those that never got a name."""
-        return [entry for call in self._all for entry in self._released(call)]
+        """Return the client's calls that waited, each in one piece."""
+        shown = [self._shown(place, {**self.all[place]}) for place in sorted(self.waiting)]
+        self.waiting = set()
+        return shown
 
-    def _released(self, call: _Call) -> list[Any]:
-        buffered, call.buffered = call.buffered, []
-        if call.internal or not buffered:
-            return []
-        self._moved = self._moved or self.hidden or self.waiting
-        if call.shown is None:
-            if len(buffered) > 1:
-                buffered = [dict(call.whole)]  # SDKs take the first list of calls as it is, so each must be in it once
-            index = buffered[0].get("index")
-            call.shown = index if isinstance(index, int) and not self._moved else self._next
-            self._next = max(self._next, call.shown + 1)
-        return [_placed(entry, call.shown) if self._moved or "index" in entry else entry for entry in buffered]
+    def _shown(self, place: int, entry: dict[str, Any]) -> dict[str, Any]:
+        own = entry.get("index")
+        index = own if isinstance(own, int) and not self._is_moved else self._next
+        self.indexes[place], self._next = index, max(self._next, index + 1)
+        return self._placed(entry, index)
 
-    def _call(self, entry: Mapping[str, Any]) -> _Call:
-        """Return the delta's call, by its index; if a server sends none or always the same, by its id."""
-        own_index = entry.get("index")
-        index = own_index if isinstance(own_index, int) else None
-        call = self._at.get(index)
-        known = call.whole.get("id") if call is not None else None
-        own_id = entry.get("id")
-        other = bool(_name(entry)) and call is not None and call.internal is not None
-        if call is None or (other and (own_id != known if own_id else index is None)):
-            call = self._at[index] = _Call()
-            self._all.append(call)
-        return call
+    def _placed(self, entry: dict[str, Any], index: int) -> dict[str, Any]:
+        return entry if entry.get("index", None if self._is_moved else index) == index else {**entry, "index": index}
 
+    @property
+    def _is_moved(self) -> bool:
+        """True if indexes are no longer the upstream's."""
+        return self.hidden or bool(self.waiting)
 
-def _placed(entry: dict[str, Any], index: int) -> dict[str, Any]:
-    return entry if entry.get("index") == index else {**entry, "index": index}
-
-
-def _name(entry: Mapping[str, Any]) -> str:
-    for kind in ("function", "custom"):
-        inner = entry.get(kind)
-        if isinstance(inner, Mapping) and isinstance(inner.get("name"), str):
-            return str(inner["name"])
-    return ""
+    def _place(self, entry: Mapping[str, Any]) -> int:
+        """Return the place of a delta's call, by its index; if a server sends none or always the same, by its id."""
+        index = own if isinstance(own := entry.get("index"), int) else None
+        place = self._at.get(index)
+        is_other = place is None
+        if place is not None and called_name(entry) and called_name(self.all[place]):
+            known, own_id = self.all[place].get("id"), entry.get("id")
+            is_other = own_id != known if own_id else index is None
+        if place is None or is_other:
+            place = self._at[index] = len(self.all)
+            self.all.append({})
+        return place
 
 
 _HEAD = ("id", "created", "model")
 """The fields that all chunks of one stream have in common."""
 
 
-class _Buffered(NamedTuple):
-    """An event that is held back, as it came and as it is to pass."""
+class ChatRound(AnswerRound):
+    """A round of chat completions."""
 
-    passing: bytes
-    event: bytes
-    boundary: bytes
-    chunk: dict[str, Any] | None
-
-
-class ChatRound:
-    """A round, whole or as a stream. `feed` gives what the client gets at once, `tail` what it gets in the end."""
-
-    def __init__(
-        self, names: frozenset[str], before: "ChatRound | None" = None, *, text: str = "", thoughts: int = 0
-    ) -> None:
-        """`names` are those of the internal tools, `before` is the round before this one.
-
-        `text` is what earlier rounds said, `thoughts` how many blocks of signed reasoning they had.
-        """
-        self._thoughts = thoughts
-        self.names = names
-        self._later = before is not None
-        self._head = {} if before is None else before.head
-        self._text = text
-        self._answer: dict[str, Any] = {}
-        """The answer where it is no stream."""
-        self._is_handed = False
-        self._size = 0
-        self._events = EventSplitter()
-        self._heard: list[bytes] = []
+    def __init__(self, names: frozenset[str], before: "ChatRound | None" = None) -> None:
+        super().__init__(names, before)
+        self._message: dict[str, Any] = {}
+        """The model's message without its calls; known once the round has ended."""
+        self._usage: dict[str, Any] = {}
+        self._finish: Any = None
+        self._data: list[bytes] = []
+        """The events so far."""
         self._calls: dict[int, Calls] = {}
-        self._tail: list[_Buffered] = []
+        """By choice."""
+        self._text: str = "" if before is None else before.text
+        """The text of earlier rounds, as long as this one has none."""
+        self.text: str = self._text
+        """The text of all rounds; known once this one has ended."""
+        self.thoughts: int = 0 if before is None else before.thoughts
+        """The blocks of signed reasoning in all rounds."""
+        self._blocks = self.thoughts
+        self._head: dict[str, Any] = {} if before is None else before.head
 
     @property
-    def hidden(self) -> bool:
-        """True if an internal tool was called."""
-        return any(calls.hidden for calls in self._calls.values())
+    def head(self) -> dict[str, Any]:
+        """The id, time and model of the stream."""
+        head: dict[str, Any] = dict(self._head)
+        for chunk in map(json_object, self._data if self._before is None else ()):
+            head |= {key: chunk[key] for key in _HEAD if chunk.get(key) and key not in head}
+            if len(head) == len(_HEAD):
+                break
+        return head
 
     @property
-    def is_changed(self) -> bool:
-        """True where the client gets something else than was said in an answer that is no stream."""
-        return self._is_handed or any(map(self._is_internal, _calls_of(self._answer)))
+    def message(self) -> dict[str, Any]:
+        return {**self._message, "tool_calls": [call for each in self._calls.values() for call in each.all]}
+
+    @property
+    def finish(self) -> Any:
+        return self._finish
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        return self._usage
 
     def take(self, answer: Mapping[str, Any]) -> bool:
-        """Take in a whole answer; return whether it is one."""
-        self._answer = {**answer}
+        choices = _choices(answer)
+        messages = [message if isinstance(message := choice.get("message"), dict) else {} for choice in choices]
+        self._calls = {place: Calls(self.names) for place, _ in enumerate(messages)}
+        for calls, message in zip(self._calls.values(), messages, strict=True):
+            calls.take(message.get("tool_calls"))
+        self.hidden = any(calls.hidden for calls in self._calls.values())
+        self._finish = choices[0].get("finish_reason") if len(choices) == 1 else "length"
+        self._ends(messages[0] if len(messages) == 1 else {}, answer.get("usage"))
         return isinstance(answer.get("choices"), list)
 
-    def feed(self, chunk: bytes) -> bytes:
-        """Return what the client gets of the next bytes. Raises `UpstreamFailed` where there is no end of them."""
-        self._size += len(chunk)
-        check_held(self._size)
-        return b"".join(starmap(self._event, self._events.feed(chunk)))
+    def _ends(self, message: dict[str, Any], usage: Any) -> None:
+        """Take note of all that the model said, and what it used."""
+        self._message, self._usage = message, usage if isinstance(usage, dict) else {}
+        said, blocks = message.get("content"), message.get(AS_BLOCKS)
+        self.text = joined(self.text, said if isinstance(said, str) else "")
+        self.thoughts += len(blocks) if isinstance(blocks, list) else 0
 
     def end(self) -> bytes:
         """Return the client's part of bytes behind the last whole event, and calls that never got a name.
 
         If there are internal calls, `hand_on` gives the latter.
         """
-        pending = self._events.rest()
-        last = self._event(pending, b"\n\n" if self._later or self.hidden else b"") if pending else b""
+        last = super().end()
+        if self._is_moved:
+            self._hear()
         return last if self.hidden else last + self._remaining()
+
+    def _hear(self) -> None:
+        """Put together what the model said. Several choices are no whole answer."""
+        message: dict[str, Any] = {}
+        usage: Any = None
+        is_whole = len(self._calls) == 1
+        for chunk in map(json_object, self._data):
+            usage = used if isinstance(used := chunk.get("usage"), dict) else usage
+            is_whole = is_whole and not chunk.get("error")
+            for choice in _choices(chunk):
+                is_whole = is_whole and _index(choice) in self._calls
+                self._finish = choice.get("finish_reason") or self._finish
+                delta = choice.get("delta")
+                parts = delta.items() if isinstance(delta, dict) else ()
+                _merge(message, {key: part for key, part in parts if key not in ("role", "tool_calls")})
+        self._finish = self._finish if is_whole else "length"
+        self._ends(message, usage)
 
     async def hand_on(self, hand: Hand) -> bytes:
         """Return what the client gets of internal calls that are handed on to it, and of the calls behind them."""
-        for call in filter(self._is_internal, _calls_of(self._answer)):
-            if (own := await hand(call)) is not None:
-                own = {**own}
-                call.clear()
-                call |= own
-                self._is_handed = True
         for calls in self._calls.values():
             await calls.hand_on(hand)
         return self._remaining()
 
     def whole(self, answer: Mapping[str, Any], rounds: Sequence["ChatRound"]) -> bytes:
-        """Return a whole answer with what all rounds said, the last one's own among them."""
-        for choice in _choices(answer):
+        for choice, calls in zip(_choices(answer), self._calls.values(), strict=True):
             if isinstance(message := choice.get("message"), dict):
-                _join(message, [each.heard()[0].message for each in rounds[:-1]])
-                self._take_out_internal(message, choice)
+                _join(message, [each.message for each in rounds[:-1]])
+                if calls.hidden:
+                    _take_out_internal(message, choice, [each for each in calls.all if not calls.is_internal(each)])
         return orjson.dumps(answer)
-
-    def _take_out_internal(self, message: dict[str, Any], choice: dict[str, Any]) -> None:
-        calls = message.get("tool_calls")
-        if not isinstance(calls, list) or not any(map(self._is_internal, calls)):
-            return
-        message["tool_calls"] = [call for call in calls if not self._is_internal(call)]
-        if not message["tool_calls"]:
-            del message["tool_calls"]
-            message["content"] = message.get("content") or ""
-            if choice.get("finish_reason") == "tool_calls":
-                choice["finish_reason"] = "stop"
-
-    def _is_internal(self, call: Any) -> bool:
-        return isinstance(call, dict) and called_name(call) in self.names
-
-    def tail(self) -> bytes:
-        """Events of the end, held back because the stream may go on, or something has to be remembered first."""
-        return b"".join(map(self._ended, self._tail))
-
-    @property
-    def head(self) -> dict[str, Any]:
-        """The id, time and model of this stream."""
-        head: dict[str, Any] = dict(self._head)
-        for data in self._heard if not self._later else ():
-            chunk = json_object(data)
-            head |= {key: chunk[key] for key in _HEAD if chunk.get(key) and key not in head}
-            if len(head) == len(_HEAD):
-                break
-        return head
-
-    def heard(self) -> tuple[Round, dict[str, Any]]:
-        """Return what the model said in this round, and what it cost. Several choices are no whole answer."""
-        message: dict[str, Any] = {}
-        usage: dict[str, Any] = {}
-        finish: Any = None
-        if self._answer:
-            choices, used = _choices(self._answer), self._answer.get("usage")
-            only = choices[0] if len(choices) == 1 and isinstance(choices[0].get("message"), dict) else {}
-            round_ = heard(only.get("message", {}), only.get("finish_reason") if only else "length", self.names)
-            return round_, used if isinstance(used, dict) else {}
-        whole = len(self._calls) == 1
-        for chunk in map(json_object, self._heard):
-            used = chunk.get("usage")
-            usage = used if isinstance(used, dict) else usage
-            whole = whole and not chunk.get("error")
-            for choice in _choices(chunk):
-                whole = whole and _place(choice) in self._calls
-                finish = choice.get("finish_reason") or finish
-                delta = choice.get("delta")
-                parts = delta.items() if isinstance(delta, dict) else ()
-                _merge(message, {key: part for key, part in parts if key not in ("role", "tool_calls")})
-        calls = [call for each in self._calls.values() for call in each.whole]
-        round_ = heard({**message, "tool_calls": calls}, finish if whole else "length", self.names)
-        return round_, usage
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         data = event_data(event)
-        chunk: dict[str, Any] | None = None
+        chunk: dict[str, Any] = {}
         if data[:1] == b"{":
-            self._heard.append(data)
-            if self._later or self._calls or b"tool_calls" in data:
-                chunk = json_object(data) or None
-        if chunk is not None:
-            passing = self._shown(chunk, event, boundary)
-            ends = not chunk.get("choices") or any(choice.get("finish_reason") for choice in _choices(chunk))
-            ends = ends and not chunk.get("error")
-        else:
-            passing, ends = event + boundary, data == b"[DONE]"
-        if ends and (self._later or self.hidden):
-            rest = _parted(chunk) if chunk is not None else None
-            if chunk is not None and rest is not None:
-                passing = with_data(event, chunk) + boundary
-            self._tail.append(_Buffered(passing, event, boundary, chunk))
-            return b"" if rest is None else with_data(event, rest) + boundary
-        return passing
+            self._data.append(data)
+            if self._before is not None or self._calls or b"tool_calls" in data:
+                chunk = json_object(data)
+        is_changed = self._change(chunk)
+        choices = _choices(chunk)
+        is_end = not chunk.get("choices") or any(choice.get("finish_reason") for choice in choices)
+        is_end = is_end and not chunk.get("error") if chunk else data == b"[DONE]"
+        if not (is_end and self._is_moved):
+            if is_changed and not (is_end or _speaks(chunk) or isinstance(chunk.get("usage"), dict)):
+                return b""
+            return (with_data(event, chunk) if is_changed else event) + boundary
+        self._tail.append((event, chunk, boundary))
+        if not _speaks(chunk):
+            return b""
+        # what the end says besides cannot wait: it may never be sent
+        rest = {key: value for key, value in chunk.items() if key != "usage"}
+        rest["choices"] = [{**choice, "finish_reason": None} for choice in choices]
+        for choice in choices:
+            choice["delta"] = {}
+            choice.pop("logprobs", None)
+        return with_data(event, rest) + boundary
 
-    def _shown(self, chunk: dict[str, Any], event: bytes, boundary: bytes) -> bytes:
-        """Return an event without what is not the client's; nothing where it says nothing else."""
-        changed = False
-        if self._later and "choices" in chunk:
-            changed = True
+    def _change(self, chunk: dict[str, Any]) -> bool:
+        """Take out of a chunk what is not the client's, and make it go on behind earlier rounds; True if it changed."""
+        changed = self._before is not None and "choices" in chunk
+        if changed:
             chunk |= self._head
         for choice in _choices(chunk):
             changed = self._sort(choice) or changed
-            if self._later:
+            if self._before is not None:
                 self._continue(choice.get("delta"))
-        if not changed:
-            return event + boundary
-        return with_data(event, chunk) + boundary if _says_something(chunk) else b""
+        return changed
 
     def _sort(self, choice: dict[str, Any]) -> bool:
         """Take the internal calls out of a choice; return True if that changed it."""
@@ -312,8 +261,9 @@ class ChatRound:
             return False
         listed = delta.get("tool_calls")
         entries = listed if isinstance(listed, list) else []
-        calls = self._calls.setdefault(_place(choice), Calls(self.names))
+        calls = self._calls.setdefault(_index(choice), Calls(self.names))
         shown = calls.sort(entries)
+        self.hidden = self.hidden or calls.hidden
         if choice.get("finish_reason") and not calls.hidden:
             shown += calls.remaining()
         if len(shown) == len(entries) and all(map(is_, shown, entries)):
@@ -330,36 +280,44 @@ class ChatRound:
         delta.pop("role", None)
         for block in blocks if isinstance(blocks := delta.get(AS_BLOCKS), list) else ():
             if isinstance(block, dict) and isinstance(block.get("index"), int):
-                block["index"] += self._thoughts
+                block["index"] += self._blocks
         content = delta.get("content")
         if isinstance(content, str) and content:
-            delta["content"] = gap(self._text, content) + content
+            delta["content"] = joined(self._text, content)[len(self._text) :]
             self._text = ""
 
     def _remaining(self) -> bytes:
-        chunks: list[bytes] = []
+        events = b""
         for index, calls in self._calls.items():
             if calls.waiting:
                 choice = {"index": index, "delta": {"tool_calls": calls.remaining()}, "finish_reason": None}
                 chunk = {**self.head, "object": "chat.completion.chunk", "choices": [choice]}
-                chunks.append(b"data: " + orjson.dumps(chunk) + b"\n\n")
-        return b"".join(chunks)
+                events += b"data: " + orjson.dumps(chunk) + b"\n\n"
+        return events
 
-    def _ended(self, buffered: "_Buffered") -> bytes:
+    def _ended(self, event: bytes, chunk: dict[str, Any], boundary: bytes) -> bytes:
         """Return an event of the end; where the client got no call, it is not told that it got one."""
-        changed = False
-        for choice in _choices(buffered.chunk or {}):
-            calls = self._calls.get(_place(choice))
-            if choice.get("finish_reason") == "tool_calls" and calls and calls.hidden and not calls.shown:
-                choice["finish_reason"], changed = "stop", True
-        return with_data(buffered.event, buffered.chunk or {}) + buffered.boundary if changed else buffered.passing
+        for choice in _choices(chunk):
+            calls = self._calls.get(_index(choice))
+            if choice.get("finish_reason") == "tool_calls" and calls and calls.hidden and not calls.indexes:
+                choice["finish_reason"] = "stop"
+        return (with_data(event, chunk) if chunk else event) + boundary
 
 
-def _calls_of(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the calls in a whole answer."""
-    messages = [message for choice in _choices(answer) if isinstance(message := choice.get("message"), dict)]
-    lists = [calls for message in messages if isinstance(calls := message.get("tool_calls"), list)]
-    return [call for calls in lists for call in calls if isinstance(call, dict)]
+def joined(before: str, after: str) -> str:
+    """Return the texts of two rounds as one, set apart where they would run into each other."""
+    is_close = before and after and not before[-1].isspace() and not after[0].isspace()
+    return before + ("\n\n" if is_close else "") + after
+
+
+def _take_out_internal(message: dict[str, Any], choice: dict[str, Any], own: list[Any]) -> None:
+    """Leave the client's own calls in a message."""
+    message["tool_calls"] = own
+    if not own:
+        del message["tool_calls"]
+        message["content"] = message.get("content") or ""
+        if choice.get("finish_reason") == "tool_calls":
+            choice["finish_reason"] = "stop"
 
 
 def _join(message: dict[str, Any], earlier: Sequence[Mapping[str, Any]]) -> None:
@@ -376,34 +334,15 @@ def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
 
 
-def _place(choice: Mapping[str, Any]) -> int:
+def _index(choice: Mapping[str, Any]) -> int:
     index = choice.get("index")
     return index if isinstance(index, int) else 0
 
 
-def _says_something(chunk: Mapping[str, Any]) -> bool:
-    choices = _choices(chunk)
-    if not choices or isinstance(chunk.get("usage"), dict):
-        return True
-    deltas = [choice.get("delta") for choice in choices]
-    spoken = any(any(delta.values()) if isinstance(delta, dict) else delta for delta in deltas)
-    return spoken or any(choice.get("finish_reason") for choice in choices)
-
-
-def _parted(chunk: dict[str, Any]) -> dict[str, Any] | None:
-    """Take what an event of the end says besides out of it, as a chunk of its own: the end waits, and may not be sent.
-
-    None where it says nothing.
-    """
-    choices = _choices(chunk)
-    if not any(isinstance(delta := choice.get("delta"), dict) and any(delta.values()) for choice in choices):
-        return None
-    rest = {key: value for key, value in chunk.items() if key != "usage"}
-    rest["choices"] = [{**choice, "finish_reason": None} for choice in choices]
-    for choice in choices:
-        choice["delta"] = {}
-        choice.pop("logprobs", None)
-    return rest
+def _speaks(chunk: Mapping[str, Any]) -> bool:
+    """Return whether a chunk has more of the answer."""
+    deltas = [choice.get("delta") for choice in _choices(chunk)]
+    return any(any(delta.values()) if isinstance(delta, dict) else delta for delta in deltas)
 
 
 _NAMING = frozenset({"index", "type", "id", "name", "format"})

@@ -1,22 +1,311 @@
 """The internal tool loop: calls of tools that the proxy offers are answered here, and the client never sees them."""
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Protocol, runtime_checkable
 
-from proxy.chat import ChatRequest
+import orjson
+
+from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools, encode
 from proxy.chat.errors import Unanswered, UpstreamFailed
-from proxy.chat.reasoning import AS_BLOCKS
+from proxy.chat.reasoning import signed_places
 from proxy.chat.sse import ByteStream
-from proxy.gateway.chat_round import ChatRound
-from proxy.gateway.dialogue import Dialogue, Round, heard
-from proxy.gateway.hidden import Record
+from proxy.gateway.chat_round import ChatRound, joined
+from proxy.gateway.hidden import Hidden, Record
+from proxy.models.usage import earlier
 from proxy.policy import InternalTool
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
-from proxy.wires.rounds import ROUNDS, MessagesRound, ResponsesRound
+from proxy.wires.rounds import AnswerRound, Hand, MessagesRound, ResponsesRound
+
+_log = logging.getLogger("penstock.loop")
+
+ROUNDS: Mapping[str, type[AnswerRound]] = {"chat": ChatRound, "messages": MessagesRound, "responses": ResponsesRound}
+"""By wire."""
+
+CUT_OFF = frozenset({"length", "content_filter"})
+"""Finish reasons behind which the last call may be half a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class InternalCall:
+    """One call of an internal tool."""
+
+    id: str
+    name: str
+    arguments: str
+    """A JSON object, or what the model wrote instead of one."""
+    flaw: str | None = None
+    """Why the arguments cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The model's answer in one round."""
+
+    message: Message
+    """As it goes back to the model: everything that it said, signed reasoning included."""
+    internal: tuple[InternalCall, ...]
+    client: tuple[Mapping[str, Any], ...]
+    """The calls that the client has to answer."""
+    whole: bool = True
+    """True if it is complete: one choice, not cut off, no error in between."""
+
+    @property
+    def spoken(self) -> Message:
+        """The message without the internal calls."""
+        message = self.message.without("tool_calls")
+        hidden = {call.id for call in self.internal}
+        for name in ("content", "items"):  # in the vendor's own blocks or items
+            if isinstance(own := message.get(name), list):
+                kept = [part for part in own if hidden.isdisjoint((part.get("id"), part.get("call_id")))]
+                message = message.with_changes(**{name: kept or None})
+        return message.with_changes(tool_calls=list(self.client)) if self.client else message
+
+
+def heard(read: AnswerRound) -> Round:
+    """Return what the model said in a round. The same message gives the same bytes, streamed or whole."""
+    answer, names = read.message, read.names
+    internal: list[InternalCall] = []
+    client: list[Mapping[str, Any]] = []
+    calls: list[Mapping[str, Any]] = []
+    listed = answer.get("tool_calls")
+    mentioned = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
+    taken_ids = {str(call.get("id", "")) for call in mentioned if called_name(call) not in names}
+    for place, call in enumerate(mentioned):
+        bare = {key: value for key, value in call.items() if key != "index"}
+        if called_name(bare) in names:
+            parsed = _internal(bare, place, taken_ids)
+            internal.append(parsed)
+            bare = _answerable(bare, parsed)
+            taken_ids.add(parsed.id)
+        else:
+            client.append(bare)
+        calls.append(bare)
+    rest = {key: value for key, value in answer.items() if key not in ("role", "content", "tool_calls", "index")}
+    fields = {key: value for key, value in rest.items() if value is not None and value != []}
+    message = Message({"role": "assistant", "content": answer.get("content") or None, **fields})
+    if calls:
+        message = message.with_changes(tool_calls=calls)
+    return Round(message, tuple(internal), tuple(client), whole=read.finish not in CUT_OFF)
+
+
+def _internal(call: Mapping[str, Any], place: int, taken_ids: set[str]) -> InternalCall:
+    name = called_name(call)
+    inner = call.get("function") or call.get("custom")
+    own = inner.get("arguments", inner.get("input")) if isinstance(inner, Mapping) else None
+    text = own if isinstance(own, str) else encode(own or {}).decode(errors="replace")
+    call_id = call.get("id")
+    if not isinstance(call_id, str) or not call_id or call_id in taken_ids:
+        # A result must be told apart from the others; nothing random, so that a replay has the same bytes.
+        call_id = "call_" + sha256(f"{place}\0{name}\0{text}".encode(errors="replace")).hexdigest()[:24]
+    if not text.strip():
+        text = "{}"
+    return InternalCall(call_id, name, text, _flaw(text))
+
+
+def _flaw(arguments: str) -> str | None:
+    try:
+        value = orjson.loads(arguments)
+    except (orjson.JSONDecodeError, UnicodeEncodeError) as error:
+        return f"the arguments are not valid JSON ({error})"
+    return None if isinstance(value, dict) else "the arguments are not a JSON object"
+
+
+def _answerable(call: Mapping[str, Any], parsed: InternalCall) -> dict[str, Any]:
+    """Return the call as history: many servers refuse a request with old calls whose arguments are invalid JSON."""
+    function = call.get("function")
+    if not isinstance(function, Mapping):
+        return {**call, "id": parsed.id}
+    function = {**function, "arguments": "{}" if parsed.flaw else parsed.arguments}
+    return {**call, "id": parsed.id, "function": function}
+
+
+_COUNTS = ("prompt_tokens", "completion_tokens", "cached_tokens", "written_tokens")
+
+_MOST_CALLS = 32
+"""Internal calls of one round that are run; no model needs more, and each may search a long conversation."""
+
+_NOT_RUN = f"Error: this call was not run. One answer may make {_MOST_CALLS} calls of such tools."
+
+_NO_MORE = "\n\n[This was the last call of this kind in this turn. Go on with what is known now.]"
+
+Facts = dict[str, str | int | float | bool]
+
+
+@runtime_checkable
+class HandsOn(Protocol):
+    """An internal tool whose calls are the client's in another form; it runs those that cannot be."""
+
+    async def handed(self, call: Mapping[str, Any], *, strict: bool) -> Mapping[str, Any] | None:
+        """Return the call as the client gets it; None for one that cannot be handed on.
+
+        With `strict`, the model can be told its flaw.
+        """
+
+
+@runtime_checkable
+class StandsFor(Protocol):
+    """An internal tool through which the model reaches tools of the client."""
+
+    def instead(self, messages: Sequence[Message], offered: Sequence[Tool]) -> Sequence[Tool]:
+        """Return the client's tools to offer once it is gone, beside those that are `offered`."""
+
+
+class Dialogue:
+    """The rounds so far: what they added to the request, said to the client and cost."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        call: Call,
+        request: ChatRequest,
+        tools: Mapping[str, InternalTool],
+        *,
+        rounds: int,
+        timeout: float,
+        record: Record | None,
+    ) -> None:
+        self.facts: Facts = {"rounds": 1, "internal_calls": 0}
+        self._names = frozenset(tools)
+        self._text = ""
+        """The text that earlier rounds sent to the client."""
+        self._added: tuple[Message, ...] = ()
+        """The messages that earlier rounds added to the request."""
+        self._upstream = upstream
+        self._call = call
+        self._request = request
+        self._tools = tools
+        self._rounds_left = rounds if request.rest.get("n") in (None, 1) else 0
+        self._timeout = timeout
+        self._record = record
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Take over what the upstream noticed in one round; tokens add up."""
+        counts = {key: facts[key] for key in _COUNTS if isinstance(facts.get(key), int)}
+        self.facts |= {**facts, **{key: count + int(self.facts.get(key, 0)) for key, count in counts.items()}}
+
+    def begin(self, before: Any) -> AnswerRound:
+        """Return what reads the round of an answer behind `before`, or the first one."""
+        return ROUNDS[self._request.wire](self._names, before)
+
+    async def end(self, read: AnswerRound) -> bytes:
+        """Return what the client gets once all of a round is known, but for its last events."""
+        shown = read.end()
+        return shown + await read.hand_on(self.hand(read)) if read.hidden else shown
+
+    def hand(self, read: AnswerRound) -> Hand:
+        """Return how the calls of a round are handed on to the client."""
+        strict = read.finish not in CUT_OFF and self._rounds_left > 0
+
+        async def hand(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
+            tool = self._tools.get(called_name(call))
+            if not isinstance(tool, HandsOn):
+                return None
+            try:
+                async with asyncio.timeout(self._timeout):
+                    return await tool.handed(call, strict=strict)
+            except Exception as error:
+                _tell(called_name(call), error)
+                return None
+
+        return hand
+
+    async def go_on(self, read: AnswerRound) -> Reply | None:
+        """Run the internal calls of a round, and send what they gave; None where the round is the last one."""
+        round_, results = heard(read), tuple[Message, ...]()
+        if round_.internal and round_.whole and self._rounds_left > 0:
+            results = await self._run(round_)
+            if not round_.client:
+                return await self._next(round_, results, read.usage)
+        self._check(round_)
+        await self._keep(round_, results)
+        return None
+
+    async def _run(self, round_: Round) -> tuple[Message, ...]:
+        """Run a round's internal calls concurrently, up to the most; cancelling it cancels them."""
+        self._rounds_left -= 1
+        self.facts["internal_calls"] = int(self.facts["internal_calls"]) + len(round_.internal)
+        for called in round_.internal:
+            self.facts[f"calls_{called.name}"] = int(self.facts.get(f"calls_{called.name}", 0)) + 1
+        async with asyncio.TaskGroup() as group:
+            running = [group.create_task(self._answer(call)) for call in round_.internal[:_MOST_CALLS]]
+        # A task that was cancelled by its own tool does not end the group.
+        texts = ["Error: it was given up." if task.cancelled() else task.result() for task in running]
+        texts += [_NOT_RUN] * (len(round_.internal) - len(texts))
+        suffix = "" if self._rounds_left else _NO_MORE
+        return tuple(
+            Message({"role": "tool", "tool_call_id": call.id, "content": text + suffix})
+            for call, text in zip(round_.internal, texts, strict=True)
+        )
+
+    async def _answer(self, call: InternalCall) -> str:
+        if call.flaw is not None:
+            return f"Error: {call.flaw}. Call {call.name} again with a JSON object."
+        try:
+            async with asyncio.timeout(self._timeout):
+                result = await self._tools[call.name].run(call.arguments)
+            return result.encode(errors="replace").decode()
+        except TimeoutError:
+            return f"Error: {call.name} took longer than {self._timeout:g} seconds."
+        except Exception as error:
+            _tell(call.name, error)
+            return f"Error: {call.name} failed."
+
+    async def _next(self, round_: Round, results: tuple[Message, ...], usage: Mapping[str, Any]) -> Reply:
+        """Send the request again with a round and its results behind everything that was sent before."""
+        self._added += (round_.message, *results)
+        self._text = joined(self._text, round_.message.text)
+        self.facts |= earlier(self.facts, usage)
+        self.facts["rounds"] = int(self.facts["rounds"]) + 1
+        request = self._request.with_messages((*self._request.messages, *self._added))
+        if not self._rounds_left:
+            request = self._last(request)
+        tokens, counted = self._call.tokens, self._call.counted
+        if counted is not None and tokens is not None:
+            counted = await tokens.count(request)
+        call = replace(self._call, request=request, body=request.encode(), counted=counted, keep=None)
+        return await self._upstream.send(call.fitted() if self._upstream.abilities.limits_answers else call)
+
+    def _last(self, request: ChatRequest) -> ChatRequest:
+        """Return the request of the last round, in which the model has to answer: without internal tools.
+
+        Reasoning that is bound to the tools would be refused without them, so there no tool may be called.
+        """
+        if (self._call.profile is None or self._call.profile.binds_reasoning) and signed_places(request):
+            return request.with_field("tool_choice", "none")
+        if not self._names.isdisjoint(chosen_tools(request.rest.get("tool_choice"))):
+            request = request.without("tool_choice")
+        tools = [tool for tool in request.tools if tool.name not in self._names]
+        for internal in self._tools.values():
+            if isinstance(internal, StandsFor):
+                tools += internal.instead(request.messages, tools)
+        return request.with_tools(tools)
+
+    def _check(self, round_: Round) -> None:
+        """Raise `Unanswered` where the last round brings the client nothing: it called only internal tools."""
+        said = self._text or round_.message.text or round_.message.get("refusal")
+        exhausted = self._added and not self._rounds_left
+        if exhausted and round_.internal and round_.whole and not (round_.client or said):
+            told = "The model called only tools that Penstock runs, also when it was no longer offered any."
+            raise Unanswered(told, code="no_answer")
+
+    async def _keep(self, round_: Round, results: tuple[Message, ...]) -> None:
+        """Remember the hidden parts of the answer, of which this is the last round."""
+        if self._record is None or not (self._added or results):
+            return
+        shown = round_.spoken.with_changes(content=joined(self._text, round_.message.text))
+        last = round_.message if results else round_.spoken
+        await self._record(Hidden(shown, self._added, last, results))
+
+
+def _tell(tool: str, error: Exception) -> None:
+    _log.warning("internal tool failed", extra={"fields": {"tool": tool, "error": type(error).__name__}})
 
 
 class Loop:
@@ -67,44 +356,24 @@ def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, I
     }
 
 
-AnswerRound = ChatRound | MessagesRound | ResponsesRound
-
-
-def _next_round(dialogue: Dialogue, before: Any) -> AnswerRound:
-    """Return what reads the round of an answer behind `before`, or the first one."""
-    if dialogue.wire in ROUNDS:
-        return ROUNDS[dialogue.wire](dialogue.names, before)
-    thoughts = sum(len(message.get(AS_BLOCKS) or ()) for message in dialogue.added)
-    return ChatRound(dialogue.names, before, text=dialogue.text, thoughts=thoughts)
-
-
-def _heard(read: AnswerRound) -> tuple[Round, dict[str, Any]]:
-    """Return what the model said in a round, and what it used."""
-    return read.heard() if isinstance(read, ChatRound) else (heard(read.message, read.finish, read.names), read.usage)
-
-
 async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
     """Return the answer to a call that is not streamed. An error is relayed as it is."""
-    rounds: list[Any] = []
-    while True:
+    rounds: list[AnswerRound] = []
+    later: Reply | None = reply
+    while later is not None:
+        reply = later
         dialogue.note(reply.facts)
         if reply.chunks is not None:
             await reply.chunks.aclose()
             raise Unanswered("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
         answer = json_object(reply.body or b"") if reply.status == 200 else {}
-        read = _next_round(dialogue, rounds[-1] if rounds else None)
+        read = dialogue.begin(rounds[-1] if rounds else None)
         if not read.take(answer):
             return replace(reply, facts=dialogue.facts)
         rounds.append(read)
-        await read.hand_on(dialogue.hand(_heard(read)[0]))
-        round_, usage = _heard(read)
-        results = await dialogue.run(round_) if dialogue.runs(round_) else ()
-        if not results or round_.client:
-            break
-        reply = await dialogue.next(round_, results, usage)
-    dialogue.check(round_)
-    await dialogue.keep(round_, results)
-    if len(rounds) > 1 or read.is_changed:
+        await read.hand_on(dialogue.hand(read))
+        later = await dialogue.go_on(read)
+    if len(rounds) > 1 or read.hidden:
         reply = replace(reply, body=read.whole(answer, rounds))
     return replace(reply, facts=dialogue.facts)
 
@@ -114,40 +383,26 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
 
     Closing it drops the round that is under way.
     """
-    before: AnswerRound | None = None
-    while True:
-        read = _next_round(dialogue, before)
+    read: AnswerRound | None = None
+    later: Reply | None = reply
+    while later is not None:
+        is_first, read = read is None, dialogue.begin(read)
         try:
-            async with aclosing(await _events(reply)) as chunks:
-                if before is None:
+            async with aclosing(await _events(later)) as chunks:
+                if is_first:
                     yield b""
                 async for chunk in chunks:
                     if shown := read.feed(chunk):
                         yield shown
         finally:
-            dialogue.note(reply.facts)
-        if shown := await _end(read, dialogue):
+            dialogue.note(later.facts)
+        if shown := await dialogue.end(read):
             yield shown
-        if before is None and not read.hidden:
+        if is_first and not read.hidden:
             return
-        round_, usage = _heard(read)
-        results = await dialogue.run(round_) if dialogue.runs(round_) else ()
-        if not results or round_.client:
-            break
-        before = read
-        reply = await dialogue.next(round_, results, usage)
-    dialogue.check(round_)
-    await dialogue.keep(round_, results)
-    yield read.tail()
-
-
-async def _end(read: AnswerRound, dialogue: Dialogue) -> bytes:
-    """Return what the client gets once all of a round is known, but for its last events."""
-    shown = read.end()
-    if read.hidden:
-        round_, _ = _heard(read)
-        shown += await read.hand_on(dialogue.hand(round_))
-    return shown
+        later = await dialogue.go_on(read)
+    if read is not None:
+        yield read.tail()
 
 
 async def _events(reply: Reply) -> ByteStream:
@@ -158,23 +413,14 @@ async def _events(reply: Reply) -> ByteStream:
     if reply.chunks is not None:
         async with aclosing(reply.chunks) as chunks:
             body = b"".join([chunk async for chunk in chunks])
-    raise _failure(reply, body)
-
-
-def _failure(reply: Reply, body: bytes) -> UpstreamFailed:
-    error = json_object(body).get("error") if reply.status != 200 else None
-    fields: Mapping[str, Any] = error if isinstance(error, dict) else {}
-    kind = UpstreamFailed if reply.status >= 400 else Unanswered
-    failure = kind(
-        _text(fields.get("message")) or "the upstream did not go on with its answer",
-        param=_text(fields.get("param")),
-        code=_text(fields.get("code")) or "upstream_broke_off",
+    error = json_object(body).get("error") if reply.status >= 400 else None
+    fields = {name: text for name, text in error.items() if isinstance(text, str)} if isinstance(error, dict) else {}
+    failure = (UpstreamFailed if reply.status >= 400 else Unanswered)(
+        fields.get("message") or "the upstream did not go on with its answer",
+        param=fields.get("param"),
+        code=fields.get("code") or "upstream_broke_off",
         status=reply.status if reply.status >= 400 else None,
         headers=advice(reply.headers),
     )
-    failure.type = _text(fields.get("type")) or failure.type
-    return failure
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+    failure.type = fields.get("type") or failure.type
+    raise failure

@@ -1,4 +1,4 @@
-"""One round of an answer of Messages or Responses on its way to the client: all passes but calls of internal tools.
+"""One round of an answer on its way to the client: all passes but calls of internal tools.
 
 Events that need no change keep their bytes. Behind something hidden, parts get other numbers; the end waits while
 another round may follow; of later rounds the client gets no second beginning.
@@ -17,49 +17,21 @@ from proxy.wires.messages_answer import FINISH, Blocks, read_event, written
 Hand = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
 
 
-class NativeRound:
+class AnswerRound:
     """A round, whole or as a stream. `feed` gives what the client gets at once, `tail` what it gets in the end."""
-
-    call: ClassVar[str]
-    """The type of a part that is a call."""
-    call_of: ClassVar[Callable[[Mapping[str, Any]], dict[str, Any]]]
-    """Returns such a part in chat form."""
 
     def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
         """`names` are those of the internal tools, `before` is the round before this one."""
         self.names, self._before = names, before
-        self._next: int = 0 if before is None else before._next
-        """The number of the next part that the client gets."""
-        self._events, self._size = EventSplitter(), 0
-        self._shown: dict[Any, int | None] = {}
-        """By the number of a part, that which it has for the client; None for one that it does not get."""
-        self._tail: list[tuple[bytes, dict[str, Any], bytes]] = []
-        self._is_handed = False
-        self.parts: list[dict[str, Any]] = []
-        """All that the model said, so far."""
-
-    @property
-    def hidden(self) -> bool:
+        self.hidden = False
         """True where an internal tool was called."""
-        return None in self._shown.values()
-
-    @property
-    def is_changed(self) -> bool:
-        """True where the client gets something else than was said."""
-        return self._is_handed or any(map(self._is_internal, self.parts))
-
-    @property
-    def shown(self) -> list[dict[str, Any]]:
-        """The parts that the client gets."""
-        return [part for part in self.parts if not self._is_internal(part)]
+        self._events, self._size = EventSplitter(), 0
+        self._tail: list[tuple[bytes, dict[str, Any], bytes]] = []
 
     @property
     def _is_moved(self) -> bool:
-        """True where numbers are no longer the upstream's."""
+        """True where the client's answer is no longer the upstream's."""
         return self._before is not None or self.hidden
-
-    def _is_internal(self, part: Mapping[str, Any]) -> bool:
-        return part.get("type") == self.call and part.get("name") in self.names
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what the client gets of the next bytes. Raise `UpstreamFailed` where there is no end of them."""
@@ -76,25 +48,31 @@ class NativeRound:
         """Return the end, which waits because the answer may go on, or something has to be remembered first."""
         return b"".join(starmap(self._ended, self._tail))
 
+    @property
+    def message(self) -> dict[str, Any]:
+        """The model's message, as it goes back to it: its calls in chat form, beside its own blocks or items."""
+        raise NotImplementedError
+
+    @property
+    def finish(self) -> str | None:
+        """The reason for its end in chat's words; `length` for an answer that is not whole."""
+        raise NotImplementedError
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The usage of the round, as the upstream reports it."""
+        raise NotImplementedError
+
+    def take(self, answer: Mapping[str, Any]) -> bool:
+        """Take in a whole answer; return whether it is one."""
+        raise NotImplementedError
+
     async def hand_on(self, hand: Hand) -> bytes:
-        """Return the events of internal calls that are handed on to the client, each as a part of its own."""
-        events = b""
-        for part in self.parts:
-            given = await hand(type(self).call_of(part)) if self._is_internal(part) else None
-            if given is not None:
-                self._is_handed = True
-                events += b"".join(self._handed(part, self._next, given["function"]))
-                self._next += 1
-        return events
+        """Return the events of internal calls that are handed on to the client."""
+        raise NotImplementedError
 
-    def _number(self, number: Any, part: Mapping[str, Any]) -> None:
-        """Give a part that begins the number that it has for the client."""
-        is_internal = self._is_internal(part)
-        self._shown[number] = None if is_internal else self._next
-        self._next += not is_internal
-
-    def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
-        """Make an internal call one of the client's, and yield its events."""
+    def whole(self, answer: Mapping[str, Any], rounds: Sequence[Any]) -> bytes:
+        """Return a whole answer with what all rounds said, the last one's own among them."""
         raise NotImplementedError
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
@@ -103,6 +81,52 @@ class NativeRound:
 
     def _ended(self, event: bytes, content: dict[str, Any], boundary: bytes) -> bytes:
         """Return what the client gets of an event of the end."""
+        raise NotImplementedError
+
+
+class NativeRound(AnswerRound):
+    """A round of numbered parts."""
+
+    call: ClassVar[str]
+    """The type of a part that is a call."""
+    call_of: ClassVar[Callable[[Mapping[str, Any]], dict[str, Any]]]
+    """Returns such a part in chat form."""
+
+    def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
+        super().__init__(names, before)
+        self._next: int = 0 if before is None else before._next
+        """The number of the next part that the client gets."""
+        self._shown: dict[Any, int | None] = {}
+        """By the number of a part, that which it has for the client; None for one that it does not get."""
+        self.parts: list[dict[str, Any]] = []
+        """All that the model said, so far."""
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        """The parts that the client gets."""
+        return [part for part in self.parts if not self._is_internal(part)]
+
+    def _is_internal(self, part: Mapping[str, Any]) -> bool:
+        return part.get("type") == self.call and part.get("name") in self.names
+
+    async def hand_on(self, hand: Hand) -> bytes:
+        events = b""
+        for part in self.parts:
+            given = await hand(type(self).call_of(part)) if self._is_internal(part) else None
+            if given is not None:
+                events += b"".join(self._handed(part, self._next, given["function"]))
+                self._next += 1
+        return events
+
+    def _number(self, number: Any, part: Mapping[str, Any]) -> None:
+        """Give a part that begins the number that it has for the client."""
+        is_internal = self._is_internal(part)
+        self.hidden = self.hidden or is_internal
+        self._shown[number] = None if is_internal else self._next
+        self._next += not is_internal
+
+    def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
+        """Make an internal call one of the client's, and yield its events."""
         raise NotImplementedError
 
 
@@ -125,19 +149,17 @@ class MessagesRound(NativeRound):
 
     @property
     def message(self) -> dict[str, Any]:
-        """The model's message, as it goes back to it: its own blocks, and its calls in chat form beside them."""
         calls = [messages.call_of(block) for block in self.parts if block.get("type") == "tool_use"]
         return {"content": self.blocks.sent_back, **({"tool_calls": calls} if calls else {})}
 
     @property
     def finish(self) -> str:
-        """The reason for its end in chat's words; `length` for an answer that is not whole."""
         stop = self.blocks.stop
         return "length" if stop is None or self.blocks.error else FINISH.get(stop, "stop")
 
     def take(self, answer: Mapping[str, Any]) -> bool:
-        """Take in a whole answer; return whether it is one."""
         self.blocks.take(answer)
+        self.hidden = any(map(self._is_internal, self.parts))
         return isinstance(answer.get("content"), list)
 
     def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
@@ -176,9 +198,7 @@ class MessagesRound(NativeRound):
             delta["stop_reason"] = "end_turn"
         return written({**content, "delta": delta, "usage": self.usage})
 
-    @staticmethod
-    def whole(answer: Mapping[str, Any], rounds: Sequence["MessagesRound"]) -> bytes:
-        """Return a whole answer with what all rounds said, the last one's own among them."""
+    def whole(self, answer: Mapping[str, Any], rounds: Sequence[NativeRound]) -> bytes:
         content = [block for each in rounds for block in each.shown]
         stop = answer.get("stop_reason")
         if stop == "tool_use" and not any(block.get("type") == "tool_use" for block in content):
@@ -209,22 +229,20 @@ class ResponsesRound(NativeRound):
 
     @property
     def message(self) -> dict[str, Any]:
-        """The model's message, as it goes back to it: in chat form, and its own items beside that."""
         return {**responses.said_in(self.parts), responses.ITEMS: [dict(item) for item in self.parts]}
 
     @property
     def finish(self) -> str:
-        """The reason for its end in chat's words; `length` for an answer that is not whole."""
         if self._response.get("status") != "completed":
             return "length"
         return "tool_calls" if any(item.get("type") == "function_call" for item in self.parts) else "stop"
 
     def take(self, answer: Mapping[str, Any]) -> bool:
-        """Take in a whole answer; return whether it is one."""
         output = answer.get("output")
         if not isinstance(output, list):
             return False
         self._response, self.parts = dict(answer), [item for item in output if isinstance(item, dict)]
+        self.hidden = self.hidden or any(map(self._is_internal, self.parts))
         return True
 
     def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
@@ -272,14 +290,5 @@ class ResponsesRound(NativeRound):
         self._sequence += 1
         return written(event)
 
-    @staticmethod
-    def whole(answer: Mapping[str, Any], rounds: Sequence["ResponsesRound"]) -> bytes:
-        """Return a whole answer with what all rounds said, the last one's own among them."""
+    def whole(self, answer: Mapping[str, Any], rounds: Sequence[NativeRound]) -> bytes:
         return orjson.dumps({**answer, "output": [item for each in rounds for item in each.shown]})
-
-
-ROUNDS: Mapping[str, type[MessagesRound] | type[ResponsesRound]] = {
-    "messages": MessagesRound,
-    "responses": ResponsesRound,
-}
-"""By wire."""

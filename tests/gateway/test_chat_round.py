@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.gateway.chat_round import Calls, ChatRound
-from proxy.gateway.loop import Loop
+from proxy.gateway.loop import Loop, heard
 from proxy.upstreams.base import Reply
 from tests.scripted import Recall, Scripted, ask, event, read, streaming, whole
 
@@ -50,10 +50,10 @@ def test_reading_never_fails(chunks: list[Any], later: bool) -> None:
     names = frozenset({"recall"})
     first = ChatRound(names)
     first.feed(event({"id": "first"}))
-    deltas = ChatRound(names, first if later else None, text="a")
+    deltas = ChatRound(names, first if later else None)
 
     shown = b"".join(deltas.feed(event(each)) for each in chunks) + deltas.end()
-    deltas.heard()
+    heard(deltas)
 
     assert deltas.head.get("id") in (("first",) if later else (None, "c", "x", "recall", "{}", True, 1, 2, -1))
     if not later and not deltas.hidden and not any("tool_calls" in json.dumps(each) for each in chunks):
@@ -126,7 +126,7 @@ def test_a_call_is_put_together() -> None:
     shown, calls = sort(signed, null, delta(0, "r", "recall", ""))
 
     assert shown == []
-    assert calls.whole == [
+    assert calls.all == [
         {
             "index": 0,
             "id": "r",
@@ -153,4 +153,7 @@ def test_pieces_of_reasoning_are_put_together() -> None:
     for piece in pieces:
         deltas.feed(event({"choices": [{"index": 0, "delta": {"reasoning_details": [piece]}}]}))
 
-    assert deltas.heard()[0].message["reasoning_details"] == [{**entry, "text": "Let me see.", "signature": "sig"}]
+    deltas.feed(event({"choices": [{"index": 0, "delta": {"tool_calls": [delta(0, "r", "recall")]}}]}))
+    deltas.end()
+
+    assert deltas.message["reasoning_details"] == [{**entry, "text": "Let me see.", "signature": "sig"}]

@@ -125,7 +125,7 @@ class Pipeline:
         _check_larger(done, route)
         if prepared.lowered is not None:
             http.own_headers.append((b"x-penstock-lowered", prepared.lowered.encode()))
-            seen.lowered(prepared.lowered)
+            seen.known["lowered"] = prepared.lowered
         return prepared
 
     def _watches(self, prepared: Prepared, body: Body, http: Exchange) -> Sequence[Observer]:
@@ -200,7 +200,7 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
             fields = {"policy": step.policy, "fault": step.why, "request_id": http.request_id}
             _log.warning("policy failed", extra={"fields": fields})
     if done.ctx.outage.begun or done.archive.failed:
-        seen.without_state()
+        seen.metrics.of("requests_without_state").inc()
     if refusal is not None:
         raise refusal
 

@@ -131,7 +131,7 @@ class _Keeping(Copying):
 
     def ended(self, reply: Reply, usage: Usage) -> None:
         if (answer := self.copy) is not None:
-            self._seen.answered(answer, streamed=reply.chunks is not None)
+            self._seen.text = answer, reply.chunks is not None
 
 
 def learn(call: Call, reply: Reply, usage: Usage, *, translates: bool) -> None:

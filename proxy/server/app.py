@@ -59,7 +59,8 @@ from proxy.server.shutdown import Draining
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import OnceService
 from proxy.state.workers import Peers
-from proxy.telemetry import Telemetry, logs
+from proxy.telemetry import logs
+from proxy.telemetry.observation import Telemetry
 from proxy.testing import context, lifelike, profile
 from proxy.text import arrays
 from proxy.upstreams.base import Upstream

@@ -51,7 +51,7 @@ from proxy.state.inbox import Shares
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store
 from proxy.state.threads import Threads
-from proxy.telemetry import Telemetry
+from proxy.telemetry.observation import Telemetry
 from proxy.telemetry.records import Records
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.breaker import Breaker
@@ -105,7 +105,7 @@ def build_services(
         memories=build_memories(settings.memories, store, embedding, threads, telemetry.metrics.count_memories),
         parsed=Cache(settings.server.remember_mib * 2**20),
         recalls=threads,
-        reports=telemetry.reports,
+        reports=telemetry.bills.reports,
         embedding=embedding,
     )
 

@@ -1,12 +1,11 @@
 """The names and values of span attributes: OpenTelemetry's conventions as text, without OpenTelemetry.
 
 The GenAI conventions (`gen_ai.*`) are still in development, and their constants are deprecated wherever they are
-published; so the names stand here: those that were released with the general conventions, and the latest ones, of a
-repository of their own. They belong on the span of the call to the model and on no other: backends count a generation
-for each span that has them. Penstock's own names start with `penstock.`.
+published; so the names stand here: those that were released with the general conventions, and behind them those that
+a repository of their own has added. They belong on the span of the call to the model and on no other: backends count a
+generation for each span that has them. Penstock's own names start with `penstock.`.
 """
 
-import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
@@ -22,9 +21,6 @@ Value = str | bool | int | float | list[str]
 SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the conventions that the released names are from."""
 
-_OPT_IN = "OTEL_SEMCONV_STABILITY_OPT_IN"
-_LATEST = "gen_ai_latest_experimental"
-
 _INTEGERS = {
     "max_tokens": "gen_ai.request.max_tokens",
     "max_completion_tokens": "gen_ai.request.max_tokens",
@@ -36,9 +32,8 @@ _DOUBLES = {
     "top_p": "gen_ai.request.top_p",
     "frequency_penalty": "gen_ai.request.frequency_penalty",
     "presence_penalty": "gen_ai.request.presence_penalty",
+    "top_k": "gen_ai.request.top_k",
 }
-_TOP_K = {"top_k": "gen_ai.request.top_k"}
-"""A double by the released names, an integer by the latest ones."""
 
 _TOO_LARGE = 2**63
 """The first integer that OTLP cannot carry."""
@@ -59,18 +54,6 @@ _ID = re.compile(r"[\w-]{1,128}")
 
 _LONGEST_NAME = 128
 """Characters of a model's name in a span's name; where the configuration has globs, it is the client's to choose."""
-
-
-def opted() -> tuple[bool, bool]:
-    """Return whether GenAI names are the released ones, and whether they are the latest ones.
-
-    `OTEL_SEMCONV_STABILITY_OPT_IN` has a list of wishes: `gen_ai_latest_experimental` for the latest names,
-    `gen_ai_latest_experimental/dup` for both.
-    """
-    wishes = {each.strip() for each in os.environ.get(_OPT_IN, "").split(",")}
-    has_both = f"{_LATEST}/dup" in wishes
-    is_latest = has_both or _LATEST in wishes
-    return has_both or not is_latest, is_latest
 
 
 def operation_of(path: str) -> str | None:
@@ -104,29 +87,25 @@ def of_generation(operation: str, provider: str, model: str, fields: Mapping[str
     """Return the attributes of a call to a model when it starts.
 
     Of the client's fields the numbers and the stream flag; of texts, which could be content, only a level of reasoning
-    and the id of an earlier response, where the latest names are wanted.
+    and the id of an earlier response.
     """
     known: dict[str, object] = {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": provider,
         "gen_ai.request.model": model,
     }
-    is_latest = opted()[1]
-    integers = {**_INTEGERS, **(_TOP_K if is_latest else {})}
-    doubles = {**_DOUBLES, **({} if is_latest else _TOP_K)}
     for name, value in fields.items():
         if isinstance(value, int | float) and type(value) is not bool and abs(value) < _TOO_LARGE:
-            if name in doubles:
-                known[doubles[name]] = float(value)
-            elif name in integers and value == int(value):
-                known[integers[name]] = int(value)
+            if name in _DOUBLES:
+                known[_DOUBLES[name]] = float(value)
+            elif name in _INTEGERS and value == int(value):
+                known[_INTEGERS[name]] = int(value)
     if type(fields.get("stream")) is bool:
         known["gen_ai.request.stream"] = fields["stream"]
-    if is_latest:
-        known["gen_ai.request.reasoning.level"] = _reasoning_level(fields)
-        previous = fields.get("previous_response_id")
-        if isinstance(previous, str) and _ID.fullmatch(previous):
-            known["gen_ai.request.previous_response.id"] = previous
+    known["gen_ai.request.reasoning.level"] = _reasoning_level(fields)
+    previous = fields.get("previous_response_id")
+    if isinstance(previous, str) and _ID.fullmatch(previous):
+        known["gen_ai.request.previous_response.id"] = previous
     return known
 
 
@@ -150,11 +129,6 @@ def of_conversation(who: Identity, id: str | None, turn: int | None) -> dict[str
 
 def of_usage(usage: Usage) -> dict[str, object]:
     """Return the attributes of an upstream's answer."""
-    released, latest = opted()
-    new: dict[str, object] = {}
-    if latest:
-        new = {f"gen_ai.usage.{name}": count for name, count in usage.modalities}
-        new["gen_ai.usage.cache_write.input_tokens"] = usage.written
     return {
         "gen_ai.response.id": usage.response_id,
         "gen_ai.response.model": usage.model,
@@ -163,8 +137,9 @@ def of_usage(usage: Usage) -> dict[str, object]:
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cached,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
-        **({"gen_ai.usage.cache_creation.input_tokens": usage.written} if released else {}),
-        **new,
+        "gen_ai.usage.cache_creation.input_tokens": usage.written,
+        "gen_ai.usage.cache_write.input_tokens": usage.written,  # the same by its latest name
+        **{f"gen_ai.usage.{name}": count for name, count in usage.modalities},
     }
 
 

@@ -1,23 +1,26 @@
-"""One request as it is observed, from its first byte to its last."""
+"""Telemetry of requests: each is observed from its first byte to its last, for spans, metrics, a record and the log."""
 
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
+from proxy import __version__
 from proxy.chat import ChatRequest
 from proxy.chat.errors import NotInTime, NotKept, PenstockError
 from proxy.chat.parse import Body
-from proxy.context import Context, Identity, ModelProfile
+from proxy.config.settings import TelemetrySettings
+from proxy.context import Context, ModelProfile
 from proxy.economics import money, reported_cost
-from proxy.identity import identify
 from proxy.models.usage import Usage
-from proxy.policy import ORIGINALS_READ, Fact
+from proxy.policy import Fact
 from proxy.state.warnings import Warnings
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
+from proxy.telemetry.bill import MOST_BYTES, Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.record import NONE, PARSED, Record, Rewriting, conversation_id, facts_of, turn_of
 from proxy.telemetry.records import Records
@@ -25,15 +28,16 @@ from proxy.telemetry.records import Records
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-    from proxy.telemetry.tracing import RequestSpan
+    from proxy.telemetry.tracing import RequestSpan, Tracing
 
 OVERFLOW = "context_length_exceeded"
 """The error code of a prompt that does not fit; OpenAI's own."""
 
-Level = Literal["warn", "critical"]
-"""A context that is nearly full, or too full to be sent."""
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 _ATTRIBUTES = {
+    "http.response.status_code": "status",
+    "error.type": "error",
     "penstock.request.id": "request_id",
     "penstock.model": "model",
     "penstock.upstream": "upstream",
@@ -56,39 +60,95 @@ _context = logging.getLogger("penstock.context")
 _log = logging.getLogger("penstock.telemetry")
 
 
-class Observation(Record):
-    """A record on its way: what happens to the request goes into its spans and into metrics, too."""
+class Telemetry:
+    """The telemetry of one app; nothing of it is shared with another in the same process."""
 
     def __init__(
         self,
         metrics: Metrics,
-        span: "RequestSpan | None",
-        records: Records | None,
-        warn_at: float,
-        unshortened: Warnings,
+        tracing: "Tracing | None" = None,
         *,
-        explains: bool,
-        **known: Any,
+        warn_at: float = 0.7,
+        records: Records | None = None,
+        remembers: int = MOST_BYTES,
     ) -> None:
-        """With `explains`, the client asks for the record of this request; `known` are fields of the record."""
-        super().__init__(**known)
-        self._records = records
-        self.explains = explains and records is not None
-        """True if the client gets the path of the request's record."""
-        self.keeps_text = records is not None and records.settings.text
+        """Call a context nearly full above the share `warn_at` of the usable window; remember so many bytes."""
+        self.metrics, self.records, self.warn_at = metrics, records, warn_at
+        self.bills = Bills(remembers)
+        self.unshortened = Warnings(_context, "context was not shortened")
+        """Warnings of contexts that could not be shortened at the time."""
+        if records is not None:
+            records.skipped, records.forgotten = metrics.of("records_skipped").inc, self.bills.forget
+        self._tracing = tracing
+
+    @classmethod
+    def open(
+        cls, settings: TelemetrySettings, records: Records | None = None, remembers: int = MOST_BYTES
+    ) -> "Telemetry":
+        """Set up the telemetry of the settings and the environment.
+
+        OpenTelemetry is loaded only if there is somewhere to send spans. Raises `ConfigError` if that cannot work.
+        """
+        tracing, off = None, os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+        if not off and (settings.console or settings.endpoint is not None or any(map(os.environ.get, _ENDPOINTS))):
+            from proxy.telemetry.tracing import Tracing
+
+            tracing = Tracing(settings)
+        return cls(Metrics(__version__), tracing, warn_at=settings.warn_at, records=records, remembers=remembers)
+
+    def begin(
+        self,
+        method: str,
+        route: str,
+        headers: Mapping[str, str],
+        *,
+        path: str | None = None,
+        request_id: str = "",
+        tenant: str = "",
+        config: str = "",
+    ) -> "Observation":
+        """Begin to observe a request; `end` of the observation must be called.
+
+        `route` is a path of the app's own, such as `/v1/chat/completions`, never the client's; `headers` are the
+        client's, names in lower case; `config` is the version of the configuration. Health and metrics endpoints are
+        not to be observed.
+        """
+        span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
+        if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
+            self.metrics.of("client_retries").inc()
+        seen = Observation(self, span, tenant, config, {"request_id": request_id or None, "route": route})
+        seen.explains = self.records is not None and headers.get("x-penstock-explain", "0").lower() in ("1", "true")
+        return seen
+
+    async def aclose(self, seconds: float = 5.0) -> None:
+        """Send the last spans, for at most so many seconds."""
+        self.metrics.close()
+        if self._tracing is not None:
+            await self._tracing.aclose(seconds)
+
+
+class Observation(Record):
+    """A record on its way: what happens to the request goes into its spans and into metrics, too."""
+
+    explains = False
+    """True if the client asks for the path of the request's record, and gets it."""
+
+    def __init__(
+        self, telemetry: Telemetry, span: "RequestSpan | None", tenant: str, config: str, known: dict[str, str | None]
+    ) -> None:
+        """Begin; `known` are fields of the record."""
+        super().__init__(tenant, config, known, telemetry.bills)
+        self._telemetry, self.metrics, self._span = telemetry, telemetry.metrics, span
+        self.trace_id = None if span is None else span.trace_id
+        self.keeps_text = telemetry.records is not None and telemetry.records.settings.text
         """True if the record has the text of the answer."""
-        self._warn_at, self._unshortened = warn_at, unshortened
-        self._metrics = metrics
-        self._span, self.trace_id = span, None if span is None else span.trace_id
         self._started = perf_counter()
         self._key: str | None = None
         self._profile: ModelProfile | None = None
-        self._overflow = False
-        self._answering = False
-        self._ended = False
+        self._overflow = self._answering = self._ended = False
         self.entry = NONE
         """The entry of the configuration that the last model matched."""
-        metrics.of("active_requests").inc()
+        self.metrics.of("active_requests").inc()
 
     @property
     def model(self) -> str:
@@ -118,8 +178,8 @@ class Observation(Record):
         the `profile` has prices, the usage that the upstream reports is priced.
         """
         self._profile, self.entry, self.asked = profile, entry or model, model
-        model = self._metrics.model(model, named=named)
-        self._metrics.routed(model, upstream)
+        model = self.metrics.model(model, named=named)
+        self.metrics.routed(model, upstream)
         self.known |= {"model": model, "upstream": upstream, "chain": chain}
 
     def ran(
@@ -139,55 +199,40 @@ class Observation(Record):
         self._overflow = after is not None and window is not None and after > window
         for phase, tokens in (("before", before), ("after", after)):
             if tokens is not None:
-                self._metrics.of("context_size_tokens", self.model, phase).observe(tokens)
+                self.metrics.of("context_size_tokens", self.model, phase).observe(tokens)
                 if window:
-                    self._metrics.of("context_utilization", self.model, phase).observe(tokens / window)
-        self._metrics.ran(steps)
-        if self._span is not None:
-            self._span.ran(steps)
-        if after is not None and window and (refused or after >= self._warn_at * window):
+                    self.metrics.of("context_utilization", self.model, phase).observe(tokens / window)
+        self.metrics.ran(steps)
+        if after is not None and window and (refused or after >= self._telemetry.warn_at * window):
             self._warn(refused, after, window)
 
     def rewrote(self, rewriting: Rewriting) -> None:
         """Set the request before and after its chain."""
         self.rewriting = rewriting
-        if self._span is not None:
-            self._belongs_to(rewriting.ctx.identity, turn_of(rewriting.came))
-
-    def lowered(self, limit: str) -> None:
-        """Set the limit of the answer that was lowered, such as `max_tokens=7012`."""
-        self.known["lowered"] = limit
 
     def passed(self, body: Body, headers: Mapping[str, str]) -> None:
         """Set a body that no chain has read; `headers` are the client's."""
         # a large one would hold its memory until its record is written
         self.unread = body if len(body.raw) <= PARSED else None, headers
-        if self._span is not None:
-            self._belongs_to(identify(headers, None, self.tenant), None)
-
-    def _belongs_to(self, who: Identity, turn: int | None) -> None:
-        if self._span is not None:
-            self._span.belongs_to(attr.of_conversation(who, conversation_id(who), turn), named=who.is_named)
-
-    def answered(self, answer: bytes, *, streamed: bool) -> None:
-        """Set the answer that the client got."""
-        self.text = answer, streamed
 
     def _warn(self, refused: str | None, tokens: int, window: int) -> None:
         """Count a context that is nearly full, or too full to be sent, and log it."""
         if refused not in (None, OVERFLOW):  # it may fit soon: that is load, or the state, and of every request
-            self._unshortened.warn({"tokens": tokens, "window": window}, model=self.model, cause=refused)
+            self._telemetry.unshortened.warn({"tokens": tokens, "window": window}, model=self.model, cause=refused)
             return
-        level: Level = "critical" if refused else "warn"
-        self._metrics.of("context_warnings", self.model, level).inc()
+        level = "critical" if refused else "warn"
+        self.metrics.of("context_warnings", self.model, level).inc()
+        known = {"level": level, "tokens": tokens, "window": window}
         if self._span is not None:
-            self._span.warned(level, tokens, window)
-        known = {"request_id": self.known["request_id"], "model": self.model, "level": level}
-        fields = {**known, "tokens": tokens, "window": window, "share": round(tokens / window, 3)}
-        if level == "warn":
-            _context.warning("context is filling up", extra={"fields": fields})
-        else:
+            self._span.event(
+                "penstock.context.warning", {f"penstock.context.{name}": value for name, value in known.items()}
+            )
+        ids = {"request_id": self.known["request_id"], "model": self.model}
+        fields = {**ids, **known, "share": round(tokens / window, 3)}
+        if refused:
             _context.critical("context is too large and was refused", extra={"fields": fields})
+        else:
+            _context.warning("context is filling up", extra={"fields": fields})
 
     async def expect(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> None:
         """Estimate the cost of a prompt, and of the client's own."""
@@ -196,19 +241,12 @@ class Observation(Record):
 
     def turned(self, to: str, reason: str, *, named: bool) -> None:
         """Count a fallback to another model, named as in `routed`; the `reason` is one of a few words."""
-        to = self._metrics.model(to, named=named)
-        self._metrics.of("fallbacks", self.model, to, reason).inc()
+        to = self.metrics.model(to, named=named)
+        self.metrics.of("fallbacks", self.model, to, reason).inc()
         self.known["fallback"] = reason
         if self._span is not None:
-            self._span.turned(self.model, to, reason)
-
-    def without_state(self) -> None:
-        """Count a request that was decided without the state, because it did not answer."""
-        self._metrics.of("requests_without_state").inc()
-
-    def read_original(self) -> None:
-        """Count an archived text that the client has read."""
-        self._metrics.of_count(ORIGINALS_READ).inc()
+            known = {"penstock.fallback.model": to, "penstock.fallback.reason": reason}
+            self._span.event("penstock.fallback", {"penstock.model": self.model, **known})
 
     def call(
         self,
@@ -224,7 +262,15 @@ class Observation(Record):
         `operation` is a name of the GenAI conventions, or None for a call that asks no model; `address` is the
         upstream's base URL; of the request's `fields` only numbers are recorded.
         """
-        span = self._span.call(operation, provider, model, address, fields or {}) if self._span is not None else None
+        span = None
+        if self._span is not None:
+            who = self.who()
+            known = {
+                # a hash of an opening may be another conversation's too
+                "gen_ai.conversation.id": conversation_id(who) if who.is_named else None,
+                "gen_ai.conversation.compacted": any(step.compressed for step in self.steps) or None,
+            }
+            span = self._span.call(operation, provider, model, address, fields or {}, known)
         counted = (operation, provider, self.model) if operation and model else None
         return ObservedCall(self, span, counted)
 
@@ -239,25 +285,30 @@ class Observation(Record):
         self._ended = True
         seconds = perf_counter() - self._started
         kind = kind_of(error)
-        self._metrics.of("active_requests").dec()
-        self._metrics.of("requests", self.model, self._upstream, str(status)).inc()
-        self._metrics.of("request_duration_seconds", self.model, self._upstream).observe(seconds)
+        self.metrics.of("active_requests").dec()
+        self.metrics.of("requests", self.model, self._upstream, str(status)).inc()
+        self.metrics.of("request_duration_seconds", self.model, self._upstream).observe(seconds)
         if self._key is not None:
-            self._metrics.of("key_requests", self._key, str(status)).inc()
+            self.metrics.of("key_requests", self._key, str(status)).inc()
         if isinstance(error, NotInTime):
-            self._metrics.of("limited_requests", "not_in_time").inc()
+            self.metrics.of("limited_requests", "not_in_time").inc()
         elif (self._overflow or kind == OVERFLOW) and not isinstance(error, NotKept):
-            self._metrics.of("context_overflows", self.model).inc()
+            self.metrics.of("context_overflows", self.model).inc()
         self.when, self.seconds, self.status, self.error, self.stream = time(), seconds, status, kind, stream
-        if self._records is not None and "model" in self.known and self._records.takes_one(asked=self.explains):
-            self._records.add(self)
+        records = self._telemetry.records
+        if records is not None and "model" in self.known and records.takes_one(asked=self.explains):
+            records.add(self)
         if self._span is not None or _access.isEnabledFor(logging.INFO):
             self._show({**self.known, **facts_of(self)})
 
     def _show(self, facts: Mapping[str, object]) -> None:
         """End the span, and write the line in the access log."""
         if self._span is not None:
-            self._span.end(self.status, self.error, {name: facts.get(fact) for name, fact in _ATTRIBUTES.items()})
+            who, turn = self.who(), None if self.rewriting is None else turn_of(self.rewriting.came)
+            known = {name: facts.get(fact) for name, fact in _ATTRIBUTES.items()}
+            known |= attr.of_conversation(who, conversation_id(who), turn)
+            has_failed = self.status >= 500 or (self.error is not None and self.status < 400)
+            self._span.end(known, self.steps, has_failed=has_failed)
         if _access.isEnabledFor(logging.INFO):
             line = {_LOGGED.get(name, name): value for name, value in facts.items() if name not in _NOT_LOGGED}
             line["verdicts"] = dict(
@@ -274,26 +325,26 @@ class Observation(Record):
         if not self._answering:
             self._answering = True
             waited = perf_counter() - self._started
-            self._metrics.of("time_to_first_chunk_seconds", self.model, self._upstream).observe(waited)
+            self.metrics.of("time_to_first_chunk_seconds", self.model, self._upstream).observe(waited)
 
     def _called(self, error: str | None, usage: Usage | None, facts: Mapping[str, Fact]) -> None:
-        self._metrics.answered(facts, self._upstream)
+        self.metrics.answered(facts, self._upstream)
         if facts.get("ignored"):
             self.known["ignored"] = str(facts["ignored"])
         rounds = int(facts.get("rounds", 1))
         if usage is not None:
             for kind, tokens in (("input", usage.input), ("output", usage.output), ("cached_input", usage.cached)):
                 if tokens:
-                    self._metrics.of("tokens", self.model, kind).inc(tokens)
+                    self.metrics.of("tokens", self.model, kind).inc(tokens)
                     if self._key is not None:
-                        self._metrics.of("key_tokens", self._key, kind).inc(tokens)
+                        self.metrics.of("key_tokens", self._key, kind).inc(tokens)
             self._price(usage, rounds)
             self._reported(usage)
         if error is None:
             self.answers.append(usage or Usage())
             self._settle(usage, rounds)
         else:
-            self._metrics.of_reason("upstream_errors", self._upstream, error).inc()
+            self.metrics.of_reason("upstream_errors", self._upstream, error).inc()
             self._overflow = self._overflow or error == OVERFLOW
 
     def _reported(self, usage: Usage) -> None:
@@ -308,7 +359,7 @@ class Observation(Record):
         steps = [name for name, _ in rewriting.stages]
         self.bills.reports.hold(rewriting.ctx.identity, steps, harm)
         for name in steps:
-            self._metrics.of_reason("harmful_steps", name, harm).inc()
+            self.metrics.of_reason("harmful_steps", name, harm).inc()
         fields = {"steps": ", ".join(steps), "report": str(report), "request_id": self.known["request_id"]}
         _log.warning("the vendor reports that edits did harm", extra={"fields": fields})
 
@@ -320,9 +371,9 @@ class Observation(Record):
         prompt = reported_cost(profile.cache, usage.input, usage.cached or 0, usage.written or 0)
         cost = money(profile.prices.at(usage.input // rounds), prompt, usage.output or 0)
         self.usd = cost + (self.usd or 0.0)
-        self._metrics.of("cost_usd", self.model).inc(cost)
+        self.metrics.of("cost_usd", self.model).inc(cost)
         if self._key is not None:
-            self._metrics.of("key_cost_usd", self._key).inc(cost)
+            self.metrics.of("key_cost_usd", self._key).inc(cost)
 
     def _settle(self, usage: Usage | None, rounds: int) -> None:
         """Count the estimate of a prompt that was answered."""
@@ -333,13 +384,13 @@ class Observation(Record):
         estimate.rounds = rounds
         self.saved = estimate.usd_saved
         if estimate.usd_unchanged is not None:
-            self._metrics.of("prompt_cost_usd", self.model, "sent").inc(estimate.usd)
-            self._metrics.of("prompt_cost_usd", self.model, "unchanged").inc(estimate.usd_unchanged)
+            self.metrics.of("prompt_cost_usd", self.model, "sent").inc(estimate.usd)
+            self.metrics.of("prompt_cost_usd", self.model, "unchanged").inc(estimate.usd_unchanged)
         if usage is not None and usage.cached is not None and rounds == 1:
             # as the upstream counts: the estimate tells which part of the prompt is read
             scale = (usage.input or estimate.sent.tokens) / max(1, estimate.sent.tokens)
-            self._metrics.of("cached_tokens", self.model, "expected").inc(round(estimate.sent.cached * scale))
-            self._metrics.of("cached_tokens", self.model, "reported").inc(usage.cached)
+            self.metrics.of("cached_tokens", self.model, "expected").inc(round(estimate.sent.cached * scale))
+            self.metrics.of("cached_tokens", self.model, "reported").inc(usage.cached)
             if self._profile is not None and (rewriting := self.rewriting) is not None:
                 who, upstream = rewriting.ctx.identity, self.known["upstream"] or ""
                 self.bills.reports.note(who, upstream, self._profile.name, estimate.sent.cached, usage.cached)
@@ -386,9 +437,15 @@ class ObservedCall:
         self._request._called(kind, usage, facts or {})
         if self._counted is not None:
             seconds = perf_counter() - self._started
-            self._request._metrics.called(self._counted, kind, seconds, usage)
+            self._request.metrics.called(self._counted, kind, seconds, usage)
         if self._span is not None and self._request._span is not None:
-            self._request._span.called(self._span, kind, self._first_chunk, usage, facts or {})
+            known = {
+                **(attr.of_usage(usage) if usage is not None else {}),
+                **attr.of_facts(facts or {}),
+                "gen_ai.response.time_to_first_chunk": self._first_chunk,
+                "error.type": kind,
+            }
+            self._request._span.called(self._span, known, has_failed=kind is not None)
 
 
 def kind_of(error: "BaseException | str | None") -> str | None:

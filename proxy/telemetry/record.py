@@ -95,20 +95,21 @@ class Record:
         scope = "\0".join((ctx.identity.scope, self.known.get("upstream") or "", ctx.model.name))
         return await self.bills.estimate((ctx.identity.tenant, scope), came, sent, ctx.model, ctx.tokens)
 
-    def identity(self) -> tuple[Identity, ChatRequest | None]:
-        """Return the conversation's identity, and the request where it was read."""
+    def who(self, request: ChatRequest | None = None) -> Identity:
+        """Return the conversation's identity; of an unread body, as its headers and the `request` in it say."""
         if self.rewriting is not None:
-            return self.rewriting.ctx.identity, self.rewriting.came
-        if self.unread is None:
-            return Identity(self.tenant), None
-        body, headers = self.unread
-        request = None
-        if body is not None:
-            try:
-                request = body.parse()
-            except Exception:  # its upstream has judged it
-                request = None
-        return identify(headers, request, self.tenant), request
+            return self.rewriting.ctx.identity
+        return Identity(self.tenant) if self.unread is None else identify(self.unread[1], request, self.tenant)
+
+    def request(self) -> ChatRequest | None:
+        """Return the request as it came, if it can be read."""
+        if self.rewriting is not None:
+            return self.rewriting.came
+        body = None if self.unread is None else self.unread[0]
+        try:
+            return None if body is None else body.parse()
+        except Exception:  # its upstream has judged it
+            return None
 
 
 def facts_of(record: Record) -> dict[str, Any]:
@@ -152,7 +153,8 @@ def date(seconds: float) -> str:
 
 async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -> bytes | None:
     """Return the JSON of a record's row, behind that of its new `texts`; None for one that JSON cannot hold."""
-    who, request = record.identity()
+    request = record.request()
+    who = record.who(request)
     rewriting, doers, changed = record.rewriting, Doers({}, {}), list[MessageChange]()
     if rewriting is not None:
         doers = Doers.of(rewriting.came, rewriting.stages)
@@ -170,7 +172,7 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         "tenant": record.tenant,
         "config": record.config,
         "conversation": conversation,
-        "title": None if texts is None else _title(request if rewriting is None else rewriting.came),
+        "title": None if texts is None else _title(request),
         "key": known.get("key"),
         "session": who.session if who.is_named else None,
         "agent": who.agent or None,
@@ -272,11 +274,10 @@ class Texts:
 
     def of(self, record: Record, request: ChatRequest | None) -> tuple[dict[str, Any] | None, Sequence[bytes]]:
         """Return the hashes of all texts of a record, and the JSON of the new ones."""
-        rewriting, new = record.rewriting, list[bytes]()
-        came = request if rewriting is None else rewriting.came
-        if came is None:
+        if request is None:
             return None, ()
-        sent = came if rewriting is None else rewriting.sent
+        new, came = list[bytes](), request
+        sent = came if record.rewriting is None else record.rewriting.sent
 
         def keys(parts: Sequence[JsonObject]) -> str:
             return "".join([self._key(record.tenant, part.raw, new) for part in parts])

@@ -19,8 +19,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from proxy import __version__
 from proxy.chat.errors import ConfigError
 from proxy.config.settings import TelemetrySettings
-from proxy.models.usage import Usage
-from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry import attributes as attr
 
@@ -79,9 +77,7 @@ class RequestSpan:
     ) -> None:
         """Without `all_steps`, steps that kept the request get no span."""
         self._tracer, self._all_steps = tracer, all_steps
-        self._conversation: str | None = None
         self._epoch = time_ns() - int(perf_counter() * 1e9)
-        self._compacted = False
         known = {"http.request.method": method, "http.route": route, "url.path": path, "url.scheme": "http"}
         parent = _propagator.extract(headers, Context())
         self._span = tracer.start_span(f"{method} {route}", parent, SpanKind.SERVER, attr.clean(known))
@@ -92,60 +88,30 @@ class RequestSpan:
         """The trace's id, as 32 hexadecimal digits."""
         return f"{self._span.get_span_context().trace_id:032x}"
 
-    def ran(self, steps: Iterable[Step]) -> None:
-        """Give each step a span of its own, with its real times."""
-        if not self._span.is_recording():
-            return
-        for step in steps:
-            self._compacted = self._compacted or step.compressed
-            if not self._all_steps and step.verdict in ("keep", "skip"):
-                continue
-            start = self._epoch + int(step.started * 1e9)
-            about = attr.clean(attr.of_step(step))
-            span = self._tracer.start_span(f"policy {step.policy}", self._context, attributes=about, start_time=start)
-            if step.verdict == "fail":
-                span.set_status(Status(StatusCode.ERROR))
-            span.end(start + int(step.seconds * 1e9))
-
-    def belongs_to(self, conversation: Mapping[str, object], *, named: bool) -> None:
-        """Set the attributes of its conversation.
-
-        Only a name from the client is the id of the GenAI conventions: a hash may be another conversation's too.
-        """
-        self._span.set_attributes(attr.clean(conversation))
-        self._conversation = str(conversation["penstock.conversation.id"]) if named else None
-
-    def warned(self, level: str, tokens: int, window: int) -> None:
-        """Add the event of a context that is nearly full, or too full to be sent."""
-        about = {"penstock.context.level": level, "penstock.context.tokens": tokens, "penstock.context.window": window}
-        self._span.add_event("penstock.context.warning", attr.clean(about))
-
-    def turned(self, model: str, to: str, reason: str) -> None:
-        """Add the event of a fallback to another model."""
-        self._span.add_event(
-            "penstock.fallback",
-            attr.clean({"penstock.model": model, "penstock.fallback.model": to, "penstock.fallback.reason": reason}),
-        )
+    def event(self, name: str, known: Mapping[str, object]) -> None:
+        """Add an event."""
+        self._span.add_event(name, attr.clean(known))
 
     def call(
-        self, operation: str | None, provider: str, model: str, address: str | None, fields: Mapping[str, object]
+        self,
+        operation: str | None,
+        provider: str,
+        model: str,
+        address: str | None,
+        fields: Mapping[str, object],
+        known: Mapping[str, object],
     ) -> Span:
         """Open the CLIENT span of a call to an upstream; without operation or model it is named after the provider.
 
-        Of a request that is not sampled it is the request's own span.
+        `known` are attributes of a call of a model. Of a request that is not sampled it is the request's own span.
         """
         if not self._span.is_recording():
             return self._span
-        known: dict[str, object] = {**attr.of_server(address)}
-        name = f"call {provider}"
+        name, all_known = f"call {provider}", attr.of_server(address)
         if operation and model:
             name = f"{operation} {attr.model_name(model)}"
-            known |= attr.of_generation(operation, provider, model, fields)
-            known |= {
-                "gen_ai.conversation.compacted": (self._compacted and attr.opted()[1]) or None,
-                "gen_ai.conversation.id": self._conversation,
-            }
-        return self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(known))
+            all_known = {**all_known, **attr.of_generation(operation, provider, model, fields), **known}
+        return self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(all_known))
 
     def carry(self, call: Span, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers for the upstream: with the call's span as `traceparent`, without `baggage`."""
@@ -153,31 +119,28 @@ class RequestSpan:
         _propagator.inject(carried, set_span_in_context(call, Context()))
         return carried
 
-    def called(
-        self, call: Span, error: str | None, first_chunk: float | None, usage: Usage | None, facts: Mapping[str, Fact]
-    ) -> None:
-        """Close the span of a call with the upstream's usage and facts; `first_chunk` came after so many seconds."""
+    def called(self, call: Span, known: Mapping[str, object], *, has_failed: bool) -> None:
+        """Close the span of a call."""
         if self._span.is_recording():
-            known = {
-                **(attr.of_usage(usage) if usage is not None else {}),
-                **attr.of_facts(facts),
-                "gen_ai.response.time_to_first_chunk": first_chunk,
-                "error.type": error,
-            }
-            _end(call, known, has_failed=error is not None)
+            _end(call, known, has_failed=has_failed)
 
-    def end(self, status: int, error: str | None, known: Mapping[str, object]) -> None:
-        """Close the span with the client's status and the `known` attributes of the request."""
-        if self._span.is_recording():
-            all_known = {"http.response.status_code": status, "error.type": error, **known}
-            _end(self._span, all_known, has_failed=status >= 500 or (error is not None and status < 400))
+    def end(self, known: Mapping[str, object], steps: Iterable[Step], *, has_failed: bool) -> None:
+        """Close the span, behind one for each step with its real times."""
+        if not self._span.is_recording():
+            return
+        for step in steps:
+            if self._all_steps or step.verdict not in ("keep", "skip"):
+                start = self._epoch + int(step.started * 1e9)
+                span = self._tracer.start_span(f"policy {step.policy}", self._context, start_time=start)
+                _end(span, attr.of_step(step), has_failed=step.verdict == "fail", at=start + int(step.seconds * 1e9))
+        _end(self._span, known, has_failed=has_failed)
 
 
-def _end(span: Span, known: Mapping[str, object], *, has_failed: bool) -> None:
+def _end(span: Span, known: Mapping[str, object], *, has_failed: bool, at: int | None = None) -> None:
     span.set_attributes(attr.clean(known))
     if has_failed:
         span.set_status(Status(StatusCode.ERROR))
-    span.end()
+    span.end(at)
 
 
 def _resource(settings: TelemetrySettings) -> Resource:

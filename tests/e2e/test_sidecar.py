@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from proxy.telemetry import Telemetry
+from proxy.telemetry.observation import Telemetry
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import proxy, until_ready
 from tests.e2e.test_recall import CONVERSATION, NEEDLE, TOOLS

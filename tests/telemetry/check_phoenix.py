@@ -75,11 +75,7 @@ async def spans_of(base: str, count: int) -> dict[str, dict[str, Any]]:
             await asyncio.sleep(0.3)
 
 
-@pytest.mark.parametrize("wish", ["", "gen_ai_latest_experimental", "gen_ai_latest_experimental/dup"])
-async def test_phoenix_reads_a_request_as_one_call_of_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: str
-) -> None:
-    monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", wish)
+async def test_phoenix_reads_a_request_as_one_call_of_a_model(tmp_path: Path) -> None:
     said = [{"role": role, "content": f"{SECRET} {turn}"} for turn in range(5) for role in ("user", "assistant")]
     question = {"model": "gpt-4o", "messages": [*said, {"role": "user", "content": SECRET}], "temperature": 0}
     async with phoenix(tmp_path) as collector, upstream() as provider:

@@ -9,8 +9,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from proxy.config.settings import TelemetrySettings
 from proxy.models.usage import Usage
 from proxy.step import Step
-from proxy.telemetry import Telemetry
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.observation import Telemetry
 from proxy.telemetry.tracing import Tracing
 
 Spans = dict[str, ReadableSpan]

@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from proxy.chat.errors import ConfigError
 from proxy.config.settings import TelemetrySettings
 from proxy.models.usage import Usage
-from proxy.telemetry import Telemetry
+from proxy.telemetry.observation import Telemetry
 from tests.telemetry.recorded import request, step
 
 
@@ -164,7 +164,7 @@ async def test_an_unreachable_collector_does_not_hold_up_the_exit(
 OFF = """
 import sys
 from proxy.config.settings import TelemetrySettings
-from proxy.telemetry import Telemetry
+from proxy.telemetry.observation import Telemetry
 
 telemetry = Telemetry.open(TelemetrySettings())
 seen = telemetry.begin("POST", "/v1/chat/completions", {"traceparent": "t"})

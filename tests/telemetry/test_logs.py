@@ -9,9 +9,9 @@ import pytest
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import TelemetrySettings
 from proxy.step import Step
-from proxy.telemetry import Telemetry
 from proxy.telemetry.logs import configure
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.observation import Telemetry
 from proxy.telemetry.tracing import Tracing
 
 SECRET = "the-prompt-text"

@@ -14,9 +14,8 @@ from proxy.config.settings import TelemetrySettings
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.models.usage import Usage
 from proxy.step import Step, Verdict
-from proxy.telemetry import Telemetry
 from proxy.telemetry.metrics import MOST_MODELS, Metrics
-from proxy.telemetry.observation import Observation
+from proxy.telemetry.observation import Observation, Telemetry
 from proxy.testing import profile
 from tests.telemetry.recorded import scraped
 
@@ -318,7 +317,7 @@ async def test_two_apps_in_one_process_share_nothing(telemetry: Telemetry) -> No
 WORKER = """
 import asyncio, sys
 from proxy.config.settings import TelemetrySettings
-from proxy.telemetry import Telemetry
+from proxy.telemetry.observation import Telemetry
 
 telemetry = Telemetry.open(TelemetrySettings())
 for _ in range(3):

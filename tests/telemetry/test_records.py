@@ -15,10 +15,10 @@ from proxy.config.settings import RecordsSettings
 from proxy.models.usage import Usage
 from proxy.state.store import Cause, StoreError
 from proxy.step import Step
-from proxy.telemetry import Telemetry
 from proxy.telemetry import record_table as table
 from proxy.telemetry.bill import Bills, Effect
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.observation import Telemetry
 from proxy.telemetry.record import LARGEST, Record, Rewriting
 from proxy.telemetry.record_table import MOST_TURNS, POINTS, Filters
 from proxy.telemetry.records import Records

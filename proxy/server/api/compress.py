@@ -17,6 +17,7 @@ from proxy.context import TokenCount
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.prepare import Rewritten, Services
 from proxy.identity import identify
+from proxy.policy import ORIGINALS_READ
 from proxy.server.api.endpoint import check_method, parameters
 from proxy.state.archive import Archives
 from proxy.state.threads import do_sized
@@ -56,7 +57,7 @@ class Sidecar:
         check_method(http, "GET")
         async with http.watch():
             answer, kind = await self._retrieved(http)
-        seen.read_original()
+        seen.metrics.of_count(ORIGINALS_READ).inc()
         await http.respond(200, [kind, NO_STORE], answer)
 
     async def _retrieved(self, http: Exchange) -> tuple[bytes, tuple[bytes, bytes]]:

@@ -23,8 +23,7 @@ from proxy.chat.errors import BadRequest, NotKept, PenstockError
 from proxy.http.headers import Headers
 from proxy.identity import tenant_of
 from proxy.state.store import StoreError
-from proxy.telemetry import Telemetry
-from proxy.telemetry.observation import Observation
+from proxy.telemetry.observation import Observation, Telemetry
 from proxy.wires import wire_at
 
 _log = logging.getLogger("penstock.api")

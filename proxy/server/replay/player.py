@@ -43,9 +43,9 @@ from proxy.server.build import (
 from proxy.state.overlay import Overlay
 from proxy.state.store import Store
 from proxy.step import Step
-from proxy.telemetry import Telemetry
 from proxy.telemetry.bill import Bills, Effect, Estimate
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.observation import Telemetry
 from proxy.upstreams.base import Reply
 from proxy.upstreams.routing import Route, Routes
 from proxy.vectors.index import IndexService

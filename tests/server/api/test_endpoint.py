@@ -6,9 +6,8 @@ import weakref
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest
 from proxy.server.api.endpoint import Endpoint, Serving
-from proxy.telemetry import Telemetry
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.observation import Observation
+from proxy.telemetry.observation import Observation, Telemetry
 
 
 class Held:

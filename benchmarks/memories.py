@@ -48,7 +48,6 @@ async def quality(embedding: EmbeddingService) -> None:
             assert scores.by_meaning
             for at, score in enumerate(scores.values):
                 (right if at == place else wrong).append(score)
-        await relevance.aclose()
     for bar in (0.7, 0.5):
         share = [sum(score >= bar for score in group) / len(group) for group in (right, wrong)]
         print(f"held out, score at least {bar}: {share[0]:.0%} of what helps, {share[1]:.1%} of what does not")

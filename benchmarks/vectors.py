@@ -57,7 +57,7 @@ async def unseen(folder: Path) -> None:
     texts = [f"tool {n}: " + "does something for somebody. " * 10 for n in range(500)]
     for name in ("500 unseen texts, without the model", "the same after a restart"):
         service = EmbeddingService(Instant(), index)
-        await service.vectors("tenant", ["warm"], wait=9)
+        await service.similarities("tenant", "warm", ["warm"], wait=9)
         stalls = asyncio.create_task(_stalls())
         cpu, wall = time.process_time(), time.perf_counter()
         await service.similarities("tenant", "query", texts, wait=60)

@@ -241,8 +241,6 @@ class Remembered:
     items: tuple[RememberedItem, ...]
     how: Literal["meaning", "words"]
     """Kind of the search: by words if there are no vectors, or not yet."""
-    is_late: bool = False
-    """Vectors were not there in time."""
 
 
 class Memories(Protocol):

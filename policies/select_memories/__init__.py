@@ -25,8 +25,6 @@ _QUERY = 500
 _SHORT = 12
 """Characters below which a question gets the user's message before it in front."""
 _SEARCHED = 50
-_LATE = "-late"
-"""The end of the key of a choice that was made while vectors were late."""
 
 
 class SelectMemories(Bars, Policy):
@@ -99,7 +97,6 @@ class _Selection(Tail[str]):
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """Return the request with the memories for the last user message, and those of earlier ones that stay."""
         self.keys = await self._keyed([*before, asked])
-        await self._take_late_choices(asked)
         sizes = await self.ctx.tokens.sizes(self.request.messages)
         usable = self.ctx.model.usable(self.request)
         total = (await self.ctx.tokens.count(self.request)).total
@@ -131,9 +128,7 @@ class _Selection(Tail[str]):
         """Return the choice for a message, from the memo where it was made before; how it was made, and figures."""
         if (known := await self.known(asked)) is not None:
             return known, "as before", {}
-        ranking, how, is_late = await self._ranked(asked)
-        if is_late:
-            self.keys[asked] += _LATE
+        ranking, how = await self._ranked(asked)
         block = await self.block(tuple(item.id for item in ranking.chosen), budget)
         choice = self._chosen(() if block is None else block.items, budget, earlier, behind)
         return await self.settled(asked, choice), how, ranking.facts
@@ -146,28 +141,14 @@ class _Selection(Tail[str]):
             return Choice(missing, alone=False)
         return Choice(ids, alone=True)
 
-    async def _take_late_choices(self, asked: int) -> None:
-        """Keep what was chosen while vectors were late, but for a message that nothing was answered to yet.
-
-        That one gets another choice: nothing behind it is cached.
-        """
-        is_open = self.sent[asked] == len(self.ctx.incoming.messages) - 1
-        places = [place for place in self.keys if place != asked or not is_open]
-        if self.ctx.memo is not None and places:
-            both = [f"{self.keys[place]}{end}" for end in ("", _LATE) for place in places]
-            known = await self.ctx.memo.known(both)
-            for place, final, late in zip(places, known, known[len(places) :], strict=False):
-                if final is None and late is not None:
-                    self.keys[place] += _LATE
-
-    async def _ranked(self, asked: int) -> tuple[Ranking, str, bool]:
-        """Return what bears on a message, how it was found, and whether vectors were late.
+    async def _ranked(self, asked: int) -> tuple[Ranking, str]:
+        """Return what bears on a message, and how it was found.
 
         A message that says too little by itself is read with the user's message before it.
         """
         question, memories = self.question(asked, _QUERY), self.ctx.memories
         if memories is None or is_small_talk(question):
-            return Ranking((), {}), "nothing is asked", False
+            return Ranking((), {}), "nothing is asked"
         if len(question.strip()) < _SHORT:
             question = self.question(asked, _QUERY, longer=True).strip()
         remembered = await memories.nearest(question, limit=_SEARCHED, wait=self._policy.wait)
@@ -178,7 +159,7 @@ class _Selection(Tail[str]):
         why = f", {gone} superseded by newer ones" if gone else ""
         why += f", {facts['left_said']} stand in the request already" if facts["left_said"] else ""
         facts = {name: each for name, each in facts.items() if each}
-        return Ranking(chosen, facts), f"by {remembered.how}{ranking.why}{why}", remembered.is_late
+        return Ranking(chosen, facts), f"by {remembered.how}{ranking.why}{why}"
 
     async def _current(self, items: Sequence[RememberedItem], asked: int) -> tuple[tuple[RememberedItem, ...], int]:
         """Return the memories that nothing newer contradicts, and the number of those that something does.

@@ -136,7 +136,7 @@ class Services:
 
     async def aclose(self) -> None:
         """Stop what they do in the background, but for writing, and give back their threads."""
-        for service in (self.corrections, self.prefixes, self.memories, self.embedding, self.judge):
+        for service in (self.corrections, self.prefixes, self.embedding, self.judge):
             if service is not None:
                 await service.aclose()
         self.tokens.close()

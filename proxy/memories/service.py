@@ -38,8 +38,6 @@ class MemoryHits(NamedTuple):
 
     hits: list[Hit]
     found_by: FoundBy
-    is_late: bool
-    """Vectors were not there in time."""
 
 
 class MemoryService:
@@ -60,7 +58,6 @@ class MemoryService:
         self._table, self._relevance, self._threads = table, relevance, threads
         self._most, self._merge_at, self._clock, self._count = most, merge_at, clock, count
         self.warm = relevance.warm
-        self.aclose = relevance.aclose
 
     def forget_read(self, tenant: str) -> int:
         """Forget what this process has read of a tenant's; return how many owners that were."""
@@ -164,10 +161,10 @@ class MemoryService:
         found_by: FoundBy = "meaning" if scores is not None and scores.by_meaning else "words"
         self._count("memory_searches", found_by, 1)
         if scores is None:
-            return MemoryHits([], found_by, is_late=False)
+            return MemoryHits([], found_by)
         hits = [Hit(each, score, is_own) for (each, is_own), score in zip(live, scores.values, strict=True) if score]
         hits.sort(key=lambda hit: (-hit.score, not hit.is_own, hit.memory.id))
-        return MemoryHits(hits[:limit], found_by, scores.is_late)
+        return MemoryHits(hits[:limit], found_by)
 
     async def texts(self, owners: Sequence[Owner], ids: Sequence[str]) -> list[str | None]:
         """Return the texts of ids, the earlier texts of memories too; None where there is none any more."""
@@ -226,9 +223,9 @@ class BoundMemories:
     async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
         """Return those that fit a query best."""
         search = self._service.search(self._owners, query, limit=limit, wait=wait)
-        hits, found_by, is_late = await self._unless_away(search, MemoryHits([], "words", is_late=False))
+        hits, found_by = await self._unless_away(search, MemoryHits([], "words"))
         now = self._service.now()
-        return Remembered(tuple(_item(hit, now) for hit in hits), found_by, is_late)
+        return Remembered(tuple(_item(hit, now) for hit in hits), found_by)
 
     async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
         """Return the texts of ids."""

@@ -8,10 +8,10 @@ Until a vector is there its text has no similarity, and whoever asks ranks by wo
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from hashlib import blake2b
-from math import isnan
+from typing import NamedTuple
 
 from proxy.context import Identity
 from proxy.state.background import BackgroundWork
@@ -43,6 +43,24 @@ _LONGEST_WAIT = 3600.0
 _MEASURING = 60.0
 """Seconds that the vectors of the pairs may take by which a model is measured."""
 _ROLE = b"\0query"
+_PRODUCTS = 16
+"""Cosines that take as long as to unpack a text's vectors."""
+
+
+class ComparedTexts(NamedTuple):
+    """Texts that are compared with others."""
+
+    tenant: str
+    texts: Sequence[str]
+    are_queries: bool = False
+    """They are asked for first, and embedded as questions."""
+    order: Sequence[int] | None = None
+    """The places of the texts in the order in which missing vectors are made."""
+
+
+def shared(texts: Sequence[str], *, are_queries: bool = False) -> ComparedTexts:
+    """Return texts that are no tenant's."""
+    return ComparedTexts(_SHARED, texts, are_queries)
 
 
 class EmbeddingService:
@@ -83,9 +101,8 @@ class EmbeddingService:
         self._measuring = BackgroundWork[str]()
         self._questions = 0
         # unpacked vectors of texts that were asked for together, as the tools of a request are turn by turn
-        self._stacks: Cache[tuple[str, tuple[str, ...]], Stack] = Cache(max_bytes // 4)
+        self._stacks: Cache[Hashable, Stack] = Cache(max_bytes // 4)
         self._inline = 0  # until numpy was imported, in a thread
-        self._phrases: Stack | None = None
 
     def bind(self, who: Identity) -> "BoundEmbedder":
         """Return the service for a request; no tenant can time what another one's texts cost."""
@@ -124,96 +141,64 @@ class EmbeddingService:
         """Return how near each text is to a query, on the scale of the reference; None where there is no vector yet."""
         if not texts:
             return []
-        until = time.monotonic() + wait
-        self._begin_measuring()
-        cosines = await self._cosines(tenant, query, texts, order or range(len(texts)), wait)
-        scale = await self._measured(until - time.monotonic())
-        return [None] * len(texts) if cosines is None or scale is None else listed(scale.of(cosines))
-
-    async def _cosines(
-        self, tenant: str, query: str, texts: Sequence[str], order: Sequence[int], wait: float
-    ) -> Array | None:
-        """Return the cosine of each text, not a number for those without vectors; None where the query has none."""
-        key = (tenant, tuple(texts))  # strings know their hash
-        stack = self._stacks.get(key)
-        if stack is not None:
-            (asked,) = await self._made_of(tenant, [query], [], wait)
-            if not asked or stack.fits(asked):
-                return stack.cosines(asked) if asked else None
-        asked, *ordered = await self._made_of(tenant, [query], [texts[place] for place in order], wait)
-        if not asked or not any(ordered):
-            return None
-        by_place = dict(zip(order, ordered, strict=True))
-        stack = await self._stacked([by_place[place] for place in range(len(texts))], asked)
-        if stack.holds == sum(each != b"" for each in ordered):
-            self._stacks.put(key, stack, _ENTRY + stack.size + 2 * sum(map(len, texts)))
-        return stack.cosines(asked)
+        near = await self.table(
+            ComparedTexts(tenant, texts, order=order), ComparedTexts(tenant, [query], are_queries=True), wait=wait
+        )
+        return [None] * len(texts) if near is None else listed(near[:, 0])
 
     async def floor(self, tenant: str, query: str, *, wait: float) -> float | None:
         """Return how near the nearest phrase of small talk is to a query, as `similarities` has it."""
-        until = time.monotonic() + wait
-        (asked,) = await self._made_of(tenant, [query], [], wait)
-        known = await self._small_talk(asked, wait) if asked else None
-        if known is None or asked is None:
-            return None
-        scale = await self._measured(until - time.monotonic())
-        near = arrays.numpy().fmax.reduce(known.cosines(asked))
-        return None if scale is None or isnan(near) else float(scale.of(near))
+        asked = ComparedTexts(tenant, [query], are_queries=True)
+        near = await self.table(shared(phrases()), asked, wait=wait, whole=True)
+        return None if near is None else float(arrays.numpy().nanmax(near))
 
     async def nearest(
         self, tenant: str, queries: Sequence[str], texts: Sequence[str], *, wait: float
     ) -> Sequence[float | None]:
         """Return for each query how near the nearest of the texts is, as `similarities` has it."""
-        until = time.monotonic() + wait
-        packed = await self._made_of(_SHARED, queries, [], wait)
-        first = next(filter(None, packed), b"")
-        stack = await self._stacked(await self._made_of(tenant, [], texts, until - time.monotonic()), first)
-        scale = await self._measured(until - time.monotonic())
-        if not first or scale is None or not stack.holds:
-            return [None] * len(queries)
-        return listed(scale.of(await asyncio.to_thread(stack.nearest, packed)))
+        near = await self.table(ComparedTexts(tenant, texts), shared(queries, are_queries=True), wait=wait)
+        return [None] * len(queries) if near is None else listed(arrays.numpy().fmax.reduce(near, axis=0))
 
     async def noise(self, tenant: str, texts: Sequence[str], *, wait: float) -> float | None:
         """Return the spread of the cosines of texts to each phrase of small talk, as `similarities` has them."""
-        until = time.monotonic() + wait
-        packed = await self._made_of(tenant, [], [text for text in texts if text.strip()], wait)
-        one = next(filter(None, packed), None)
-        known = await self._small_talk(one, wait) if one is not None and None not in packed else None
-        scale = await self._measured(until - time.monotonic())
-        if known is None or one is None or scale is None:
+        texts = [text for text in texts if text.strip()]
+        near = await self.table(ComparedTexts(tenant, texts), shared(phrases()), wait=wait, whole=True)
+        if near is None:
             return None
-        stack, numpy = await self._stacked(packed, one), arrays.numpy()
-        near = scale.of(await asyncio.to_thread(stack.table, known))
-        return float(numpy.sqrt(numpy.nanmean(numpy.nanvar(near, axis=0))))
+        numpy = arrays.numpy()
+        near = near[:, ~numpy.isnan(near).all(axis=0)]  # some phrases have no word that the model knows
+        return float(numpy.sqrt(numpy.nanvar(near, axis=0).mean()))
 
-    async def _small_talk(self, like: bytes, wait: float) -> Stack | None:
-        """Return the vectors of the phrases of small talk, of the dimension of another one."""
-        if self._phrases is None or not self._phrases.fits(like):
-            packed = await self._made_of(_SHARED, [], phrases(), wait)
-            self._phrases = await self._stacked(packed, like) if None not in packed else None
-        return self._phrases
+    async def table(
+        self, texts: ComparedTexts, others: ComparedTexts, *, wait: float, whole: bool = False
+    ) -> Array | None:
+        """Return a row for each text: how near it is to each of the others, on the scale of the reference.
 
-    async def vectors(self, tenant: str, texts: Sequence[str], *, wait: float) -> Sequence[bytes | None]:
-        """Return the packed vectors of documents after at most `wait` seconds.
-
-        None where there is none yet; empty for a text that cannot have one.
+        Not a number where there is no vector. None where all are missing; if `whole`, where any is still to be made.
         """
-        return await self._made_of(tenant, [], texts, wait)
-
-    async def query(self, tenant: str, text: str, *, wait: float) -> bytes | None:
-        """Return the packed vectors of a query; as `vectors` has them."""
-        (packed,) = await self._made_of(tenant, [text], [], wait)
-        return packed
-
-    async def of_shared(
-        self, queries: Sequence[str], texts: Sequence[str], *, wait: float
-    ) -> tuple[list[bytes], list[bytes]] | None:
-        """Return the vectors of questions and of texts that are no tenant's; None while some are not there."""
-        packed = await self._made_of(_SHARED, queries, texts, wait)
-        if None in packed:
+        until, groups = time.monotonic() + wait, (texts, others)
+        self._begin_measuring()
+        keys = [(each.tenant, tuple(each.texts), each.are_queries) for each in groups]  # strings know their hash
+        known = [self._stacks.get(key) for key in keys]
+        missing = [each for each, stack in zip(groups, known, strict=True) if stack is None]
+        packed = iter(await self._made_of(missing, wait))
+        scale = await self._measured(until - time.monotonic())
+        if scale is None:
             return None
-        known = [each or b"" for each in packed]
-        return known[: len(queries)], known[len(queries) :]
+
+        def compared() -> tuple[list[Stack], Array | None]:
+            stacks = [Stack(next(packed)) if stack is None else stack for stack in known]
+            cosines = stacks[0].table(stacks[1])
+            is_there = not arrays.numpy().isnan(cosines).all() and (not whole or all(each.is_whole for each in stacks))
+            return stacks, scale.of(cosines) if is_there else None
+
+        size = sum(len(each.texts) for each in missing) + len(texts.texts) * len(others.texts) // _PRODUCTS
+        stacks, near = compared() if size <= self._inline else await asyncio.to_thread(compared)
+        self._inline = INLINE
+        for key, stack in zip(keys, stacks, strict=True):
+            if stack.is_whole and len(key[1]) > 1:
+                self._stacks.put(key, stack, _ENTRY + stack.size + 2 * sum(map(len, key[1])))
+        return near
 
     @property
     def is_behind(self) -> bool:
@@ -237,41 +222,41 @@ class EmbeddingService:
 
     async def _measure(self) -> None:
         english = of_language("en")
-        texts = [pair.query for pair in english], [pair.helps for pair in english]
-        packed = [each or b"" for each in await self._made_of(_SHARED, *texts, _MEASURING)]
-        if not all(packed):  # the model is not there; the next question tries again
+        questions, helping = [pair.query for pair in english], [pair.helps for pair in english]
+        packed = await self._made_of([shared(questions, are_queries=True), shared(helping)], _MEASURING)
+        if not all(map(all, packed)):  # the model is not there; the next question tries again
             return
-        self._scale = await asyncio.to_thread(measured, packed[: len(english)], packed[len(english) :])
+        self._scale = await asyncio.to_thread(measured, *packed)
         if self._scale is None:
             self._warn("measure", "tells_nothing_apart")
             self._scale = REFERENCE
 
-    async def _made_of(
-        self, tenant: str, queries: Sequence[str], texts: Sequence[str], wait: float
-    ) -> list[bytes | None]:
-        """Return the vectors of queries, then those of documents; queries are made first."""
+    async def _made_of(self, groups: Sequence[ComparedTexts], wait: float) -> list[list[bytes | None]]:
+        """Return the packed vectors of texts; those of queries are made first."""
         self._questions += 1
         if self._patient:
             began, wait = time.monotonic(), _LONGEST_WAIT
             if self._missing is None:
                 await asyncio.wait({self._making.load()})
             self.waited += time.monotonic() - began
-        asked = [(self._key(tenant, text, is_query=True), text) for text in queries]
-        others = [(self._key(tenant, text), text) for text in texts]
+        keys = [[self._key(each.tenant, text, each.are_queries) for text in each.texts] for each in groups]
         # now: making the others may push them out of memory
-        vectors = {key: self._known.get(key) for key, _ in (*asked, *others)}
-        wanted = self._want(asked, QUERY) | self._want(others, ASKED)
+        vectors = {key: self._known.get(key) for own in keys for key in own}
+        wanted: dict[Key, VectorRequest] = {}
+        for own, each in sorted(zip(keys, groups, strict=True), key=lambda pair: not pair[1].are_queries):
+            ordered = [(own[place], each.texts[place]) for place in each.order or range(len(own))]
+            wanted |= self._want(ordered, QUERY if each.are_queries else ASKED)
         if wanted:
             # a cancelled question leaves its texts being made: the next one will find them
             await asyncio.wait({each.result for each in wanted.values()}, timeout=max(0.0, min(wait, _LONGEST_WAIT)))
         vectors |= {key: each.result.result() for key, each in wanted.items() if each.result.done()}
-        return [vectors[key] for key, _ in (*asked, *others)]
+        return [[vectors[key] for key in own] for own in keys]
 
     def prepare(self, tenant: str, texts: Sequence[str]) -> None:
         self._questions += 1
-        self._want([(self._key(tenant, text), text) for text in texts], PREPARED)
+        self._want([(self._key(tenant, text, False), text) for text in texts], PREPARED)
 
-    def _key(self, tenant: str, text: str, *, is_query: bool = False) -> Key:
+    def _key(self, tenant: str, text: str, is_query: bool) -> Key:
         digest = blake2b(text[:LONGEST].encode(errors="surrogatepass"), digest_size=16)
         if is_query and self._has_roles:
             digest.update(_ROLE)
@@ -351,6 +336,7 @@ class EmbeddingService:
             if packed:
                 if not self._fits(packed):
                     self._known.clear()
+                    self._stacks.clear()
                 self._dimension = dimension(packed)
                 points.setdefault(each.key.tenant, []).append(Point(each.key.digest, packed))
             self._known.put(each.key, packed, _ENTRY + len(packed))
@@ -364,14 +350,6 @@ class EmbeddingService:
             await index.put(scope, points)
         except IndexFailed as error:  # after a restart they are made again
             self._warn("write", error.cause)
-
-    async def _stacked(self, texts: Sequence[bytes | None], query: bytes) -> Stack:
-        width = dimension(query)
-        if len(texts) <= self._inline:
-            return Stack(texts, width)
-        stack = await asyncio.to_thread(Stack, texts, width)
-        self._inline = INLINE
-        return stack
 
     def _warn(self, action: str, cause: str) -> None:
         """Say in the log that something failed: once a minute for each cause, and nothing of the content."""

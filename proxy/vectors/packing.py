@@ -5,7 +5,6 @@ number, then each as half-precision numbers of unit length: 769 bytes for one of
 by less than 0.001.
 """
 
-import struct
 from collections.abc import Sequence
 from math import isnan, nan
 from typing import Any
@@ -26,16 +25,16 @@ def dimension(packed: bytes) -> int:
 def rows(packed: bytes) -> list[list[float]]:
     """Return the vectors; none for bytes that are no packed vectors."""
     width = dimension(packed)
-    if not width:
-        return []
-    numbers = struct.unpack(f"<{packed[0] * width}e", packed[1:])
-    return [list(numbers[start : start + width]) for start in range(0, len(numbers), width)]
+    vectors: list[list[float]] = (
+        arrays.numpy().frombuffer(packed[1:], "<f2").reshape(-1, width).tolist() if width else []
+    )
+    return vectors
 
 
-def joined(vectors: Sequence[Sequence[float]]) -> bytes:
-    """Return vectors of one dimension and of unit length as bytes."""
-    numbers = [number for each in vectors for number in each]
-    return bytes([len(vectors)]) + struct.pack(f"<{len(numbers)}e", *numbers)
+def joined(vectors: Any) -> bytes:
+    """Return the rows of a matrix, which are of unit length, as bytes."""
+    rows = arrays.numpy().asarray(vectors, "<f2")
+    return bytes([len(rows)]) + bytes(rows.tobytes())
 
 
 def pack(vectors: Any) -> bytes:
@@ -50,73 +49,43 @@ def pack(vectors: Any) -> bytes:
     lengths = numpy.linalg.norm(rows, axis=1, keepdims=True)
     if not numpy.isfinite(lengths).all() or not lengths.all():
         raise ValueError("a vector has a length")
-    packed: bytes = (rows / lengths).astype("<f2").tobytes()
-    return bytes([len(rows)]) + packed
-
-
-def similarities(query: bytes, texts: Sequence[bytes | None]) -> list[float | None]:
-    """Return the cosine of each text's nearest vector to the query's; None without vectors of its dimension.
-
-    The nearest, not the mean: a passage is about what one of its parts is about.
-    """
-    return Stack(texts, dimension(query)).similarities(query)
+    return joined(rows / lengths)
 
 
 class Stack:
-    """The vectors of texts, unpacked for one query after another."""
+    """The vectors of texts, unpacked to be compared with others."""
 
-    def __init__(self, texts: Sequence[bytes | None], width: int) -> None:
-        """Unpack the vectors; texts whose vectors have another dimension than `width` count as those without any."""
-        self._count, self._width, self._rows = len(texts), width, None
-        places = [place for place, text in enumerate(texts) if text and width and dimension(text) == width]
-        self.holds = len(places)
-        """The number of texts that have vectors in it."""
-        if not places:
-            return
+    def __init__(self, texts: Sequence[bytes | None]) -> None:
+        """Unpack the vectors; texts whose vectors have another dimension than the first count as those without any."""
         numpy = arrays.numpy()
-        chosen = [texts[place] or b"" for place in places]
-        self._places = numpy.array(places)
-        self._rows = numpy.frombuffer(b"".join(text[1:] for text in chosen), "<f2").astype("f4").reshape(-1, width)
-        self._starts = numpy.cumsum([0, *(text[0] for text in chosen[:-1])])
+        widths = [dimension(text) if text else 0 for text in texts]
+        width = next(filter(None, widths), 0)
+        self._places = numpy.array([place for place, each in enumerate(widths) if each and each == width], int)
+        chosen = [texts[place] or b"" for place in self._places]
+        joined = b"".join(text[1:] for text in chosen)
+        self._count, self._rows = len(texts), numpy.frombuffer(joined, "<f2").astype("f4").reshape(-1, width or 1)
+        self._starts = numpy.cumsum([0, *(text[0] for text in chosen)])[:-1]
+        self.is_whole = all(text is not None for text in texts)
+        """True if every text has been looked at, also one that can have no vector."""
 
     @property
     def size(self) -> int:
-        return 0 if self._rows is None else int(self._rows.nbytes) + 16 * self.holds
-
-    def fits(self, query: bytes) -> bool:
-        """Return whether a query's vectors have the dimension of the texts'."""
-        return dimension(query) == self._width
-
-    def cosines(self, query: bytes) -> Array:
-        """Return the cosine of each text's nearest vector to the query's; not a number for texts without one."""
-        numpy = arrays.numpy()
-        found = numpy.full(self._count, nan)
-        if self._rows is not None and self.fits(query):
-            asked = numpy.frombuffer(query[1:], "<f2").astype("f4").reshape(-1, self._width)
-            near = (self._rows @ asked.T).max(axis=1)
-            found[self._places] = numpy.maximum.reduceat(near, self._starts).clip(-1.0, 1.0)
-        return found
-
-    def nearest(self, queries: Sequence[bytes | None]) -> Array:
-        """Return the cosine of each query's nearest text; not a number for queries without a vector."""
-        numpy = arrays.numpy()
-        found = numpy.full(len(queries), nan)
-        asked = {place: query for place, query in enumerate(queries) if query and self.fits(query)}
-        if self._rows is not None and asked:
-            first = numpy.array([numpy.frombuffer(query[1:], "<f2")[: self._width] for query in asked.values()], "f4")
-            found[list(asked)] = (self._rows @ first.T).max(axis=0).clip(-1.0, 1.0)
-        return found
+        """In bytes."""
+        return int(self._rows.nbytes) + 16 * len(self._places)
 
     def table(self, others: "Stack") -> Array:
-        """Return a row for each text: the cosines of its nearest vector to the first ones of the other texts."""
-        numpy = arrays.numpy()
-        if self._rows is None or others._rows is None:
-            return numpy.full((self._count, 1), nan)
-        return numpy.maximum.reduceat(self._rows @ others._rows[others._starts].T, self._starts)
+        """Return a row for each text: the cosines of its nearest vectors to those of the other texts.
 
-    def similarities(self, query: bytes) -> list[float | None]:
-        """Return the cosines, as `listed`."""
-        return listed(self.cosines(query))
+        Not a number where there are no vectors of one dimension. The nearest, not the mean: a passage is about what one
+        of its parts is about.
+        """
+        numpy = arrays.numpy()
+        found = numpy.full((self._count, others._count), nan)
+        if len(self._rows) and len(others._rows) and self._rows.shape[1] == others._rows.shape[1]:
+            near = numpy.maximum.reduceat(self._rows @ others._rows.T, self._starts, axis=0)
+            near = numpy.maximum.reduceat(near, others._starts, axis=1)
+            found[numpy.ix_(self._places, others._places)] = near.clip(-1.0, 1.0)
+        return found
 
 
 def listed(cosines: Array) -> list[float | None]:

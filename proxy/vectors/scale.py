@@ -7,13 +7,12 @@ moved to where those of all-MiniLM-L6-v2 lie.
 
 from collections.abc import Sequence
 from functools import cache
-from statistics import fmean
 from typing import NamedTuple
 
 from proxy.text import arrays
 from proxy.text.arrays import Array
 from proxy.text.tables import sections
-from proxy.vectors.packing import similarities
+from proxy.vectors.packing import Stack
 
 _LEAST_GAP = 0.02
 """By how much what helps must be nearer to a question than what does not."""
@@ -38,14 +37,11 @@ REFERENCE = Scale(0.042, 0.355)
 """all-MiniLM-L6-v2, on the English pairs."""
 
 
-def measured(queries: Sequence[bytes], helping: Sequence[bytes]) -> Scale | None:
+def measured(queries: Sequence[bytes | None], helping: Sequence[bytes | None]) -> Scale | None:
     """Return the scale of a model by its vectors of questions and of the texts that help; None if both are alike."""
-    related: list[float] = []
-    unrelated: list[float] = []
-    for place, query in enumerate(queries):
-        for at, cosine in enumerate(similarities(query, helping)):
-            (related if at == place else unrelated).append(cosine or 0.0)
-    scale = Scale(fmean(unrelated), fmean(related))
+    cosines, count = Stack(helping).table(Stack(queries)), len(queries)
+    related = float(cosines.diagonal().mean())
+    scale = Scale(float((cosines.mean() * count - related) / (count - 1)), related)
     return scale if -1 < scale.unrelated < scale.related - _LEAST_GAP < 1 - _LEAST_GAP else None
 
 

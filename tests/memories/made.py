@@ -5,10 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from zlib import crc32
 
-import numpy as np
-
 from proxy.memories import Count, Draft, Owner, uncounted
-from proxy.memories.relevance import Curve, MeasuredModel, MemoryRelevance
+from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.service import MemoryService
 from proxy.memories.table import MemoryTable
 from proxy.state.sqlite import SqliteStore
@@ -35,12 +33,6 @@ class Terms(Scripted):
         return row
 
 
-def exact(dimensions: int = 256) -> MeasuredModel:
-    """Return a model in whose vectors texts are as near as they share words."""
-    none, nobody = np.zeros(dimensions, "f4"), np.zeros((2, dimensions), "f4")
-    return MeasuredModel(none, none, nobody, nobody, nobody, Curve(0.3, 9.0), Curve(1.0, 30.0))
-
-
 @asynccontextmanager
 async def remembering(
     store: Store | None = None,
@@ -57,13 +49,12 @@ async def remembering(
     own = store or SqliteStore(None, 2**26)
     embedding = None if backend is None else EmbeddingService(backend)
     with ThreadPoolExecutor(1) as threads:
-        relevance = MemoryRelevance(embedding, threads, exact() if isinstance(backend, Terms) else None)
+        relevance = MemoryRelevance(embedding, threads)
         table = MemoryTable(own, ttl=86400.0, max_users=max_users, clock=clock, count=count)
         service = MemoryService(table, relevance, threads, most=most, merge_at=merge_at, clock=clock, count=count)
         try:
             yield service
         finally:
-            await service.aclose()
             if embedding is not None:
                 await embedding.aclose()
             if store is None:
@@ -83,4 +74,4 @@ async def found(service: MemoryService, owner: Owner, query: str) -> list[str]:
     return [hit.memory.text for hit in hits]
 
 
-__all__ = ["ALL", "ANN", "BOB", "ELSE", "Terms", "draft", "exact", "found", "remembering", "texts"]
+__all__ = ["ALL", "ANN", "BOB", "ELSE", "Terms", "draft", "found", "remembering", "texts"]

@@ -35,7 +35,7 @@ async def test_the_same_text_is_another_memory_in_each_scope(by: str) -> None:
         assert set(await texts(service, ANN)) == {"likes green tea", "is tall"}
         assert await service.aggregate(ANN, 0.6) == 0
         assert [text for text in await found(service, TRIP, "green tea") if "tea" in text] == ["likes green tea"]
-        hits, how, _ = await service.search([ANN.whole], "green tea", limit=50, wait=10)
+        hits, how = await service.search([ANN.whole], "green tea", limit=50, wait=10)
         assert how == by
         assert {hit.memory.scope for hit in hits} == {each.scope for each in EVERY}
     async with remembering(store, backend=backend) as again:

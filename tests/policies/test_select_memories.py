@@ -44,7 +44,6 @@ class Given:
     def __init__(self, *items: RememberedItem) -> None:
         self.items = {each.id: each for each in items}
         self.asked: list[str] = []
-        self.is_late = False
 
     async def total(self) -> int:
         return len(self.items)
@@ -52,7 +51,7 @@ class Given:
     async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
         self.asked.append(query)
         found = sorted(self.items.values(), key=lambda each: -each.similarity)
-        return Remembered(tuple(found[:limit]), "words" if self.is_late else "meaning", self.is_late)
+        return Remembered(tuple(found[:limit]), "meaning")
 
     async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
         return [self.items[id].text if id in self.items else None for id in ids]
@@ -225,36 +224,6 @@ async def test_what_was_chosen_stays_while_the_model_works() -> None:
     assert contents(second)[:3] == contents(first)
     assert len(memories.asked) == 1
     assert isinstance(second, Rewrite)
-
-
-async def test_a_choice_made_while_vectors_were_late_is_made_again_before_anything_is_answered() -> None:
-    store, memories = SqliteStore(None, 10**6), Given(item("a", 0.9))
-    memories.is_late = True
-    request = ask(user("What should I drink now?"))
-    early = await select(request, remembering(request, memories, store))
-    memories.items, memories.is_late = {"a": item("a", 0.1), "b": item("b", 0.9)}, False
-    again = await select(request, remembering(request, memories, store))
-    assert "text of a" in contents(early)[1]
-    assert "text of b" in contents(again)[1]
-    memories.items["b"] = item("b", 0.1)
-    longer = request.with_messages([*request.messages, assistant("Let me see.")])
-    third = await select(longer, remembering(longer, memories, store))
-    assert contents(third)[:3] == contents(again), "while the model works nothing changes"
-
-
-async def test_a_late_choice_stays_while_the_model_works_on_it() -> None:
-    store, memories = SqliteStore(None, 10**6), Given(item("a", 0.9, text="long " * 60))
-    memories.is_late = True
-    model = replace(profile(100_000), cache=CACHED)
-    request = ask(user("What should I drink now?"))
-    first = contents(await select(request, remembering(request, memories, store, model=model)))
-    memories.is_late, memories.items["b"] = False, item("b", 0.99)
-    longer = request.with_messages([*request.messages, assistant("Let me see." + "x" * 40_000)])
-    assert contents(await select(longer, remembering(longer, memories, store, model=model)))[:3] == first
-    later = longer.with_messages([*longer.messages, user("And where do I live?")])
-    then = contents(await select(later, remembering(later, memories, store, model=model)))
-    assert then[:3] == first
-    assert "text of b" in then[4], "the next message has a choice of its own"
 
 
 async def test_what_is_deleted_leaves_at_once() -> None:

@@ -29,7 +29,7 @@ LOADER = f"""
 import asyncio, json, sys
 from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.packing import similarities
+from tests.vectors.made import similarities
 from proxy.vectors.sentence_transformers import Sentences
 
 async def main():

@@ -180,7 +180,6 @@ async def test_a_question_finds_the_memory_that_helps_in_any_language(
         relevance = MemoryRelevance(service, threads)
         await relevance.warm()
         scores = (await relevance.scores("t", question, texts, LONG)).values
-        await relevance.aclose()
     await service.aclose()
     assert scores[helps] == max(scores) > 0.5
     assert scores[1] < 0.5, "the nurse helps with none of these"

@@ -1,25 +1,29 @@
 """Points and scopes for tests."""
 
-import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 from proxy.vectors.base import Point, Scope
 from proxy.vectors.embedded import Embedded
-from proxy.vectors.packing import joined
+from proxy.vectors.packing import Stack, listed, pack
 
 T = Scope("tenant", "model-1")
 
 
 def vector(*numbers: float) -> bytes:
     """One packed vector of unit length."""
-    length = math.hypot(*numbers)
-    return joined([[number / length for number in numbers]])
+    return pack([numbers])
 
 
 def vectors(*rows: tuple[float, ...]) -> bytes:
     """Several."""
-    return joined([[number / math.hypot(*row) for number in row] for row in rows])
+    return pack(rows)
+
+
+def similarities(query: bytes, texts: Sequence[bytes | None]) -> list[float | None]:
+    """The cosine of each text to a query."""
+    return listed(Stack(texts).table(Stack([query]))[:, 0])
 
 
 def points(count: int, seed: int = 0, width: int = 8, name: str = "p") -> list[Point]:

@@ -12,8 +12,9 @@ from pydantic import SecretStr
 
 from proxy.config.embedding_settings import OpenAIEmbedding
 from proxy.vectors.backend import EmbeddingFailed
-from proxy.vectors.packing import dimension, similarities
+from proxy.vectors.packing import dimension
 from proxy.vectors.remote import LARGEST, Remote
+from tests.vectors.made import similarities
 
 Answer = Callable[[dict[str, Any]], web.Response]
 

@@ -117,8 +117,7 @@ async def test_a_question_is_embedded_as_one_and_documents_are_not() -> None:
     assert backend.queries == ["a"]
     assert backend.batches == [["a"], ["a", "b"]]
     service.prepare("t", ["c"])
-    await service.vectors("t", ["c", "a"], wait=LONG)
-    await service.query("t", "c", wait=LONG)
+    await service.similarities("t", "c", ["c", "a"], wait=LONG)
     assert backend.queries == ["a", "c"], "each role is made once"
     assert backend.texts.count("c") == 2
     await service.aclose()
@@ -128,7 +127,7 @@ async def test_without_roles_a_text_is_made_once() -> None:
     backend = Scripted()
     service = EmbeddingService(backend)
     await service.similarities("t", "a", ["a", "b"], wait=LONG)
-    await service.query("t", "b", wait=LONG)
+    await service.similarities("t", "b", ["a"], wait=LONG)
     assert sorted(backend.texts) == ["a", "b"]
     assert backend.queries == []
     await service.aclose()

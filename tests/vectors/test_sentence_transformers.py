@@ -17,9 +17,9 @@ from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.packing import dimension, similarities
+from proxy.vectors.packing import dimension
 from proxy.vectors.sentence_transformers import PIECES, Sentences
-from tests.vectors.made import embedded
+from tests.vectors.made import embedded, similarities
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -17,7 +17,6 @@ from proxy.vectors.base import IndexFailed, Point, Scope
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import MOST
-from proxy.vectors.packing import pack
 from tests.clock import Clock
 from tests.vectors.made import embedded
 from tests.vectors.scripted import Scripted
@@ -217,17 +216,13 @@ async def test_a_cancelled_question_leaves_its_texts_being_made() -> None:
     await service.aclose()
 
 
-async def test_vectors_can_be_had(index: SpyIndex) -> None:
+async def test_a_text_that_can_have_no_vector_is_asked_for_once(index: SpyIndex) -> None:
     backend = Scripted()
     backend.refused.add("odd")
     service = EmbeddingService(backend, index)
-    assert service.version == "scripted-1"
     for _ in range(2):
-        found = await service.vectors("t", ["b1", "odd", " ", "a1"], wait=LONG)
-        assert found == [pack([[0.0, 1.0]]), b"", None, pack([[1.0, 0.0]])]
-    assert sorted(backend.texts) == ["a1", "b1", "odd"], "also what can have none is asked for once"
-    assert await ask(service, "a1", "odd", "b1") == [None, 0.0]
-    assert await service.vectors("t", [], wait=LONG) == []
+        assert await ask(service, "a1", "b1", "odd", " ") == [0.0, None, None]
+    assert sorted(backend.texts) == ["a1", "b1", "odd"]
     await service.aclose()
 
 

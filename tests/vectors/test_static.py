@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
-from proxy.vectors.packing import dimension, similarities
+from proxy.vectors.packing import dimension
 from proxy.vectors.static import DATA, PIECES, SIZE, VERSION, Static, TokenTable, WordPiece
+from tests.vectors.made import similarities
 
 ROOT = Path(__file__).parent.parent.parent
 LONG = 300.0

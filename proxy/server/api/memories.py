@@ -184,7 +184,7 @@ class MemoriesApi:
             raise BadRequest("a query searches one scope, not all", param="scope", code="invalid_value")
         # of one kind there may be few among the nearest
         most = limit if kind is None else _MOST_LISTED
-        hits, found_by, _ = await self._service.search([owner], query, limit=most, wait=_WAIT)
+        hits, found_by = await self._service.search([owner], query, limit=most, wait=_WAIT)
         fitting = [hit for hit in hits if kind in (None, hit.memory.kind)]
         return {"object": "list", "data": [_scored(hit) for hit in fitting[:limit]], "found_by": found_by}
 

@@ -378,7 +378,7 @@ async def player_beside(
     try:
         yield Player(settings, routes, own, over, None if judge is None else judge.unasked)
     finally:
-        for each in (None if writing is None else writing.drafts, own.corrections, own.prefixes, own.memories):
+        for each in (None if writing is None else writing.drafts, own.corrections, own.prefixes):
             if each is not None:
                 await each.aclose()
 

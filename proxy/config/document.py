@@ -1,10 +1,12 @@
 """Reads a YAML file, fills in its variables, and remembers the line of each value."""
 
+import errno
 import hashlib
+import os
 import re
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -122,45 +124,47 @@ def edited(text: str, edit: Callable[[dict[str, Any]], None]) -> str:
     return yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """The files and policies that a text may read and import which is not in force.
+@dataclass
+class Sources:
+    """The variables and files that a text may use, and what was read of them.
 
-    It may come from any viewer of the page.
+    A text that is not in force may come from any viewer of the page: it gets no further files and policies.
     """
 
-    files: Collection[Path]
-    policies: Collection[str]
-    """Names with a dot, which are modules outside Penstock."""
+    environment: Mapping[str, str]
+    only_files: Collection[Path] | None = None
+    only_policies: Collection[str] | None = None
+    """The names with a dot, which are modules outside Penstock, that may be imported."""
+    files: dict[Path, str] = field(default_factory=dict)
+    """The files that were read, with the hash of each; empty for one that could not be read."""
+    values: dict[str, str] = field(default_factory=dict)
+    """Values of variables and files that may be secrets, with how each is written."""
+    version: Any = field(default_factory=hashlib.sha256)
+
+    def read(self, path: Path, *, is_secret: bool = False) -> str:
+        """Return the text of a file; the version depends on it, unless it is a secret. Raise `ConfigError`."""
+        self.files.setdefault(path, "")
+        try:
+            if self.only_files is not None and path not in self.only_files:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+            content = path.read_bytes()
+            self.files[path] = hash_of(content)
+            if not is_secret:
+                self.version.update(content + b"\0")
+            return content.decode()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise ConfigError(f"{path}: cannot be read: {reason}") from None
 
 
 class Document:
     """The data of a YAML file, and the line of each value."""
 
-    def __init__(
-        self,
-        path: Path,
-        text: str,
-        environment: Mapping[str, str],
-        files: dict[Path, str] | None = None,
-        *,
-        settled: bool = True,
-        reach: Reach | None = None,
-        values: dict[str, str] | None = None,
-    ) -> None:
-        """`files` gets each further file that is read, with its hash, also if this raises.
-
-        Without `settled` what is wrong with single values is kept for `settle`, together with what is added later.
-        Without `reach` every file may be read and every policy imported. `values` gets the values of variables and
-        files that may be secrets, with how each is written.
-        """
-        self.path = path
-        self.reach = reach
+    def __init__(self, path: Path, text: str, sources: Sources, *, settled: bool = True) -> None:
+        """Without `settled` what is wrong with single values is kept for `settle`, with what is added later."""
+        self.path, self.sources = path, sources
         self._errors: dict[Place, ConfigError] = {}
-        self._values = {} if values is None else values
         self.lines: dict[Place, int] = {}
-        self._files = {} if files is None else files
-        self._environment = environment
         self._nodes = 0
         if len(text) > _MAX_BYTES:
             raise ConfigError(f"{path}: larger than {_MAX_BYTES >> 10} KiB")
@@ -175,6 +179,11 @@ class Document:
             raise ConfigError(f"{path}: nested too deeply; does an alias stand inside itself?") from None
         if settled:
             self.settle()
+
+    def add_all(self, mistakes: Iterable[tuple[Place, str]]) -> None:
+        """Keep errors for `settle`, each with its place."""
+        for place, message in mistakes:
+            self.add(place, message)
 
     def add(self, place: Place, message: str) -> None:
         """Keep an error for `settle`, unless there is one for this place, or for one that it is part of."""
@@ -194,15 +203,6 @@ class Document:
     def known(self, place: Place) -> Place:
         """Return the place, or the nearest one around it that the file has."""
         return place if (found := self._nearest(place)) is None else found
-
-    def text_of(self, path: Path) -> str:
-        """Return the text of a file that this one refers to, and record it. Raise `OSError` or `UnicodeDecodeError`."""
-        if self.reach is not None and path not in self.reach.files:
-            raise PermissionError
-        self._files[path] = ""
-        content = path.read_bytes()
-        self._files[path] = hash_of(content)
-        return content.decode()
 
     def error(self, place: Place, message: str) -> ConfigError:
         """Return an error with the nearest line of the file."""
@@ -252,18 +252,18 @@ class Document:
             return "$"
         if variable["file"]:
             try:
-                return self._noted(variable[0], self.text_of(Path(variable["path"])).strip())
-            except (OSError, UnicodeDecodeError):
+                return self._noted(variable[0], self.sources.read(Path(variable["path"]), is_secret=True).strip())
+            except ConfigError:
                 self.add(place, f"the file of {variable[0]} cannot be read")
                 return ""
-        value = self._environment.get(variable["name"]) or variable["default"]
+        value = self.sources.environment.get(variable["name"]) or variable["default"]
         if value is None:
             self.add(place, f"{variable[0]} is not set; set it, or write ${{{variable['name']}:-default}}")
         return self._noted(variable[0], value or "")
 
     def _noted(self, written: str, value: str) -> str:
         if len(value) >= _SECRET:
-            self._values[value] = written
+            self.sources.values[value] = written
         return value
 
 

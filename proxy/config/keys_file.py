@@ -15,8 +15,8 @@ from typing import Any
 
 from proxy.chat.errors import ConfigError
 from proxy.config.access_settings import KeySettings
-from proxy.config.document import Document, with_item, without_item
-from proxy.config.load import keys_of, unreadable
+from proxy.config.document import Document, Sources, with_item, without_item
+from proxy.config.load import keys_of
 
 
 def add_entry(path: Path, name: str, entry: str, *, if_missing: bool = False) -> bool:
@@ -57,11 +57,9 @@ def names_in(path: Path) -> set[str]:
 
 
 def _read(path: Path) -> tuple[Document, str]:
-    try:
-        text = path.read_bytes().decode() if path.exists() else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
-    return Document(path, text, os.environ), text
+    sources = Sources(os.environ)
+    text = sources.read(path) if path.exists() else ""
+    return Document(path, text, sources), text
 
 
 def _write(path: Path, text: str) -> None:
@@ -84,7 +82,7 @@ def _with_entry(listed: Document, text: str, entry: str) -> str:
 def _keys_in(path: Path, text: str) -> tuple[KeySettings, ...] | None:
     """Return the keys in a text; None if it is no file of keys."""
     try:
-        return keys_of(Document(path, text, os.environ))
+        return keys_of(Document(path, text, Sources(os.environ)))
     except ConfigError:
         return None
 

@@ -1,13 +1,12 @@
 """Loads `config.yaml` into `Settings`: strict checks, and errors that name file, line and the right form."""
 
 import difflib
-import hashlib
 import importlib
 import inspect
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,9 +17,9 @@ from pydantic import ValidationError
 
 from proxy.chat.errors import ConfigError
 from proxy.config.access_settings import KeysAuth, KeySettings, KeysFile
-from proxy.config.checks import check_keys, check_names, check_tokens, check_upstreams, doubts, open_guards, suggest
-from proxy.config.document import Document, Place, Reach, hash_of
-from proxy.config.mistakes import add_all
+from proxy.config.checks import doubts, suggest, unknown_names, wrong_access, wrong_keys
+from proxy.config.document import Document, Place, Sources, hash_of
+from proxy.config.mistakes import add_mistakes
 from proxy.config.settings import Settings
 from proxy.policy import Guard, Policy, ReadsFiles
 
@@ -49,17 +48,12 @@ class Config:
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """Read a configuration file, fill in its variables and check it. Raise `ConfigError`."""
-    files = {path: ""}
+    sources = Sources(environment)
     try:
-        content = path.read_bytes()
-        files[path] = hash_of(content)
-        return _loaded(path, content.decode(), environment, files)
-    except (OSError, UnicodeDecodeError) as error:
-        failure = unreadable(path, error)
+        return _loaded(path, sources.read(path), sources)
     except ConfigError as error:
-        failure = error
-    failure.files = files
-    raise failure from None
+        error.files = sources.files
+        raise
 
 
 def check(text: str, running: Config) -> tuple[list[str], list[str]]:
@@ -67,16 +61,13 @@ def check(text: str, running: Config) -> tuple[list[str], list[str]]:
 
     It reads no file and imports no module that the running configuration has not, and quotes no value of a variable.
     """
-    values: dict[str, str] = {}
-
-    def masked(lines: Iterable[str]) -> list[str]:
-        return [_masked(line.replace(str(running.path), running.path.name), values) for line in lines]
-
+    sources = _within(running)
     try:
-        config = _loaded(running.path, text, running.environment, {}, _reach(running), values)
+        found, errors = _loaded(running.path, text, sources).warnings, False
     except ConfigError as error:
-        return masked(str(error).split("\n")), []
-    return [], masked(config.warnings)
+        found, errors = tuple(str(error).split("\n")), True
+    lines = [_masked(line.replace(str(running.path), running.path.name), sources) for line in found]
+    return (lines, []) if errors else ([], lines)
 
 
 def read_chain(text: str, running: Config) -> tuple[tuple[str, Policy], ...]:
@@ -84,22 +75,24 @@ def read_chain(text: str, running: Config) -> tuple[tuple[str, Policy], ...]:
 
     As with `check`, it reads no file and imports no module that the running configuration has not.
     """
-    path, values = running.path.with_name("chain"), dict[str, str]()
+    path, sources = running.path.with_name("chain"), _within(running)
     try:
-        document = Document(path, text, running.environment, settled=False, reach=_reach(running), values=values)
+        document = Document(path, text, sources, settled=False)
         steps = _chain(document, (), document.data or [])
         document.settle()
         return steps
     except ConfigError as error:
-        raise ConfigError(_masked(str(error).replace(str(path), path.name), values)) from None
+        raise ConfigError(_masked(str(error).replace(str(path), path.name), sources)) from None
 
 
-def _reach(running: Config) -> Reach:
-    return Reach(running.files, {name for steps in running.settings.chains.values() for name, _ in steps})
+def _within(running: Config) -> Sources:
+    """Return the sources that a text has which is not in force."""
+    policies = {name for steps in running.settings.chains.values() for name, _ in steps}
+    return Sources(running.environment, running.files, policies)
 
 
-def _masked(line: str, values: Mapping[str, str]) -> str:
-    for value, written in values.items():
+def _masked(line: str, sources: Sources) -> str:
+    for value, written in sources.values.items():
         line = line.replace(value, written)
     return line
 
@@ -115,56 +108,33 @@ def hashes(paths: Iterable[Path]) -> dict[Path, str]:
     return result
 
 
-def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> ConfigError:
-    """Return the error for a file that cannot be read."""
-    reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-    return ConfigError(f"{path}: cannot be read: {reason}")
-
-
-def _loaded(
-    path: Path,
-    text: str,
-    environment: Mapping[str, str],
-    files: dict[Path, str],
-    reach: Reach | None = None,
-    values: dict[str, str] | None = None,
-) -> Config:
-    """Load a text. `values` gets the values of its variables, and how they are written."""
-    document = Document(path, text, environment, files, settled=False, reach=reach, values=values)
+def _loaded(path: Path, text: str, sources: Sources) -> Config:
+    """Load a text."""
+    document = Document(path, text, sources, settled=False)
     settings = _validated(document)
-    check_names(document, settings)
-    digest = hashlib.sha256(text.encode())
-    _note_policy_files(settings, files, digest.update)
+    document.add_all(unknown_names(settings))
+    for policy in [policy for steps in settings.chains.values() for _, policy in steps]:
+        for file in policy.files if isinstance(policy, ReadsFiles) else ():
+            if file not in sources.files:
+                sources.read(file)
     if isinstance(settings.auth, KeysAuth):
-        settings = _with_keys(document, settings, settings.auth, digest.update, environment)
+        settings = _with_keys(document, settings, settings.auth)
     document.settle()
-    warnings = (*open_guards(document, settings), *doubts(document, settings))
-    return Config(settings, path, digest.hexdigest()[:12], files, environment, warnings, text)
+    warnings = tuple(str(document.error(place, told)) for place, told in doubts(settings))
+    version = sources.version.hexdigest()[:12]
+    return Config(settings, path, version, sources.files, sources.environment, warnings, text)
 
 
-def _with_keys(
-    document: Document,
-    settings: Settings,
-    auth: KeysAuth,
-    note: Callable[[bytes], None],
-    environment: Mapping[str, str],
-) -> Settings:
-    """Return the settings with the keys of the file that they name; `note` gets its text."""
-    check_keys(document, ("auth", "keys"), settings, auth.keys)
-    check_tokens(document, auth)
-    check_upstreams(document, settings)
+def _with_keys(document: Document, settings: Settings, auth: KeysAuth) -> Settings:
+    """Return the settings with the keys of the file that they name."""
+    document.add_all(wrong_access(settings, auth))
     document.settle()
     if auth.file is None:
         return settings
     path = document.path.parent / Path(auth.file).expanduser()
-    try:
-        text = document.text_of(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise unreadable(path, error) from None
-    note(b"\0" + text.encode())
-    listed = Document(path, text, environment, reach=document.reach)
+    listed = Document(path, document.sources.read(path), document.sources)
     further = keys_of(listed)
-    check_keys(listed, ("keys",), settings, further, auth.keys)
+    listed.add_all(wrong_keys(("keys",), settings, further, auth.keys))
     listed.settle()
     auth = auth.model_copy(update={"keys": (*auth.keys, *further)})
     return settings.model_copy(update={"auth": auth})
@@ -175,27 +145,9 @@ def keys_of(listed: Document) -> tuple[KeySettings, ...]:
     try:
         return KeysFile.model_validate(listed.data).keys
     except ValidationError as error:
-        add_all(listed, (), error, KeysFile)
+        add_mistakes(listed, (), error, KeysFile)
         listed.settle()
         raise
-
-
-def _note_policy_files(settings: Settings, files: dict[Path, str], note: Callable[[bytes], None]) -> None:
-    """Record the files that policies' settings name; `note` gets their content."""
-    for path in [
-        path
-        for steps in settings.chains.values()
-        for _, policy in steps
-        if isinstance(policy, ReadsFiles)
-        for path in policy.files
-    ]:
-        if path not in files:
-            try:
-                content = path.read_bytes()
-            except OSError as error:
-                raise unreadable(path, error) from None
-            files[path] = hash_of(content)
-            note(b"\0" + content)
 
 
 def policy_names() -> list[str]:
@@ -278,7 +230,7 @@ def _validated(document: Document) -> Settings:
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
-        add_all(document, (), error, Settings)
+        add_mistakes(document, (), error, Settings)
         document.settle()
         raise
 
@@ -309,7 +261,8 @@ def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy] | N
         document.add(place, "must be one policy with its settings: `- window_history: {keep_turns: 40}`")
         return None
     ((name, settings),) = step.items()
-    if document.reach is not None and "." in name and name not in document.reach.policies:
+    allowed = document.sources.only_policies
+    if allowed is not None and "." in name and name not in allowed:
         document.add(place, f"{name!r} is not imported here; `penstock check` on the server does it")
         return None
     try:
@@ -318,5 +271,5 @@ def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy] | N
     except LookupError as error:
         document.add(place, str(error))
     except ValidationError as error:
-        add_all(document, (*place, name), error, kind)
+        add_mistakes(document, (*place, name), error, kind)
     return None

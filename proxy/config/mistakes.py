@@ -14,7 +14,7 @@ _UNIONS = ("embedding", "state", "auth", "vectors")
 _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
-def add_all(document: Document, place: Place, error: ValidationError, kind: Any) -> None:
+def add_mistakes(document: Document, place: Place, error: ValidationError, kind: Any) -> None:
     """Add to the document each mistake in the settings at a place, which are of this class."""
     # of a misspelt key that is needed, the one that is there helps more than the one that is missing
     mistakes = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")

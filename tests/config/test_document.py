@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from proxy.chat.errors import ConfigError
-from proxy.config.document import Document
+from proxy.config.document import Document, Sources
 
 PATH = Path("config.yaml")
 
 
 def read(text: str, **environment: str) -> Any:
-    return Document(PATH, text, environment).data
+    return Document(PATH, text, Sources(environment)).data
 
 
 def refusal(text: str, **environment: str) -> str:
@@ -170,10 +170,10 @@ def test_a_tag_on_a_list_makes_no_object() -> None:
     ],
 )
 def test_an_error_has_the_line_of_its_place(place: tuple[str | int, ...], said: str) -> None:
-    document = Document(PATH, "a:\n  b:\n    - 1\n    - d: 2\n      c: 3\n", {})
+    document = Document(PATH, "a:\n  b:\n    - 1\n    - d: 2\n      c: 3\n", Sources({}))
 
     assert str(document.error(place, "wrong")) == said
 
 
 def test_an_empty_file_has_no_lines() -> None:
-    assert str(Document(PATH, "", {}).error(("a",), "wrong")) == "config.yaml: a: wrong"
+    assert str(Document(PATH, "", Sources({})).error(("a",), "wrong")) == "config.yaml: a: wrong"

@@ -12,7 +12,7 @@ import yaml
 
 from proxy.__main__ import main
 from proxy.chat.errors import ConfigError
-from proxy.config.document import Document
+from proxy.config.document import Document, Sources
 from proxy.config.keys_file import add_entry, entry_of, hash_of, new_key, remove_entry
 from proxy.config.load import keys_of
 
@@ -24,7 +24,7 @@ def new(file: Path, name: str = "ann", *more: str) -> int:
 
 
 def names(file: Path) -> list[str]:
-    return [key.name for key in keys_of(Document(file, file.read_text(), {}))]
+    return [key.name for key in keys_of(Document(file, file.read_text(), Sources({})))]
 
 
 def test_makes_a_file_for_its_owner_alone_and_prints_the_key_once(
@@ -34,7 +34,7 @@ def test_makes_a_file_for_its_owner_alone_and_prints_the_key_once(
     assert new(file, "ann", "--tenant", "acme ${HOME} $$ é") == 0
     (key,) = re.findall(r"pk-[a-z2-7]{52}", capsys.readouterr().out)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    (made,) = keys_of(Document(file, file.read_text(), {}))
+    (made,) = keys_of(Document(file, file.read_text(), Sources({})))
     assert (made.name, made.hash, made.tenant) == ("ann", hash_of(key), "acme ${HOME} $$ é")
     assert key not in file.read_text()
     assert list(tmp_path.iterdir()) == [file]

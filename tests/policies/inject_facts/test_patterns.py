@@ -9,7 +9,7 @@ import pytest
 
 from policies.inject_facts import InjectFacts
 from policies.inject_facts.patterns import UserFact, facts_in, merged, ready, shipped, whole
-from proxy.config.document import Document
+from proxy.config.document import Document, Sources
 
 
 class Form(msgspec.Struct, forbid_unknown_fields=True):
@@ -20,7 +20,7 @@ class Form(msgspec.Struct, forbid_unknown_fields=True):
     patterns: dict[str, list[str]]
 
 
-FILE = Document(Path("f"), (files("proxy") / "data" / "user_facts.yaml").read_text(encoding="utf-8"), {}).data
+FILE = Document(Path("f"), (files("proxy") / "data" / "user_facts.yaml").read_text(encoding="utf-8"), Sources({})).data
 PATTERNS = [(name, each) for name, every in shipped().items() for each in every]
 
 

@@ -22,22 +22,26 @@ class _AddressField(TypedDict):
     url: str
 
 
-class _FileField(TypedDict, total=False):
-    file_data: str
-    file_id: str
-    filename: str | None
-
-
 class _SoundField(TypedDict):
     data: str
 
 
-class _PartField(TypedDict, total=False):
+class _InnerFields(TypedDict, total=False):
+    type: str
+    effort: str | None
+    file_data: str
+    file_id: str
+    filename: str | None
+    json_schema: dict[str, Any]
+    user_id: str
+
+
+class _PartFields(TypedDict, total=False):
     type: Required[str]
     text: str
     refusal: str
     image_url: str | _AddressField
-    file: _FileField
+    file: _InnerFields
     input_audio: _SoundField
 
 
@@ -45,7 +49,7 @@ _NAMED = frozenset({"text", "refusal", "image_url", "file", "input_audio"})
 """Types of parts whose content has the same name."""
 
 
-class _FunctionField(TypedDict, total=False):
+class _FunctionFields(TypedDict, total=False):
     name: Required[str]
     description: str | None
     parameters: dict[str, Any] | None
@@ -53,65 +57,43 @@ class _FunctionField(TypedDict, total=False):
     input: str | None
 
 
-class _CallField(TypedDict, total=False):
+class _CallFields(TypedDict, total=False):
     id: str | None
-    function: _FunctionField
-    custom: _FunctionField
+    type: str
+    function: _FunctionFields
+    custom: _FunctionFields
 
 
 class _MessageFields(TypedDict, total=False):
     role: Required[str]
-    content: str | list[_PartField] | None
+    content: str | list[_PartFields] | None
     name: str | None
     refusal: str | None
     reasoning_content: str | None
     reasoning: str | None
     thinking_blocks: list[Any] | None
-    tool_calls: list[_CallField] | None
-    function_call: _FunctionField | None
+    tool_calls: list[_CallFields] | None
+    function_call: _FunctionFields | None
     tool_call_id: str | None
-
-
-class _ToolField(TypedDict, total=False):
-    type: str
-    function: _FunctionField
-
-
-class _KindField(TypedDict, total=False):
-    type: str
-
-
-class _FormField(_KindField, total=False):
-    json_schema: dict[str, Any]
-
-
-class EffortField(TypedDict, total=False):
-    """The field `reasoning`."""
-
-    effort: str | None
-
-
-class _OwnerField(TypedDict, total=False):
-    user_id: str
 
 
 class ChatFields(TypedDict, total=False):
     """The fields that are translated and not null (OpenAI's API reference, `POST /chat/completions`)."""
 
     messages: list[_MessageFields]
-    tools: list[_ToolField]
+    tools: list[_CallFields]
     frequency_penalty: _Number
     logit_bias: dict[str, Any]
     logprobs: bool
     max_completion_tokens: _Integer
     max_tokens: _Integer
-    metadata: _OwnerField
+    metadata: _InnerFields
     modalities: list[Any]
     n: Annotated[int, msgspec.Meta(ge=1)]
     parallel_tool_calls: bool
     presence_penalty: _Number
     reasoning_effort: str
-    response_format: _FormField
+    response_format: _InnerFields
     safety_identifier: str
     seed: _Integer
     service_tier: str
@@ -119,10 +101,20 @@ class ChatFields(TypedDict, total=False):
     stream: bool
     stream_options: dict[str, Any]
     temperature: _Number
-    tool_choice: str | _KindField
+    tool_choice: str | _InnerFields
     top_logprobs: _Integer
     top_p: _Number
     user: str
+
+
+class NativeFields(ChatFields, total=False):
+    """OpenAI's fields, and those of Anthropic's and Ollama's own that are read."""
+
+    options: dict[str, Any]
+    output_config: dict[str, Any]
+    reasoning: _InnerFields
+    think: bool | str
+    thinking: dict[str, Any]
 
 
 _WORDS = {"str": "a string", "int": "an integer", "float": "a number", "bool": "true or false", "array": "a list"}

@@ -77,15 +77,11 @@ class TranslatedUpstream(ABC):
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
         """Return the answer to a translated request. Raise the server's refusal."""
         response = await self._post(call, encoded(body))
+        if response.status >= 400:
+            raise self._refusal(json_object(await response.read()), call, response.status, advice(response.headers))
         if response.status != 200:
-            raise await self._failure(response, call)
+            raise Unanswered(f"the upstream answered with status {response.status}")
         return response
-
-    async def _failure(self, response: Response, call: Call) -> Refused | Unanswered:
-        """Return the error for an answer with a status other than 200; `Unanswered` if it is no error either."""
-        if response.status < 400:
-            return Unanswered(f"the upstream answered with status {response.status}")
-        return self._refusal(json_object(await response.read()), call, response.status, advice(response.headers))
 
     def _broke_off(self) -> Unanswered:
         return Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
@@ -101,7 +97,7 @@ class TranslatedUpstream(ABC):
         """Send a translated body, and wait for the head of the answer. Raise `UpstreamFailed`."""
 
     @abstractmethod
-    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
+    def _refusal(self, body: Mapping[str, Any], call: Call | None, status: int, again: Mapping[str, str]) -> Refused:
         """Return the error in a body; `again` are the headers that tell when to try again."""
 
     @abstractmethod

@@ -69,23 +69,6 @@ async def test_it_streams_the_same_report() -> None:
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [({"include_usage": True}, True), (None, False)],
-    ids=["asked for", "null"],
-)
-async def test_a_stream_tells_usage_only_when_asked(options: Any, told: bool) -> None:
-    request = chat("u1", stream=True, stream_options=options)
-
-    sent = await events(await asked(request))
-
-    assert (b'"usage"' in b"".join(sent)) is told
-    if told:
-        last = read(sent[-2])
-        assert last["choices"] == []
-        assert last["usage"]["prompt_tokens"] == (await CharTokens().count(request)).total
-
-
 @pytest.mark.parametrize("path", ["/embeddings", "/models", "/responses", "/nowhere"])
 async def test_every_other_path_is_not_found(path: str) -> None:
     with pytest.raises(NotFound, match=f"/v1{path}"):

@@ -9,7 +9,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-import orjson
 from yarl import URL
 
 from proxy.chat import ChatRequest, Message
@@ -18,6 +17,7 @@ from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
 from proxy.http.headers import without_credentials
+from proxy.text.json_values import json_object
 from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer
 from proxy.upstreams.anthropic.request import translate
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
@@ -76,12 +76,10 @@ class Anthropic(TranslatedUpstream):
         own = {"anthropic-version": VERSION, **without_credentials(headers), **self._credentials(headers, "")}
         response = await self._request("GET", "/models", own, None, "limit=1000")
         if response.status in (401, 403):
-            raise await self._failure(response, Call("/models", "", b"", headers))
-        try:
-            listed = orjson.loads(await response.read())["data"] if response.status == 200 else []
-            return [_described(model) for model in listed if isinstance(model["id"], str)]
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            return []
+            raise self._refusal(json_object(await response.read()), None, response.status, {})
+        listed = json_object(await response.read()).get("data") if response.status == 200 else []
+        models = listed if isinstance(listed, list) else []
+        return [_described(each) for each in models if isinstance(each, dict) and isinstance(each.get("id"), str)]
 
     async def _pass(self, call: Call) -> Reply:
         """Forward a call to Anthropic's own API unchanged, but for the keys, and relay its answer as it is."""
@@ -164,7 +162,7 @@ class Anthropic(TranslatedUpstream):
             room = call.room or room
         return translate(request, most=most, room=room)
 
-    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
+    def _refusal(self, body: Mapping[str, Any], call: Call | None, status: int, again: Mapping[str, str]) -> Refused:
         error = body["error"] if isinstance(body.get("error"), Mapping) else {}
         if status == _OVERLOADED:
             status, again = 503, {"retry-after": _USUAL_WAIT, **again}

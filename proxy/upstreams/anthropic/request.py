@@ -17,8 +17,7 @@ from proxy.models.names import canonical
 from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
-    ChatFields,
-    EffortField,
+    NativeFields,
     asks,
     check_fields,
     effort_of,
@@ -94,14 +93,6 @@ def _table() -> tuple[ClaudeFeatures, ...]:
     return msgspec.json.decode(text, type=tuple[ClaudeFeatures, ...])
 
 
-class AnthropicFields(ChatFields, total=False):
-    """OpenAI's fields, and Anthropic's own that are read."""
-
-    output_config: dict[str, Any]
-    reasoning: EffortField
-    thinking: dict[str, Any]
-
-
 def translate(request: ChatRequest, *, most: int, room: int) -> Translation:
     """Return a request in the form of Messages.
 
@@ -116,7 +107,7 @@ class _Fields:
 
     def __init__(self, request: ChatRequest, most: int, room: int) -> None:
         self._request = request
-        self._rest = check_fields(request, AnthropicFields)
+        self._rest = check_fields(request, NativeFields)
         self._able = features_of(request.model)
         self._messages = AnthropicMessages(request.messages, system_messages=self._able.system_messages)
         self._ignored = self._messages.ignored

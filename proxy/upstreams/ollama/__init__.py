@@ -185,7 +185,7 @@ class Ollama(TranslatedUpstream):
             fields = {"model": call.model, "counted": counted and counted.total, "evaluated": evaluated}
             _log.warning("prompt was truncated by the server", extra={"fields": {**fields, "window": window}})
 
-    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
+    def _refusal(self, body: Mapping[str, Any], call: Call | None, status: int, again: Mapping[str, str]) -> Refused:
         told = body.get("error")
         if isinstance(told, dict):
             told = told.get("message")
@@ -220,7 +220,11 @@ async def _counted(call: Call, window: int | None) -> TokenCount | None:
     return await call.tokens.count(call.request) if may_be_truncated(len(call.body), window) else None
 
 
-def _asked_by(ability: str, call: Call) -> str:
+def _asked_by(ability: str, call: Call | None) -> str:
     if ability == "tools":
         return "tools"
-    return "think" if call.request is not None and "think" in call.request.rest else "reasoning_effort"
+    return (
+        "think"
+        if call is not None and call.request is not None and "think" in call.request.rest
+        else "reasoning_effort"
+    )

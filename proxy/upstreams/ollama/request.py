@@ -10,8 +10,7 @@ from proxy.chat import ChatRequest, Message, chosen_tools
 from proxy.chat.errors import wrong
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
-    ChatFields,
-    EffortField,
+    NativeFields,
     asks,
     called_function,
     check_fields,
@@ -46,20 +45,12 @@ READ = DIRECT | BOOKKEEPING | {
 """The fields that the translation reads, or that do not concern the answer."""
 
 
-class OllamaFields(ChatFields, total=False):
-    """OpenAI's fields, and Ollama's own."""
-
-    options: dict[str, Any]
-    reasoning: EffortField
-    think: bool | str
-
-
 def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | int | None) -> Translation:
     """Return a request in Ollama's form. `num_ctx` and `keep_alive` are the operator's; a client's own are ignored.
 
     Raise `BadRequest` for values of a wrong type, and for requests that cannot be translated.
     """
-    rest = check_fields(request, OllamaFields)
+    rest = check_fields(request, NativeFields)
     messages = OllamaMessages(request.messages)
     options = _options(rest)
     if num_ctx is not None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.servers import proxy
 from tests.upstreams.anthropic.stand_in import KEY, StandIn, stand_in
+from tests.upstreams.streams import assembled
 
 MODEL = "claude-opus-4-5"
 TOOL: dict[str, Any] = {
@@ -73,26 +74,7 @@ class Answered:
     @property
     def assembled(self) -> dict[str, Any]:
         """The message that the deltas of a stream are, as the accumulators of SDKs make it."""
-        message: dict[str, Any] = {}
-        for delta in self.deltas:
-            _add(message, delta)
-        return message
-
-
-def _add(known: dict[str, Any], delta: dict[str, Any]) -> None:
-    for key, value in delta.items():
-        if key not in known or key in ("index", "type"):
-            known[key] = json.loads(json.dumps(value))
-        elif isinstance(value, str):
-            known[key] = (known[key] or "") + value
-        elif isinstance(value, dict):
-            _add(known[key], value)
-        elif isinstance(value, list):
-            for entry in value:
-                if "index" in entry and entry["index"] < len(known[key]):
-                    _add(known[key][entry["index"]], entry)
-                else:
-                    known[key].append(json.loads(json.dumps(entry)))
+        return assembled(self.chunks)
 
 
 class Client:

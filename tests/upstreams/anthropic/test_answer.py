@@ -1,6 +1,5 @@
 """What a client gets of Anthropic's answers, whole and streamed."""
 
-import json
 from typing import Any
 
 import openai
@@ -41,31 +40,6 @@ async def test_a_stream_is_openais_however_the_network_cuts_it(client: Client, a
     assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
     assert chunks[-1]["choices"] == []
     assert chunks[-1]["usage"]["completion_tokens"] == anthropic.usages[0]["output_tokens"]
-
-
-async def test_a_stream_tells_no_usage_that_was_not_asked_for(client: Client) -> None:
-    assert "usage" not in (await client.stream()).text
-
-
-async def test_tool_calls_are_the_same_whole_and_streamed(client: Client, anthropic: StandIn) -> None:
-    made = [text("I look."), tool_use("toolu_1", key="ä"), tool_use("toolu_2"), tool_use("toolu_3", key="b")]
-    anthropic.say(*made)
-    anthropic.say(*made)
-
-    whole = await client.chat(tools=[TOOL])
-    streamed = await client.stream(tools=[TOOL])
-
-    calls = whole.message["tool_calls"]
-    assert [(each["id"], json.loads(each["function"]["arguments"])) for each in calls] == [
-        ("toolu_1", {"key": "ä"}), ("toolu_2", {}), ("toolu_3", {"key": "b"}),
-    ]  # fmt: skip
-    assert whole.message["content"] == "I look."
-    assert whole.body["choices"][0]["finish_reason"] == streamed.finish == "tool_calls"
-    told = [{key: part for key, part in each.items() if key != "index"} for each in streamed.assembled["tool_calls"]]
-    assert [each["function"]["name"] for each in told] == ["look_up"] * 3
-    assert [(each["id"], json.loads(each["function"]["arguments"])) for each in told] == [
-        (each["id"], json.loads(each["function"]["arguments"])) for each in calls
-    ]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.models import Models
-from tests.upstreams.anthropic.conftest import TOOL, Client, Start, assistant, call, result, user
+from tests.upstreams.anthropic.conftest import TOOL, Client, assistant, call, result, user
 from tests.upstreams.anthropic.stand_in import StandIn
 
 BUDGET, ADAPTIVE, NEW, ALWAYS, BETWEEN = (
@@ -179,16 +179,6 @@ async def test_values_of_a_wrong_type_are_a_400_that_names_them(
 )
 async def test_parts_of_a_wrong_shape_are_no_fault_of_ours(client: Client, part: dict[str, Any]) -> None:
     assert (await client.chat(user("a"), assistant([part]))).status == 400
-
-
-async def test_strict_params_refuse_what_would_be_left_out(start: Start, anthropic: StandIn) -> None:
-    async with start(upstream=", strict_params: true") as client:
-        answered = await client.chat(n=2, seed=5)
-        assert (await client.chat(n=1)).status == 200
-
-    assert (answered.status, answered.error["code"], answered.error["param"]) == (400, "unsupported_parameter", "n")
-    assert "n, seed" in answered.error["message"]
-    assert len(anthropic.bodies) == 1
 
 
 async def test_what_was_left_out_is_a_fact_of_the_request(client: Client) -> None:

@@ -27,6 +27,11 @@ async def upstream(fake: FakeAnthropic) -> Provider:
 async def litellms_connections() -> AsyncIterator[None]:
     """Close them after each test: they belong to its event loop."""
     yield
+    await close_litellm()
+
+
+async def close_litellm() -> None:
+    """Close the connections of litellm in this process."""
     library: Any = sys.modules.get("litellm")
     if library is not None:
         await library.close_litellm_async_clients()

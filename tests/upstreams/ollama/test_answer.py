@@ -7,47 +7,11 @@ import pytest
 from proxy.testing import tool
 from proxy.upstreams.ollama import Ollama
 from tests.scripted import read
-from tests.upstreams.ollama.calls import MODEL, ask, body, call, counted, deltas, streamed
+from tests.upstreams.ollama.calls import ask, body, call, counted, deltas, streamed
 from tests.upstreams.ollama.fake_ollama import FakeOllama, say
 from tests.upstreams.streams import events
 
 # --- whole answers ----------------------------------------------------------------------------------------------------
-
-
-async def test_a_whole_answer(fake: FakeOllama, upstream: Ollama) -> None:
-    reply = await upstream.send(call(ask("system u1")))
-
-    answer = body(reply)
-    assert reply.status == 200
-    assert reply.headers == [(b"content-type", b"application/json")]
-    assert answer["object"] == "chat.completion"
-    assert answer["model"] == MODEL
-    assert answer["choices"][0]["message"] == {"role": "assistant", "content": "Hello", "refusal": None}
-    assert answer["choices"][0]["finish_reason"] == "stop"
-    assert (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]) == (2, 7)
-    assert reply.facts == {"prompt_tokens": 2, "completion_tokens": 7, "load_ms": 1.5}
-    assert fake.paths == ["/api/chat"]
-    assert fake.bodies[0]["stream"] is False
-
-
-async def test_thoughts_and_tool_calls(fake: FakeOllama, upstream: Ollama) -> None:
-    fake.said = [
-        {"role": "assistant", "content": "", "thinking": "hm"},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": "call_a", "function": {"name": "look_up", "arguments": {"key": "ä"}}}],
-        },
-        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "look_up", "arguments": {}}}]},
-    ]
-    choice = body(await upstream.send(call(ask(tools=(tool(),)))))["choices"][0]
-
-    first, second = choice["message"].pop("tool_calls")
-    assert choice["message"] == {"role": "assistant", "content": None, "refusal": None, "reasoning_content": "hm"}
-    assert first == {"id": "call_a", "type": "function", "function": {"name": "look_up", "arguments": '{"key":"ä"}'}}
-    assert second["id"].startswith("call_")
-    assert second["function"]["arguments"] == "{}"
-    assert choice["finish_reason"] == "tool_calls"
 
 
 @pytest.mark.parametrize(("stream", "reason"), [(False, "length"), (True, "length")])
@@ -106,20 +70,6 @@ async def test_a_stream_is_clean_however_the_network_cuts_it(fake: FakeOllama, u
     assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks[:-1]}) == 1
     assert all("usage" not in chunk for chunk in chunks[:-1])
     assert fake.bodies[0]["stream"] is True
-
-
-async def test_usage_is_told_where_it_is_asked_for_and_always_a_fact(fake: FakeOllama, upstream: Ollama) -> None:
-    reply = await upstream.send(call(ask("user" * 20, stream=True, stream_options={"include_usage": True})))
-    chunks = await events(reply)
-
-    assert chunks[-1] == "[DONE]"
-    assert chunks[-2]["choices"] == []
-    assert chunks[-2]["usage"]["completion_tokens"] == 7
-    silent = await upstream.send(call(ask("user" * 20, stream=True)))
-    assert "completion_tokens" not in silent.facts
-    await read(silent)
-    assert silent.facts == {"prompt_tokens": 20, "completion_tokens": 7, "load_ms": 1.5}
-    assert silent.facts["prompt_tokens"] == chunks[-2]["usage"]["prompt_tokens"]
 
 
 async def test_thoughts_and_parallel_calls_in_a_stream(fake: FakeOllama, upstream: Ollama) -> None:

@@ -246,7 +246,7 @@ class Process:
                 telemetry.metrics.declare(name, type(policy))
         upstreams = build_upstreams(settings, telemetry, reusable(settings, before, upstreams))
         routes = Routes(settings, upstreams, profiles(Models()))
-        writing = build_writing(settings, routes, self.store, telemetry)
+        writing = build_writing(settings, routes, self.store, telemetry.metrics)
         judge = build_judge(settings, routes, telemetry)
         services = replace(self.services, writing=writing, judge=judge)
         waits = patience(settings.state)

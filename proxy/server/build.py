@@ -51,6 +51,7 @@ from proxy.state.inbox import Shares
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store
 from proxy.state.threads import Threads
+from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Telemetry
 from proxy.telemetry.records import Records
 from proxy.upstreams.base import Upstream
@@ -177,12 +178,12 @@ def _redis_store(settings: RedisStateSettings) -> Store:
 
 
 def build_writing(
-    settings: Settings, routes: Routes, store: Store, telemetry: Telemetry, write: Write | None = None
+    settings: Settings, routes: Routes, store: Store, metrics: Metrics, write: Write | None = None
 ) -> Writing | None:
     """Return the writer of summaries in the background, if a model is configured, or `write` in its place."""
     if settings.writer is None:
         return None
-    writer = Writer(settings.writer, routes, telemetry.metrics)
+    writer = Writer(settings.writer, routes, metrics)
     deadline = DEADLINES * settings.writer.timeout
     return Writing(writer, DraftService(store, write or writer.write, ttl=settings.state.ttl, deadline=deadline))
 

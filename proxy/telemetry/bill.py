@@ -121,20 +121,26 @@ class Estimate:
         return self.came.usd - self.usd if self.is_known else None
 
     def broken(self, tools: int) -> dict[str, Any] | None:
-        """Return the place from which on the provider's cache is lost although it had the prompt; None for none.
-
-        The prompt has so many `tools`, which stand in front of its messages.
-        """
-        before, rules, sent = self.before, self.profile.cache, self.sent.prompt
+        """Return the change of the prefix if the provider's cache had it; None for none. `tools` is as in `changed`."""
+        before, rules = self.before, self.profile.cache
         if before is None or not rules.ttl or self.turn.at - before.at > rules.ttl:
             return None
-        last = before.forms[_SENT]
+        return None if before.forms[_SENT].tokens < rules.minimum else self.changed(tools)
+
+    def changed(self, tools: int) -> dict[str, Any] | None:
+        """Return the place from which on the prompt is another than the one before it, and the step that did it.
+
+        Return None if it only goes on from that. The prompt has so many `tools`, which stand in front of its messages.
+        """
+        if self.before is None:
+            return None
+        last, sent = self.before.forms[_SENT], self.sent.prompt
         place = last.shared(sent)
-        if last.tokens < rules.minimum or place == len(last.keys):
+        if place == len(last.keys):
             return None
         at, message = sent.tokens_of(place), place - tools
         known = {"at": at, "message": message if message >= 0 else None, "lost": last.tokens - at}
-        return {**known, "step": _culprit(before.forms, self.turn.forms)}
+        return {**known, "step": _culprit(self.before.forms, self.turn.forms)}
 
 
 class Effect(NamedTuple):
@@ -155,8 +161,8 @@ _NOTHING = Effect(0.0, 0.0, 0)
 
 
 def estimated(estimate: Estimate | None) -> dict[str, float | None]:
-    """Return an estimate as JSON values; all None where there is none."""
-    if estimate is None:
+    """Return an estimate as JSON values; all None where there is none, or no price."""
+    if estimate is None or not estimate.profile.prices.known:
         return dict.fromkeys(("usd_estimated", "usd_unchanged", "usd_saved", "cached_expected"))
     return {
         "usd_estimated": estimate.usd,

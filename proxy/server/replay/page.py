@@ -76,7 +76,7 @@ def _chart(turns: Sequence[Mapping[str, Any]]) -> str:
         top, middle = (_HEIGHT * (1 - size / most) for size in (after, cached))
         title = f"request {turn['number']}: {before:,} tokens, {after:,} sent, {cached:,} of them read from the cache"
         if turn["broken"]:
-            title += f"; {turn['broken']['lost']:,} tokens read anew, by {turn['broken']['step'] or 'no single step'}"
+            title += f"; {turn['broken']['lost']:,} tokens read anew, by {turn['broken']['step']}"
         mark = f'<rect class="mark" x="{offset + 1}" y="0" width="{_BAR - 2}" height="3"/>' if turn["broken"] else ""
         place_of = f'x="{offset + 1}" width="{_BAR - 2}"'
         bars.append(

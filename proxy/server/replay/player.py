@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
+from typing import Any
 
 from proxy import __version__
 from proxy.access.callers import Caller, without_account
@@ -20,13 +21,12 @@ from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.errors import BadRequest, UpstreamFailed
 from proxy.chat.parse import Body
 from proxy.chat.reasoning import is_signed
-from proxy.config.settings import Chain, JudgeSettings, Settings
+from proxy.config.settings import Chain, Settings
 from proxy.config.state_settings import RedisStateSettings, StateSettings
 from proxy.context import Identity, Material, ModelProfile, Pair, Question, TokenCount
 from proxy.gateway.chain import Outcome
-from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services, Writing
+from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import learn
-from proxy.llm.drafts import DraftService
 from proxy.llm.judge import UpstreamJudge
 from proxy.models import Models
 from proxy.models.tokens import BoundTokens
@@ -76,7 +76,7 @@ class Explained:
     tokens: BoundTokens
     """The counter of its tokens."""
     estimate: Estimate | None = None
-    """The price of the prompt if the provider has the requests before it in its cache; None without prices."""
+    """The price of the prompt if the provider has the requests before it in its cache; None if it is refused."""
     effects: Sequence[Effect] = ()
     """The worth of each step, in the same case."""
     ignored: Sequence[str] = ()
@@ -104,17 +104,6 @@ def sections(count: TokenCount | None) -> dict[str, int]:
     return {} if count is None else {"system": count.system, "tools": count.tools, "messages": count.messages}
 
 
-class Clock:
-    """A clock that stands still at the time of the request that is played."""
-
-    def __init__(self) -> None:
-        self.now = time.time()
-
-    def __call__(self) -> float:
-        """Return seconds since 1970."""
-        return self.now
-
-
 class Player:
     """The player of requests, one after the other. For use on one event loop."""
 
@@ -124,14 +113,15 @@ class Player:
         routes: Routes,
         services: Services,
         store: Overlay,
-        unasked: "Unasked | None" = None,
-        missing: "Unasked | None" = None,
+        unasked: "Unasked",
+        missing: "Unasked",
     ) -> None:
         """Nothing is written but to `store`. `unasked` knows what the judge was asked, `missing` what vectors were."""
         self._settings, self._routes, self._services, self._store = settings, routes, services, store
-        self._unasked, self._missing, self._clock = unasked or Unasked(), missing or Unasked(), Clock()
-        self._preparation = Preparation(settings, services, self._clock)
-        self._bills = Bills(clock=self._clock)
+        self._unasked, self._missing = unasked, missing
+        self._now = time.time()  # stands still while a request is played
+        self._preparation = Preparation(settings, services, lambda: self._now)
+        self._bills = Bills(clock=lambda: self._now)
 
     async def play(
         self,
@@ -150,7 +140,7 @@ class Player:
         the request up to its last answer is. Raise `PenstockError` for what the proxy would refuse before the chain
         runs.
         """
-        self._clock.now = self._clock.now if at is None else at
+        self._now = self._now if at is None else at
         body = body_of(raw)
         route = self._routes.of(body.model, caller)
         if chain is not None and chain not in self._settings.chains:
@@ -208,7 +198,7 @@ class Player:
             return
         if played.estimate is not None:
             self._bills.sent(played.estimate)
-            if usage is not None:
+            if usage is not None and played.profile.prices.known:
                 who, name = done.ctx.identity, played.route.upstream.name
                 self._services.reports.note(who, name, played.profile.name, played.estimate.sent.cached, usage.cached)
         if done.settle is not None and (answer is None or is_signed(answer)):
@@ -256,7 +246,7 @@ class Player:
         """Return the bills of a conversation that has just sent its messages up to the last answer."""
         bills, came = Bills(), done.sent
         answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
-        if answers and answers[-1] and done.outcome.rejected is None and done.ctx.model.prices.known:
+        if answers and answers[-1] and done.outcome.rejected is None:
             before = came.with_messages(came.messages[: answers[-1]])
             if before.flaw() is not None:
                 return bills
@@ -268,12 +258,13 @@ class Player:
 
 
 async def _priced(bills: Bills, key: tuple[str, str], done: Rewritten) -> tuple[Estimate | None, Sequence[Effect]]:
-    """Return the price of a prompt, and the worth of each step; nothing if it is refused or without prices."""
-    outcome = done.outcome
-    if outcome.rejected is not None or not done.ctx.model.prices.known:
-        return None, [Effect()] * len(outcome.steps)
+    """Return the price of a prompt, and the worth of each step; nothing if it is refused."""
+    outcome, unknown = done.outcome, [Effect()] * len(done.outcome.steps)
+    if outcome.rejected is not None:
+        return None, unknown
     estimate = await bills.estimate(key, done.sent, outcome.request, done.ctx.model, done.tokens)
-    return estimate, await bills.effects(estimate, outcome.start, outcome.stages, outcome.steps, done.tokens)
+    effects = await bills.effects(estimate, outcome.start, outcome.stages, outcome.steps, done.tokens)
+    return estimate, effects if done.ctx.model.prices.known else unknown
 
 
 async def play_all(
@@ -322,11 +313,9 @@ class Unasked:
 
 
 class SilentJudge(UpstreamJudge):
-    """A judge without answers, which counts its questions."""
+    """A judge without answers, whose questions are counted."""
 
-    def __init__(self, settings: JudgeSettings, routes: Routes) -> None:
-        super().__init__(settings, routes, Metrics(__version__))
-        self.unasked = Unasked()
+    unasked: Unasked
 
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
@@ -346,21 +335,13 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
     settings = choosing(patient(settings))
     if not (reads_state and _exists(settings.state)):
         settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=settings.state.ttl)})
-    telemetry = Telemetry(Metrics(__version__))
+    telemetry, missing = Telemetry(Metrics(__version__)), Unasked()
     routes = Routes(settings, build_upstreams(settings), profiles(Models()))
     store, index = Overlay(build_store(settings.state)), build_index(settings) if reads_state else None
-    writing = build_writing(settings, routes, store, telemetry, _write_nothing)
-    judge = None if settings.judge is None else SilentJudge(settings.judge, routes)
-    missing = Unasked()
-    built = build_services(settings, store, index, telemetry, patient=True, missing=None if loads else missing.note)
-    services = replace(built, writing=writing, judge=judge)
-    try:
-        yield Player(settings, routes, services, store, None if judge is None else judge.unasked, missing)
-    finally:
-        drafts = None if writing is None else writing.drafts
-        for each in (drafts, services, index, *routes.upstreams, store, telemetry):
-            if each is not None:
-                await each.aclose()
+    services = build_services(settings, store, index, telemetry, patient=True, missing=None if loads else missing.note)
+    outlasted = (services, index, *routes.upstreams, store, telemetry)
+    async with _playing(settings, routes, services, store, missing, outlasted) as player:
+        yield player
 
 
 @asynccontextmanager
@@ -368,17 +349,27 @@ async def player_beside(
     settings: Settings, routes: Routes, services: Services, store: Store, index: IndexService | None
 ) -> AsyncGenerator[Player]:
     """Return a player beside running services: it reads what they keep, and changes nothing of it."""
-    over, judge = Overlay(store), None if settings.judge is None else SilentJudge(settings.judge, routes)
-    writing = services.writing
-    if writing is not None:
-        deadline = settings.writer.timeout if settings.writer is not None else 0.0
-        drafts = DraftService(over, _write_nothing, ttl=settings.state.ttl, deadline=deadline)
-        writing = Writing(writing.writer, drafts)
-    own = replace(services_over(services, over, settings, index), judge=judge, writing=writing)
+    over = Overlay(store)
+    own = services_over(services, over, settings, index)
+    outlasted = (own.corrections, own.prefixes)
+    async with _playing(settings, routes, own, over, Unasked(), outlasted) as player:
+        yield player
+
+
+@asynccontextmanager
+async def _playing(
+    settings: Settings, routes: Routes, services: Services, store: Overlay, missing: Unasked, outlasted: Sequence[Any]
+) -> AsyncGenerator[Player]:
+    """Return a player whose judge and writer ask no model. At its end, close what it has `outlasted`."""
+    metrics, unasked, judge = Metrics(__version__), Unasked(), None
+    if settings.judge is not None:
+        judge = SilentJudge(settings.judge, routes, metrics)
+        judge.unasked = unasked
+    writing = build_writing(settings, routes, store, metrics, _write_nothing)
     try:
-        yield Player(settings, routes, own, over, None if judge is None else judge.unasked)
+        yield Player(settings, routes, replace(services, judge=judge, writing=writing), store, unasked, missing)
     finally:
-        for each in (None if writing is None else writing.drafts, own.corrections, own.prefixes):
+        for each in (None if writing is None else writing.drafts, *outlasted):
             if each is not None:
                 await each.aclose()
 

@@ -1,4 +1,4 @@
-"""Prompts as a provider's cache sees them: the prefix that it has read before, its price, and the break of a prefix.
+"""Prompts as a provider's cache sees them: the prefix that it has read before, and its price.
 
 A provider reads tools first, then messages. Unlike the estimate of a running proxy, which knows hashes, this compares
 bytes: it sees the common part of two messages that differ.
@@ -36,9 +36,6 @@ _STEP = 128
 
 _REMEMBERED = 8
 """Prompts of a conversation that are compared with the next one."""
-
-_SHOWN = 48
-"""Bytes that are shown of each side of a break."""
 
 _MARK = re.compile(rb',\s*"%b"\s*:\s*\{[^{}]*\}|"%b"\s*:\s*\{[^{}]*\}\s*,?' % (FIELD.encode(), FIELD.encode()))
 
@@ -94,10 +91,8 @@ class Common(NamedTuple):
 
     place: int
     """Of the first piece that differs."""
-    same: int
-    """Bytes at the beginning of that piece that are the same."""
     share: float
-    """The share of that piece in the first prompt."""
+    """The share of that piece in the first prompt that is the same."""
 
     def tokens(self, ends: Sequence[int]) -> int:
         """Return its tokens, from the ends of the first prompt's pieces."""
@@ -111,8 +106,8 @@ def common(before: Prompt, after: Prompt) -> Common:
         if old != new and (one := _as_read(old)) != (other := _as_read(new)):
             most = range(min(len(one), len(other)))
             same = bisect_left(most, True, key=lambda size: one[: size + 1] != other[: size + 1])
-            return Common(place, same, same / len(one))
-    return Common(min(len(before.pieces), len(after.pieces)), 0, 0.0)
+            return Common(place, same / len(one))
+    return Common(min(len(before.pieces), len(after.pieces)), 0.0)
 
 
 def _as_read(raw: bytes) -> bytes:
@@ -132,11 +127,6 @@ class PromptHistory:
 
     def __init__(self) -> None:
         self._past: deque[Prompt] = deque(maxlen=_REMEMBERED)
-
-    @property
-    def last(self) -> Prompt | None:
-        """The prompt that was sent last."""
-        return self._past[-1] if self._past else None
 
     def send(self, prompt: Prompt, own: CacheRules) -> dict[str, Priced]:
         """Return the price of a prompt by a model's own rules and by those of others, and take it as answered.
@@ -169,37 +159,3 @@ def _priced(
 def rules_of(own: CacheRules, request: ChatRequest) -> CacheRules:
     """Return the model's own rules for a request: where only marked prefixes are cached, none without marks."""
     return UNCACHED if own.marked and not (request.cache_marks or find_marks(request)) else own
-
-
-Mover = Callable[[bytes | None, bytes | None], str | None]
-"""Tells by which step one piece stands where another stood in the prompt before."""
-
-
-class Break(NamedTuple):
-    """A prompt that does not begin with the one before it, although the client's own does."""
-
-    at: int
-    """Of the first byte that differs, in tools and messages one behind the other."""
-    lost: int
-    """Tokens of the prompt before it that cannot be read from the cache for this reason."""
-    step: str | None
-    """The step that moved it."""
-    before: str
-    """The bytes at this place in the prompt before, and in this one."""
-    after: str
-
-
-def find_break(came: tuple[Prompt, Prompt], sent: tuple[Prompt, Prompt], mover: Mover) -> Break | None:
-    """Return the break between two prompts of a conversation; None where the chain made none.
-
-    Both pairs are the prompt before and this one, as the client sent them and as they went out.
-    """
-    ours = common(*sent)
-    lost = sent[0].tokens - ours.tokens(sent[0].ends) - (came[0].tokens - common(*came).tokens(came[0].ends))
-    if lost <= 0:
-        return None
-    old, new = (prompt.pieces[ours.place] if ours.place < len(prompt.pieces) else None for prompt in sent)
-    at, start = sum(map(len, sent[1].pieces[: ours.place])) + ours.same, max(0, ours.same - _SHOWN // 8)
-    read = (b"" if piece is None else _as_read(piece) for piece in (old, new))
-    shown = [each[start : start + _SHOWN].decode(errors="ignore") for each in read]
-    return Break(at, lost, mover(old, new), *shown)

@@ -244,8 +244,7 @@ def events(turn: Mapping[str, Any]) -> dict[str, str]:
     result = {
         "refused": turn["refused"],
         "prefix break": broken
-        and f"from byte {broken['at']:,} on, {broken['lost']:,} tokens, by {broken['step'] or 'no single step'}\n"
-        f"    was {broken['before']}\n    is  {broken['after']}",
+        and f"from {_place(broken['message'])} on, {broken['lost']:,} tokens are read anew, by {broken['step']}",
         "values lost": ", ".join(turn["missing"]),
         "values behind a handle": str(retrievable or ""),
         "tools left out and called": ", ".join(turn["left_out"]),
@@ -254,6 +253,10 @@ def events(turn: Mapping[str, Any]) -> dict[str, str]:
         "failed steps": "; ".join(f"{step['policy']}: {step['why']}" for step in failed),
     }
     return {kind: text for kind, text in result.items() if text}
+
+
+def _place(message: int | None) -> str:
+    return "the tools" if message is None else f"message {message}"
 
 
 def render_text(report: Mapping[str, Any]) -> str:

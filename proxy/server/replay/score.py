@@ -4,17 +4,17 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
-from proxy.chat import ChatRequest, Message
+from proxy.chat import Message
 from proxy.chat.markers import named_handles
 from proxy.chat.provenance import of_client
 from proxy.chat.wire import damage
 from proxy.compaction.identifiers import identifiers, is_identifier
 from proxy.economics import UNCACHED, money
 from proxy.server.replay.player import Explained, Player, sections
-from proxy.server.replay.prompts import OWN, PromptHistory, find_break, prompt_of, rules_of
+from proxy.server.replay.prompts import OWN, PromptHistory, prompt_of, rules_of
 from proxy.server.replay.reading import RecordedRequest, request_of
 from proxy.step import Step
 
@@ -60,7 +60,6 @@ class Scoring:
     def __init__(self, player: Player) -> None:
         self._player = player
         self._came, self._sent, self._recorded = PromptHistory(), PromptHistory(), PromptHistory()
-        self._before: Explained | None = None
         self._number = 0
 
     async def turn(self, played: Explained, point: RecordedRequest, at: float, *, is_last: bool = False) -> Turn:
@@ -86,6 +85,7 @@ class Scoring:
             broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
         turn |= {
             "after": sections(outcome.after),
+            "broken": _break(played),
             "recalled": sum(_count(step, "recalled_tokens") for step in outcome.steps),
             "left_out": _left_out(played, point),
             "violations": sorted(_NAMES.sub("...", rule) for rule in broken),
@@ -93,21 +93,17 @@ class Scoring:
             **await self._prices(played, at),
             **await self._seen(played, needed, is_last=is_last),
         }
-        self._before = played
         return turn
 
     async def _prices(self, played: Explained, at: float) -> Turn:
-        """Return the costs of the prompt and of the client's own, and the break between it and the one before."""
+        """Return the costs of the prompt, and of the client's own."""
         tokens, request = self._player.counter(played.profile), played.outcome.request
         came, sent = await prompt_of(played.incoming, tokens, at), await prompt_of(request, tokens, at)
-        before = (self._came.last, self._sent.last)
         own, table = played.profile.cache, played.route.profile.cache
         unchanged_rules = rules_of(table, played.incoming) if own.ttl or table.marked else UNCACHED
         unchanged = self._came.send(came, unchanged_rules)
         ours = self._sent.send(sent, rules_of(own, request))
-        prices, broken = played.profile.prices, None
-        if before[0] is not None and before[1] is not None and self._before is not None:
-            broken = find_break((before[0], came), (before[1], sent), partial(_mover, self._before, played))
+        prices = played.profile.prices
         return {
             "cost": {name: each.cost for name, each in ours.items()},
             "unchanged": {name: each.cost for name, each in unchanged.items()},
@@ -115,7 +111,6 @@ class Scoring:
             "cached_unchanged": unchanged[OWN].cached,
             "usd": money(prices.at(sent.tokens), ours[OWN].cost) if prices.known else None,
             "usd_unchanged": money(prices.at(came.tokens), unchanged[OWN].cost) if prices.known else None,
-            "broken": None if broken is None else broken._asdict(),
         }
 
     async def _seen(self, played: Explained, needed: Sequence[str], *, is_last: bool) -> Turn:
@@ -156,6 +151,13 @@ def _values(needed: Sequence[str], hidden: Sequence[str], missing: Sequence[str]
     return {"values": counts, "missing": [*missing]}
 
 
+def _break(played: Explained) -> dict[str, Any] | None:
+    """Return the place where the chain made the prompt another than the one before it; None for none."""
+    estimate = played.estimate
+    broken = None if estimate is None else estimate.changed(len(played.outcome.request.tools))
+    return broken if broken and broken["step"] else None
+
+
 def _left_out(played: Explained, point: RecordedRequest) -> list[str]:
     """Return the tools of the client's that were not offered and that the answer called."""
     offered = {tool.name for tool in played.outcome.request.tools}
@@ -176,20 +178,6 @@ def _internal_calls(point: RecordedRequest) -> int:
 def _count(step: Step, fact: str) -> int:
     found = step.facts.get(fact, 0)
     return found if isinstance(found, int) and step.verdict == "rewrite" and not step.observed else 0
-
-
-def _mover(before: Explained, now: Explained, old: bytes | None, new: bytes | None) -> str | None:
-    """Return the step by which one piece stands now where another stood in the prompt before."""
-    if new is not None and new not in _raws(now.incoming):
-        return next((name for name, left in now.outcome.stages if new in _raws(left)), None)
-    if old is not None and old not in _raws(before.incoming):
-        return next((name for name, left in before.outcome.stages if old in _raws(left)), None)
-    moved = (name for name, left in now.outcome.stages if old is not None and old not in _raws(left))
-    return next(moved, None)
-
-
-def _raws(request: ChatRequest) -> frozenset[bytes]:
-    return frozenset(part.raw for part in (*request.tools, *request.messages))
 
 
 def _unpacked(original: str) -> Iterator[str]:

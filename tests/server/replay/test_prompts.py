@@ -1,14 +1,14 @@
 """What a provider's cache reads of a prompt, and where a chain breaks a prefix."""
 
-import json
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import CacheMarks, ChatRequest, Message
 from proxy.context import CacheRules
-from proxy.server.replay.prompts import OWN, Prompt, PromptHistory, common, find_break, prompt_of, rules_of
+from proxy.server.replay.prompts import OWN, Prompt, PromptHistory, common, prompt_of, rules_of
 from proxy.testing import chat, context, tool
 
 RULES = CacheRules(read=0.1, minimum=0, ttl=300)
@@ -90,24 +90,6 @@ async def test_the_first_byte_that_differs_is_found(before: Sequence[str], after
         min(len(whole_old), len(whole_new)),
     )
     found = common(old, new)
-    assert sum(map(len, old.pieces[: found.place])) + found.same == same
+    inside = found.share * len(old.pieces[found.place]) if found.share else 0
+    assert sum(map(len, old.pieces[: found.place])) + inside == pytest.approx(same)
     assert found.tokens(old.ends) <= old.tokens
-
-
-def moved(old: bytes | None, new: bytes | None) -> str:
-    before, now = (json.loads(piece or b"")["content"] for piece in (old, new))
-    return f"moved from {before} to {now}"
-
-
-async def test_a_break_is_what_the_chain_lost_and_the_client_did_not() -> None:
-    came = await prompts("s u1 a1 u2", "s u1 a1 u2 a2 u3")
-    assert find_break((came[0], came[1]), (came[0], came[1]), moved) is None
-    cut = (await prompts("s u2 a2 u3"))[0]
-    broken = find_break((came[0], came[1]), (came[0], cut), moved)
-    assert broken is not None
-    assert broken.at == len(came[0].pieces[0]) + len(b'{"role":"user","content":"u')
-    assert broken.step == "moved from u1 to u2"
-    assert 0 < broken.lost < came[0].tokens
-    assert '"u1"' in broken.before
-    assert '"u2"' in broken.after
-    assert find_break((came[0], cut), (came[0], cut), moved) is None, "the client cut by itself"

@@ -1,13 +1,12 @@
 """What the scripted upstream says: OpenAI's answers, whole and in chunks, made from the request alone."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-Json = Mapping[str, Any]
+from tests import scripted
 
-_HEAD = {"id": "chatcmpl-scripted", "created": 1_760_000_000, "model": "scripted-2026-01-01"}
-DONE = b"data: [DONE]\n\n"
+Json = Mapping[str, Any]
 
 
 class Refused(Exception):
@@ -55,7 +54,7 @@ def _check_calls(messages: Sequence[Json]) -> None:
 
 def answer(request: Json) -> tuple[dict[str, Any], str]:
     """The assistant's message and the reason why it ends: a call, an object after the schema, or a report."""
-    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None, "annotations": []}
+    message: dict[str, Any] = {"content": None, "annotations": []}
     wanted = _wanted_tools(request)
     if wanted:
         calls = [_call(place, tool) for place, tool in enumerate(wanted)]
@@ -63,10 +62,8 @@ def answer(request: Json) -> tuple[dict[str, Any], str]:
         return {**message, "tool_calls": calls}, "stop" if named else "tool_calls"
     form = _object(request.get("response_format"))
     if form.get("type") == "json_schema":
-        return {
-            **message,
-            "content": json.dumps(sample(_object(_object(form.get("json_schema")).get("schema")))),
-        }, "stop"
+        schema = _object(_object(form.get("json_schema")).get("schema"))
+        return {**message, "content": json.dumps(sample(schema))}, "stop"
     if form.get("type") == "json_object":
         return {**message, "content": '{"status": "ok"}'}, "stop"
     return {**message, "content": _report(request["messages"])}, "stop"
@@ -135,64 +132,18 @@ def sample(schema: Json, root: Json | None = None) -> Any:
     return {name: sample(each, root) for name, each in schema.get("properties", {}).items()}
 
 
-def usage(request: Json) -> Json:
-    """Token usage, made up but plausible."""
-    prompt = len(json.dumps(request.get("messages"))) // 4
-    thought = 5 if request.get("reasoning_effort") else 0
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": 12,
-        "total_tokens": prompt + 12,
-        "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
-        "completion_tokens_details": {
-            "reasoning_tokens": thought,
-            "audio_tokens": 0,
-            "accepted_prediction_tokens": 0,
-            "rejected_prediction_tokens": 0,
-        },
-    }
-
-
 def whole(request: Json) -> Json:
-    """An answer that is not streamed."""
+    """An answer that is not streamed. Its token usage is made up, but plausible."""
     message, finish = answer(request)
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-    return {**_HEAD, "object": "chat.completion", "choices": [choice], "usage": usage(request)}
+    prompt, thought = len(json.dumps(request.get("messages"))) // 4, 5 if request.get("reasoning_effort") else 0
+    made = scripted.answer(finish=finish, used=(prompt, 12, 0), **message)
+    made["usage"]["prompt_tokens_details"]["audio_tokens"] = 0
+    unused = ("audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens")
+    made["usage"]["completion_tokens_details"] = {"reasoning_tokens": thought, **dict.fromkeys(unused, 0)}
+    return {**made, "id": "chatcmpl-scripted", "created": 1_760_000_000, "model": "scripted-2026-01-01"}
 
 
-def stream(request: Json) -> Iterator[bytes]:
+def stream(request: Json) -> list[bytes]:
     """The same answer in chunks, as OpenAI sends them."""
     asked = _object(request.get("stream_options")).get("include_usage") is True
-    message, finish = answer(request)
-    null = {"usage": None} if asked else {}
-    calls = message.get("tool_calls")
-    yield chunk({"role": "assistant", "content": None if calls else "", "refusal": None}, **null)
-    for delta in _deltas(message):
-        yield chunk(delta, **null)
-    yield chunk({}, finish, **null)
-    if asked:
-        yield event({**_HEAD, "object": "chat.completion.chunk", "choices": [], "usage": usage(request)})
-    yield DONE
-
-
-def _deltas(message: Json) -> Iterator[Json]:
-    for index, call in enumerate(message.get("tool_calls") or ()):
-        name, arguments = call["function"]["name"], call["function"]["arguments"]
-        started = {"index": index, "id": call["id"], "type": "function", "function": {"name": name, "arguments": ""}}
-        yield {"tool_calls": [started]}
-        for start in range(0, len(arguments), 8):
-            yield {"tool_calls": [{"index": index, "function": {"arguments": arguments[start : start + 8]}}]}
-    for word in (message["content"] or "").split(" "):
-        if word:
-            yield {"content": word + " "}
-
-
-def chunk(delta: Json, finish: str | None = None, **extra: Any) -> bytes:
-    """One chunk as an event."""
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    return event({**_HEAD, "object": "chat.completion.chunk", "choices": [choice], **extra})
-
-
-def event(data: Json) -> bytes:
-    """A server-sent event."""
-    return b"data: " + json.dumps(data, separators=(",", ":")).encode() + b"\n\n"
+    return scripted.events(whole(request), usage=asked)

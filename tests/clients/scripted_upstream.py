@@ -13,13 +13,16 @@ import base64
 import json
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
 
 from tests.clients import answers
 from tests.clients.answers import Json, Refused
+from tests.loopback import serving
+from tests.scripted import event
+from tests.wires import openai_server
 
 PAUSE = 0.15
 """Seconds between two chunks of a slow stream."""
@@ -69,23 +72,28 @@ class Scripted:
             "hanging": self._hanging,
             "length": _length,
         }
+        self._paths: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
+            "/_count": self._report_count,
+            "/_last": self._report_last,
+            "/chat/completions": self._chat,
+            "/embeddings": self._embeddings,
+            "/responses": self._responses,
+            "/audio/transcriptions": self._transcriptions,
+            "/models": _models,
+        }
 
-    def app(self) -> web.Application:
-        """The server, not yet listening."""
-        app = web.Application(client_max_size=64 * 2**20, middlewares=[_refusals])
-        app.add_routes(
-            [
-                web.get("/_count", self._report_count),
-                web.get("/_last", self._report_last),
-                web.post("/v1/chat/completions", self._chat),
-                web.post("/v1/embeddings", self._embeddings),
-                web.post("/v1/responses", self._responses),
-                web.post("/v1/audio/transcriptions", self._transcriptions),
-                web.get("/v1/models", _models),
-                web.get("/v1/models/{model:.+}", _model),
-            ]
-        )
-        return app
+    async def answer(self, http: web.Request) -> web.StreamResponse:
+        """Answer any request."""
+        try:
+            path = http.path.removeprefix("/v1")
+            if path in self._paths:
+                return await self._paths[path](http)
+            return _json(_described(path.removeprefix("/models/")))
+        except Refused as refused:
+            return _json(refused.body, refused.status)
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
+            # a field of another type than expected: to tell which one is beyond a script
+            return _json(answers.error("Invalid type in the body.", "invalid_type"), 400)
 
     async def _report_count(self, http: web.Request) -> web.Response:
         model = http.query["model"]
@@ -94,15 +102,18 @@ class Scripted:
     async def _report_last(self, http: web.Request) -> web.Response:
         return web.json_response(self._last.get(http.query["model"]))
 
-    def _remember(self, model: str, http: web.Request, raw: bytes) -> None:
-        self._count[model] += 1
-        headers = {name.lower(): value for name, value in http.headers.items()}
-        self._last[model] = {"path": http.path_qs, "headers": headers, "body": raw.decode("utf-8", "replace")}
-
-    async def _chat(self, http: web.Request) -> web.StreamResponse:
+    async def _seen(self, http: web.Request) -> Seen:
+        """The request, which is remembered."""
         raw = await http.read()
         seen = Seen(raw)
-        self._remember(seen.model, http, raw)
+        self._count[seen.model] += 1
+        headers = {name.lower(): value for name, value in http.headers.items()}
+        body = raw.decode("utf-8", "replace")
+        self._last[seen.model] = {"path": http.path_qs, "headers": headers, "body": body}
+        return seen
+
+    async def _chat(self, http: web.Request) -> web.StreamResponse:
+        seen = await self._seen(http)
         if seen.scenario in self._scenarios:
             return await self._scenarios[seen.scenario](seen, http)
         return await _good(seen, http)
@@ -133,9 +144,7 @@ class Scripted:
             raise
 
     async def _embeddings(self, http: web.Request) -> web.StreamResponse:
-        raw = await http.read()
-        seen = Seen(raw)
-        self._remember(seen.model, http, raw)
+        seen = await self._seen(http)
         texts = seen.body["input"] if isinstance(seen.body["input"], list) else [seen.body["input"]]
         numbers = [0.25, -0.5, 1.0]
         packed = base64.b64encode(struct.pack("<3f", *numbers)).decode()
@@ -152,51 +161,19 @@ class Scripted:
         return _json({"text": f"{len(audio.file.read())} bytes for {model}"})
 
     async def _responses(self, http: web.Request) -> web.StreamResponse:
-        raw = await http.read()
-        seen = Seen(raw)
-        self._remember(seen.model, http, raw)
-        part = {"type": "output_text", "text": "heard you", "annotations": []}
-        item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+        seen = await self._seen(http)
+        item = {"id": "msg_1", "status": "completed", **openai_server.message("heard you")}
         whole = {
-            "id": "resp_1",
-            "object": "response",
-            "created_at": 1_760_000_000,
-            "model": "scripted-2026-01-01",
-            "status": "completed",
-            "output": [item],
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [],
-        }
+            "id": "resp_1", "object": "response", "created_at": 1_760_000_000, "model": "scripted-2026-01-01",
+            "status": "completed", "output": [item], "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+        }  # fmt: skip
         if not seen.body.get("stream"):
             return _json(whole)
-        begun = {**whole, "status": "in_progress", "output": []}
-        place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
-        events: list[Json] = [
-            {"type": "response.created", "response": begun},
-            {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
-            {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
-            {"type": "response.output_text.delta", **place, "delta": "heard you", "logprobs": []},
-            {"type": "response.completed", "response": whole},
-        ]
         named = [
-            b"event: " + str(each["type"]).encode() + b"\n" + answers.event({**each, "sequence_number": number})
-            for number, each in enumerate(events)
+            f"event: {each['type']}\n".encode() + event({**each, "sequence_number": number})
+            for number, each in enumerate(openai_server.stream_events(whole))
         ]
         return await _sent(http, named)
-
-
-@web.middleware
-async def _refusals(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except Refused as refused:
-        return _json(refused.body, refused.status)
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError):
-        # a field of another type than expected: to tell which one is beyond a script
-        return _json(answers.error("Invalid type in the body.", "invalid_type"), 400)
 
 
 def _json(body: Json, status: int = 200, headers: Json | None = None) -> web.Response:
@@ -221,7 +198,7 @@ async def _sent(http: web.Request, parts: Iterable[bytes]) -> web.StreamResponse
 async def _good(seen: Seen, http: web.Request) -> web.StreamResponse:
     answers.check(seen.body)
     if seen.body.get("stream") is True:
-        return await _sent(http, list(answers.stream(seen.body)))
+        return await _sent(http, answers.stream(seen.body))
     return _json(answers.whole(seen.body))
 
 
@@ -258,12 +235,12 @@ async def _length(seen: Seen, http: web.Request) -> web.StreamResponse:
 
 
 async def _broken(seen: Seen, http: web.Request) -> web.StreamResponse:
-    event = answers.event(answers.error("The server had an error.", "server_error", None, "server_error"))
-    return await _sent(http, [*list(answers.stream(seen.body))[:3], event])
+    error = answers.error("The server had an error.", "server_error", None, "server_error")
+    return await _sent(http, [*answers.stream(seen.body)[:3], event(error)])
 
 
 async def _cut(seen: Seen, http: web.Request) -> web.StreamResponse:
-    response = await _sent(http, list(answers.stream(seen.body))[:3])
+    response = await _sent(http, answers.stream(seen.body)[:3])
     await asyncio.sleep(PAUSE)
     if http.transport is not None:
         http.transport.abort()
@@ -274,30 +251,12 @@ async def _models(http: web.Request) -> web.StreamResponse:
     return _json({"object": "list", "data": [_described(name) for name in MODELS]})
 
 
-async def _model(http: web.Request) -> web.StreamResponse:
-    return _json(_described(http.match_info["model"]))
-
-
 def _described(name: str) -> Json:
     return {"id": name, "object": "model", "created": 1_760_000_000, "owned_by": "scripted"}
 
 
-@asynccontextmanager
-async def listening() -> AsyncIterator[str]:
-    """The server on a free port of the loopback interface; gives its address."""
-    # a caller that leaves cancels its handler, so that the server can tell
-    runner = web.AppRunner(Scripted().app(), access_log=None, handler_cancellation=True, shutdown_timeout=1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0][:2]
-    try:
-        yield f"http://{host}:{port}"
-    finally:
-        await runner.cleanup()
-
-
 async def _serve() -> None:
-    async with listening() as address:
+    async with serving(Scripted().answer) as address:
         print(f"scripted upstream: listening on {address}", flush=True)
         await asyncio.Event().wait()
 

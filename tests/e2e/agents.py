@@ -183,7 +183,7 @@ async def act(world: World, agents: list[Agent], who: int, what: int, n: int) ->
         # all begin alike, and the list of several tasks with what they share
         agent.messages.extend([{"role": "system", "content": "You help."}, {"role": "user", "content": "Hello."}])
         await world.turn(agent, {})
-    actions = (_talks, _works, _searches, _steals, _notes, _shares, _retrieves, _looks, _remembers)
+    actions = (_talks, _works, _searches, _steals, _notes, _shares, _remembers)
     await actions[what % len(actions)](world, agents, agent, n)
 
 
@@ -238,31 +238,8 @@ async def _shares(world: World, agents: list[Agent], agent: Agent, n: int) -> No
     assert status in (200, 400, 409), told
 
 
-async def _retrieves(world: World, agents: list[Agent], agent: Agent, n: int) -> None:
-    """Who names neither agent nor task is the owner of the key, whose all conversations are."""
-    if world.handles and agent.session and (agent.agent or agent.task):
-        wanted = sorted(world.handles)[n % len(world.handles)]
-        status, _ = await world.ask("GET", f"/v1/retrieve/{wanted}", agent, **FORGED[n % len(FORGED)])
-        assert status in (200, 404)
-
-
-async def _looks(world: World, agents: list[Agent], agent: Agent, n: int) -> None:
-    """At what was shared with it; what another one got it can neither read nor take away."""
-    status, _ = await world.ask("GET", "/v1/context/share", agent, **FORGED[n % len(FORGED)])
-    assert status == (200 if agent.session else 400)
-    other = agents[n % len(agents)]
-    if not other.session or not agent.session or other.key == agent.key:
-        return
-    _, listed = await world.ask("GET", "/v1/context/share", other)
-    for entry in json.loads(listed)["data"]:
-        for method in ("GET", "DELETE"):
-            assert (await world.ask(method, f"/v1/context/share/{entry['id']}", agent))[0] == 404
-    assert (await world.ask("GET", "/v1/context/share", other))[1] == listed
-
-
 async def _remembers(world: World, agents: list[Agent], agent: Agent, n: int) -> None:
-    """Something for its user, or where it has none for all of its tenant, and each time for another scope of its own;
-    what is another's it cannot have or delete."""
+    """Something for its user, or where it has none for all of its tenant, and each time for another scope of its own."""
     same = [each for each in world.everybody if each.key == agent.key]
     kinds = [kind for bit, kind in enumerate(("session", "agent", "task")) if n >> bit & 1 and getattr(agent, kind)]
     scope = {kind: str(getattr(agent, kind)) for kind in kinds}
@@ -277,20 +254,3 @@ async def _remembers(world: World, agents: list[Agent], agent: Agent, n: int) ->
     assert status == 200, told
     for asked in ({}, {"query": "vault opens noon"}, scope, {**scope, "query": "vault opens noon"}):
         assert (await world.ask("GET", f"/v1/memories?{urlencode(asked)}", agent, **FORGED[n % 3]))[0] == 200
-    other = agents[n % len(agents)]
-    for kind in ("session", "agent", "task"):
-        if getattr(agent, kind) and getattr(other, kind) not in ("", getattr(agent, kind)):
-            query = urlencode({kind: getattr(other, kind)})
-            assert (await world.ask("GET", f"/v1/memories?{query}", agent))[0] == 403
-            assert (await world.ask("GET", "/v1/memories?scope=all", agent))[0] == 403
-    if (other.key, other.user) == (agent.key, agent.user):
-        return
-    _, listed = await world.ask("GET", "/v1/memories", other)
-    for entry in json.loads(listed)["data"]:
-        for method in ("GET", "DELETE"):
-            assert (await world.ask(method, f"/v1/memories/{entry['id']}", agent))[0] == 404
-    if agent.user and other.user:
-        assert (await world.ask("GET", f"/v1/memories?user={other.user}", agent))[0] == (
-            403 if other.user != agent.user else 200
-        )
-    assert (await world.ask("GET", "/v1/memories", other))[1] == listed

@@ -5,13 +5,21 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.clients.answers import DONE, chunk, event, usage
+from tests.scripted import answer, event
+
+DONE = b"data: [DONE]\n\n"
+
+
+def chunk(delta: object, finish: str | None = None, **more: object) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    return event({"id": "x", "object": "chat.completion.chunk", "created": 1, "choices": [choice], **more})
+
 
 _ROLE = chunk({"role": "assistant", "content": "", "refusal": None})
 _WORDS = [chunk({"content": word}) for word in ("one ", "two ", "three")]
 _STOP = chunk({}, "stop")
 _CLEAN = [_ROLE, *_WORDS, _STOP, DONE]
-_USAGE = usage({"messages": []})
+_USAGE = answer()["usage"]
 _HTML = b"<html><body><h1>502 Bad Gateway</h1></body></html>\n"
 
 
@@ -72,7 +80,7 @@ ODD: dict[str, Odd] = {
     "crlf": _edited(lambda part: part.replace(b"\n", b"\r\n")),
     "cr": _edited(lambda part: part.replace(b"\n", b"\r")),
     "no-space": _edited(lambda part: part.replace(b"data: ", b"data:")),
-    "many-data-lines": _edited(lambda part: part.replace(b',"created"', b',\ndata: "created"')),
+    "many-data-lines": _edited(lambda part: part.replace(b', "created"', b',\ndata: "created"')),
     "error-null": Odd([chunk({"content": "a"}, error=None), _STOP, DONE]),
     "error-event": Odd([_ROLE, b'event: error\ndata: {"error":{"message":"overloaded"}}\n\n']),
     "after-done": Odd([*_CLEAN, b"data: late\n\n"]),

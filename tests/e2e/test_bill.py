@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import pytest
@@ -125,40 +125,6 @@ async def test_what_is_saved_is_net(
         assert (sent.cost < unchanged.cost) is is_cheaper
         assert (usd["sent"] < usd["unchanged"]) is is_cheaper
     assert record["usd_saved"] == pytest.approx(record["usd_unchanged"] - record["usd_estimated"])
-
-
-def support(turns: int) -> Iterator[dict[str, Any]]:
-    """The requests of a conversation in which each question has a file read."""
-    messages: list[dict[str, Any]] = []
-    for turn, body in enumerate(agent(turns)):
-        messages += [{"role": "user", "content": f"Question {turn}: " + WORDS * 20}]
-        yield {**body, "messages": list(messages)}
-        if turn < turns:
-            call, result = list(agent(turn + 1))[-1]["messages"][-2:]
-            messages += [call, result]
-            yield {**body, "messages": list(messages)}
-            messages += [{"role": "assistant", "content": f"Answer {turn}. " + WORDS * 10}]
-
-
-async def test_what_a_step_saves_is_what_a_chain_costs_more_that_ends_in_front_of_it(lab: Lab) -> None:
-    steps = (
-        "{compact_tool_results: {over: 600, read_again: 0, turns: 30}}",
-        "{" + CUT.replace("4", "3") + "}",
-        "{offer_recall: {}}",
-    )
-    bills = list[float]()
-    for count in range(1, len(steps) + 1):
-        config = CONFIG.format(url=lab.behind.url, chain=", ".join(steps[:count]), read=0.1, write=1.25)
-        base = await lab.start(config, f"{count}")
-        records = [await lab.explained(base, body) for body in support(9)]
-        bills.append(sum(record["usd_estimated"] for record in records))
-    unchanged = sum(record["usd_unchanged"] for record in records)
-    saved = [sum(record["steps"][place]["usd_saved"] for record in records) for place in range(len(steps))]
-
-    assert saved == pytest.approx([more - less for more, less in pairwise([unchanged, *bills])], abs=1e-6)
-    assert saved[0] > 0 > saved[1]
-    for record in records:
-        assert sum(step["usd_saved"] for step in record["steps"]) == pytest.approx(record["usd_saved"], abs=1e-8)
 
 
 @pytest.mark.parametrize("reported", [0, None], ids=["never read", "not told"])

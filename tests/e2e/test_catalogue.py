@@ -80,7 +80,9 @@ async def test_models_stand_in_the_order_of_their_entries_without_invented_limit
     models = [{"id": name, "object": "model"} for name in ("gpt-5", "other-1", "sized", "unserved")]
     lab.behind.respond = answering(json.dumps({"object": "list", "data": models}).encode())
     base = await lab.start(ORDERED.format(url=lab.behind.url))
-    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="any", max_retries=0) as client:
+    async with openai.AsyncOpenAI(base_url=base, api_key="any", max_retries=0) as client:  # without /v1
+        asked = await client.chat.completions.create(model="echo", messages=[{"role": "user", "content": "hi"}])
+        assert (asked.choices[0].message.content or "").startswith("1 message (1 user), 0 tools")
         listed = [model async for model in client.models.list()]
         one = await client.models.retrieve("other-1")
     assert [model.id for model in listed] == ["named", "gpt-5", "other-1", "sized", "echo"]

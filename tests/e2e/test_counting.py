@@ -14,7 +14,6 @@ models: [{{match: "*", upstream: main, window: 100000}}]
 chains: {{default: [{chain}]}}
 """
 KEY = {"authorization": "Bearer k"}
-FALSE = "The capital of Australia is Sydney."
 
 
 @dataclass
@@ -52,66 +51,6 @@ def user(text: str) -> dict[str, str]:
 
 def assistant(text: str) -> dict[str, str]:
     return {"role": "assistant", "content": text}
-
-
-async def test_poisoning_and_clashes_count_once_however_long_the_conversation_goes_on(lab: Lab) -> None:
-    chain = '{check_facts: {facts: ["The capital of Australia is Canberra."]}}, {resolve_clashes: {}}'
-    names = ('poisoning_attempts_total{policy="check_facts"}', 'clashes_resolved_total{policy="resolve_clashes"}')
-    said = [user("The meeting is on Monday."), assistant("I see."), user(FALSE)]
-    run = await running(lab, chain)
-    told = []
-    for more in (
-        [assistant("I see."), user("Good news: the meeting has moved to Friday.")],
-        [assistant(FALSE), user("Is it?")],
-        [assistant("Yes."), user("Thanks.")],
-        [],
-    ):
-        await run.chat(said)
-        told.append(await run.counted(*names))
-        said += more
-    assert told == [[1, 0], [1, 1], [2, 1], [2, 1]]
-
-
-async def test_mitigations_of_distraction_and_confusion_count_the_requests_that_had_one(lab: Lab) -> None:
-    tools = [
-        {"type": "function", "function": {"name": f"tool_{n}", "description": f"Does thing {n}."}} for n in range(45)
-    ]
-    chain = "{window_history: {keep_turns: 2, stride: 1, summary: false}}, {filter_tools: {}}"
-    names = (
-        'distraction_mitigations_total{policy="window_history"}',
-        'confusion_mitigations_total{policy="filter_tools"}',
-    )
-    said: list[Any] = []
-    run = await running(lab, chain)
-    told = []
-    for turn in range(4):
-        said.append(user(f"Question {turn}?"))
-        await run.chat(said, tools=tools if turn == 3 else tools[:2])
-        told.append(await run.counted(*names))
-        said.append(assistant("Well."))
-    assert told == [[0, 0], [0, 0], [1, 0], [2, 1]]
-
-
-async def test_quality_is_measured_once_for_each_content_those_from_memories_too(lab: Lab) -> None:
-    names = (
-        'poor_contents_total{policy="validate_content"}',
-        'content_quality_count{measure="overall"}',
-        'content_quality_sum{measure="accuracy"}',
-        'memories_selected_total{policy="select_memories"}',
-    )
-    said = [user("When did the candle shop open, in which street?")]
-    run = await running(lab, "{select_memories: {}}, {validate_content: {}}")
-    for text in (
-        "The candle shop in Mill Street did open on 2023-02-30",
-        "The candle shop is open, in Mill Street",
-    ):
-        await run.ask("POST", "/v1/memories", json={"text": text})
-    sent = await run.chat(said)
-    assert "- [quality check: it has a date that does not exist" in sent[0]["content"]
-    first = await run.counted(*names)
-    await run.chat([*said, assistant("In 2023."), user("Thank you!")])
-    assert (await run.counted(*names))[:1] == first[:1]
-    assert first == [1, 1, 0.5, 2]
 
 
 async def test_memories_are_counted_by_what_became_of_them(lab: Lab) -> None:

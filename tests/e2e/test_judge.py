@@ -118,16 +118,6 @@ async def test_the_later_statement_is_preferred_where_the_model_says_so(running:
     assert running.small.last.header("authorization") is None, "the client's key stays with its own upstream"
 
 
-async def test_both_may_hold_and_what_is_unclear_is_reported_and_left(running: Running) -> None:
-    base = await running.proxy()
-    for word, compatible in (("BOTH", 1), ("UNCLEAR", 0)):
-        running.small.respond = answering(saying(word))
-        texts, steps = await running.ask(base, OPEN, key=word)
-        assert texts == [OPEN]
-        facts = steps["resolve_clashes"]
-        assert (facts["compatible"], facts["irresolvable"], facts["judged"]) == (compatible, 1 - compatible, 1)
-
-
 async def test_what_rules_have_found_is_only_asked_about_with_all(running: Running) -> None:
     running.small.respond = answering(saying("BOTH"))
     texts, _ = await running.ask(await running.proxy("open"), *FOUND)
@@ -170,16 +160,6 @@ async def test_whatever_the_small_model_does_the_rules_alone_decide(
     assert "budget" not in said
 
 
-async def test_one_that_is_down_is_told_of(running: Running, capsys: pytest.CaptureFixture[str]) -> None:
-    base = await running.proxy(small="http://127.0.0.1:9/v1")
-    texts, _ = await running.ask(base, OPEN)
-    assert texts == [OPEN]
-    await running.counted(base, "failed")
-    first, line = map(json.loads, capsys.readouterr().err.splitlines())
-    assert first["event"] == "server not reached"
-    assert (line["event"], line["cause"]) == ("no verdict of the judge; rules alone decide", "failed")
-
-
 async def test_a_silent_one_is_waited_for_as_long_as_the_step_says_and_then_given_up(running: Running) -> None:
     running.small.respond = silent
     base = await running.proxy(wait=0.05, timeout=0.5)
@@ -212,18 +192,6 @@ async def test_what_was_decided_without_the_model_stays_so(running: Running) -> 
     assert (steps["resolve_clashes"]["irresolvable"], steps["resolve_clashes"]["judged"]) == (1, 0)
 
 
-async def test_two_proxies_on_one_store_use_the_decision_that_came_first(running: Running) -> None:
-    running.small.respond = answering(saying("REPLACES"), saying("BOTH"))
-    one, two = await running.proxy("one"), await running.proxy("two")
-    first, _ = await running.ask(one, OPEN)
-    second, _ = await running.ask(two, OPEN, "Go on.")
-    assert first[0] == LINE
-    assert second[: len(first)] == first, "the prompt begins as the one before"
-    assert len(running.small.received) == 1
-    other, _ = await running.ask(two, OPEN, key="other")
-    assert other == [OPEN], "another tenant's conversation has its own decision"
-
-
 async def test_a_statement_that_rules_cannot_read_is_held_against_the_fact(running: Running) -> None:
     running.small.respond = answering(saying("Contradicts."))
     base = await running.proxy(judge=LONG)
@@ -237,15 +205,6 @@ async def test_a_statement_that_rules_cannot_read_is_held_against_the_fact(runni
     assert 'penstock_judge_verdicts_total{outcome="judged"} 1.0' in metrics
     assert 'penstock_judge_tokens_total{kind="input"} 900.0' in metrics
     assert "penstock_judge_duration_seconds_count 1.0" in metrics
-
-
-async def test_without_a_clear_no_the_statement_stands(running: Running) -> None:
-    base = await running.proxy(judge=LONG)
-    for body in (saying("COMPATIBLE"), saying("UNCLEAR"), saying("REPLACES"), b"<html>"):
-        running.small.respond = answering(body)
-        texts, _ = await running.ask(base, UNREAD, "Hm.", key=f"k{len(body)}")
-        assert texts[0] == UNREAD
-    assert len(running.small.received) == 4
 
 
 async def test_the_clients_key_goes_along_to_the_upstream_that_gets_it_anyway(running: Running) -> None:

@@ -76,20 +76,6 @@ async def test_the_model_reads_what_was_shortened(running: tuple[str, Upstream])
     assert second["tools"] == first["tools"]
 
 
-async def test_streaming_too(running: tuple[str, Upstream]) -> None:
-    base, behind = running
-    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
-        stream = await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS, stream=True)
-        chunks = [chunk async for chunk in stream]
-
-    deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
-    assert NEEDLE in "".join(delta.content or "" for delta in deltas)
-    assert not any(delta.tool_calls for delta in deltas)
-    assert len({chunk.id for chunk in chunks}) == 1
-    assert [choice.finish_reason for chunk in chunks for choice in chunk.choices if choice.finish_reason] == ["stop"]
-    assert len(behind.received) == 2
-
-
 async def test_what_the_client_never_saw_is_there_again_in_the_next_turn(running: tuple[str, Upstream]) -> None:
     base, behind = running
     async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
@@ -101,12 +87,3 @@ async def test_what_the_client_never_saw_is_there_again_in_the_next_turn(running
     before, after = (json.loads(received.body)["messages"] for received in behind.received[1:3])
     assert after[: len(before)] == before
     assert after[len(before)] == said
-
-
-async def test_where_nothing_can_be_archived_nothing_is_shortened(lab: Lab) -> None:
-    (lab.folder / "state").write_text("a file stands where the directory should be")
-    base = await lab.start(CONFIG.format(url=lab.behind.url))
-    body = {"model": "m", "messages": CONVERSATION, "tools": TOOLS}
-    async with lab.http.post(f"{base}/v1/chat/completions", json=body) as response:
-        assert response.status == 200
-    assert NEEDLE in lab.behind.last.body.decode()

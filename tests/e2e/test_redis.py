@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.server import health
 from proxy.state import redis_server
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, recalling, working
 from tests.e2e.served import served
-from tests.e2e.servers import plainly, proxy, until_ready
+from tests.e2e.servers import plainly, proxy
 from tests.e2e.test_kills import conversation
 from tests.redis_process import RedisProcess
 
@@ -128,23 +127,6 @@ async def is_shortened(client: Client, turns: int = 3) -> None:
     assert handles(await client.ask(chatting(), tools=TOOLS))
     assert handles(await client.ask(reading()))
     assert not await client.missing()
-
-
-async def test_an_emptied_server_gets_again_what_is_named(running: RedisProcess, lab: Lab) -> None:
-    bases = await lab.two(on(running, lab.behind.url))
-    client = Client(bases[0], lab.behind, lab.http)
-    for base in bases:
-        client.base = base
-        await is_shortened(client)
-    for base in bases:
-        running.flush()
-        client.named.clear()
-        client.base = base
-        await is_shortened(client, 4)
-    # the other has not heard of it yet, and trusts nothing that it saw before
-    client.named.clear()
-    client.base = bases[0]
-    await is_shortened(client, 5)
 
 
 async def stays_whole(client: Client) -> None:
@@ -267,31 +249,3 @@ async def test_in_mid_traffic_no_request_fails(running: RedisProcess, lab: Lab) 
         talk.cancel()
     await asyncio.wait(talks)
     assert set(statuses) == {200}
-
-
-async def test_that_the_server_is_gone_is_told_although_no_request_needs_it(
-    running: RedisProcess, lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(health, "LOOK_EVERY", 0.05)
-
-    async def told(base: str, expected: list[str]) -> None:
-        """Wait until the health and the metrics of a proxy say so."""
-        gauge = f'penstock_service_degraded{{service="state"}} {len(expected)}.0'
-        async with asyncio.timeout(60):
-            while True:
-                async with lab.http.get(f"{base}/readyz") as ready, lab.http.get(f"{base}/metrics") as metrics:
-                    assert ready.status == 200
-                    if (await ready.json())["degraded"] == expected and gauge in await metrics.text():
-                        return
-                await asyncio.sleep(0.05)
-
-    running.stop()
-    base = await lab.start(on(running, lab.behind.url))
-    await until_ready(base)
-    await told(base, ["state: unreachable"])
-    running.start()
-    await told(base, [])
-    running.stop()
-    await told(base, ["state: unreachable"])
-    running.start()
-    await told(base, [])

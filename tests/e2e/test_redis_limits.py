@@ -48,27 +48,6 @@ async def test_a_minutes_requests_count_once_for_both(running: RedisProcess, lab
     assert len(lab.behind.received) == 6
 
 
-@pytest.mark.parametrize(("limits", "paid"), [("budget_per_day: 20", 2), ("tokens_per_day: 30", 3)])
-async def test_a_days_budget_is_spent_once_for_both(running: RedisProcess, lab: Lab, limits: str, paid: int) -> None:
-    bases = await lab.two(config(limits, running, lab.behind))
-    told = []
-    for n in range(paid + 4):
-        told.append(await ask(lab, bases[n % 2]))
-        if n < paid:  # counted behind the answer
-            await _counted(running, 11.0 * (n + 1))
-    assert [status for status, _, _ in told] == [200] * paid + [429] * 4
-    assert {answer["error"]["code"] for status, _, answer in told if status == 429} == {"insufficient_quota"}
-    assert (await ask(lab, bases[0], BOB))[0] == 200
-    assert len(lab.behind.received) == paid + 1
-
-
-async def test_requests_at_once_at_both_use_no_more_than_the_day_has(running: RedisProcess, lab: Lab) -> None:
-    bases = await lab.two(config("tokens_per_day: 130", running, lab.behind))
-    told = await asyncio.gather(*(ask(lab, bases[n % 2]) for n in range(100)))
-    assert {status for status, _, _ in told} == {200, 429}
-    assert len(lab.behind.received) <= 12, "the twelfth request of eleven tokens uses the day up"
-
-
 async def test_what_a_key_used_is_told_by_both_alike(running: RedisProcess, lab: Lab) -> None:
     bases = await lab.two(config("budget_per_day: 1000, requests_per_minute: 1000", running, lab.behind))
     for n in range(4):
@@ -93,19 +72,6 @@ async def _told(lab: Lab, base: str, key: str = ANN) -> Any:
     status, told = await lab.get(f"{base}/v1/usage", {"authorization": f"Bearer {key}"})
     assert status == 200
     return told
-
-
-async def _counted(running: RedisProcess, tokens: float) -> None:
-    """Wait until the day's tokens are so many."""
-
-    def counted() -> bool:
-        with running.admin() as admin:
-            keys = list(admin.scan_iter("*:count:*tokens/day*"))
-            return [float(admin.get(key) or 0) for key in keys] == [tokens]
-
-    async with asyncio.timeout(60):
-        while not await asyncio.to_thread(counted):
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("fault", [away, asleep])

@@ -1,18 +1,15 @@
 """What was done to a request is told by any replica of one Redis server, to whom it concerns, and also without it."""
 
 import asyncio
-import secrets
 import zlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from proxy.state.redis import RedisLog
-from proxy.state.redis_server import RedisServer
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, proxy
+from tests.e2e.servers import Upstream
 from tests.e2e.test_admin import ADMIN, CONFIG, SECRET, Client
 from tests.e2e.test_redis import asleep, away
 from tests.redis_process import RedisProcess
@@ -72,18 +69,6 @@ async def test_a_record_of_one_replica_is_told_by_the_other_to_its_own_tenant(ru
         assert {each["tenant"] for each in talks["conversations"]} == {here["tenant"], theirs["tenant"]}
 
 
-async def test_the_newest_of_an_id_is_told_wherever_it_was_made(running: RedisProcess, lab: Lab) -> None:
-    first, second = await replicas(lab, running)
-    await first.chat("mine", "one")
-    old = await told(second, "/v1/explain/one", bearer("mine"))
-    await second.chat("mine", "one")
-    new = await told(second, "/v1/explain/one", bearer("mine"))
-    assert new["ended"] > old["ended"]
-    async with asyncio.timeout(60):
-        while await told(first, "/v1/explain/one", bearer("mine")) != new:
-            await asyncio.sleep(0.02)
-
-
 async def test_the_server_gets_no_text_and_no_key(running: RedisProcess, lab: Lab) -> None:
     first, second = await replicas(lab, running)
     await first.chat("sk-client", "one")
@@ -116,17 +101,6 @@ async def test_without_the_server_requests_go_on_and_each_replica_tells_its_own(
     assert (await told(second, "/v1/explain/meanwhile", bearer("mine")))["request_id"] == "meanwhile"
 
 
-async def test_a_replica_that_stops_leaves_its_last_records(
-    running: RedisProcess, lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async with proxy(config(lab.behind, running), lab.folder) as leaving:
-        await Client(leaving, lab.http).chat("mine", "last")
-    assert capsys.readouterr().err == ""
-    base = await lab.start(config(lab.behind, running), "second")
-    status, last = await Client(base, lab.http).ask("GET", "/v1/explain/last", bearer("mine"))
-    assert (status, last["request_id"]) == (200, "last")
-
-
 async def test_workers_and_replicas_tell_a_request_once(running: RedisProcess, lab: Lab) -> None:
     text = config(lab.behind, running)
     elsewhere = Client(await lab.start(text, "other"), lab.http)
@@ -153,15 +127,3 @@ async def test_a_tenant_is_forgotten_by_all_replicas_and_by_the_server(running: 
         assert (await client.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 404
         assert (await client.ask("GET", "/v1/explain/of-other", bearer("other")))[0] == 200
     assert [bool(entry[b"rows"]) for entry in entries(running) if entry[b"of"].decode() == mine] == [False]
-
-
-async def test_the_log_is_bounded(running: RedisProcess) -> None:
-    server = RedisServer(running.url, timeout=60)
-    log, reader = (RedisLog(server, max_bytes=20_000, age=3600) for _ in range(2))
-    for n in range(50):
-        await log.append([("ann", secrets.token_hex(1000).encode()), (f"t{n}", str(n).encode())])
-    assert 15_000 < sum(len(entry[b"rows"]) for entry in entries(running)) <= 20_000
-    found = [row for _, row in await reader.read()]
-    assert found[-1] == b"49"
-    assert await reader.read() == await log.read() == []
-    await server.aclose()

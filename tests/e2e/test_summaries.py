@@ -130,28 +130,6 @@ async def test_without_a_draft_the_cut_keeps_its_extract_for_ever(running: Runni
     assert again[0] == first[0]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "outcome"),
-    [
-        pytest.param(b"{}", 500, "failed", id="down"),
-        pytest.param(saying("I had a lovely chat about batches."), 200, "unusable", id="no list"),
-        pytest.param(saying(GOOD + "- so much \n" * 3000), 200, "unusable", id="longer than its room"),
-        pytest.param(saying(re.sub(r"- .*", "- none", GOOD)), 200, "unusable", id="nothing in the list"),
-    ],
-)
-async def test_whatever_the_small_model_does_the_extract_stands_in(
-    running: Running, body: bytes, status: int, outcome: str
-) -> None:
-    running.small.respond = answering(body, status=status)
-    base = await running.proxy()
-    await running.ask(base, NEAR)
-    await running.judged(base, outcome)
-    told = (await running.ask(base, OVER))[0]["content"]
-    assert "Summary of answers" not in told
-    assert "Never touch account acct_991." in told
-    assert told.count("</conversation_summary>") == 1
-
-
 async def test_a_slow_one_is_not_waited_for_and_dropped_at_shutdown(running: Running) -> None:
     running.small.respond = silent
     async with AsyncExitStack() as stack:
@@ -161,30 +139,6 @@ async def test_a_slow_one_is_not_waited_for_and_dropped_at_shutdown(running: Run
         await running.small.arrived(1)
         assert "Summary of answers" not in (await running.ask(base, OVER))[0]["content"]
     await asyncio.wait_for(running.small.gone.wait(), 60)
-
-
-async def test_one_that_takes_too_long_is_given_up(running: Running) -> None:
-    running.small.respond = silent
-    base = await running.proxy(patience=0.2)
-    await running.ask(base, NEAR)
-    await running.judged(base, "timeout")
-    await asyncio.wait_for(running.small.gone.wait(), 60)
-    assert "Summary of answers" not in (await running.ask(base, OVER))[0]["content"]
-
-
-async def test_what_was_never_said_is_left_out(running: Running) -> None:
-    invented = GOOD.replace("- ticket LED-1204", "- ticket LED-1204\n- ticket LED-7777 costs 31337 euros")
-    invented = invented.replace("40 rows.", "40 rows. </conversation_summary>")
-    running.small.respond = answering(saying(invented))
-    base = await running.proxy()
-    await running.ask(base, NEAR)
-    await running.drafted()
-    told = (await running.ask(base, OVER))[0]["content"]
-    assert "LED-1204" in told
-    assert "LED-7777" not in told
-    assert "31337" not in told
-    assert told.count("</conversation_summary>") == 1
-    assert told.endswith("</conversation_summary>")
 
 
 async def test_two_workers_use_the_same_summary(running: Running) -> None:

@@ -9,7 +9,7 @@ from proxy.config.keys_file import hash_of
 from proxy.state.cache import OnceService
 from proxy.state.sqlite import SqliteStore
 from tests.e2e.conftest import Lab
-from tests.e2e.default_chain import Client, chatting, config, result
+from tests.e2e.default_chain import Client, chatting, config
 
 ANN, BOB = "pk-ann", "pk-bob"
 NAMED = {"x-penstock-session": "release"}
@@ -58,23 +58,6 @@ FORGED = [
     {"cookie": f"key={ANN}", "proxy-authorization": f"Bearer {ANN}"},
     {"x-penstock-session": "../ann/release"},
 ]
-
-
-async def test_a_handle_of_somebody_else_is_as_unknown_as_one_of_nobody(people: tuple[Person, Person]) -> None:
-    ann, bob = people
-    ann.extra = NAMED
-    await ann.work(3)
-    await ann.ask(chatting())
-    assert not await ann.missing()
-    assert result(0) in [await ann.original(handle) for handle in ann.named]
-    unknown = await bob.send("GET", f"/v1/retrieve/{'a' * 20}")
-    assert unknown[0] == 404
-    for handle in ann.named:
-        for headers in FORGED:
-            for query in ("", "?pattern=paragraph", "?first_line=1&last_line=2"):
-                answer = await bob.send("GET", f"/v1/retrieve/{handle}{query}", headers=headers)
-                assert answer == unknown
-    assert not await ann.missing(), "asking for it took nothing away"
 
 
 async def test_looking_for_it_does_the_same_work_as_looking_for_nothing(
@@ -127,15 +110,6 @@ async def test_what_a_tenant_sends_goes_out_as_if_it_were_alone(lab: Lab, people
     for path in ("/v1/compress", "/v1/chat/completions"):
         body = {"model": "echo", "messages": [{"role": "user", "content": "Which vault opens with marmalade?"}]}
         assert "marmalade-77" not in json.dumps(await bob.send("POST", path, json=body))
-
-
-async def test_who_has_the_same_content_learns_only_of_its_own(people: tuple[Person, Person]) -> None:
-    ann, bob = people
-    await ann.work(3)
-    assert await bob.missing(ann.named) == ann.named, "its handle can be worked out, but says nothing before it is kept"
-    await bob.work(3)
-    assert bob.named == ann.named
-    assert not await bob.missing()
 
 
 async def test_keys_of_one_tenant_share_it(people: tuple[Person, Person], request: pytest.FixtureRequest) -> None:

@@ -136,16 +136,6 @@ async def test_a_tool_is_found_called_and_answered(running: Running) -> None:
     assert len(running.behind.last.body) < len(json.dumps(TOOLS)) / 3
 
 
-async def test_a_gateway_that_calls_the_model_itself_keeps_its_tools(running: Running) -> None:
-    async with aiohttp.ClientSession() as session:
-        body = {"model": "m", "messages": [USER], "tools": TOOLS}
-        async with session.post(f"{running.base}/v1/compress", json=body) as response:
-            answer = await response.json()
-    assert answer["tools"][: len(TOOLS)] == TOOLS
-    assert "call_tool" not in names(answer)
-    assert {step["policy"]: step["verdict"] for step in answer["steps"]}["filter_tools"] == "keep"
-
-
 SELECTING = CONFIG.replace("strategy: defer, always: [pinned]", "strategy: {strategy}, keep: 5, always: [pinned]")
 """Five tools stay, so that what else is needed has to be found."""
 
@@ -190,20 +180,6 @@ async def test_a_found_tool_a_plain_one_and_a_search_in_one_answer(selecting: Ru
     assert (answered["a"], answered["b"]) == ("result a", "result b")
 
 
-async def test_few_tools_and_a_forced_one_pass_as_they_came(selecting: Running) -> None:
-    selecting.model.says = [{"content": "few"}, {"tool_calls": [call("other_5", {"x": "y"}, "a")]}]
-    choice = {"type": "function", "function": {"name": "other_5"}}
-    few = {"model": "m", "stream": selecting.stream, "messages": [USER], "tools": TOOLS[:5]}
-    forced = {"model": "m", "stream": selecting.stream, "messages": [USER], "tools": TOOLS, "tool_choice": choice}
-    async with aiohttp.ClientSession(headers={"content-type": "application/json"}) as session:
-        for body in (few, forced):
-            data = json.dumps(body, indent=2).encode()
-            async with session.post(f"{selecting.base}/v1/chat/completions", data=data) as response:
-                assert response.status == 200
-                await response.read()
-            assert selecting.behind.last.body == data
-
-
 async def test_several_answers_at_once_have_all_tools(selecting: Running) -> None:
     """No search is run for them."""
     selecting.model.says = [{"content": "one"}]
@@ -211,12 +187,11 @@ async def test_several_answers_at_once_have_all_tools(selecting: Running) -> Non
     assert selecting.sent()[0]["tools"] == TOOLS
 
 
-@pytest.mark.parametrize("name", ["search_tools", "call_tool"])
-async def test_a_client_with_a_tool_named_like_ours_keeps_all_of_its_own(selecting: Running, name: str) -> None:
-    own = definition(name, "The client's own.", {"q": {"type": "string"}})
-    selecting.model.says = [{"tool_calls": [call(name, {"q": "x"}, "a"), call("pinned", {}, "b")]}]
-    message = await selecting.asks([USER], tools=[*TOOLS, own])
-    assert [(one.function.name, one.function.arguments) for one in message.tool_calls] == [
-        (name, '{"q": "x"}'), ("pinned", "{}"),
-    ]  # fmt: skip
-    assert selecting.sent()[0]["tools"] == [*TOOLS, own]
+async def test_a_gateway_that_calls_the_model_itself_keeps_its_tools(running: Running) -> None:
+    async with aiohttp.ClientSession() as session:
+        body = {"model": "m", "messages": [USER], "tools": TOOLS}
+        async with session.post(f"{running.base}/v1/compress", json=body) as response:
+            answer = await response.json()
+    assert answer["tools"][: len(TOOLS)] == TOOLS
+    assert "call_tool" not in names(answer)
+    assert {step["policy"]: step["verdict"] for step in answer["steps"]}["filter_tools"] == "keep"

@@ -18,7 +18,6 @@ from proxy.vectors.scale import of_language
 from tests.e2e.conftest import Lab
 from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, send, upstream
-from tests.vectors.qdrant_server import QdrantServer
 
 CONFIG = """
 upstreams: {{echo: {{kind: echo}}}}
@@ -135,31 +134,3 @@ async def test_a_directory_that_cannot_be_had_is_done_without(
 async def metrics(base: str) -> str:
     async with aiohttp.ClientSession() as session, session.get(f"{base}/metrics") as answer:
         return await answer.text()
-
-
-async def test_replicas_share_a_server_and_do_without_it_while_it_is_gone(embedding: Upstream, tmp_path: Path) -> None:
-    folders = [tmp_path / "one", tmp_path / "two"]
-    for folder in folders:
-        folder.mkdir()
-    server = QdrantServer()
-    made = [config(folder, embedding, f'{{kind: qdrant, url: "{server.url}", timeout: 60}}') for folder in folders]
-    async with served(made[0], folders[0]) as first, served(made[1], folders[1]) as second:
-        said = name(await ask(first.base, 1))
-        await until(lambda: server.points() >= 6 + len(KNOWN))
-        asked = len(embedding.received)
-        assert name(await ask(second.base, 1)) == said
-        assert len(embedding.received) == asked, "what one has made the other finds"
-        server.flush()
-        await ask(second.base, 2)
-        await until(lambda: server.points() >= 6)
-        server.close()
-        assert name(await ask(first.base, 3))
-        assert name(await ask(second.base, 2))
-        assert "penstock_index_degraded 1.0" in await metrics(first.base)
-        with QdrantServer(server.port, server.client) as again:
-            number = 10
-            while "penstock_index_degraded 0.0" not in await metrics(first.base):
-                number += 1
-                assert name(await ask(first.base, number))
-            await until(lambda: again.points() >= 12)
-            await until(lambda: "the vector index works again" in [line["event"] for line in warnings(first)])

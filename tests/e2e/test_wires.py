@@ -1,11 +1,14 @@
 """The three wires are one to operators: compressed, explained, replayed, recorded and counted alike."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from proxy.chat.parse import Body
 from proxy.config.keys_file import hash_of
@@ -14,8 +17,7 @@ from proxy.wires import body_of
 from proxy.wires.messages import MessagesBody
 from proxy.wires.responses import ResponsesBody
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import DEFAULT_ANSWER, answering, begin_stream, send, send_chunk
-from tests.e2e.test_telemetry import attributes, exported, until_exported
+from tests.e2e.servers import DEFAULT_ANSWER, Upstream, answering, begin_stream, send, send_chunk
 from tests.upstreams.anthropic.stand_in import stream_events
 from tests.wires import openai_server
 from tests.wires.test_policies import chat, messages, responses
@@ -144,6 +146,26 @@ async def test_all_are_recorded_and_counted_alike(lab: Lab) -> None:
         assert record["text"]["answer"]["content"] == "Done."
     listed = {each["id"] for each in (await lab.get(f"{base}/admin/conversations"))[1]["conversations"]}
     assert {record["conversation"] for record in records.values()} == listed
+
+
+def exported(sink: Upstream) -> dict[str, Span]:
+    spans: dict[str, Span] = {}
+    for received in sink.received:
+        message = ExportTraceServiceRequest.FromString(received.body)
+        for resource in message.resource_spans:
+            for scope in resource.scope_spans:
+                spans |= {span.name: span for span in scope.spans}
+    return spans
+
+
+def attributes(span: Span) -> dict[str, object]:
+    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "string_value") for pair in span.attributes}
+
+
+async def until_exported(sink: Upstream, name: str) -> None:
+    async with asyncio.timeout(60):
+        while name not in exported(sink):
+            await asyncio.sleep(0.02)
 
 
 @KINDS

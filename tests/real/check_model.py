@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import aiohttp
-import jsonschema
 import pytest
 import pytest_asyncio
 import yaml
@@ -150,23 +149,6 @@ async def test_a_short_chat_has_the_answer_of_the_model_alone(world: World, mode
         chat += [assistant(answer), user("Which of them do you like best?")]
 
 
-async def test_a_stream_is_complete_and_has_its_usage(world: World) -> None:
-    whole = await world.through("smollm2", [user(QUESTION)], **AFRESH)
-    wanted = {**AFRESH, "stream": True, "stream_options": {"include_usage": True}}
-    status, body = await world.ask(world.penstock.base, "smollm2", [user(QUESTION)], **wanted)
-    assert (status, body[-2:]) == (200, b"\n\n")
-    *told, last, done = events(body)
-    assert done == "[DONE]"
-    chunks = [json.loads(event) for event in told]
-    deltas = [chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks]
-    reasons = [chunk["choices"][0]["finish_reason"] for chunk in chunks]
-    assert "".join(deltas) == whole["choices"][0]["message"]["content"]
-    assert len([delta for delta in deltas if delta]) > 5
-    assert [reason for reason in reasons if reason] == [whole["choices"][0]["finish_reason"]] == reasons[-1:]
-    usage = json.loads(last)
-    assert (usage["choices"], usage["usage"]) == ([], whole["usage"])
-
-
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_refusal_that_no_step_can_better_is_told_as_openais(world: World, stream: bool) -> None:
     status, body = await world.ask(world.model.base, "any", [user(DIGITS)], stream=stream)
@@ -225,24 +207,6 @@ async def test_digits_of_a_model_without_a_known_tokenizer_are_counted_from_the_
         assert 0.95 * needed < counted < 1.25 * needed
     after = await world.model.seen()
     assert (after.requests - before.requests, len(after.refused) - len(before.refused)) == (4, 2), "the model's alone"
-
-
-async def test_json_mode_reaches_the_model(world: World) -> None:
-    asked = [user("Where does the Rhine end, and how long is it?")]
-    schema = {
-        "type": "object",
-        "properties": {"country": {"enum": ["Norway", "Netherlands"]}, "kilometres": {"type": "integer", "maximum": 9999}},
-        "required": ["country", "kilometres"],
-        "additionalProperties": False,
-    }  # fmt: skip
-    plain = await world.through("smollm2", asked)
-    with pytest.raises(json.JSONDecodeError):
-        json.loads(plain["choices"][0]["message"]["content"])
-    named = {"type": "json_schema", "json_schema": {"name": "river", "strict": True, "schema": schema}}
-    told = await world.through("smollm2", asked, response_format=named, max_tokens=200)
-    jsonschema.validate(json.loads(told["choices"][0]["message"]["content"]), schema)
-    free = await world.through("smollm2", asked, response_format={"type": "json_object"})
-    assert free["choices"][0]["message"]["content"].lstrip().startswith("{")
 
 
 async def test_a_long_chat_goes_on_in_a_small_window(world: World) -> None:

@@ -378,6 +378,9 @@ async def test_whatever_a_client_writes_is_text_in_every_view(desk: Desk) -> Non
         )
         == 0
     )
+    assert not [sign for sign in shown if ord(sign) < 32 and sign not in "\n\t"]
+    assert not set(shown) & set("\u202e\u2066\u200f\u061c\u2028\u200b\x7f")
+    assert await page.run("document.body.scrollWidth <= innerWidth"), "nothing pushes the page apart"
     assert await page.run("window.pwned") is None
     await page.picture("hostile")
     desk.is_sound()

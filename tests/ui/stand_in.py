@@ -27,6 +27,8 @@ chains:
 {"".join("  " + line + chr(10) for line in CHAIN.splitlines())}  empty: []
 """
 HOSTILE = '<img src=x onerror="window.pwned = 1"><script>window.pwned = 1</script>'
+UNSEEN = "\u202egnp.txt \u2066isolated \u200f\u061c \x1b[31mred\x1b]0;title\x07 \x00 \r\n\t\u2028 \u200b" + "a" * 5000
+"""Characters that a page must not show, and a word that pushes it apart."""
 FILES = ("billing/invoice.py", "billing/tax.py", "api/routes.py", "tests/test_invoice.py", "billing/rounding.py")
 
 
@@ -188,6 +190,7 @@ def hostile() -> Json:
     }
     said = [
         {"role": "user", "content": HOSTILE},
+        {"role": "user", "content": UNSEEN},
         {"role": HOSTILE, "name": HOSTILE, "content": [{"type": "text", "text": HOSTILE}, {"type": HOSTILE}, {"type": "image_url", "image_url": {"url": f"javascript:{HOSTILE}"}}], "tool_calls": [call]},
     ]  # fmt: skip
     tools = [{"type": "function", "function": {"name": '<img onerror="window.pwned = 1" src=x>'}}]

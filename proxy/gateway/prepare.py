@@ -131,7 +131,8 @@ class Services:
         forget: list[Callable[[str], int]] = [self.once.forget, self.parsed.forget, self.memos.forget]
         forget += [self.prefixes.forget, self.reports.forget]
         forget += [self.archives.forget_seen, self.memories.forget_read]
-        forget += [each.forget for each in (self.embedding, self.judge) if each is not None]
+        drafts = None if self.writing is None else self.writing.drafts
+        forget += [each.forget for each in (self.embedding, self.judge, drafts) if each is not None]
         return sum(each(tenant) for each in forget)
 
     async def aclose(self) -> None:

@@ -35,24 +35,22 @@ from proxy.server.api.endpoint import Answer, Endpoint, Serving, by_method
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.explain import Explaining
 from proxy.server.api.memories import MemoriesApi
+from proxy.server.api.models import ModelsApi
 from proxy.server.api.requests import RecordsApi
 from proxy.server.api.share import Sharing
 from proxy.server.api.usage import UsageApi
 from proxy.server.build import (
-    build_counters,
     build_index,
     build_judge,
-    build_records,
     build_services,
-    build_store,
+    build_stores,
     build_upstreams,
     build_writing,
-    patience,
     profiles,
     reusable,
 )
 from proxy.server.dispatch import CHAT, ERRORS, App
-from proxy.server.health import Health, Starting, degraded, watch
+from proxy.server.health import Health
 from proxy.server.malloc import bound_arenas, give_back_free_memory
 from proxy.server.reload import Generation, Reloading
 from proxy.server.shutdown import Draining
@@ -117,51 +115,40 @@ class Process:
 
     def __init__(self, config: Config, saving: Saving | None, peers: Peers) -> None:
         settings = config.settings
-        self.store = store = build_store(settings.state)
-        self.records = build_records(settings, store)
-        self.telemetry = Telemetry.open(settings.telemetry, self.records, settings.server.remember_mib * 2**20)
-        self.index = build_index(settings, self.telemetry)
-        self.services = build_services(settings, store, self.index, self.telemetry)
-        self.peers, self.counters = peers, build_counters(settings.state, store)
-        self.meter = Meter(self.counters, patience=patience(settings.state))
-        self.records_api = RecordsApi(self.records, self.peers, self.services.archives)
-        self.slots, self.saving = Slots(), saving
-        self.pilot = Pilot(settings.pilot, self.telemetry.metrics)
-        metrics = self.telemetry.metrics
+        self.stores = stores = build_stores(settings)
+        self.telemetry = Telemetry.open(settings.telemetry, stores.records, settings.server.remember_mib * 2**20)
+        self.index, metrics = build_index(settings, self.telemetry), self.telemetry.metrics
+        self.services = services = build_services(settings, stores.store, self.index, self.telemetry)
+        self.peers, self.slots, self.saving = peers, Slots(), saving
+        self.meter = Meter(stores.counters, patience=stores.patience)
+        self.records_api = RecordsApi(stores.records, peers, services.archives)
+        self.pilot = Pilot(settings.pilot, metrics)
         most, of_one, together = _most_of_bodies(settings)
         self.intake = Intake(most, of_one, lambda reason: metrics.of("limited_requests", reason).inc(), together)
-        self.starting, self.background = Starting(), BackgroundWork[str]()
+        self.background = BackgroundWork[str]()
         self.reloading = Reloading(config, self.generation, metrics, self.apply)
         self.draining = Draining(self._stop, lambda: self.background.begin(self.reloading.reload("SIGHUP")))
+        outside = {"state": stores.store, "vectors": self.index, "embedding": services.embedding}
+        self.health = Health(self.reloading, self.draining, services.threads, peers, outside)
 
     def app(self, admin_port: int | None, host: str | None) -> App:
         """Return the app: the endpoints of clients, of operators and of orchestrators."""
-        reloading, peers, services = self.reloading, self.peers, self.services
-        health = Health(
-            reloading, self.starting, self.draining, services.threads, peers, lambda: degraded(self._outside)
-        )
-        here = [services.forget, reloading.forget, self.pilot.forget]
-        memories = services.memories
+        reloading, peers, services, stores = self.reloading, self.peers, self.services, self.stores
+        here = [reloading.forget, self.pilot.forget]
         forgetting = Forgetting(
-            self.store, services.archives, memories, self.index, peers, records=self.records, here=here
+            stores.store, services.archives, services.memories, self.index, peers, records=stores.records, here=here
         )
         self.admin = admin = Admin(
             reloading, self.records_api, peers, self.telemetry.metrics, forgetting, self.meter, host
         )
-        own_port = admin_port or reloading.settings.server.admin_port
-        for_all = [*health.routes(), *(() if own_port is not None else admin.routes(own_port=False))]
-        for_operators = [*health.routes(), *admin.routes(own_port=True)]
+        own_port, probes = admin_port or reloading.settings.server.admin_port, self.health.routes()
+        for_all = [*probes, *(() if own_port is not None else admin.routes(own_port=False))]
         return App(
             reloading,
             Starlette(routes=for_all, exception_handlers=ERRORS, lifespan=self._life),
-            Starlette(routes=for_operators, exception_handlers=ERRORS),
+            Starlette(routes=[*probes, *admin.routes(own_port=True)], exception_handlers=ERRORS),
             own_port,
         )
-
-    @property
-    def _outside(self) -> dict[str, object]:
-        """The services that may be degraded while requests go on."""
-        return {"state": self.store, "vectors": self.index, "embedding": self.services.embedding}
 
     def _stop(self) -> float:
         self.reloading.close_connections()
@@ -169,32 +156,23 @@ class Process:
 
     @asynccontextmanager
     async def _life(self, app: Starlette) -> AsyncGenerator[None, None]:
-        background, records = self.background, self.records
+        background, stores = self.background, self.stores
         self.apply(self.reloading.current.config)
         self.draining.install()
         await self.peers.open()
         background.begin(self.reloading.watch())
-        if records is not None:
-            background.begin(records.write())
+        if stores.records is not None:
+            background.begin(stores.records.write())
         background.begin(self.meter.share())
-        background.begin(watch(self._outside, self.telemetry.metrics.degraded))
+        background.begin(self.health.watch(self.telemetry.metrics.degraded))
         background.begin(give_back_free_memory())
         try:
             yield
         finally:
             self.draining.remove()
-            closing = (
-                self.admin.replays,
-                self.pilot,
-                self.peers,
-                background,
-                records,
-                self.reloading,
-                self.services,
-                self.index,
-                self.meter,
-            )
-            for each in (*closing, self.counters, self.store, self.telemetry):
+            users = (self.admin.replays, self.pilot, self.peers, background, stores.records, self.reloading)
+            used = (self.services, self.index, self.meter, stores.counters, stores.store, self.telemetry)
+            for each in (*users, *used):
                 if each is not None:
                     await each.aclose()
             if self.saving is not None:
@@ -213,7 +191,7 @@ class Process:
         steps = [step for chain in settings.chains.values() for _, step in chain]
         # the first request should not wait for a vocabulary; start-up must not either
         served = [entry for entry in settings.models if settings.chains[entry.chain]]
-        self.background.begin(self.starting.until(self._load(settings, Models().encodings(served))))
+        self.background.begin(self.health.until(self._load(settings, Models().encodings(served))))
         if services.embedding is not None and any("embedding" in step.needs for step in steps):
             services.embedding.warm()
         if any("memories" in step.needs for step in steps):
@@ -246,17 +224,14 @@ class Process:
                 telemetry.metrics.declare(name, type(policy))
         upstreams = build_upstreams(settings, telemetry, reusable(settings, before, upstreams))
         routes = Routes(settings, upstreams, profiles(Models()))
-        writing = build_writing(settings, routes, self.store, telemetry.metrics)
-        judge = build_judge(settings, routes, telemetry)
-        services = replace(self.services, writing=writing, judge=judge)
-        waits = patience(settings.state)
-        limits = KeyLimits(settings.limits, self.counters, telemetry.metrics, patience=waits)
+        writing = build_writing(settings, routes, self.stores.store, telemetry.metrics)
+        services = replace(self.services, writing=writing, judge=build_judge(settings, routes, telemetry))
+        limits = KeyLimits(settings.limits, self.stores.counters, telemetry.metrics, patience=self.stores.patience)
         gate = Gate(settings, limits, self.slots, self.meter) if is_needed(settings) else None
         pipeline = Pipeline(settings, routes, services, self.saving, self.pilot)
         api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
-        memories = MemoriesApi(settings, services.memories)
-        sharing = Sharing(services)
-        explaining = Explaining(config, routes, services, self.store, self.index)
+        memories, sharing, models = MemoriesApi(settings, services.memories), Sharing(services), ModelsApi(routes)
+        explaining = Explaining(config, routes, services, self.stores.store, self.index)
         # only where clients have keys of Penstock: with others the path is an upstream's
         usage = UsageApi(settings, limits, self.meter) if isinstance(settings.auth, KeysAuth) else None
         headers = [(b"x-penstock-config", config.version.encode())]
@@ -283,10 +258,10 @@ class Process:
                 endpoint("/v1/messages/count_tokens", api.count, ["POST"]),
                 endpoint("/v1/responses", api.responses, ["POST"]),
                 endpoint("/v1/responses/input_tokens", api.input_tokens, ["POST"]),
-                endpoint("/v1/models", api.models, ["GET"]),
-                endpoint("/models", api.models, ["GET"], "/v1/models"),
-                endpoint("/v1/models/{model:path}", api.model, ["GET"]),
-                endpoint("/models/{model:path}", api.model, ["GET"], "/v1/models/{model}"),
+                endpoint("/v1/models", by_method(GET=models.find), ["GET"]),
+                endpoint("/models", by_method(GET=models.find), ["GET"], "/v1/models"),
+                endpoint("/v1/models/{model:path}", by_method(GET=models.get), ["GET"]),
+                endpoint("/models/{model:path}", by_method(GET=models.get), ["GET"], "/v1/models/{model}"),
                 endpoint("/v1/compress", sidecar.compress, _METHODS),
                 endpoint("/v1/retrieve", sidecar.retrieve, _METHODS, "/v1/retrieve/{handle}"),
                 endpoint("/v1/retrieve/{handle:path}", sidecar.retrieve, _METHODS),
@@ -304,12 +279,10 @@ class Process:
             exception_handlers=ERRORS,
         )
         rest.router.redirect_slashes = False  # to an address made of the client's own Host header
-        drafts = None if writing is None else writing.drafts
         origins = settings.server.cors_origins
         telemetry.metrics.has_upstreams(upstreams)
-        return Generation(
-            config, upstreams, headers, open_to(origins, chat.app), open_to(origins, rest), drafts, judge, explaining
-        )
+        chat_app, rest_app = open_to(origins, chat.app), open_to(origins, rest)
+        return Generation(config, upstreams, services, headers, chat_app, rest_app, explaining)
 
 
 def _most_of_bodies(settings: Settings) -> tuple[int, int, int]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from proxy.access.limits import PATIENCE
@@ -26,7 +27,7 @@ from proxy.config.settings import (
     OllamaUpstream,
     Settings,
 )
-from proxy.config.state_settings import RedisStateSettings, StateSettings
+from proxy.config.state_settings import StateSettings
 from proxy.config.upstream_settings import Guarded
 from proxy.context import ModelProfile
 from proxy.gateway.answer_notes import CorrectionService
@@ -70,12 +71,48 @@ _DECISIONS = 16
 """The part of it that the decisions of the last minute may take besides."""
 
 
-def build_store(settings: StateSettings | RedisStateSettings) -> Store:
-    """Return the store of originals. Nothing is opened yet. Raise `ConfigError` without its library."""
-    if isinstance(settings, RedisStateSettings):
-        return _redis_store(settings)
-    directory = None if settings.kind == "memory" else Path(settings.directory).expanduser() / "archive"
-    return SqliteStore(directory, settings.max_mib * 2**20)
+class Stores(NamedTuple):
+    """The stores behind `state`. Nothing is opened before it is needed."""
+
+    store: Store
+    """Originals, decisions and memories."""
+    counters: Counters
+    """Clients' usage, counted by all who share the state."""
+    records: Records | None
+    """Records of requests, if they are wanted."""
+    patience: float
+    """Seconds to wait for counts: longer than the server's own timeout, which finds out a hanging server."""
+
+
+def build_stores(settings: Settings) -> Stores:
+    """Return the stores of a configuration. Raise `ConfigError` without their library."""
+    state, wanted = settings.state, settings.records
+    if isinstance(state, StateSettings):
+        folder = None if state.kind == "memory" else Path(state.directory).expanduser()
+        records = Records(wanted, folder and folder / "records" / "records.db") if wanted.keep else None
+        store = SqliteStore(folder and folder / "archive", state.max_mib * 2**20)
+        return Stores(store, SqliteCounters(folder and folder / "counters"), records, PATIENCE)
+    try:
+        from proxy.state.redis_server import RedisServer
+    except ImportError:
+        raise ConfigError("state on Redis needs redis-py: pip install 'penstock[redis]'") from None
+    from proxy.state.redis import RedisCounters, RedisLog, RedisStore
+
+    server = RedisServer(
+        state.url.get_secret_value(),
+        password=None if state.password is None else state.password.get_secret_value(),
+        ca_file=state.ca_file,
+        prefix=state.prefix,
+        timeout=state.timeout,
+        connections=state.connections,
+    )
+    log = RedisLog(server, max_bytes=int(wanted.max_mib * 2**20), age=86400 * wanted.days)
+    return Stores(
+        RedisStore(server, largest=int(state.largest_mib * 2**20)),
+        RedisCounters(server),
+        Records(wanted, log=log) if wanted.keep else None,
+        PATIENCE + state.timeout,
+    )
 
 
 def build_services(
@@ -124,57 +161,6 @@ def services_over(services: Services, store: Store, settings: Settings, index: I
         corrections=CorrectionService(store),
         memories=build_memories(settings.memories, store, services.embedding, services.recalls),
     )
-
-
-def build_counters(settings: StateSettings | RedisStateSettings, store: Store) -> Counters:
-    """Return the counters of clients' usage, shared by all who share the state. Nothing is opened yet."""
-    if isinstance(settings, RedisStateSettings):
-        from proxy.state.redis import RedisCounters, RedisStore
-
-        if isinstance(store, RedisStore):
-            return RedisCounters(store.server)
-    if isinstance(settings, StateSettings) and settings.kind == "disk":
-        return SqliteCounters(Path(settings.directory).expanduser() / "counters")
-    return SqliteCounters(None)
-
-
-def patience(settings: StateSettings | RedisStateSettings) -> float:
-    """Return the seconds to wait for counts: longer than the server's own timeout, which finds out a hanging server."""
-    return PATIENCE + (settings.timeout if isinstance(settings, RedisStateSettings) else 0.0)
-
-
-def build_records(settings: Settings, store: Store) -> Records | None:
-    """Return the keeper of records of requests, if they are wanted. Nothing is opened yet."""
-    state, wanted = settings.state, settings.records
-    if not wanted.keep:
-        return None
-    if isinstance(state, RedisStateSettings):
-        from proxy.state.redis import RedisLog, RedisStore
-
-        if isinstance(store, RedisStore):
-            log = RedisLog(store.server, max_bytes=int(wanted.max_mib * 2**20), age=86400 * wanted.days)
-            return Records(wanted, log=log)
-    if isinstance(state, StateSettings) and state.kind == "disk":
-        return Records(wanted, Path(state.directory).expanduser() / "records" / "records.db")
-    return Records(wanted)
-
-
-def _redis_store(settings: RedisStateSettings) -> Store:
-    try:
-        from proxy.state.redis_server import RedisServer
-    except ImportError:
-        raise ConfigError("state on Redis needs redis-py: pip install 'penstock[redis]'") from None
-    from proxy.state.redis import RedisStore
-
-    server = RedisServer(
-        settings.url.get_secret_value(),
-        password=None if settings.password is None else settings.password.get_secret_value(),
-        ca_file=settings.ca_file,
-        prefix=settings.prefix,
-        timeout=settings.timeout,
-        connections=settings.connections,
-    )
-    return RedisStore(server, largest=int(settings.largest_mib * 2**20))
 
 
 def build_writing(

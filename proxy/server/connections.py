@@ -13,7 +13,7 @@ from proxy.config.embedding_settings import OpenAIEmbedding
 from proxy.config.load import Config, load
 from proxy.config.settings import ForeignUpstream, OpenAIUpstream
 from proxy.config.state_settings import RedisStateSettings
-from proxy.server.build import build_backend, build_index, build_store, build_upstreams
+from proxy.server.build import build_backend, build_index, build_stores, build_upstreams
 from proxy.state.store import Store
 from proxy.upstreams.base import Call, Upstream
 from proxy.vectors.backend import EmbeddingFailed
@@ -70,7 +70,7 @@ async def connect(config: Config) -> AsyncIterator[Answered]:
         else:
             yield await _within(f"upstream {name!r}", _upstream(name, upstream, keyless=name in plain))
     if isinstance(settings.state, RedisStateSettings):
-        yield await _within("state", _service("state", build_store(settings.state)))
+        yield await _within("state", _service("state", build_stores(settings).store))
     index = build_index(settings)
     if index is not None:
         yield await _within("vectors", _service("vectors", index))

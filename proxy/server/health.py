@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
 from starlette.requests import Request
@@ -28,54 +28,42 @@ LONGEST_START = 30.0
 """Seconds after the start from which Penstock is ready, even if something is still being loaded."""
 
 
-class Starting:
-    """The time from the start until everything is loaded that all requests need; earlier requests wait for it."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is in seconds."""
-        self._clock = clock
-        self._latest = clock() + LONGEST_START
-        self._is_loaded = False
-
-    @property
-    def is_over(self) -> bool:
-        """True if orchestrators may send requests. A reload does not change it."""
-        return self._is_loaded or self._clock() >= self._latest
-
-    async def until(self, loaded: Awaitable[object]) -> None:
-        """End the start once this is done, also with a failure: Penstock works without what cannot be loaded."""
-        try:
-            await loaded
-        finally:
-            self._is_loaded = True
-
-
 class Health:
     """`/healthz` and `/readyz`. Neither asks an upstream or a store, and neither depends on the load."""
 
     def __init__(
         self,
         reloading: Reloading,
-        starting: Starting,
         draining: Draining,
         pools: Iterable[Threads],
         peers: Peers,
-        degraded: Callable[[], Sequence[str]],
+        outside: Mapping[str, object],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Answer probes from the state of the process.
 
-        `pools` are those for the work of chains, which waits for nothing outside the process. `degraded` returns the
-        services that fail while requests go on without them.
+        `pools` are those for the work of chains, which waits for nothing outside the process. `outside` are services
+        that may fail while requests go on without them. `clock` is in seconds.
         """
-        self._reloading = reloading
-        self._starting = starting
-        self._draining = draining
-        self._pools = tuple(pools)
-        self._peers = peers
-        self._degraded = degraded
+        self._reloading, self._draining, self._peers = reloading, draining, peers
+        self._pools, self._outside = tuple(pools), outside
+        self._clock, self._ready = clock, clock() + LONGEST_START
+        """The time from which orchestrators may send requests."""
         self._reported: float | None = None
         """The start of the job that was reported as stuck; each is reported once."""
         peers.on("stuck", self._is_stuck)
+
+    @property
+    def is_ready(self) -> bool:
+        """True if orchestrators may send requests. A reload does not change it."""
+        return self._clock() >= self._ready
+
+    async def until(self, loaded: Awaitable[object]) -> None:
+        """Be ready once this is done, also with a failure: Penstock works without what cannot be loaded."""
+        try:
+            await loaded
+        finally:
+            self._ready = min(self._ready, self._clock())
 
     def routes(self) -> list[BaseRoute]:
         return [Route("/healthz", self._healthz, methods=["GET"]), Route("/readyz", self._readyz, methods=["GET"])]
@@ -104,27 +92,24 @@ class Health:
     async def _readyz(self, request: Request) -> Response:
         if self._draining.begun:
             return JSONResponse({"status": "draining"}, 503)
-        if not self._starting.is_over:
+        if not self.is_ready:
             return JSONResponse({"status": "starting"}, 503)
-        detail = {"status": "ready", "config": self._reloading.brief(), "degraded": list(self._degraded())}
-        return JSONResponse(detail)
+        degraded = [f"{name}: {why}" for name, why in self._degraded().items() if why]
+        return JSONResponse({"status": "ready", "config": self._reloading.brief(), "degraded": degraded})
 
+    def _degraded(self) -> dict[str, str | None]:
+        """Return the services in use, and why each does not work."""
+        services = {name: each for name, each in self._outside.items() if each is not None}
+        return {name: getattr(service, "degraded", None) for name, service in services.items()}
 
-def degraded(services: Mapping[str, object]) -> list[str]:
-    """Return the names and causes of the services that report `degraded`."""
-    said = {name: getattr(service, "degraded", None) for name, service in services.items()}
-    return [f"{name}: {why}" for name, why in said.items() if why]
+    async def watch(self, tell: Callable[[str, bool], None]) -> None:
+        """Check the external services and report whether each is degraded, until cancelled.
 
-
-async def watch(services: Mapping[str, object], tell: Callable[[str, bool], None]) -> None:
-    """Check the external services and report whether each is degraded, until cancelled.
-
-    Without this, a missing server would be noticed only by the first request that needs it.
-    """
-    looks = [service.look for service in services.values() if hasattr(service, "look")]
-    while True:
-        await asyncio.gather(*(look() for look in looks))
-        for name, service in services.items():
-            if service is not None:
-                tell(name, bool(degraded({name: service})))
-        await asyncio.sleep(LOOK_EVERY)
+        Without this, a missing server would be noticed only by the first request that needs it.
+        """
+        looks = [service.look for service in self._outside.values() if hasattr(service, "look")]
+        while True:
+            await asyncio.gather(*(look() for look in looks))
+            for name, why in self._degraded().items():
+                tell(name, bool(why))
+            await asyncio.sleep(LOOK_EVERY)

@@ -11,7 +11,7 @@ from proxy.chat.errors import ConfigError, PenstockError
 from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.config.state_settings import StateSettings
-from proxy.server.build import build_records, build_store
+from proxy.server.build import build_stores
 from proxy.telemetry.ledger import LEDGER, chains_of, hash_of, manifest, verify
 from proxy.telemetry.record_table import Filters, rows
 from proxy.text import counted
@@ -57,14 +57,13 @@ def _recorded(settings: Settings, filters: Filters) -> Sequence[bytes]:
         raise ConfigError("these records end with their process; set state.directory, or Redis, to keep a ledger")
 
     async def read() -> Sequence[bytes]:
-        store = build_store(state)
-        records = build_records(settings, store)
-        if records is None:
+        stores = build_stores(settings)
+        if stores.records is None:
             raise ConfigError("records: off keeps no ledger")
         try:
-            return await records.ask(rows, filters)
+            return await stores.records.ask(rows, filters)
         finally:
-            await records.aclose()
-            await store.aclose()
+            await stores.records.aclose()
+            await stores.store.aclose()
 
     return asyncio.run(read())

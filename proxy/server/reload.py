@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Literal
@@ -14,9 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from proxy.chat.errors import ConfigError
 from proxy.config.load import Config, hashes
 from proxy.config.settings import Settings
+from proxy.gateway.prepare import Services
 from proxy.http.headers import Headers
-from proxy.llm.drafts import DraftService
-from proxy.llm.judge import UpstreamJudge
 from proxy.server.api.explain import Explaining
 from proxy.state.background import BackgroundWork
 from proxy.telemetry.metrics import Metrics
@@ -49,66 +48,51 @@ FIXED = (
 """Settings that cannot change while the process runs: sockets, connections, stores, the embedding model, traces."""
 
 
+@dataclass(eq=False)
 class Generation:
     """A server of exchanges with one configuration. It ends when it is replaced and its last exchange is over."""
 
-    def __init__(
-        self,
-        config: Config,
-        upstreams: Mapping[str, Upstream],
-        headers: Headers,
-        chat: ASGIApp,
-        rest: ASGIApp,
-        drafts: DraftService | None,
-        judge: UpstreamJudge | None,
-        explaining: Explaining,
-    ) -> None:
-        """`headers` go out with every answer. `drafts` and `judge` work in the background."""
-        self.config = config
-        self.explaining = explaining
-        self.upstreams = upstreams
-        self._headers = headers
-        self._chat = chat
-        self._rest = rest
-        self._drafts = drafts
-        self._judge = judge
-        self._users = 0
-        self._unused: asyncio.Event | None = None
-
-    def forget(self, tenant: str) -> int:
-        """Drop the state of background work on a tenant from memory. Return its size."""
-        return sum(each.forget(tenant) for each in (self._drafts, self._judge) if each is not None)
+    config: Config
+    upstreams: Mapping[str, Upstream]
+    services: Services
+    headers: Headers
+    """The headers that go out with every answer."""
+    chat: ASGIApp
+    rest: ASGIApp
+    explaining: Explaining
+    _users: int = 0
+    _unused: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, *, is_chat: bool = False) -> None:
         self._users += 1
+        self._unused.clear()
         try:
-            await (self._chat if is_chat else self._rest)(scope, receive, send)
+            await (self.chat if is_chat else self.rest)(scope, receive, send)
         finally:
             self._users -= 1
-            if self._unused is not None and not self._users:
+            if not self._users:
                 self._unused.set()
 
     async def ended(self) -> None:
         """Wait until the last exchange is over. Call it once the generation gets no new ones."""
         if self._users:
-            self._unused = asyncio.Event()
             await self._unused.wait()
-        if self._judge is not None:
-            await self._judge.aclose()  # nobody waits for its verdicts any more
-        if self._drafts is not None:
-            await self._drafts.drain()
+        if self.services.judge is not None:
+            await self.services.judge.aclose()  # nobody waits for its verdicts any more
+        if self.services.writing is not None:
+            await self.services.writing.drafts.drain()
 
     async def aclose(self) -> None:
         """Cancel the background work. The upstreams may be shared, so the reload closes them."""
-        if self._judge is not None:
-            await self._judge.aclose()
-        if self._drafts is not None:
-            await self._drafts.aclose()
+        if self.services.judge is not None:
+            await self.services.judge.aclose()
+        if self.services.writing is not None:
+            await self.services.writing.drafts.aclose()
 
     def close_connections(self) -> None:
         """Send `connection: close` with every answer from now on."""
-        if (b"connection", b"close") not in self._headers:
-            self._headers.append((b"connection", b"close"))
+        if (b"connection", b"close") not in self.headers:
+            self.headers.append((b"connection", b"close"))
 
 
 def needs_restart(running: Settings, wanted: Settings) -> tuple[str, ...]:
@@ -185,9 +169,10 @@ class Reloading:
             told["refused"] = dict(self._refused)
         return {**told, "generations": len(self._live)}
 
-    def forget(self, tenant: str) -> int:
-        """Drop the state of background work on a tenant from memory. Return its size."""
-        return sum(generation.forget(tenant) for generation in self._live)
+    def forget(self, tenant: str) -> None:
+        """Forget what the services of all generations have in memory of a tenant."""
+        for generation in self._live:
+            generation.services.forget(tenant)
 
     async def reload(self, cause: str) -> Outcome:
         """Load the file as it is now, and put it into force unless it is wrong. `cause` is for the log."""

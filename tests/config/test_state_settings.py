@@ -10,7 +10,7 @@ from proxy.chat.errors import ConfigError
 from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.config.state_settings import RedisStateSettings, StateSettings
-from proxy.server.build import build_store
+from proxy.server.build import build_stores
 from proxy.state.redis import RedisStore
 from proxy.state.sqlite import SqliteStore
 
@@ -37,7 +37,7 @@ def loaded(folder: Path, text: str) -> Settings:
     ],
 )
 async def test_where_state_is_kept(tmp_path: Path, text: str, kind: type[Any]) -> None:
-    store = build_store(loaded(tmp_path, text).state)
+    store = build_stores(loaded(tmp_path, text)).store
     assert type(store) is kind
     await store.aclose()
 
@@ -93,7 +93,7 @@ def test_what_is_wrong_is_told_without_the_password(tmp_path: Path, text: str, t
 
 
 def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state, imported = loaded(tmp_path, "state: redis://h").state, builtins.__import__
+    settings, imported = loaded(tmp_path, "state: redis://h"), builtins.__import__
 
     def without(name: str, *arguments: Any, **options: Any) -> Any:
         if name == "proxy.state.redis_server":
@@ -102,7 +102,7 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match="pip install"):
-        build_store(state)
+        build_stores(settings)
 
 
 def test_the_default_is_a_directory() -> None:

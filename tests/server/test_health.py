@@ -3,17 +3,29 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from proxy.server import health
-from proxy.server.health import LONGEST_START, Health, Starting, watch
+from proxy.server.health import LONGEST_START, Health
 from proxy.state.threads import Threads
 from proxy.state.workers import Peers, Question
+
+
+def health_of(
+    *pools: Threads,
+    peers: Peers | None = None,
+    outside: dict[str, Any] | None = None,
+    clock: Callable[[], float] = lambda: 0.0,
+) -> Health:
+    reloading: Any = SimpleNamespace(settings=SimpleNamespace(server=SimpleNamespace(stuck_after=60.0)))
+    draining: Any = None
+    return Health(reloading, draining, pools or (Threads("test"),), peers or Peers(None), outside or {}, clock)
 
 
 class Well:
@@ -44,7 +56,8 @@ async def test_servers_are_looked_at_although_nobody_asks(monkeypatch: pytest.Mo
         if len(told) >= 6:
             has_seen.set()
 
-    watching = asyncio.ensure_future(watch({"a": Server(), "b": Well(), "c": None}, tell))
+    outside = {"a": Server(), "b": Well(), "c": None}
+    watching = asyncio.ensure_future(health_of(outside=outside).watch(tell))
     async with asyncio.timeout(60):
         await has_seen.wait()
     watching.cancel()
@@ -52,20 +65,16 @@ async def test_servers_are_looked_at_although_nobody_asks(monkeypatch: pytest.Mo
 
 
 async def test_the_start_is_over_once_what_requests_need_is_loaded() -> None:
-    starting, loaded = Starting(clock=lambda: 0.0), asyncio.Event()
-
-    async def load() -> None:
-        await loaded.wait()
-
-    loading = asyncio.ensure_future(starting.until(load()))
+    starting, loaded = health_of(), asyncio.Event()
+    loading = asyncio.ensure_future(starting.until(loaded.wait()))
     await asyncio.sleep(0)
-    assert not starting.is_over
+    assert not starting.is_ready
     loaded.set()
     await loading
-    assert starting.is_over
+    assert starting.is_ready
     again = asyncio.ensure_future(starting.until(asyncio.Event().wait()))
     await asyncio.sleep(0)
-    assert starting.is_over, "a reload loads beside what is served"
+    assert starting.is_ready, "a reload loads beside what is served"
     again.cancel()
 
 
@@ -73,19 +82,19 @@ async def test_the_start_is_over_although_loading_fails() -> None:
     async def load() -> None:
         raise OSError
 
-    starting = Starting(clock=lambda: 0.0)
+    starting = health_of()
     with pytest.raises(OSError):
         await starting.until(load())
-    assert starting.is_over
+    assert starting.is_ready
 
 
 def test_the_start_is_over_after_a_while_whatever_is_still_loaded() -> None:
     now = 5.0
-    starting = Starting(clock=lambda: now)
+    starting = health_of(clock=lambda: now)
     now += LONGEST_START - 0.1
-    assert not starting.is_over
-    now += 0.1
-    assert starting.is_over
+    assert not starting.is_ready
+    now += 0.2
+    assert starting.is_ready
 
 
 class Stuck(Peers):
@@ -98,17 +107,14 @@ class Stuck(Peers):
 
 @pytest.mark.parametrize(("peers", "status"), [(Peers(None), 200), (Stuck(None), 503)])
 def test_liveness_fails_in_each_worker_if_one_is_stuck(peers: Peers, status: int) -> None:
-    settings = SimpleNamespace(server=SimpleNamespace(stuck_after=60.0))
-    parts = cast("Any", (SimpleNamespace(settings=settings), None, None, [Threads("test")], peers, list))
-    assert TestClient(Starlette(routes=Health(*parts).routes())).get("/healthz").status_code == status
+    routes = health_of(peers=peers).routes()
+    assert TestClient(Starlette(routes=routes)).get("/healthz").status_code == status
 
 
 def test_each_job_that_is_stuck_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     pool = Threads("test", clock=lambda: now)
-    settings = SimpleNamespace(server=SimpleNamespace(stuck_after=60.0))
-    parts = cast("Any", (SimpleNamespace(settings=settings), None, None, [pool], Peers(None), list))
-    client = TestClient(Starlette(routes=Health(*parts).routes()))
+    client = TestClient(Starlette(routes=health_of(pool).routes()))
 
     def asked() -> tuple[int, int]:
         """The status, and how often a job was told of until now."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,6 +44,7 @@ class World:
         self.made = 0
         self.fails: Exception | None = None
         self.under_way: list[asyncio.Event] = []
+        self.forgotten: list[str] = []
         self.reloading = Reloading(load(self.path, {}), self.make, Metrics("1"), self.applied.append)
 
     def write(self, match: str, more: str = "") -> None:
@@ -58,8 +60,9 @@ class World:
         self.made += 1
         kept: Any = upstreams.get("kept") or Closing("kept", self.closed)
         own: Any = Closing(name, self.closed)
+        services: Any = SimpleNamespace(judge=None, writing=None, forget=self.forgotten.append)
         unused: Any = None
-        return Generation(config, {"kept": kept, name: own}, [], self.serve, self.serve, None, None, unused)
+        return Generation(config, {"kept": kept, name: own}, services, [], self.serve, self.serve, unused)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.under_way.append(asyncio.Event())
@@ -99,21 +102,13 @@ async def test_an_old_generation_ends_with_its_last_exchange_and_closes_what_it_
     assert sorted(world.closed) == ["kept", "of 0", "of 1"]
 
 
-async def test_a_tenant_is_forgotten_by_all_generations(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Generation] = []
-
-    def forget(generation: Generation, tenant: str) -> int:
-        told.append(generation)
-        return 1
-
-    monkeypatch.setattr(Generation, "forget", forget)
-    first = world.reloading.current
-    exchange = asyncio.ensure_future(first({}, nothing, nothing))
+async def test_a_tenant_is_forgotten_by_all_generations(world: World) -> None:
+    exchange = asyncio.ensure_future(world.reloading.current({}, nothing, nothing))
     await settled()
     world.write("m1")
     await world.reloading.reload("test")
-    assert world.reloading.forget("tenant") == 2
-    assert told == [first, world.reloading.current]
+    world.reloading.forget("tenant")
+    assert world.forgotten == ["tenant", "tenant"]
     world.under_way[0].set()
     await exchange
     await world.reloading.aclose()

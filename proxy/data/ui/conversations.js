@@ -189,7 +189,7 @@ export async function conversation({root, id, get, keep, live}) {
       card("", facts([
         ["Conversation", code(told.id), "wide"], ["Session", told.session && code(told.session), "wide"], ["Agent", told.agent && code(told.agent), "wide"], ["Task", told.task && code(told.task), "wide"], ["Key", told.tenant && code(told.tenant), "wide"],
         ["Keys", (told.keys || []).join(", ")], ["Models", (told.models || []).join(", ")], ["Chains", (told.chains || []).join(", ")], ["Began", time(told.started)], ["Last turn", time(told.ended)],
-      ]), element("p", "actions", "Export ", ...[["jsonl", "JSONL for replay"], ["csv", "costs as CSV"], ["otlp", "OTLP"]].map(([kind, text]) =>
+      ]), element("p", "actions", "Export ", ...[["jsonl", "JSONL for replay"], ["csv", "costs as CSV"]].map(([kind, text]) =>
         button(text, () => keep(path + "/export?format=" + kind, "conversation-" + brief(told.id).replace(/\W/g, "") + "." + kind))))));
     if (records.length) timeline(chart, records, marks, {money: shown, open: record => { location.hash = toRequest(record); }});
     else chart.append(empty("No request of it is kept any more."));

@@ -2,7 +2,6 @@
 
 import re
 from functools import partial
-from typing import Any
 from urllib.parse import unquote
 
 from starlette.types import Scope
@@ -10,7 +9,6 @@ from starlette.types import Scope
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.access.gate import Handler
-from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound, Rejected
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
@@ -20,7 +18,6 @@ from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.relay import Observers, relay
 from proxy.http.headers import forwarded
 from proxy.server.api.endpoint import check_method
-from proxy.server.api.models import Catalogue
 from proxy.state.threads import do_sized
 from proxy.telemetry.observation import Observation
 from proxy.upstreams.base import Call, Upstream
@@ -28,8 +25,6 @@ from proxy.upstreams.masking import keys_of
 from proxy.upstreams.routing import Routes
 from proxy.wires.messages import CountBody, MessagesBody
 from proxy.wires.responses import InputTokensBody, ResponsesBody
-
-_JSON = (b"content-type", b"application/json")
 
 _READ = tuple(f"/v1{kind.path}" for kind in (Body, MessagesBody, ResponsesBody))
 """The paths of which a chain reads the bodies."""
@@ -47,8 +42,6 @@ _OWN = re.compile(
 )
 """Paths below `/v1` that Penstock answers itself: no spelling of them goes upstream. Below the last two there are
 paths of upstreams, such as `/chat/completions/ID`."""
-
-_EPOCH = "1970-01-01T00:00:00Z"
 
 _PASSED_ON = frozenset({"/v1/chat/completions", "/v1/models"})
 """Paths among these that upstreams have for other methods."""
@@ -72,7 +65,6 @@ class Api:
         """By upstream a guard of one of its models."""
         self._pipeline = pipeline
         self._routes = routes
-        self._catalogue = Catalogue(routes)
 
     async def chat(self, http: Exchange, seen: Observation) -> None:
         """`POST /v1/chat/completions`."""
@@ -171,27 +163,6 @@ class Api:
             told = f"{guard!r} guards a model of this upstream, so the body must be JSON that names another one"
             raise Rejected(told, code="guarded", status=403)
         return default
-
-    async def models(self, http: Exchange, seen: Observation) -> None:
-        """`GET /v1/models`: those that the configuration names, and those of the upstreams that it lets through."""
-        async with http.watch():
-            listed = await self._catalogue.listed(forwarded(http.headers))
-        caller = http.caller
-        data = [model for name, model in listed.items() if caller is None or caller.may_use(name)]
-        answer: dict[str, Any] = {"object": "list", "data": data}
-        if "anthropic-version" in http.headers:  # the same list reads as Anthropic's too
-            data = [{"type": "model", "display_name": model["id"], "created_at": _EPOCH, **model} for model in data]
-            first, last = (data[place]["id"] if data else None for place in (0, -1))
-            answer |= {"data": data, "has_more": False, "first_id": first, "last_id": last}
-        await http.respond(200, [_JSON], encode(answer))
-
-    async def model(self, http: Exchange, seen: Observation) -> None:
-        """`GET /v1/models/{id}`: one model; its id may have slashes."""
-        async with http.watch():
-            name = http.scope["path_params"]["model"]
-            self._routes.of(name, http.caller)
-            model = await self._catalogue.one(name, forwarded(http.headers))
-        await http.respond(200, [_JSON], encode(model))
 
 
 _STORED = ("previous_response_id", "conversation", "prompt")

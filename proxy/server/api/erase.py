@@ -15,8 +15,8 @@ from proxy.telemetry.records import Records
 from proxy.vectors.base import IndexFailed
 from proxy.vectors.index import IndexService
 
-Here = Callable[[str], int]
-"""Forgets what this process has in memory of a tenant; how much that was."""
+Here = Callable[[str], object]
+"""Forgets what this process has in memory of a tenant."""
 
 KEPT: Mapping[str, str] = {
     "share": "shares",
@@ -48,7 +48,7 @@ class Forgetting:
         records: Records | None,
         here: Sequence[Here],
     ) -> None:
-        """Return each of `here` forgets something that this process keeps in memory."""
+        """Each of `here` forgets something that this process keeps in memory."""
         self._store, self._archives, self._memories, self._index = store, archives, memories, index
         self._peers, self._records, self._here = peers, records, here
         peers.on("forget", self._forgotten_here)

@@ -5,9 +5,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from proxy.access.exchange import Exchange
 from proxy.chat.errors import PenstockError
 from proxy.gateway.fallback import same_server
-from proxy.http.headers import impersonal
+from proxy.http.headers import forwarded, impersonal
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.credentials import fitting
 from proxy.upstreams.routing import Routes
@@ -17,23 +18,53 @@ _PATIENCE = 3.0
 _OF_KEYS = (400, 401, 403)
 """Statuses of errors that are about the client's key: it is another vendor's, or the server refuses it."""
 
+_EPOCH = "1970-01-01T00:00:00Z"
+
 _log = logging.getLogger("penstock.catalogue")
 
 
-class Catalogue:
-    """Entries of `GET /v1/models`."""
+class ModelsApi:
+    """`/v1/models`."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
 
-    async def listed(self, headers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    async def find(self, http: Exchange) -> dict[str, Any]:
+        """`GET /v1/models`: those that the configuration names, and those of the upstreams that it lets through."""
+        async with http.watch():
+            listed = await self._listed(forwarded(http.headers))
+        data = [model for name, model in listed.items() if http.caller is None or http.caller.may_use(name)]
+        if "anthropic-version" not in http.headers:
+            return {"object": "list", "data": data}
+        # the same list reads as Anthropic's too
+        data = [{"type": "model", "display_name": model["id"], "created_at": _EPOCH, **model} for model in data]
+        first, last = (data[place]["id"] if data else None for place in (0, -1))
+        return {"object": "list", "data": data, "has_more": False, "first_id": first, "last_id": last}
+
+    async def get(self, http: Exchange) -> dict[str, Any]:
+        """`GET /v1/models/{id}`: one, with what its upstream says about it; its id may have slashes.
+
+        Raises `NotFound` for one that nothing serves, `BadRequest` for another vendor's key, and what the upstream says
+        if it refuses the key.
+        """
+        name = http.scope["path_params"]["model"]
+        headers: Mapping[str, str] = forwarded(http.headers)
+        known, route = self._described(name), self._routes.of(name, http.caller)
+        if self._routes.takes_clients_key(route.upstream):
+            headers = fitting(headers, route.upstream.name, route.upstream.provider, name)
+        async with http.watch():
+            listed = await self._ask(route.upstream, headers, is_meant=True)
+        answer = next((model for model in listed if model["id"] == route.model), {})
+        return {**known, **answer, "id": name}
+
+    async def _listed(self, headers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         """Return all models by id; `headers` are the client's.
 
         The request names no model, so its key is meant for one server (`Routes.unnamed`): any other is asked without
         it. What an upstream does not tell in time, or without the key, is left out. Models stand in the order of their
         entries in the configuration. Raises what the server says that refuses the client's key.
         """
-        listed = {name: self.described(name) for name in self._routes.names()}
+        listed = {name: self._described(name) for name in self._routes.names()}
         upstreams, meant, others = self._routes.upstreams, self._routes.unnamed(headers), impersonal(headers)
         asked = [
             self._ask(each, headers if same_server(each, meant) else others, is_meant=each is meant)
@@ -42,23 +73,10 @@ class Catalogue:
         for upstream, answer in zip(upstreams, await asyncio.gather(*asked), strict=True):
             for model in answer:
                 if self._routes.serves(model["id"], upstream):
-                    listed[model["id"]] = {**self.described(model["id"]), **model}
+                    listed[model["id"]] = {**self._described(model["id"]), **model}
         return {name: listed[name] for name in sorted(listed, key=self._routes.place)}
 
-    async def one(self, name: str, headers: Mapping[str, str]) -> dict[str, Any]:
-        """Return one model, with what its upstream says about it.
-
-        Raises `NotFound` for one that nothing serves, `BadRequest` for another vendor's key, and what the upstream says
-        if it refuses the key.
-        """
-        known, route = self.described(name), self._routes.of(name)
-        if self._routes.takes_clients_key(route.upstream):
-            headers = fitting(headers, route.upstream.name, route.upstream.provider, name)
-        listed = await self._ask(route.upstream, headers, is_meant=True)
-        told = next((model for model in listed if model["id"] == route.model), {})
-        return {**known, **told, "id": name}
-
-    def described(self, name: str) -> dict[str, Any]:
+    def _described(self, name: str) -> dict[str, Any]:
         """Return one model in OpenAI's words, with its limits in tokens where they are known.
 
         Raise `NotFound` for one that nothing serves.

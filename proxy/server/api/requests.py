@@ -1,20 +1,22 @@
-"""Records of requests and conversations: all for operators, its own for a client."""
+"""Records of requests and conversations: all for operators, its own for a client, and conversations as files."""
 
+import csv
+import io
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeVar
 
+import orjson
 from pydantic import AfterValidator, BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.access.exchange import Exchange
-from proxy.chat.errors import NotFound, PenstockError, Rejected
-from proxy.server.api.endpoint import valid
+from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
+from proxy.server.api.endpoint import NO_STORE, valid
 from proxy.server.api.erase import tenant_of_name
-from proxy.server.api.export import exported
 from proxy.state.archive import Archives
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
@@ -26,7 +28,15 @@ _MOST = 1000
 _LONGEST = 200
 """Characters of a search."""
 
+_COSTS = (
+    "turn", "started", "ended", "request_id", "key", "model", "chain", "status", "tokens_before", "tokens_after",
+    "input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd", "usd_unchanged", "usd_saved", "trace_id",
+)  # fmt: skip
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of a text that a spreadsheet would take for a formula."""
+
 T = TypeVar("T")
+Record = Mapping[str, Any]
 
 
 class RecordsApi:
@@ -63,8 +73,7 @@ class RecordsApi:
         record, handle = await self.request(request), request.path_params["handle"]
         text = record.get("text")
         if text is None:
-            told = "the text was not kept; set records: {text: true} in the configuration"
-            raise Rejected(told, code="records_without_text", status=403)
+            raise _without_text()
         named = f'recall("{handle}")' in "".join(part for each in text["after"] if each for part in _strings(each))
         with _reading():
             found = await self._archives.find(record["tenant"], handle) if named else None
@@ -120,11 +129,19 @@ class RecordsApi:
         found = await self.recorded(id)
         if found is None:
             raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
-        kind = request.query_params.get("format")
-        media, content = exported(found["requests"], kind)
+        records, kind = found["requests"], request.query_params.get("format")
+        match kind:
+            case "jsonl":
+                if any(record.get("text") is None for record in records):
+                    raise _without_text()
+                media, lines = "application/jsonl", (orjson.dumps(_saved(record)) + b"\n" for record in records)
+                content = b"".join(lines)
+            case "csv":
+                media, content = "text/csv; charset=utf-8", _costs(records)
+            case _:
+                raise BadRequest(f"format is {kind!r}; it must be jsonl or csv", param="format", code="invalid_value")
         name = f'attachment; filename="conversation-{re.sub(r"[^0-9A-Za-z]", "", id)[:16]}.{kind}"'
-        headers = {"cache-control": "no-store", "content-type": media, "content-disposition": name}
-        return Response(content, headers=headers)
+        return Response(content, headers={**NO_STORE, "content-type": media, "content-disposition": name})
 
     async def policies(self, request: Request) -> dict[str, Any]:
         """`GET /admin/policies`: the work of each policy."""
@@ -180,6 +197,35 @@ def _reading() -> Iterator[None]:
     except StoreError as error:
         told = f"records cannot be read right now ({error.cause}); requests go on"
         raise PenstockError(told, code="records_unavailable", status=503) from None
+
+
+def _without_text() -> Rejected:
+    told = "the text was not kept; set records: {text: true} in the configuration"
+    return Rejected(told, code="records_without_text", status=403)
+
+
+def _saved(record: Record) -> dict[str, Any]:
+    """Return a request as `penstock serve --save` writes it, in the form of chat completions."""
+    text = record["text"]
+    request: dict[str, Any] = {"model": record["model"], "messages": text["before"]}
+    if text["tools_before"]:
+        request["tools"] = text["tools_before"]
+    usage = {"prompt_tokens": record["input_tokens"], "completion_tokens": record["output_tokens"]}
+    response = {"choices": [{"index": 0, "message": text["answer"]}], "usage": usage}
+    told = {"at": datetime.fromisoformat(record["started"]).timestamp(), "conversation": record["conversation"]}
+    return {"request": request, **({"response": response} if text["answer"] else {}), **told}
+
+
+def _costs(records: Sequence[Record]) -> bytes:
+    table = io.StringIO(newline="")
+    rows = csv.writer(table)
+    rows.writerow(_COSTS)
+    rows.writerows([_cell(record.get(name)) for name in _COSTS] for record in records)
+    return table.getvalue().encode()
+
+
+def _cell(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def _strings(value: Any) -> Iterator[str]:

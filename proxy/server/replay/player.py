@@ -34,7 +34,7 @@ from proxy.models.usage import Usage
 from proxy.server.build import (
     build_index,
     build_services,
-    build_store,
+    build_stores,
     build_upstreams,
     build_writing,
     profiles,
@@ -337,7 +337,7 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
         settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=settings.state.ttl)})
     telemetry, missing = Telemetry(Metrics(__version__)), Unasked()
     routes = Routes(settings, build_upstreams(settings), profiles(Models()))
-    store, index = Overlay(build_store(settings.state)), build_index(settings) if reads_state else None
+    store, index = Overlay(build_stores(settings).store), build_index(settings) if reads_state else None
     services = build_services(settings, store, index, telemetry, patient=True, missing=None if loads else missing.note)
     outlasted = (services, index, *routes.upstreams, store, telemetry)
     async with _playing(settings, routes, services, store, missing, outlasted) as player:

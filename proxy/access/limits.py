@@ -12,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from proxy.access.callers import Caller
 from proxy.access.demand import Demand, check_caps, demand_of
@@ -303,7 +304,9 @@ class Admission:
         Raise `RateLimited` if the day is used up, or if other requests have reserved the rest of it.
         """
         hour, used = self._limits.clock() // _HOUR, {unit: self._day(unit) for unit in ("tokens", "usd")}
-        now, before = ({unit: reserved_key(self._account, unit, hour - ago) for unit in used} for ago in (0, 1))
+        now, before = (
+            {unit: count_key(self._account, unit, "reserved", hour - ago) for unit in used} for ago in (0, 1)
+        )
         own = {now["tokens"]: float(demand.total), now["usd"]: _price(call, demand)}
         counts = await self._limits.add(own | dict.fromkeys((*used.values(), *before.values()), 0.0), ttl=_DAYS_TTL)
         if counts is None:
@@ -336,25 +339,18 @@ class Admission:
         )
 
     def _key(self, kind: str, minute: float) -> str:
-        return minute_key(self._account, kind, minute)
+        return count_key(self._account, kind, "minute", minute)
 
     def _day(self, unit: str) -> str:
-        return day_key(self._account, unit, self._limits.clock() // DAY)
+        return count_key(self._account, unit, "day", self._limits.clock() // DAY)
 
 
-def minute_key(account: str, kind: str, minute: float) -> str:
-    """Return the key of the count of an account's `requests` or `tokens` in a minute since 1970."""
-    return f"{account}/{kind}/minute/{minute:.0f}"
+def count_key(account: str, unit: str, span: Literal["minute", "day", "reserved"], number: float) -> str:
+    """Return the key of a count of an account's `requests`, `tokens` or `usd`.
 
-
-def day_key(account: str, unit: str, day: float) -> str:
-    """Return the key of the count of an account's `tokens` or `usd` on a day since 1970 (UTC)."""
-    return f"{account}/{unit}/day/{day:.0f}"
-
-
-def reserved_key(account: str, unit: str, hour: float) -> str:
-    """Return the key of an account's reservations of `tokens` or `usd`, made in an hour since 1970."""
-    return f"{account}/{unit}/reserved/{hour:.0f}"
+    `number` is the minute or the day since 1970 (UTC); of what was `reserved` it is the hour.
+    """
+    return f"{account}/{unit}/{span}/{number:.0f}"
 
 
 def _price(call: Call, demand: Demand) -> float:

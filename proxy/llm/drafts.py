@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 from time import monotonic
 from urllib.parse import quote
@@ -130,13 +130,14 @@ class DraftService:
         return value.decode(errors="surrogatepass")
 
 
+@dataclass(slots=True)
 class BoundDrafts:
     """The `Drafts` of a request's context."""
 
-    __slots__ = ("_headers", "_outage", "_prefix", "_service")
-
-    def __init__(self, service: DraftService, prefix: str, headers: Mapping[str, str], outage: Outage) -> None:
-        self._service, self._prefix, self._headers, self._outage = service, prefix, headers, outage
+    _service: DraftService
+    _prefix: str
+    _headers: Mapping[str, str]
+    _outage: Outage
 
     def prepare(self, material: Material) -> None:
         self._service.begin(self._prefix, material, self._headers)

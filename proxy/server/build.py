@@ -56,8 +56,7 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Telemetry
 from proxy.telemetry.records import Records
 from proxy.upstreams.base import Upstream
-from proxy.upstreams.breaker import Breaker
-from proxy.upstreams.guard import GuardedUpstream
+from proxy.upstreams.guard import Breaker, GuardedUpstream
 from proxy.upstreams.routing import Routes
 from proxy.vectors.backend import Backend
 from proxy.vectors.embedding import EmbeddingService

@@ -7,6 +7,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
@@ -116,13 +117,12 @@ class Cache(Generic[Key, Value]):
         return entry[0]
 
 
+@dataclass(slots=True)
 class TenantCache(Generic[Key, Value]):
     """The part of a cache that is one tenant's."""
 
-    __slots__ = ("_cache", "_tenant")
-
-    def __init__(self, cache: Cache[tuple[str, Key], Value], tenant: str) -> None:
-        self._cache, self._tenant = cache, tenant
+    _cache: Cache[tuple[str, Key], Value]
+    _tenant: str
 
     def get(self, key: Key) -> Value | None:
         return self._cache.get((self._tenant, key))

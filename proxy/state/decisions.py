@@ -1,6 +1,7 @@
 """Decisions that stay the same from one request of a conversation to the next, kept in a store."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from urllib.parse import quote
 
@@ -69,13 +70,14 @@ class Memos:
         return self._fresh.forget(tenant)
 
 
+@dataclass(slots=True)
 class BoundMemo:
     """The `Memo` of a request's context."""
 
-    __slots__ = ("_memos", "_outage", "_scope", "_tenant")
-
-    def __init__(self, memos: Memos, tenant: str, scope: str, outage: Outage) -> None:
-        self._memos, self._tenant, self._scope, self._outage = memos, tenant, scope, outage
+    _memos: Memos
+    _tenant: str
+    _scope: str
+    _outage: Outage
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
         values: list[str | None] = [*self._memos.fresh.get_each([self._key(key) for key in keys])]

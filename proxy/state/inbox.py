@@ -113,13 +113,13 @@ class Shares:
         return {key: given for key, given in read if given is not None}
 
 
+@dataclass(slots=True)
 class BoundInbox:
     """The `Inbox` of a request's context."""
 
-    __slots__ = ("_identity", "_outage", "_shares")
-
-    def __init__(self, shares: Shares, identity: Identity, outage: Outage) -> None:
-        self._shares, self._identity, self._outage = shares, identity, outage
+    _shares: Shares
+    _identity: Identity
+    _outage: Outage
 
     async def received(self) -> Sequence[Share]:
         try:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.upstream_settings import BreakerSettings
-from proxy.upstreams.breaker import Breaker, State
+from proxy.upstreams.guard import Breaker, State
 
 
 class Bench:

@@ -14,8 +14,7 @@ from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed, Upstrea
 from proxy.config.settings import OpenAIUpstream
 from proxy.config.upstream_settings import BreakerSettings, Guarded
 from proxy.upstreams.base import Call, Reply
-from proxy.upstreams.breaker import Breaker
-from proxy.upstreams.guard import GuardedUpstream, is_down
+from proxy.upstreams.guard import Breaker, GuardedUpstream, is_down
 from tests.scripted import Scripted as Behind
 
 CALL = Call("/chat/completions", "m", b"{}", {})

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
-from proxy.access.limits import DAY, MINUTE, KeyLimits, Window, day_key, minute_key
+from proxy.access.limits import DAY, MINUTE, KeyLimits, Window, count_key
 from proxy.access.metering import ALL, Meter
 from proxy.chat.errors import Overloaded
 from proxy.config.settings import Settings
@@ -54,10 +54,10 @@ class UsageApi:
         limits = terms.model_dump()
         minute, elapsed = divmod(now, MINUTE)
         minutes = {
-            name: (minute_key(account, what, minute - 1), minute_key(account, what, minute))
+            name: (count_key(account, what, "minute", minute - 1), count_key(account, what, "minute", minute))
             for name, what in _MINUTES.items()
         }
-        days = {name: day_key(account, what, now // DAY) for name, what in _DAYS.items()}
+        days = {name: count_key(account, what, "day", now // DAY) for name, what in _DAYS.items()}
         counts = await self._limits.read([key for pair in minutes.values() for key in pair] + [*days.values()])
         if counts is None:
             return None

@@ -22,24 +22,10 @@ from proxy.config.settings import ForeignUpstream, OpenAIUpstream, Settings
 from proxy.http.client import Timeouts, Transport
 from proxy.http.headers import CREDENTIALS
 from proxy.models.price_list import PriceList
+from proxy.text.tables import table
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.openai import OpenAI
 from proxy.upstreams.refusal import advice, refusal_in
-
-PROVIDERS = {
-    "azure": "azure.ai.openai",
-    "azure_ai": "azure.ai.inference",
-    "bedrock": "aws.bedrock",
-    "bedrock_converse": "aws.bedrock",
-    "cohere_chat": "cohere",
-    "gemini": "gcp.gemini",
-    "mistral": "mistral_ai",
-    "vertex_ai": "gcp.vertex_ai",
-    "vertex_ai_beta": "gcp.vertex_ai",
-    "watsonx": "ibm.watsonx.ai",
-    "xai": "x_ai",
-}
-"""litellm's names of providers, where `gen_ai.provider.name` has another."""
 
 _IGNORED = "/ignored"
 _OWN = b"x-penstock-"
@@ -124,7 +110,7 @@ class Foreign(OpenAI):
             kind="openai",
             base_url=f"http://litellm/{quote(name, safe='')}",
             keyless=settings.has_own_key,
-            provider=PROVIDERS.get(settings.provider, settings.provider),
+            provider=table("litellm")["providers"].get(settings.provider, settings.provider),
         )
         super().__init__(name, server, Transport(name, timeouts, unix_socket=process.socket))
         self.abilities = Abilities(translates=False, ask_usage=True)

@@ -15,21 +15,15 @@ from typing import Any
 from proxy.chat import ChatRequest
 from proxy.chat.errors import NotFound
 from proxy.models.encodings import lend
+from proxy.text.tables import table
 from proxy.upstreams.request_fields import is_neutral
 
-FIELDS = frozenset({
-    "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "max_completion_tokens",
-    "max_tokens", "modalities", "n", "parallel_tool_calls", "prediction", "presence_penalty", "reasoning_effort",
-    "response_format", "safety_identifier", "seed", "service_tier", "stop", "temperature", "tool_choice",
-    "top_logprobs", "top_p", "user", "web_search_options",
-})  # fmt: skip
-"""Fields of OpenAI's chat request that litellm translates; it drops those that a provider lacks."""
+_TABLE: Mapping[str, Any] = table("litellm")
+FIELDS = frozenset(_TABLE["fields"])
+"""Fields of OpenAI's chat request that litellm translates."""
 
 SPOKEN_FOR = frozenset({"stream", "stream_options"})
 """Fields that Penstock sets itself."""
-
-CLAUDES = frozenset({"anthropic", "bedrock", "vertex_ai"})
-"""Providers whose Claude models want their signed thinking back."""
 
 _MODEL = re.compile(r"(?!.*(?://|\.\.))[A-Za-z0-9][A-Za-z0-9._:/@+-]*", re.ASCII)
 
@@ -64,72 +58,15 @@ def no_such_model(name: str) -> NotFound:
 
 def _lost_thinking(messages: Sequence[Mapping[str, Any]], provider: str, model: str) -> bool:
     """Return whether thinking must stay off: a Claude refuses it if the open call has lost its signed thoughts."""
-    if provider not in CLAUDES or "claude" not in model or not messages or messages[-1].get("role") != "tool":
+    if provider not in _TABLE["claudes"] or "claude" not in model or not messages or messages[-1].get("role") != "tool":
         return False
     caller = next((message for message in reversed(messages) if message.get("role") == "assistant"), None)
     return caller is not None and not caller.get("thinking_blocks")
 
 
-ENVIRONMENT = {
-    # Otherwise litellm asks some providers up to three times.
-    "DEFAULT_MAX_RETRIES": "0",
-    "HF_HUB_OFFLINE": "1",
-    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
-    "LITELLM_LOCAL_BLOG_POSTS": "True",
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    # Otherwise litellm reads the .env file of the working directory.
-    "LITELLM_MODE": "PRODUCTION",
-    # A client's image addresses are the provider's to fetch, never ours.
-    "MAX_IMAGE_URL_DOWNLOAD_SIZE_MB": "0",
-}
-"""Variables that litellm must find when it is imported; the operator's own values win."""
-
-LIBRARY = {
-    "disable_hf_tokenizer_download": True,
-    "disable_streaming_logging": True,
-    "redact_messages_in_exceptions": True,
-    # litellm takes a model that repeats itself for a broken one, and ends its stream.
-    "REPEATED_STREAMING_CHUNK_LIMIT": 1 << 60,
-    "set_verbose": False,
-    "suppress_debug_info": True,
-    "telemetry": False,
-    "turn_off_message_logging": True,
-}
-"""litellm's global switches: no telemetry, nothing of a prompt in logs or errors."""
-
-OPENAI_NAMES = frozenset({"aiohttp_openai", "azure_text", "custom_openai", "openai", "sap"})
-"""Providers whose models may have OpenAI's names, besides those that litellm lists as compatible."""
-
-MARKS = {
-    "clarifai": "clarifai",
-    "ft:babbage-002": "openai",
-    "ft:davinci-002": "openai",
-    "ft:gpt-3.5-turbo": "openai",
-    "replicate": "replicate",
-    # A detour over the Responses API, which only Azure has.
-    "responses/": "azure",
-    "togethercomputer": "together_ai",
-}
-"""Parts of a model's name by which litellm sends it to a provider of its own choice, and that provider."""
-
-CONVERTED = frozenset({"functions", "function_call"})
-"""Fields that litellm turns into tools for providers that lack them."""
-
-LISTS = {
-    "clarifai": "clarifai_models",
-    "openai": "open_ai_chat_completion_models",
-    "ovhcloud": "ovhcloud_models",
-    "petals": "petals_models",
-    "replicate": "replicate_models",
-    "snowflake": "snowflake_models",
-    "together_ai": "together_ai_models",
-}
-"""litellm's lists of models that it does the same with."""
-
-
 def load() -> Any:
     """Import litellm. Blocks for seconds the first time, so call it in a thread. Raise `ImportError` without it."""
-    for name, value in ENVIRONMENT.items():
+    for name, value in _TABLE["environment"].items():
         os.environ.setdefault(name, value)
     lend("cl100k_base")  # with which litellm counts where a provider does not
     token_files = os.environ.get("TIKTOKEN_CACHE_DIR")
@@ -142,7 +79,7 @@ def load() -> Any:
             os.environ.pop("TIKTOKEN_CACHE_DIR", None)
         else:
             os.environ["TIKTOKEN_CACHE_DIR"] = token_files
-    for name, setting in LIBRARY.items():
+    for name, setting in _TABLE["switches"].items():
         setattr(library, name, setting)
     _send_once()
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
@@ -173,21 +110,21 @@ def knows(library: Any, provider: str) -> bool:
 
 def misroutes(library: Any, provider: str, model: str) -> bool:
     """Return whether litellm would send a request for this model to another provider than the given one."""
-    if any(mark in model and provider != owner for mark, owner in MARKS.items()):
+    if any(mark in model and provider != owner for mark, owner in _TABLE["marks"].items()):
         return True
     if provider == "azure":
         model = model.removeprefix("responses/")
         return model in library.cohere_chat_models or f"mistral/{model}" in library.mistral_chat_models
-    if provider in OPENAI_NAMES or provider in library.openai_compatible_providers or _in_registry(provider):
+    if provider in _TABLE["openai_names"] or provider in library.openai_compatible_providers or _in_registry(provider):
         return False
-    return any(model in getattr(library, name) for owner, name in LISTS.items() if owner != provider)
+    return any(model in getattr(library, name) for owner, name in _TABLE["lists"].items() if owner != provider)
 
 
 def lacked(library: Any, provider: str, request: ChatRequest) -> set[str]:
     """Return the fields of a request that litellm drops, because the provider or the model lacks them."""
     taken = library.get_supported_openai_params(model=request.model, custom_llm_provider=provider)
     asked = {name for name, value in request.rest.items() if name in FIELDS and not is_neutral(name, value)}
-    return set() if taken is None else asked - set(taken) - CONVERTED
+    return set() if taken is None else asked - set(taken) - set(_TABLE["converted"])
 
 
 def _in_registry(provider: str) -> bool:

@@ -23,16 +23,7 @@ from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
 from proxy.upstreams.completion import Completion, Facts, parsed, timestamp
 from proxy.upstreams.ollama.answer import OllamaAnswer, lines, used
 from proxy.upstreams.ollama.request import translate
-from proxy.upstreams.ollama.window import (
-    Windows,
-    effective,
-    full_name,
-    loaded,
-    may_be_truncated,
-    ran_full,
-    tokens,
-    was_truncated,
-)
+from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, suspected, tokens, was_cut
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, refused
 from proxy.upstreams.translated import Deltas, TranslatedUpstream, Translation
 
@@ -180,7 +171,7 @@ class Ollama(TranslatedUpstream):
         evaluated, answered = used(line)
         counted = await _counted(call, window) if translation.countable else None
         limit = translation.body.get("options", {}).get("num_predict")
-        if was_truncated(counted, evaluated, window) or ran_full(evaluated, answered, window, limit):
+        if was_cut(counted, evaluated, answered, window, limit):
             facts["truncated"] = True
             fields = {"model": call.model, "counted": counted and counted.total, "evaluated": evaluated}
             _log.warning("prompt was truncated by the server", extra={"fields": {**fields, "window": window}})
@@ -217,7 +208,7 @@ async def _counted(call: Call, window: int | None) -> TokenCount | None:
     """
     if call.counted is not None or call.tokens is None or call.request is None:
         return call.counted
-    return await call.tokens.count(call.request) if may_be_truncated(len(call.body), window) else None
+    return await call.tokens.count(call.request) if len(call.body) > suspected(window) else None
 
 
 def _asked_by(ability: str, call: Call | None) -> str:

@@ -167,31 +167,23 @@ SMALLEST = 1024
 """The same in tokens where the window is not known: no Ollama runs a model with less than 2048 unless told to."""
 
 
-def may_be_truncated(size: int, window: int | None) -> bool:
-    """Return whether a body of this size can hold a prompt that is suspected. No token has less than a byte."""
-    return size > _suspected(window)
+def suspected(window: int | None) -> float:
+    """Return the number of tokens from which on a prompt is suspected. No token has less than a byte."""
+    return SMALLEST if window is None else window * LIKELY
 
 
-def was_truncated(counted: TokenCount | None, evaluated: int, window: int | None) -> bool:
-    """Return whether far fewer tokens were evaluated than were sent.
+def was_cut(counted: TokenCount | None, evaluated: int, answered: int, window: int | None, limit: int | None) -> bool:
+    """Return whether far fewer tokens were evaluated than were sent, or the window is full to the last token.
 
     `counted` is our count of the prompt, if there is one to compare with; `evaluated` the server's, 0 if it is unknown;
-    `window` the model's, if it is known. Prompts from Ollama's own cache count as evaluated.
+    `window` the model's, if it is known; `limit` that of the answer. Prompts from Ollama's own cache count as
+    evaluated. A window that is full short of the limit left too little room: the answer broke off, or pushed the
+    beginning of the prompt out.
     """
-    if counted is None or not evaluated:
+    if not evaluated:
         return False
-    suspected = counted.total > _suspected(window)
-    return suspected and evaluated < counted.total * (SURE if counted.exact else UNSURE)
-
-
-def ran_full(evaluated: int, answered: int, window: int | None, limit: int | None) -> bool:
-    """Return whether prompt and answer fill the window to the last token, short of the answer's own limit.
-
-    Then the prompt left too little room: the answer broke off, or pushed the beginning of the prompt out.
-    """
-    return bool(evaluated and answered) and evaluated + answered == window and answered != limit
-
-
-def _suspected(window: int | None) -> float:
-    """Return the number of tokens from which on a prompt is suspected."""
-    return SMALLEST if window is None else window * LIKELY
+    if answered and evaluated + answered == window and answered != limit:
+        return True
+    if counted is None or counted.total <= suspected(window):
+        return False
+    return evaluated < counted.total * (SURE if counted.exact else UNSURE)

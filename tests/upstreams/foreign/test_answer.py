@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from proxy.upstreams.foreign.answer import ForeignStream, spent, whole
-from proxy.upstreams.foreign.provider import Provider
+from proxy.upstreams.foreign.provider import ForeignStream, Provider, spent, whole
 from tests.upstreams.foreign.calls import ask, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events

@@ -20,7 +20,7 @@ from proxy.server.build import build_upstreams, profiles
 from proxy.server.replay.player import NO_HEADERS, Explained, open_player, play_all, sections
 from proxy.step import Step
 from proxy.telemetry.bill import estimated
-from proxy.telemetry.changes import Doers, changes
+from proxy.telemetry.changes import changes
 
 _WIDTH = 40
 """Characters of the longest bar."""
@@ -144,9 +144,9 @@ def shown(explained: Explained) -> dict[str, Any]:
 async def shown_with_text(explained: Explained) -> dict[str, Any]:
     """Return the same with what became of each message, and the messages themselves."""
     came, sent = explained.incoming, explained.outcome.request
-    found = await changes(came, sent, Doers.of(came, explained.outcome.stages), explained.tokens)
+    found = await changes(came, sent, explained.outcome.stages, explained.tokens)
     text = {"before": came.messages, "after": sent.messages, "tools_before": came.tools, "tools_after": sent.tools}
-    return {**shown(explained), "changes": [each.shown() for each in found], "text": text}
+    return {**shown(explained), "changes": found, "text": text}
 
 
 def _counts(outcome: Outcome) -> tuple[tuple[str, TokenCount | None], ...]:

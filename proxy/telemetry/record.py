@@ -14,13 +14,14 @@ import orjson
 from proxy.chat import ChatRequest, JsonObject, Message, encode
 from proxy.chat.markers import named_handles
 from proxy.chat.parse import Body
+from proxy.chat.provenance import identities
 from proxy.context import Context, Identity, ModelProfile, TokenCount
 from proxy.identity import identify
 from proxy.models.usage import Usage
 from proxy.state.cache import Cache
 from proxy.step import Step
 from proxy.telemetry.bill import Bills, Effect, Estimate, estimated
-from proxy.telemetry.changes import Doers, MessageChange, Stages, changes
+from proxy.telemetry.changes import Change, Stages, changes
 from proxy.telemetry.ledger import LEDGER, Ledger
 from proxy.wires import WIRES
 
@@ -155,14 +156,16 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
     """Return the JSON of a record's row, behind that of its new `texts`; None for one that JSON cannot hold."""
     request = record.request()
     who = record.who(request)
-    rewriting, doers, changed = record.rewriting, Doers({}, {}), list[MessageChange]()
+    rewriting, changed, handles = record.rewriting, list[Change](), list[str]()
     if rewriting is not None:
-        doers = Doers.of(rewriting.came, rewriting.stages)
-        changed = await changes(rewriting.came, rewriting.sent, doers, rewriting.ctx.tokens)
+        came, sent = rewriting.came, rewriting.sent
+        changed = await changes(came, sent, rewriting.stages, rewriting.ctx.tokens)
+        made = identities(sent).keys() - identities(came).keys()
+        handles = named_handles(b"\n".join(message.raw for message in sent.messages if id(message) in made))
     effects, broken = await _priced(record)
     conversation = conversation_id(who)
     key = record.tenant, conversation or ""
-    link = ledger.link(key, () if rewriting is None else _handles(rewriting.sent, doers))
+    link = ledger.link(key, handles)
     verdicts = [step.verdict for step in record.steps if not step.observed]
     known = record.known
     row = {
@@ -195,7 +198,7 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
             "failed_steps": verdicts.count("fail"),
             "prefix_breaks": int(broken is not None),
         },
-        "changes": [each.shown() for each in changed],
+        "changes": changed,
         "steps": [{**step.shown(), **each._asdict()} for step, each in zip(record.steps, effects, strict=True)],
         LEDGER: link,
     }
@@ -210,11 +213,6 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         return b",".join((*new, packed))
     except TypeError:  # a policy of the operator's own may give such a fact
         return None
-
-
-def _handles(sent: ChatRequest, doers: Doers) -> Sequence[str]:
-    """Return the handles that are named in messages which a step made."""
-    return named_handles(b"\n".join(message.raw for message in sent.messages if id(message) in doers.makers))
 
 
 def _title(request: ChatRequest | None) -> str | None:

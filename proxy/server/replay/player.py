@@ -40,6 +40,7 @@ from proxy.server.build import (
     profiles,
     services_over,
 )
+from proxy.server.replay.reading import answer_in
 from proxy.state.overlay import Overlay
 from proxy.state.store import Store
 from proxy.step import Step
@@ -285,12 +286,6 @@ async def play_all(
     with suppress(UpstreamFailed):  # what reads the request is not installed here
         return replace(explained, ignored=await explained.route.upstream.ignored(explained.prepared.call))
     return explained
-
-
-def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
-    """Return the answer to a request, as a later one of the conversation has it."""
-    behind = later.messages[len(request.messages) :][:1]
-    return behind[0] if behind and behind[0].get("role") == "assistant" else None
 
 
 class Unasked:

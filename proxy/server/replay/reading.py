@@ -13,10 +13,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from proxy.chat import ChatRequest, encode
+from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body
 from proxy.identity import identify
@@ -184,33 +185,28 @@ def _output_of(response: Mapping[str, Any]) -> list[Any]:
 
 def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest, str]:
     """Return a request, and the name of its conversation; `line` has its bytes."""
+    name, raw = row.get("conversation") or row.get("conversation_id"), None
     if isinstance(text := row.get("text"), dict):
-        point = _of_record(row, text)
+        row = _of_record(row, text)
     elif "request_id" in row:
         raise BadRequest("a record without text: /admin/requests/{id} has it where `records: {text: true}` is set")
     elif "request" in row:
-        point = replace(_of_exchange(row), raw=None if line is None else Body(line).raw_of("request"))
+        raw = None if line is None else Body(line).raw_of("request")
     else:
-        point = RecordedRequest(row, line)
-    if not isinstance(point.body.get("messages", []), list) or not {"messages", "input"} & point.body.keys():
+        row, raw = {"request": row}, line
+    body, response, answer = row["request"], row.get("response"), row.get("answer")
+    if not isinstance(body.get("messages", []), list) or not {"messages", "input"} & body.keys():
         raise BadRequest("messages must be a list of messages")
-    name = row.get("conversation") or row.get("conversation_id")
-    if not name:
-        who = identify(point.headers, request_of(point.body))
-        name = f"{who.tenant[:8]}/{who.scope}"
-    return point, str(name)
-
-
-def _of_exchange(row: Mapping[str, Any]) -> RecordedRequest:
-    response = row.get("response")
-    answer, usage = row.get("answer"), UsageReader().of_body(encode({"usage": row.get("usage") or {}}))
     if isinstance(response, dict):
         choices = response.get("choices") or [{}]
-        answer = _native_answer(row["request"], _output_of(response)) or choices[0].get("message")
-        usage = usage if row.get("usage") else UsageReader().of_body(encode(response))
+        answer = _native_answer(body, _output_of(response)) or choices[0].get("message")
+    reported = {"usage": row["usage"]} if row.get("usage") else response
+    usage = UsageReader().of_body(encode(reported)) if isinstance(reported, dict) else None
     headers = {str(name).lower(): str(value) for name, value in (row.get("headers") or {}).items()}
-    at, sent = _seconds(row.get("at")), row.get("sent")
-    return RecordedRequest(row["request"], answer=answer, headers=headers, at=at, usage=usage, sent=sent)
+    if not name:
+        who = identify(headers, request_of(body))
+        name = f"{who.tenant[:8]}/{who.scope}"
+    return RecordedRequest(body, raw, answer, headers, _seconds(row.get("at")), usage, row.get("sent")), str(name)
 
 
 def _native_answer(body: Mapping[str, Any], behind: list[Any]) -> Mapping[str, Any] | None:
@@ -220,24 +216,31 @@ def _native_answer(body: Mapping[str, Any], behind: list[Any]) -> Mapping[str, A
     return _answer(request_of({**body, name: [*listed, *behind]}).messages[-1:]) if behind else None
 
 
-def _of_record(row: Mapping[str, Any], text: Mapping[str, Any]) -> RecordedRequest:
+def _of_record(row: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record as a saved request."""
+
     def body(when: str) -> dict[str, Any]:
         tools = text.get(f"tools_{when}")
         return {"model": row["model"], "messages": text[when], **({"tools": tools} if tools else {})}
 
-    usage = Usage(row.get("input_tokens"), row.get("output_tokens"), row.get("cached_tokens"))
-    at, sent = _seconds(row.get("ended")), body("after")
-    return RecordedRequest(body("before"), answer=text.get("answer"), at=at, usage=usage, sent=sent)
+    usage = {"prompt_tokens": row.get("input_tokens"), "completion_tokens": row.get("output_tokens")}
+    usage |= {"prompt_tokens_details": {"cached_tokens": row.get("cached_tokens")}}
+    saved = {"request": body("before"), "sent": body("after"), "answer": text.get("answer")}
+    return {**saved, "usage": usage, "at": row.get("ended")}
+
+
+def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
+    """Return the answer to a request, as a later one of the conversation has it."""
+    behind = later.messages[len(request.messages) :][:1]
+    return behind[0] if behind and behind[0].role == "assistant" else None
 
 
 def _answered(points: Sequence[RecordedRequest]) -> Iterator[RecordedRequest]:
     """Yield the requests with their answers, as the next one of the conversation has them."""
-    for place, point in enumerate(points):
-        if point.answer is None and place + 1 < len(points):
-            end = len(request_of(point.body).messages)
-            yield replace(point, answer=_answer(request_of(points[place + 1].body).messages[end : end + 1]))
-        else:
-            yield point
+    for point, later in zip_longest(points, points[1:]):
+        if point.answer is None and later is not None:
+            point = replace(point, answer=answer_in(request_of(point.body), request_of(later.body)))
+        yield point
 
 
 def _answer(behind: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

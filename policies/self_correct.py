@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import orjson
 from pydantic import Field
 
-from proxy.chat import ChatRequest, Message, Tool, encode
+from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.answer import Answer
 from proxy.chat.blocks import CORRECTIONS, build, placed
 from proxy.chat.provenance import arrived, of_client
@@ -73,7 +73,12 @@ class SelfCorrect(Policy, ObservesAnswers):
         why = f"{counted(len(notes), 'note')} about earlier answers"
         new = len(notes.keys() & arrived(ctx.incoming.messages))
         facts = {"correction_notes": len(notes), "correction_notes_new": new}
-        return Rewrite(noted, why, facts, _findings(notes, ctx.incoming.messages))
+        findings = [  # the notes quote nothing of the answers
+            f"before messages[{place}]: {fault.removeprefix('- ')}"
+            for place, message in enumerate(ctx.incoming.messages)
+            for fault in notes.get(id(message), "").splitlines()
+        ]
+        return Rewrite(noted, why, facts, findings)
 
 
 class _Note(NamedTuple):
@@ -130,15 +135,6 @@ def _with_notes(request: ChatRequest, incoming: ChatRequest, notes: dict[int, st
             if place == 0 or request.messages[place - 1] != note:
                 blocks[place] = [note]
     return request.with_messages(placed(request.messages, blocks)) if blocks else request
-
-
-def _findings(notes: dict[int, str], messages: Sequence[Message]) -> list[str]:
-    """Return the faults of answers, by the user message that stands behind them: the notes quote none of them."""
-    return [
-        f"before messages[{place}]: {fault.removeprefix('- ')}"
-        for place, message in enumerate(messages)
-        for fault in notes.get(id(message), "").splitlines()
-    ]
 
 
 def _slot(place: int) -> str:
@@ -219,7 +215,8 @@ def _arguments(sent: ChatRequest, answer: Answer) -> str | None:
         given = arguments.strip() or "{}"
         if not _is_json(given):
             return f"A call of yours to {name} had arguments that are not JSON."
-        if where := _misfits(_parameters(tool), given):
+        function = tool.get("function")
+        if where := _misfits(function.get("parameters") if isinstance(function, Mapping) else None, given):
             return f"A call of yours to {name} did not fit its parameters: {where}."
     return None
 
@@ -229,7 +226,8 @@ def _refusal(sent: ChatRequest, answer: Answer) -> str | None:
     if now is None:
         return None
     before = [message for message in sent.messages if message.get("role") == "assistant"][-_EARLIER:]
-    if not any((then := _refused(_text_field(one, "refusal"), one.text)) and _alike(then, now) for one in before):
+    refused = filter(None, (_refused(str(one.get("refusal") or ""), one.text) for one in before))
+    if not any(len(then & now) >= _SAME * len(then | now) for then in refused):
         return None
     return "You gave the same refusal more than once. Say what you can do instead, or what you need for it."
 
@@ -252,26 +250,12 @@ def _refused(refusal: str, text: str) -> frozenset[str] | None:
     return frozenset(terms(said[:2000])) or None if said else None
 
 
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= _SAME * len(one | other)
-
-
-def _text_field(message: Message, key: str) -> str:
-    value = message.get(key)
-    return value if isinstance(value, str) else ""
-
-
 def _is_json(text: str) -> bool:
     try:
         orjson.loads(text)
     except ValueError:
         return False
     return True
-
-
-def _parameters(tool: Tool) -> Any:
-    function = tool.get("function")
-    return function.get("parameters") if isinstance(function, Mapping) else None
 
 
 def _misfits(schema: Any, data: str) -> str:
@@ -286,10 +270,7 @@ def _misfits(schema: Any, data: str) -> str:
         place, _, what = each.partition(": ")
         missing = _MISSING.search(what)
         # a place is named by its keys, and those that the schema has not got are the model's own
-        place = place if _PLACE.fullmatch(place) and all(f'"{key}"' in known for key in _keys(place)) else "$"
+        keys = [key for key in re.findall(r"[\w-]+", place) if not key.isdigit()]
+        place = place if _PLACE.fullmatch(place) and all(f'"{key}"' in known for key in keys) else "$"
         wrong.append(f"{place} lacks {missing[1]}" if missing else f"{place} is not as it must be")
     return "; ".join(dict.fromkeys(wrong))
-
-
-def _keys(place: str) -> list[str]:
-    return [key for key in re.findall(r"[\w-]+", place) if not key.isdigit()]

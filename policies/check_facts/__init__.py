@@ -1,6 +1,6 @@
 """Find statements that contradict trusted facts, and mark them, take them out or refuse the request."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeVar
@@ -12,7 +12,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.annotations import Contradiction, checked, note
 from proxy.chat.blocks import MEMORIES, injected, is_block, spans
 from proxy.chat.edits import Stretch, TextChange, changed
-from proxy.chat.provenance import arrived, of_client
+from proxy.chat.provenance import arrived, of_client, unanswered
 from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context, Judge, Memo, find_in_each
 from proxy.policy import Count, Decision, Keep, Need, Policy, ReadsFiles, RefusesContent, Reject, Rewrite
@@ -117,12 +117,14 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         false = await self._in_each("contradicts a fact", self._contradicted, request, places, ctx)
         false, of_judge = await self._with_judge(request, places, false, ctx)
         if false and self.action == "reject":
-            new = _first_unanswered(request.messages)
+            new = unanswered(request.messages)
             refused = {place: texts for place, texts in false.items() if place >= new and place in sent}
             if refused:
                 return _refusal(refused, sent)
         counts = {place: sum(map(len, texts.values())) for place, texts in false.items()}
-        anchors = _anchors(false, sent)
+        # the client's message there, else the one behind it, else the last
+        last = max(sent.values(), default=-1)
+        anchors = {n: next((sent[at] for at in sorted(sent) if at >= n), last) for n in false}
         lately, count = arrived(ctx.incoming.messages) if counts else (), sum(counts.values())
         facts = {
             "poisoning_attempts": count,
@@ -256,16 +258,6 @@ def _joined(false: _Contradictions, added: Sequence[_Candidate]) -> _Contradicti
     for place, one, _ in added:
         every.setdefault(place, {}).setdefault(one.start, one)
     return {place: tuple(one for _, one in sorted(ones.items())) for place, ones in sorted(every.items())}
-
-
-def _first_unanswered(messages: Sequence[Message]) -> int:
-    """Return the place behind the last message of the model's."""
-    return next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "assistant"), 0)
-
-
-def _anchors(places: Iterable[int], sent: Mapping[int, int]) -> dict[int, int]:
-    """Return for each place that of the client's message there, else of the one behind it, else of the last."""
-    return {n: next((sent[at] for at in sorted(sent) if at >= n), max(sent.values(), default=-1)) for n in places}
 
 
 def _memories(

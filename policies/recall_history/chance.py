@@ -42,38 +42,32 @@ class Spread(NamedTuple):
 
 
 async def above_chance(
-    words: Fits, nearest: float | None, floor: float | None, read: "Searched", ctx: Context
+    words: Fits,
+    nearest: float | None,
+    floor: float | None,
+    texts: tuple[str, ...],
+    terms: Sequence[Index],
+    ctx: Context,
 ) -> float:
     """Return how far a message is above chance, by its words and its meaning; without vectors by its words alone.
 
-    `nearest` is the cosine of the nearest passage, `floor` that of the nearest phrase of small talk.
+    `texts` are the passages that are searched, `terms` their words. `nearest` is the cosine of the nearest passage,
+    `floor` that of the nearest phrase of small talk.
     """
-    size = sum(map(len, read.texts))
-    by_words = await ctx.once.of_key(("chance by words", read.key), size, partial(_by_words, read.terms))
+    passages, size = (len(texts), hash(texts)), sum(map(len, texts))
+    by_words = await ctx.once.of_key(("chance by words", passages), size, partial(_by_words, terms))
     # common words and short numbers point to nothing
     above = by_words.above(float(words.scores.max(initial=0.0)) if words.telling.any() else 0.0)
     if nearest is None or floor is None or ctx.embedder is None:
         return 2 * above
-    key = ("chance by meaning", ctx.embedder.name, read.key)
+    key = ("chance by meaning", ctx.embedder.name, passages)
     by_meaning: Spread | None = ctx.once.known([key])[0]
     if by_meaning is None:
-        near = [each for each in await ctx.embedder.nearest(_anybody(), read.texts, wait=_WAIT) if each is not None]
+        near = [each for each in await ctx.embedder.nearest(_anybody(), texts, wait=_WAIT) if each is not None]
         by_meaning = Spread.of(near or [floor], _MEANING)
         if near:
             ctx.once.remember(key, by_meaning)
     return above + by_meaning.above(nearest) + _NEARER * (nearest - floor)
-
-
-class Searched(NamedTuple):
-    """The passages that are searched."""
-
-    texts: tuple[str, ...]
-    terms: tuple[Index, ...]
-
-    @property
-    def key(self) -> tuple[int, int]:
-        """Stands for them in this process."""
-        return len(self.texts), hash(self.texts)
 
 
 @cache

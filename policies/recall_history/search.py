@@ -4,12 +4,13 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, islice
 from math import log
 from types import MappingProxyType
 from typing import NamedTuple
 
-from policies.recall_history.chance import Searched, above_chance
+from policies.recall_history.chance import above_chance
 from policies.recall_history.relevance import Candidates, Ranked, ranked
 from proxy.chat import Message, digest
 from proxy.chat.attachments import attachments, described
@@ -190,7 +191,7 @@ class HistorySearch:
         is_nearer = nearest is not None and floor is not None and nearest > floor
         if not is_nearer and not (words.telling.any() and (asks or nearest is None)):
             return _Asked(is_asked=False)
-        above = await above_chance(words, nearest, floor, Searched(there.texts, there.terms), self._ctx)
+        above = await above_chance(words, nearest, floor, there.texts, there.terms, self._ctx)
         rarities = words.rarities[_covering(words) & (words.terms >= _TERMS)]
         is_chance = rarities.max(initial=0.0) - log(len(there.texts)) < _RARE
         is_chance = is_chance and nearest is not None and floor is not None and nearest - floor < _NEAR
@@ -252,38 +253,25 @@ async def split_standing(
     A passage stands if the form that its message has in the prompt has its words: it may be a table of them. So does
     one of which notes say where an earlier message shows its lines. `forms` are by the places of the messages.
     """
-    messages, once = ctx.incoming.messages, ctx.once
-    places = [place for place in gone if place in forms]
-    pairs = [(messages[place], forms[place]) for place in places]
-    keys = [("standing passages", hash(message.raw), len(message.raw), hash(form.raw)) for message, form in pairs]
-    standing: list[_StandingPassages | None] = once.known(keys)
-    if new := [place for place, known in enumerate(standing) if known is None]:
-        fresh = [pairs[place] for place in new]
-        size = sum(len(message.raw) for message, _ in fresh)
-        for place, one in zip(new, await once.run(size, lambda: [_standing(*pair) for pair in fresh]), strict=True):
-            standing[place] = one
-            once.remember(keys[place], one)
-    known = {place: one for place, one in zip(places, standing, strict=True) if one is not None}
-    rest = [place for place in gone if place not in known or not known[place].is_whole]
-    return rest, {place: one.parts for place, one in known.items() if one.parts}
+    standing: dict[int, tuple[int, ...] | None] = {}
+    for place in gone:
+        if place in forms:
+            message, form = ctx.incoming.messages[place], forms[place]
+            key = ("standing passages", hash(message.raw), len(message.raw), hash(form.raw))
+            standing[place] = await ctx.once.of_key(key, len(message.raw), partial(_standing, message, form))
+    rest = [place for place in gone if standing.get(place, ()) is not None]
+    return rest, {place: parts for place, parts in standing.items() if parts}
 
 
-class _StandingPassages(NamedTuple):
-    """The passages of a message that stand in the prompt in another form."""
-
-    parts: tuple[int, ...]
-    is_whole: bool
-    """True if they are all."""
-
-
-def _standing(message: Message, form: Message) -> _StandingPassages:
+def _standing(message: Message, form: Message) -> tuple[int, ...] | None:
+    """Return the passages of a message that stand in the prompt in another form; None if they all do."""
     text, shown = described(message), form.text
     if is_referring(shown) and not is_shortened(shown) and not is_referring(text):
-        return _StandingPassages(tuple(range(len(passages(text)))), is_whole=True)
+        return None
     there = {*_WORD.findall(shown)}
     words = [{*_WORD.findall(part.of(text))} for part in passages(text)]
     parts = tuple([place for place, own in enumerate(words) if there and len(own & there) >= _SAID * len(own)])
-    return _StandingPassages(parts, len(parts) == len(words))
+    return None if len(parts) == len(words) else parts
 
 
 async def prepare(messages: Sequence[Message], ctx: Context) -> None:

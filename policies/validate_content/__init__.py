@@ -131,7 +131,7 @@ class ValidateContent(Policy, RefusesContent):
     async def _came(self, item: Item, ctx: Context) -> float | None:
         """Return the time that the conversation in front of a content states, else that of its first sight."""
         before = [each for each in ctx.incoming.messages[: item.place] if each.get("role") in _SPEAKERS]
-        stated_times = await ctx.once.of_each(_present, before)
+        stated_times = await ctx.once.of_each(present, before)
         if ctx.memo is None or any(stated_times):
             return max(filter(None, stated_times), default=None)
         key = f"quality/came/{item.name}"
@@ -224,8 +224,3 @@ def _figures(contents: Sequence[Item], verdicts: Sequence[Verdict], poor: Sequen
     for measure in ("relevance", "accuracy"):
         scores[f"{measure}_score"] = [verdict[measure].score for verdict in new if measure in verdict]
     return figures | {name: round(fmean(each), 3) for name, each in scores.items() if each}
-
-
-def _present(message: Message) -> float | None:
-    """Return the moment that a message says it is now."""
-    return present(message.text)

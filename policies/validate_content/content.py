@@ -10,7 +10,7 @@ from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, content, passage_spans, spans
 from proxy.chat.edits import Stretch
 from proxy.chat.injected_data import blocks
-from proxy.chat.provenance import of_client
+from proxy.chat.provenance import of_client, unanswered
 from proxy.chat.texts import texts_of
 
 _SCHEMAS = ("outputSchema", "output_schema", "returns", "response")
@@ -55,14 +55,13 @@ def items(incoming: ChatRequest, tags: Collection[str], skip: Collection[str]) -
     """Yield tool results, but for tools that one of the globs in `skip` names, and tagged data in user messages."""
     called: dict[str, str] = {}
     tools = {tool.name: tool for tool in incoming.tools}
-    new = _new_from(incoming.messages)
+    new = unanswered(incoming.messages)
     for place, message in enumerate(incoming.messages):
         if message.role == "user":
             data, asked = _data_in(message, tags)
             yield from (Item(place, text, place >= new, asked) for text in data)
         elif message.role == "assistant":
-            calls = message.get("tool_calls") or ()
-            called.update({id: _tool_of(call) for id, call in zip(message.call_ids, calls, strict=True)})
+            called.update(zip(message.call_ids, message.called_tools, strict=True))
         elif message.role == "tool":
             name = called.get(str(message.get("tool_call_id")), "")
             if any(fnmatchcase(name, glob) for glob in skip):
@@ -81,11 +80,6 @@ def required_of(tool: Tool | None) -> tuple[str, ...]:
         if isinstance(names, list):
             return tuple(name for name in names if isinstance(name, str))
     return ()
-
-
-def _tool_of(call: object) -> str:
-    function = call.get("function") if isinstance(call, Mapping) else None
-    return str(function.get("name", "")) if isinstance(function, Mapping) else ""
 
 
 def standing(request: ChatRequest, incoming: ChatRequest) -> dict[int, int]:
@@ -109,12 +103,6 @@ def standing(request: ChatRequest, incoming: ChatRequest) -> dict[int, int]:
     return standing
 
 
-def _new_from(messages: Sequence[Message]) -> int:
-    """Return the place behind the last assistant message."""
-    backwards = range(len(messages) - 1, -1, -1)
-    return next((place for place in backwards if messages[place].role == "assistant"), -1) + 1
-
-
 def _data_in(message: Message, tags: Collection[str]) -> tuple[list[str], str]:
     """Return the tagged data in a user's message, and the user's own words: the beginning and the end."""
     data: list[str] = []
@@ -136,7 +124,7 @@ def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str])
     if not every:
         return
     behind = {there: place for place, there in standing(request, incoming).items()}
-    new, questions, end = _new_from(incoming.messages), _questions(incoming.messages, tags), len(incoming.messages)
+    new, questions, end = unanswered(incoming.messages), _questions(incoming.messages, tags), len(incoming.messages)
     for place, text, tag in every:
         at = next((behind[n] for n in range(place + 1, len(request.messages)) if n in behind), end)
         asked = "" if tag == SHARED else questions[at]

@@ -8,6 +8,7 @@ from itertools import islice
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from proxy.chat import Message
 from proxy.compaction import unwrapped
 from proxy.compaction.cut_json import cut_off
 from proxy.compaction.html import is_html, visible
@@ -82,9 +83,9 @@ def stated(text: str) -> float | None:
     return max((moment + (0.0 if exact else _ZONES) for moment, exact in _moments("stated", text)), default=None)
 
 
-def present(text: str) -> float | None:
-    """Return the moment that a text says it is now; None where it says none."""
-    return max((moment for moment, _ in _moments("present", text)), default=None)
+def present(message: Message) -> float | None:
+    """Return the moment that a message says it is now; None where it says none."""
+    return max((moment for moment, _ in _moments("present", message.text)), default=None)
 
 
 def freshness(moment: float, now: float | None, fresh: float) -> Finding | None:

@@ -107,9 +107,12 @@ def arrived(messages: Sequence[Message]) -> frozenset[int]:
     They are the last assistant message, which the client has put there, and what follows it. Without an answer yet
     all is new. So each message of a conversation is new once, but for those that were there before it was first seen.
     """
-    backwards = range(len(messages) - 1, -1, -1)
-    start = next((place for place in backwards if messages[place].get("role") == "assistant"), 0)
-    return frozenset(map(id, messages[start:]))
+    return frozenset(map(id, messages[max(0, unanswered(messages) - 1) :]))
+
+
+def unanswered(messages: Sequence[Message]) -> int:
+    """Return the place behind the last message of the model's: no answer has followed what stands there."""
+    return next((place for place in range(len(messages), 0, -1) if messages[place - 1].role == "assistant"), 0)
 
 
 def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:

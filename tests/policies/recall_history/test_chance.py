@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from policies.recall_history.chance import Searched, Spread, above_chance
+from policies.recall_history.chance import Spread, above_chance
 from proxy.context import Identity
 from proxy.state.cache import OnceService
 from proxy.testing import context
@@ -34,7 +34,7 @@ class Any(ToldEmbedder):
 async def above(question: str, nearest: float, embedder: Any) -> float:
     ctx = replace(context(once=ONCE.bind(Identity("t"))), embedder=embedder)
     terms = index(TEXTS)
-    return await above_chance(fits(question, [terms]), nearest, embedder.middle, Searched(TEXTS, (terms,)), ctx)
+    return await above_chance(fits(question, [terms]), nearest, embedder.middle, TEXTS, (terms,), ctx)
 
 
 ONCE = OnceService()

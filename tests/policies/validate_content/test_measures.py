@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.validate_content.measures import Finding, freshness, judge, overall, present, stated
+from tests.talk import user
 
 LEAST = {"relevance": 0.7, "freshness": 1.0, "accuracy": 0.9, "completeness": 0.5}
 PROSE = (
@@ -158,7 +159,7 @@ def test_stated_reads_only_the_time_of_the_text_itself(text: str, moment: float 
     ],
 )
 def test_present_reads_the_time_that_is_now(text: str, moment: float | None) -> None:
-    assert present(text) == moment
+    assert present(user(text)) == moment
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_judge_returns_the_same_within_bounds_for_any_text(text: str, query: str
     assert verdict == judge(text, query, ("a",))
     assert all(0.0 <= each.score <= 1.0 for each in verdict.values())
     stated(text)
-    present(text)
+    present(user(text))
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,15 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
         sent = as_sent(request, len(head), ctx.incoming) or talk
         born = sizes if sent is talk else await ctx.tokens.sizes(sent)
         room = Room.of(ctx.model.window, ctx.model.usable(request), count.total - sum(sizes), Marks(self.clear_at))
-        chosen = cleared(talk, sizes, born, self._batches(room, ctx))
+        batches = Batches(
+            mark=room.high,
+            stride=max(1, int(room.usable * self.stride)),
+            keep=self.keep_last,
+            due=partial(turns_to_pay, ctx.model.cache),
+            ahead=self.turns_ahead,
+            spared=frozenset({RECALL.name, SEARCH_TOOLS.name}),
+        )
+        chosen = cleared(talk, sizes, born, batches)
         if not chosen:
             return Keep(f"context at {count.total / ctx.model.usable(request):.0%}, no batch to clear")
         messages: list[Message] = list(talk)
@@ -97,16 +105,6 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
             request.with_messages([*head, *with_standing(messages)]),
             why=f"cleared {len(chosen)} old tool results",
             facts={"cleared_results": len(chosen)},
-        )
-
-    def _batches(self, room: Room, ctx: Context) -> "Batches":
-        return Batches(
-            mark=room.high,
-            stride=max(1, int(room.usable * self.stride)),
-            keep=self.keep_last,
-            due=partial(turns_to_pay, ctx.model.cache),
-            ahead=self.turns_ahead,
-            spared=frozenset({RECALL.name, SEARCH_TOOLS.name}),
         )
 
 

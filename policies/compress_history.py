@@ -131,11 +131,8 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         if not cuts:
             if ahead is not None and self.summary == "written":
                 await prepare(sent[: ahead.start], sent[: ahead.start], (), measure, ctx)
-            return Keep(
-                f"{share}, no place to cut"
-                if count.total > usable * self.compress_at
-                else self._calm(share, count.total / usable)
-            )
+            near = f", near the {self.compress_at:.0%} mark" if count.total / usable >= self.warn_at else ""
+            return Keep(f"{share}, no place to cut" if count.total > usable * self.compress_at else share + near)
         last = cuts[-1]
         leaving = Leaving(talk, sent, tuple(cut.start for cut in cuts), last.at, last.carried)
         handles = await archived(leaving, ctx)
@@ -152,9 +149,6 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         after = request.with_messages([*head, *summary, *short, *with_standing(talk[leaving.start :])])
         why = f"{leaving.count} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
         return Rewrite(after, why=why, facts={"left_messages": leaving.count, "cuts": len(cuts)})
-
-    def _calm(self, share: str, used: float) -> str:
-        return f"{share}, near the {self.compress_at:.0%} mark" if used >= self.warn_at else share
 
     def _room(self, request: ChatRequest, ctx: Context, usable: int, fixed: int) -> Room:
         # without a prompt cache a cut costs nothing, but what fits easily stays all the same

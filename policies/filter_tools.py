@@ -150,7 +150,7 @@ class FilterTools(Policy, BringsTools):
         return [section for name in gone for section in self.groups[name].sections]
 
     async def _offer(self, request: ChatRequest, ctx: Context) -> Decision:
-        tools, reachable, others = await clients_tools(request, ctx)
+        tools, reachable, others = clients_tools(request, ctx)
         sizes = tuple(await ctx.tokens.tool_sizes(tools))
         most = self.provider_most - (len(request.tools) - len(tools))
         is_forced = len(tools) > most
@@ -158,11 +158,12 @@ class FilterTools(Policy, BringsTools):
         if why is not None:
             return Keep(why)
         hidden = reachable if others + len(OURS) < most else frozenset()
-        may_leave = _is_open(request) and self._may_leave_out(hidden)
+        is_allowed = self.strategy == "select" or (self.strategy != "narrow" and bool(hidden))
+        may_leave = _is_open(request) and is_allowed
         if self.strategy == "native" and _is_open(request) and (deferred_there := self._natively(request, ctx)):
             return deferred_there
         if may_leave and self.strategy == "defer":
-            stay = frozenset(place for place, tool in enumerate(tools) if self._stays(tool, hidden))
+            stay = [n for n, tool in enumerate(tools) if tool.name not in hidden or matches(tool.name, self.always)]
             return self._left_out(request, tools, stay, hidden, "as always")
         if may_leave or is_forced:
             search = sum(await ctx.tokens.tool_sizes(OURS)) if hidden else 0
@@ -187,7 +188,8 @@ class FilterTools(Policy, BringsTools):
 
         A client that searches by itself is left alone. A tool with a mark for the cache cannot be deferred.
         """
-        if _DEFERS not in ctx.native_edits or any(map(_is_searched, request.tools)):
+        searches = [_DEFERS in tool or str(tool.get("type", "")).startswith("tool_search") for tool in request.tools]
+        if _DEFERS not in ctx.native_edits or any(searches):
             return None
         marked = [not is_function(tool) or "cache_control" in tool for tool in request.tools]
         named = [matches(tool.name, self.always) for tool in request.tools]
@@ -208,12 +210,6 @@ class FilterTools(Policy, BringsTools):
         if self.strategy not in ("auto", "narrow", "native") or request.rest.get("tool_choice") not in (None, "auto"):
             return False
         return matches(ctx.model.name, self.allowed_tools_models)
-
-    def _may_leave_out(self, hidden: Collection[str]) -> bool:
-        return self.strategy == "select" or (self.strategy != "narrow" and bool(hidden))
-
-    def _stays(self, tool: Tool, hidden: Collection[str]) -> bool:
-        return tool.name not in hidden or matches(tool.name, self.always)
 
     def _left_out(
         self, request: ChatRequest, tools: Sequence[Tool], chosen: Collection[int], hidden: frozenset[str], how: str
@@ -255,10 +251,6 @@ class FilterTools(Policy, BringsTools):
         return Wishes(
             self.least, self.max_tokens, self.always, self.small_talk, self.wait, self._examples, self._groups
         )
-
-
-def _is_searched(tool: Tool) -> bool:
-    return _DEFERS in tool or str(tool.get("type", "")).startswith("tool_search")
 
 
 def _is_open(request: ChatRequest) -> bool:

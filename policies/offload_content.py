@@ -13,7 +13,8 @@ from proxy.chat.provenance import of_client
 from proxy.chat.texts import Text, arguments, texts_of, with_text
 from proxy.compaction import weight
 from proxy.compaction.fitting import forced, is_ours
-from proxy.compaction.preview import Preview, preview
+from proxy.compaction.form import ShortForm
+from proxy.compaction.preview import preview
 from proxy.compaction.references import with_standing
 from proxy.context import Context
 from proxy.economics import cost_ahead
@@ -91,8 +92,8 @@ class OffloadContent(Policy):
         name = "large user message", self.over
         return request.form.any(name, lambda each: each.get("role") == "user" and len(each.raw) > self.over)
 
-    async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, Preview]]:
-        previews: list[tuple[Text, Preview]] = []
+    async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, ShortForm]]:
+        previews: list[tuple[Text, ShortForm]] = []
         for text in texts_of(place, message, "user"):
             if len(text.original) <= self.over or await is_ours(text.original, ctx.archive):
                 continue
@@ -103,7 +104,7 @@ class OffloadContent(Policy):
 
     def _worth(
         self,
-        forms: Sequence[tuple[Text, Preview]],
+        forms: Sequence[tuple[Text, ShortForm]],
         place: int,
         sent: Sequence[Message],
         tools: Sequence[Tool],
@@ -116,7 +117,7 @@ class OffloadContent(Policy):
         the tool that comes with the first handle, in front of all that is cached.
         """
         short = sum(form.tokens + MARKER_TOKENS for _, form in forms)
-        long = sum(form.given_tokens for _, form in forms)
+        long = sum(weight(text.original) for text, _ in forms)
         others = max(0, weight(sent[place].text) - long)
         behind = sum(weight(text) for message in sent[place + 1 :] for text in _texts(message))
         before = 0
@@ -130,7 +131,7 @@ class OffloadContent(Policy):
         whole = before + others + long + behind
         ahead = partial(cost_ahead, ctx.model.cache, turns=self.turns)
         # a prompt that becomes too short to be cached may cost more than a long one that is
-        shared = 0 if first else before + forms[0][1].kept_tokens
+        shared = 0 if first else before + forms[0][1].prefix_tokens
         return ahead(shared, whole - long + short + first) < ahead(whole, whole)
 
 
@@ -154,7 +155,7 @@ def _texts(message: Message) -> tuple[str, ...]:
     return (message.text, *arguments(message))
 
 
-async def _offloaded(message: Message, forms: Sequence[tuple[Text, Preview]], ctx: Context) -> Message:
+async def _offloaded(message: Message, forms: Sequence[tuple[Text, ShortForm]], ctx: Context) -> Message:
     """Return the message with its previews; a text that cannot be archived stays."""
     changed = []
     for text, form in forms:

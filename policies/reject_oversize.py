@@ -31,15 +31,12 @@ class RejectOversize(Policy):
         if count.total <= limit:
             return Keep(used)
         reserved = ctx.model.window - usable
+        with_tools = f" ({count.tools} of them for tools)" if count.tools else ""
         what = "messages" if request.max_output_tokens is None else "messages or completion"
         return Reject(
             f"This model's maximum context length is {ctx.model.window} tokens. However, your messages resulted in "
-            f"{count.total} tokens{_with_tools(count.tools)}, and {reserved} are reserved for the answer: at most "
+            f"{count.total} tokens{with_tools}, and {reserved} are reserved for the answer: at most "
             f"{limit} fit. Please reduce the length of the {what}. (context_length_exceeded)",
             code="context_length_exceeded",
             param="messages",
         )
-
-
-def _with_tools(tokens: int) -> str:
-    return f" ({tokens} of them for tools)" if tokens else ""

@@ -84,19 +84,15 @@ class WindowHistory(Policy):
         if handles is None:
             return Keep(f"{counted(count, 'turn')}, but what would leave could not be archived")
         usable_handles = handles if request.tools else ()
-        made = await summarised(leaving, usable_handles, await self._measure(request, talk[:start], ctx), ctx)
+        gone = sum(await ctx.tokens.sizes(talk[:start]))
+        made = await summarised(leaving, usable_handles, SummarySize(self._room(request, gone, ctx), self.pins), ctx)
         if made is None:
             return Keep(f"{counted(count, 'turn')}, but the summary would be longer than what it replaces")
         after = request.with_messages([*head, *made, *with_standing(talk[start:])])
         return Rewrite(after, f"{why} into a summary", facts)
 
-    async def _measure(self, request: ChatRequest, gone: Sequence[Message], ctx: Context) -> SummarySize:
-        """Return the shares of the window, but in a large one no more than a third of a long history."""
-        tokens = self._room(request, sum(await ctx.tokens.sizes(gone)), ctx)
-        return SummarySize(tokens, self.pins)
-
     def _room(self, request: ChatRequest, gone: int, ctx: Context) -> int:
-        """Return the most tokens that the summary of so many may have."""
+        """Return the most tokens that the summary of so many may have: in a large window no more than a third."""
         most = int(ctx.model.usable(request) * self.summary_share)
         return min(max(_SMALL, gone // 3), most) if self.summary else 0
 

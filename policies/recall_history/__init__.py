@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -207,10 +207,6 @@ class _Recollection(Tail[Place]):
             if place in gone:
                 running.update(one)
         return keys
-
-    def item(self, value: Any) -> Place:
-        message, part = value
-        return int(message), int(part)
 
     async def _choice(
         self, asked: int, budget: _Budget, earlier: Mapping[int, Block[Place]], sizes: Sequence[int]

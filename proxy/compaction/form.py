@@ -44,12 +44,18 @@ class Sent(NamedTuple):
 
 
 class ShortForm(NamedTuple):
-    """The lines of a text that may stand for it once it was read, and their tokens."""
+    """A text that may stand for another one once that was read, and its tokens."""
 
     text: str
     tokens: int
     prefix_tokens: int
     """The tokens at the beginning, where the form says the same as what was sent."""
+
+    @classmethod
+    def of(cls, short: str, sent: str) -> "ShortForm":
+        """Return the form of a text as it was sent."""
+        same = next((i for i, pair in enumerate(zip(sent, short, strict=False)) if pair[0] != pair[1]), len(short))
+        return cls(short, weight(short), weight(short[:same]))
 
 
 def rows(text: str) -> Sent:
@@ -83,7 +89,4 @@ def _sent(text: str, *, tables: bool) -> Sent:
 def form_of(sent: str) -> ShortForm | None:
     """Return the short form of a text as it was sent; None if it would hardly be shorter."""
     short = short_form(sent)
-    if short is None:
-        return None
-    same = next((i for i, pair in enumerate(zip(sent, short, strict=False)) if pair[0] != pair[1]), len(short))
-    return ShortForm(short, weight(short), weight(short[:same]))
+    return None if short is None else ShortForm.of(short, sent)

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from proxy.chat.markers import MARKER
-from proxy.compaction.form import weight
+from proxy.compaction.form import ShortForm
 from proxy.compaction.lines import short_form
 from proxy.compaction.pieces import parts
 from proxy.history.reading import sentences
@@ -25,17 +24,7 @@ _OPENS = re.compile(r"\s{0,3}(?:(```+|~~~+)|<([A-Za-z][\w.-]{0,40})(?:\s[^<>]{0,
 _ASKED = re.compile(r"[?？؟]\s*$")
 
 
-class Preview(NamedTuple):
-    """The short form of a text, and sizes by `proxy.compaction.weight`."""
-
-    text: str
-    given_tokens: int
-    tokens: int
-    kept_tokens: int
-    """At the beginning, where both are the same."""
-
-
-def preview(text: str) -> Preview | None:
+def preview(text: str) -> ShortForm | None:
     """Return the preview of a text; None if it would hardly be shorter.
 
     What stands inside a fence or a pair of tags on lines of their own is a document; of it the lines stay that tell
@@ -50,10 +39,7 @@ def preview(text: str) -> Preview | None:
     said = list(dict.fromkeys(one for one in _asked(text) if one not in short))
     if said:
         short = "\n".join([short, "[word for word, from what is left out:]", *(f"- {one}" for one in said)])
-    if len(short) >= _WORTH * len(text):
-        return None
-    same = next((i for i, pair in enumerate(zip(text, short, strict=False)) if pair[0] != pair[1]), len(short))
-    return Preview(short, weight(text), weight(short), weight(short[:same]))
+    return ShortForm.of(short, text) if len(short) < _WORTH * len(text) else None
 
 
 def divided(text: str) -> Iterator[tuple[str, bool]]:

@@ -54,10 +54,6 @@ class Tail(ABC, Generic[Item]):
     async def block(self, items: tuple[Item, ...], budget: int) -> Block[Item] | None:
         """Return as many of the items as fit into so many tokens; None where none does."""
 
-    @abstractmethod
-    def item(self, value: Any) -> Item:
-        """Return an item as it was before it became JSON."""
-
     async def load(self, items: Sequence[Item]) -> None:
         """Look up together what the blocks of these items need."""
 
@@ -119,7 +115,8 @@ class Tail(ABC, Generic[Item]):
 
     def _read(self, value: str) -> Choice[Item]:
         alone, items = json.loads(value)
-        return Choice(tuple(map(self.item, items)), bool(alone))
+        read: list[Any] = [tuple(item) if isinstance(item, list) else item for item in items]
+        return Choice(tuple(read), bool(alone))
 
 
 async def standing_statements(messages: Sequence[Message], ctx: Context) -> KnownStatements:

@@ -61,32 +61,14 @@ class Clients(NamedTuple):
     """The number of the others."""
 
 
-async def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
-    """Return the tools of a request that the client sent.
-
-    Where no step changed them, they are worked out once for the same definitions.
-    """
-    if request.tools is not ctx.incoming.tools:
-        sent = {id(tool) for tool in ctx.incoming.tools}
-        tools = tuple([tool for tool in request.tools if id(tool) in sent and not is_ours(tool)])
-        return _clients(tools, request, ctx)
-
-    def work() -> tuple[tuple[int, ...], frozenset[str], int]:
-        places = tuple([place for place, tool in enumerate(request.tools) if not is_ours(tool)])
-        sent = _clients(tuple([request.tools[place] for place in places]), request, ctx)
-        return places, sent.reachable, sent.others
-
-    raws = raws_of(request.tools)
-    key = ("client's tools", hash(raws), len(raws), chosen_tools(request.rest.get("tool_choice")), ctx.runs_tools)
-    places, reachable, others = await ctx.once.of_key(key, _EACH * len(raws), work)
-    every = len(places) == len(request.tools)
-    return Clients(request.tools if every else tuple([request.tools[place] for place in places]), reachable, others)
-
-
-def _clients(tools: tuple[Tool, ...], request: ChatRequest, ctx: Context) -> Clients:
+def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
+    """Return the tools of a request that the client sent."""
+    sent = None if request.tools is ctx.incoming.tools else {id(tool) for tool in ctx.incoming.tools}
+    tools = tuple([tool for tool in request.tools if (sent is None or id(tool) in sent) and not is_ours(tool)])
     deferrable_tools = deferrable(request, ctx.incoming.tools) if ctx.runs_tools else ()
     reachable = frozenset([tool.name for tool in deferrable_tools])
-    return Clients(tools, reachable, sum([tool.name not in reachable for tool in tools]))
+    others = sum([tool.name not in reachable for tool in tools])
+    return Clients(request.tools if len(tools) == len(request.tools) else tools, reachable, others)
 
 
 async def in_first_order(request: ChatRequest, ctx: Context) -> ChatRequest:

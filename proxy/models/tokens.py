@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from threading import Lock
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -40,6 +40,7 @@ class TokenService:
         """`load` makes an encoder from a name, `entries` bounds the memo."""
         self.calibration = Calibration()
         self.memo: Cache[int, int] = Cache(entries)
+        self.tool_sets: Cache[int, tuple[tuple[int, ...], bool]] = Cache(entries)
         self._load = load
         self._loading = Lock()
         self._encoders: dict[str, Encoder] = {}
@@ -116,11 +117,11 @@ class BoundTokens:
         scope = (tenant, encoding, self._family)
         self._message, self._tool = hash((scope, "message")), hash((scope, "tool"))
         # by identity, which stays a message's own because it is held
-        self._counted: list[JsonObject] = []
+        self._counted: list[Message] = []
         self._sizes: dict[int, int] = {}
-        self._estimated: set[int] = set()
         self._counts: dict[int, tuple[ChatRequest, TokenCount]] = {}
         self._whole: dict[int, tuple[Sequence[Message], tuple[int, ...]]] = {}
+        self._tool_sets: dict[int, tuple[Sequence[Tool], tuple[int, ...], bool]] = {}
         self._turns = Turns()
 
     async def count(self, request: ChatRequest) -> TokenCount:
@@ -130,12 +131,17 @@ class BoundTokens:
         return known[1]
 
     async def _count(self, request: ChatRequest) -> TokenCount:
-        further = (*request.tools, *_further_prompt(request))
-        sizes, tools = await self._sizes_of(request), sum(await self._measure(further, self._tool))
+        further = _further_prompt(request)
+        sizes, (each, estimated) = await self._sizes_of(request), await self._tool_set(request.tools)
+        tools = sum(each)
         if further:
+            more = await self._values(further, self._tool)
+            tools += sum(map(self._size, more))
+            estimated = estimated or any(value & _ESTIMATED for value in more)
+        if further or each:
             tools += self._scaled(self._family.tools_frame)
-        exact = self._exact and not self._service.failed(self._profile.encoding) and not sizes.estimated
-        exact = exact and (not self._estimated or self._estimated.isdisjoint(map(id, further)))
+        exact = self._exact and not self._service.failed(self._profile.encoding)
+        exact = exact and not (sizes.estimated or estimated)
         return TokenCount(sizes.system, tools, sizes.total - sizes.system + self._scaled(REPLY_FRAME), exact)
 
     async def _sizes_of(self, request: ChatRequest) -> "_Sizes":
@@ -157,11 +163,26 @@ class BoundTokens:
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the tokens of each message, its framing included: those of `count`, less the framing of the reply."""
         known = self._whole.get(id(messages))
-        return tuple(await self._measure(messages, self._message)) if known is None else known[1]
+        return await self._measure(messages) if known is None else known[1]
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
         """Return the tokens of each tool definition, without the instructions that come with any tools at all."""
-        return tuple(await self._measure(tools, self._tool))
+        return (await self._tool_set(tools))[0]
+
+    async def _tool_set(self, tools: Sequence[Tool]) -> tuple[tuple[int, ...], bool]:
+        """Return the sizes of tools, and whether one is estimated. Most requests have the tools of an earlier one."""
+        if not tools:
+            return (), False
+        known = self._tool_sets.get(id(tools))
+        if known is None:
+            key = hash((self._tool, self._scale, *map(_raw, tools)))
+            sizes = self._service.tool_sets.get(key)
+            if sizes is None:
+                values = await self._values(tools, self._tool)
+                sizes = tuple(map(self._size, values)), any(value & _ESTIMATED for value in values)
+                self._service.tool_sets.put(key, sizes, len(tools))
+            known = self._tool_sets[id(tools)] = (tools, *sizes)
+        return known[1:]
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Learn from the prompt tokens that the provider reports for a request, as sent and as this counter counted it.
@@ -177,18 +198,12 @@ class BoundTokens:
     def _uncorrected(self, counted: TokenCount) -> float:
         return counted.total * self._profile.factor / self._scale
 
-    async def _measure(self, items: Sequence[JsonObject], scope: int) -> list[int]:
-        """Return the tokens of messages, or of tools, as the scope says."""
+    async def _measure(self, messages: Sequence[Message]) -> tuple[int, ...]:
         known = self._sizes
-        sizes = list(map(known.get, map(id, items)))
-        if None in sizes:
-            new = [item for item in items if id(item) not in known]
-            values = await self._values(new, scope)
+        if new := [message for message in messages if id(message) not in known]:
             self._counted += new
-            known.update(zip(map(id, new), map(self._size, values), strict=True))
-            self._estimated.update(id(item) for item, value in zip(new, values, strict=True) if value & _ESTIMATED)
-            sizes = list(map(known.get, map(id, items)))
-        return cast(list[int], sizes)
+            known.update(zip(map(id, new), map(self._size, await self._values(new, self._message)), strict=True))
+        return tuple([known[id(message)] for message in messages])
 
     async def _values(self, items: Sequence[JsonObject], scope: int) -> list[int]:
         """Return the packed counts of messages, or of tools."""

@@ -37,10 +37,6 @@ Stages = Sequence[tuple[str, ChatRequest]]
 async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: Tokens) -> list[Change]:
     """Return the change of each message of the client's, and the added ones, in the order of the sent request."""
     before = await tokens.sizes(came.messages)
-    if came.messages == sent.messages:  # most requests
-        roles, total = {message.role for message in came.messages}, sum(before)
-        role = roles.pop() if len(roles) == 1 else None
-        return [_change(0, 0, role, "unchanged", total, total, count=len(before))] if before else []
     after = await tokens.sizes(sent.messages)
     return _shortened(_each(came, sent, before, after, *_steps_of(came, stages)))
 
@@ -103,20 +99,42 @@ def _each(
             place = gone.popleft()
             yield _change(place, None, came.messages[place].role, "removed", before[place], 0, step=removed.get(place))
 
-    for place, message in enumerate(sent.messages):
-        origin, step = origins.get(place), makers.get(id(message))
+    place = 0
+    while place < len(sent.messages):
+        begin, first = place, furthest + 1
+        for message in islice(sent.messages, begin, None):  # most are the client's own, and where they were
+            if (
+                origins.get(place) != furthest + 1
+                or message is not came.messages[furthest + 1]
+                or id(message) in makers
+            ):
+                break
+            place, furthest = place + 1, furthest + 1
+        if place > begin:
+            roles = {each.role for each in sent.messages[begin:place]}
+            sizes = sum(before[first : furthest + 1]), sum(after[begin:place])
+            role = roles.pop() if len(roles) == 1 else None
+            yield _change(first, begin, role, "unchanged", *sizes, count=place - begin)
+            continue
+        message, origin = sent.messages[place], origins.get(place)
+        step, size, place = makers.get(id(message)), after[place], place + 1
         if origin is None:
-            yield _change(None, place, message.role, "added", 0, after[place], step=step)
+            yield _change(None, begin, message.role, "added", 0, size, step=step)
             continue
         yield from leave(origin)
-        kind, handle, was = "moved" if origin < furthest else "unchanged", None, came.messages[origin]
+        kind, handle = _edit(came.messages[origin], message, before[origin], size)
+        kind = "moved" if kind == "unchanged" and origin < furthest else kind
         furthest = max(furthest, origin)
-        if message is not was and message != was:
-            handle = message.derive("handle", partial(_handle, message))
-            kind = "shortened" if handle or after[place] < before[origin] else "changed"
-        sizes = before[origin], after[place]
-        yield _change(origin, place, message.role, kind, *sizes, step=step, handle=handle)
+        yield _change(origin, begin, message.role, kind, before[origin], size, step=step, handle=handle)
     yield from leave(len(came.messages))
+
+
+def _edit(was: Message, message: Message, tokens_before: int, tokens_after: int) -> tuple[str, str | None]:
+    """Return the kind of change of a message, and the handle of its archived text."""
+    if message is was or message == was:
+        return "unchanged", None
+    handle = message.derive("handle", partial(_handle, message))
+    return "shortened" if handle or tokens_after < tokens_before else "changed", handle
 
 
 def _shortened(every: Iterator[Change]) -> list[Change]:

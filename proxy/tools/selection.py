@@ -8,7 +8,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Message
@@ -167,7 +167,7 @@ class Offer:
         self._all = sum(limits.sizes)
         self._wants = [0.0] * len(limits.sizes)
         self._measured: tuple[Collection[int] | None, int] = None, 0
-        self._saved = 0.0
+        self._passed: list[tuple[int, tuple[int, ...] | None]] = []
         self._last: int | None = None
         self._has_begun = self._is_declined = False
         self.chosen: tuple[int, ...] | None = None
@@ -247,13 +247,13 @@ class Offer:
         if self._limits.is_forced or (self.chosen is not None and not {*must} <= {*self.chosen}):
             return True
         if self.chosen is not None:
-            return _SPENT * self._saved + self._gain(end, new) >= 0
+            return _SPENT * self._saved() + self._gain(end, new, self.chosen, self._last) >= 0
         if self._block(new) > _WORTH * self._all:
             return False
         # what begins is expected to go on; a prompt that became too short to be cached would cost more each time
         talk = self._before[end]
         later = self._next(self._all + talk) - self._next(self._block(new) + talk)
-        return len(new) <= len(self._pinned) or self._gain(end, new) + later >= 0
+        return len(new) <= len(self._pinned) or self._gain(end, new, None, self._last) + later >= 0
 
     def _next(self, tokens: int) -> float:
         """Return what the further requests of a conversation cost that begins with a prompt of so many tokens."""
@@ -266,20 +266,33 @@ class Offer:
             self._pass(each, self.chosen)
 
     def _pass(self, end: int, new: tuple[int, ...] | None) -> None:
-        self._saved += self._gain(end, new)
+        self._passed.append((end, new))
         self._last = end
 
-    def _gain(self, end: int, new: tuple[int, ...] | None) -> float:
-        """Return how much less a request costs with a set of tools than with all of them, in input tokens."""
+    def _saved(self) -> float:
+        """Return how much less the requests so far cost with their tools, in input tokens."""
+        starts = chain([(None, None)], self._passed)
+        return sum(
+            [
+                self._gain(end, new, before, last)
+                for (last, before), (end, new) in zip(starts, self._passed, strict=False)
+            ]
+        )
+
+    def _gain(self, end: int, new: tuple[int, ...] | None, before: tuple[int, ...] | None, last: int | None) -> float:
+        """Return how much less a request costs with a set of tools than with all of them, in input tokens.
+
+        The request before it had `last` messages and the tools `before`; None for none, and for all of them.
+        """
         if new is None:
             return 0.0
         rules, talk = self._limits.rules, self._before[end]
         whole, ours = self._all + talk, self._block(new) + talk
-        if self._last is None:
+        if last is None:
             return prompt_cost(rules, 0, whole) - prompt_cost(rules, 0, ours)
-        read = self._before[self._last]
-        before = range(len(self._wants)) if self.chosen is None else self.chosen
-        return prompt_cost(rules, self._all + read, whole) - prompt_cost(rules, self._shared(before, new, read), ours)
+        read = self._before[last]
+        shared = self._shared(range(len(self._wants)) if before is None else before, new, read)
+        return prompt_cost(rules, self._all + read, whole) - prompt_cost(rules, shared, ours)
 
     def _shared(self, before: Collection[int], after: Collection[int], talk: int) -> int:
         changed = None if before is after else min({*before} ^ {*after}, default=None)

@@ -52,7 +52,7 @@ test-traces: $(VENV)-phoenix/bin/phoenix $(VENV)/.dev ## traces in Arize Phoenix
 	PATH="$(abspath $(VENV)-phoenix/bin):$$PATH" $(BIN)/python -m pytest tests/telemetry/check_phoenix.py
 
 test-real: $(VENV)/.real ## a small real model behind a running proxy; downloads 130 MB once, takes minutes
-	$(BIN)/python -m pytest tests/real/check_model.py tests/real/check_referee.py
+	$(BIN)/python -m pytest tests/real/check_model.py
 
 test-multilingual: $(VENV)/.multilingual ## a real multilingual model behind kind: openai; downloads 90 MB once
 	$(BIN)/python -m pytest -s tests/real/check_multilingual.py

@@ -1,4 +1,7 @@
-"""Bodies that no honest client sends: made by a seed, so that whatever they find can be found again."""
+"""Bodies that no honest client sends: made by a seed, so that whatever they find can be found again.
+
+Bytes that are no JSON, damaged ones and those that take long to read are in the tests of the parser and of the patterns.
+"""
 
 import json
 import random
@@ -114,80 +117,7 @@ def raw_values(dice: Dice, lure: str) -> bytes:
     return b'{"model":"m","messages":[{"role":"user","content":"x"}],"' + field + b'":' + raw + b"}"
 
 
-def twice(dice: Dice, lure: str) -> bytes:
-    """A field that comes twice, perhaps spelt in another way."""
-    field = dice.choice(("model", "messages", "stream"))
-    spelt = dice.choice((field, f"\\u00{ord(field[0]):02x}{field[1:]}"))
-    value = dice.choice(('"keyed-1"', '"echo"', "[]", "true", '[{"role":"user","content":"other"}]'))
-    whole = encoded(good(dice))
-    at = f'"{spelt}":{value}'.encode()
-    return dice.choice((whole[:-1] + b"," + at + b"}", b"{" + at + b"," + whole[1:]))
-
-
-def damaged(dice: Dice, lure: str) -> bytes:
-    """The bytes of a good body, cut or changed."""
-    whole = bytearray(encoded(good(dice)))
-    for _ in range(dice.randint(1, 5)):
-        at = dice.randrange(len(whole) or 1)
-        whole = whole or bytearray(b"{")
-        match dice.randrange(4):
-            case 0:
-                whole[at] = dice.randrange(256)
-            case 1:
-                del whole[at]
-            case 2:
-                whole[at:at] = dice.randbytes(3)
-            case _:
-                whole = whole[: max(1, at)]
-    return bytes(whole)
-
-
-def in_other_letters(dice: Dice, lure: str) -> bytes:
-    text = json.dumps(good(dice))
-    return dice.choice((text.encode("utf-16"), text.encode("utf-32"), b"\xef\xbb\xbf" + text.encode(), text.encode() * 2,
-                        b"", b"\x00" * 1000, dice.randbytes(500), b"\x1f\x8b" + dice.randbytes(80), b"null", b"[]", b'"x"'))  # fmt: skip
-
-
-def slow_to_read(dice: Dice, lure: str) -> bytes:
-    """Texts in which a careless pattern tries every way: they look like what a step takes apart, and never end."""
-    unit = dice.choice((
-        "<", "<a ", "[", "(", "{", "|", "| a ", "`", "```", "\\", '"', "'", " ", "\t", "\n", "a ", "a,", "a.", "a@", "1:", "-",
-        "=", "#", "* ", "- ", "&lt;", "\u00e9", "\u0301", "x=1 ", "http://", '{"a":', '[{"a":1},', "def f(", "+++ ", "@@ ", "2026-",
-        "at a.b(c:1)\n", "Error: ", "<!--", "<think>", "\ufeff", "\u202e", "[shortened; ", "no, I mean ", "I live in ",
-    ))  # fmt: skip
-    text = unit * (dice.choice((3_000, 60_000)) // len(unit)) + dice.choice(("", "x", "!", "\n"))
-    body = good(dice)
-    call = {"id": "c9", "type": "function", "function": {"name": "look", "arguments": dice.choice(("{}", text))}}
-    body["messages"] += [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c9", "content": text},
-        {"role": "assistant", "content": dice.choice(("Fine.", text))},
-        {"role": "user", "content": dice.choice(("And now?", text))},
-    ]
-    return encoded(body)
-
-
-def many(dice: Dice, lure: str) -> bytes:
-    """Very many of what costs little to send."""
-    count, body = 12_000, good(dice)
-    match dice.randrange(5):
-        case 0:
-            body["messages"] *= count
-        case 1:
-            body["messages"][0]["content"] = "word " * dice.choice((10_000, 40_000))
-        case 2:
-            body["tools"] = [{"type": "function", "function": {"name": "f"}}] * count
-        case 3:
-            body["messages"][0]["content"] = [{"type": "text", "text": ""}] * count
-        case _:
-            fields = {f"k{n}": n for n in range(count)}
-            body = dice.choice(({**body, "metadata": fields}, {**body, **fields}))
-    return encoded(body)
-
-
-BODIES: tuple[Callable[[Dice, str], bytes], ...] = (
-    odd_values, odd_values, odd_values, orders, addresses, raw_values, twice, damaged, in_other_letters, slow_to_read, many,
-)  # fmt: skip
+BODIES: tuple[Callable[[Dice, str], bytes], ...] = (odd_values, odd_values, odd_values, orders, addresses, raw_values)
 """Each makes a body of its kind; the address is one to which nothing may ever go."""
 
 

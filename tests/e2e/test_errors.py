@@ -8,16 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Setup
-from tests.e2e.servers import (
-    Received,
-    Upstream,
-    answering,
-    begin_stream,
-    send_chunk,
-    silent,
-    streaming,
-    until_ready,
-)
+from tests.e2e.servers import Received, Upstream, answering, begin_stream, send_chunk, silent, streaming, until_ready
 
 GOOD = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
 

@@ -57,7 +57,7 @@ writer: {{model: tiny-writer, timeout: 20}}
 """
 SAID = [message.text for message in lifelike().messages if message.role == "user"]
 TOOLS = [tool("read_log", "Reads a log."), *lifelike().tools]
-REQUESTS = 60
+REQUESTS = 45
 
 Message = dict[str, Any]
 
@@ -167,8 +167,8 @@ async def test_what_is_explained_is_what_is_sent(world: World) -> None:
             "user": headers["x-penstock-user"],
         }
         await world.put("/v1/memories", memory, headers)
-        for turn in range(15):
-            if turn in (4, 9):
+        for turn in range(10):
+            if turn in (3, 6):
                 given = {"to": {"agent": "bob"}, "content": f"Toner for office {talks} arrives on day {turn}."}
                 await world.put("/v1/context/share", given, ann)
             messages.append({"role": "user", "content": SAID[(turn + talks) % len(SAID)]})

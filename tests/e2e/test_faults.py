@@ -59,12 +59,7 @@ def a_directory_in_the_place_of_the_database(state: Path) -> None:
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        a_file_in_its_place,
-        a_file_in_the_place_of_the_archive,
-        garbage,
-        a_directory_in_the_place_of_the_database,
-    ],
+    [a_file_in_its_place, a_file_in_the_place_of_the_archive, garbage, a_directory_in_the_place_of_the_database],
 )
 async def test_an_archive_that_is_broken_from_the_start(lab: Lab, fault: Callable[[Path], None]) -> None:
     state = lab.folder / "state"

@@ -70,19 +70,6 @@ async def test_an_address_leaves_no_message_whoever_said_it(setup: Setup) -> Non
     assert json.loads(sent[2]["tool_calls"][0]["function"]["arguments"]) == {"who": RedactEmails().placeholder}
 
 
-async def test_nor_does_it_come_back_when_the_message_has_left_and_is_asked_for(setup: Setup) -> None:
-    turns = [
-        {"role": role, "content": f"{text} {'word ' * 60}{n}"}
-        for n in range(20)
-        for role, text in (("user", f"Contact {n} of the printer is {n}.{ADDRESS}."), ("assistant", "Noted."))
-    ]
-    status, _ = await post(setup, [*turns, {"role": "user", "content": "What is contact 3 of the printer?"}])
-
-    assert status == 200
-    assert len(json.loads(setup.upstream.last.body)["messages"]) < len(turns)
-    assert ADDRESS.encode() not in setup.upstream.last.body
-
-
 @pytest.mark.parametrize("headers", [{"x-penstock-bypass": "true"}, {"x-penstock-chain": "open"}])
 async def test_no_header_skips_it(setup: Setup, headers: dict[str, str]) -> None:
     status, _ = await post(setup, CONVERSATION, **headers)

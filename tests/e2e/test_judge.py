@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import (
-    Received,
-    Respond,
-    Upstream,
-    answering,
-    breaking_off,
-    send_chunk,
-    silent,
-)
+from tests.e2e.servers import Received, Respond, Upstream, answering, breaking_off, send_chunk, silent
 from tests.e2e.test_summaries import saying
 
 CONFIG = """

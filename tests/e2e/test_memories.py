@@ -342,9 +342,7 @@ TALK: list[dict[str, Any]] = [
     {
         "role": "assistant",
         "content": None,
-        "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "note", "arguments": json.dumps(NOTE)}},
-        ],
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "note", "arguments": json.dumps(NOTE)}}],
     },
     {"role": "tool", "tool_call_id": "c1", "content": "Noted."},
     {"role": "assistant", "content": "Good. " + "Let us see what there is. " * 40},

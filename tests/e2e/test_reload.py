@@ -15,15 +15,7 @@ import pytest
 
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import (
-    DEFAULT_ANSWER,
-    Respond,
-    Upstream,
-    answering,
-    proxy,
-    until_ready,
-    upstream,
-)
+from tests.e2e.servers import DEFAULT_ANSWER, Respond, Upstream, answering, proxy, until_ready, upstream
 
 ADMIN = {"authorization": "Bearer admin"}
 CONFIG = """

@@ -77,11 +77,7 @@ def agent(steps: int = 60) -> Iterator[tuple[Message, ...]]:
             for row in range(12)
         ]
         yield (
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": calls(f"{lifelike().tools[0].name}:c{step}"),
-            },
+            {"role": "assistant", "content": None, "tool_calls": calls(f"{lifelike().tools[0].name}:c{step}")},
             {"role": "tool", "tool_call_id": f"c{step}", "content": json.dumps(rows)},
         )
 

@@ -213,3 +213,27 @@ async def test_a_tool_that_must_be_called_is_offered_also_where_it_was_left_out(
     assert strict.broken == 0
     assert "thing_59" in [each["function"]["name"] for each in strict.bodies[1]["tools"]]
     assert strict.bodies[1]["tool_choice"] == client.choice
+
+
+async def test_the_rounds_of_internal_tools_go_with_their_reasoning(lab: Lab) -> None:
+    search = calls("search_tools", 7, query="invoices")
+    strict = Strict(
+        [
+            search,
+            calls("call_tool", 1, name="thing_59", arguments={"q": "x"}),
+            {"content": "Done."},
+            {"content": "Bye."},
+        ]
+    )
+    tools = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
+    lab.behind.respond = strict
+    client = Client(await lab.start(config(lab.behind.url)), lab.http, tools, [])
+    asked = await client.ask({"role": "user", "content": "Where are my orders?"})
+    assert asked["tool_calls"][0]["function"]["name"] == "thing_59"
+    skip = {"x-penstock-bypass": "true"}
+    await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 60)}, **skip)
+    await client.ask({"role": "user", "content": "Thanks."})
+    assert strict.broken == 0
+    signed = [each for each in strict.bodies[-1]["messages"] if "thinking_blocks" in each]
+    assert [each["tool_calls"][0]["function"]["name"] for each in signed[:2]] == ["search_tools", "call_tool"]
+    assert len(signed) == 3

@@ -239,11 +239,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "podDisruptionBudget.minAvailable 67% of 3 replicas would block every drain",
     ),
     "a budget that wants what the autoscaler leaves": (
-        {
-            **REDIS,
-            "autoscaling": {"enabled": True},
-            "podDisruptionBudget": {"minAvailable": 2, "maxUnavailable": None},
-        },
+        {**REDIS, "autoscaling": {"enabled": True}, "podDisruptionBudget": {"minAvailable": 2, "maxUnavailable": None}},
         "podDisruptionBudget.minAvailable 2 of 2 replicas would block every drain",
     ),
     "an ingress for no host": ({"ingress": {"enabled": True, "hosts": []}}, "ingress.hosts is empty"),

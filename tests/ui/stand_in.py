@@ -285,12 +285,7 @@ class StandIn:
             "requests_per_minute": 60,
             "budget_per_day": 5.0 / (5 * nth + 1),
         }
-        used = {
-            "today": spent["2026-11-27"],
-            "month": sum(spent.values()),
-            "last": "2026-11-27",
-            "days": days,
-        }
+        used = {"today": spent["2026-11-27"], "month": sum(spent.values()), "last": "2026-11-27", "days": days}
         return {"name": name, "tenant": f"team {name}", "tenant_id": "t-7d3f", "models": ["gpt-*", name], "chains": None, "expires": "2027-01-31T00:00:00Z" if nth else None,
                 "limits": limits, "revocable": self.locked is None and nth > 0, "used": used if nth < 2 else {"today": 0, "month": 0, "last": None, "days": []}}  # fmt: skip
 

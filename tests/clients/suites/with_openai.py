@@ -6,20 +6,7 @@ import time
 
 import openai
 from pydantic import BaseModel
-from report import (
-    KEY,
-    PENSTOCK,
-    collected,
-    done,
-    equal,
-    model,
-    only,
-    raised,
-    requests_for,
-    run,
-    scenario,
-    upstream,
-)
+from report import KEY, PENSTOCK, collected, done, equal, model, only, raised, requests_for, run, scenario, upstream
 
 WEATHER = {
     "type": "function",
@@ -184,38 +171,6 @@ async def headers(chain, kind):
     equal(sent["authorization"], f"Bearer {KEY}")
     assert sent["user-agent"].startswith(("OpenAI/", "AsyncOpenAI/")), sent["user-agent"]
     equal(sent["x-stainless-lang"], "python")
-
-
-@scenario
-async def streamed_response(chain, kind):
-    manager = client(kind).chat.completions.with_streaming_response.create(
-        model=model(chain), messages=user(), stream=True
-    )
-    if hasattr(manager, "__aenter__"):
-        async with manager as response:
-            lines = [line async for line in response.iter_lines()]
-    else:
-        with manager as response:
-            lines = list(response.iter_lines())
-    equal([line for line in lines if line][-1], "data: [DONE]")
-    equal(response.headers["content-type"], "text/event-stream; charset=utf-8")
-
-
-@scenario
-async def further_fields_and_headers(chain, kind):
-    name = model(chain)
-    await done(
-        client(kind).chat.completions.create(
-            model=name,
-            messages=user(),
-            extra_body={"top_k": 40, "options": {"num_ctx": 4096}},
-            extra_headers={"x-of-the-client": "kept"},
-        )
-    )
-    last = upstream("last", name)
-    assert '"top_k":40' in last["body"].replace(" ", ""), last["body"]
-    assert '"options":{"num_ctx":4096}' in last["body"].replace(" ", ""), last["body"]
-    equal(last["headers"]["x-of-the-client"], "kept")
 
 
 @scenario

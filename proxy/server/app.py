@@ -17,6 +17,7 @@ from proxy.access.exchange import Intake
 from proxy.access.gate import Gate, Handler, Slots, is_needed
 from proxy.access.limits import KeyLimits
 from proxy.access.metering import Meter
+from proxy.chat.parse import Body
 from proxy.config.access_settings import KeysAuth
 from proxy.config.load import Config, load
 from proxy.config.settings import Settings
@@ -29,7 +30,7 @@ from proxy.gateway.signed import Steps
 from proxy.models import Models
 from proxy.models.tokens import TokenService
 from proxy.server.admin import Admin
-from proxy.server.api.chat import Api
+from proxy.server.api.chat import WIRES, Api
 from proxy.server.api.compress import Sidecar
 from proxy.server.api.endpoint import Answer, Endpoint, Serving, by_method
 from proxy.server.api.erase import Forgetting
@@ -249,15 +250,12 @@ class Process:
             # of all methods: what belongs to no upstream must not be forwarded to one
             return endpoint(path, by_method(**by), _METHODS, spends=spends)
 
-        chat = endpoint(CHAT, api.chat, ["POST"])
+        chat = endpoint(CHAT, api.wire(Body), ["POST"])
         rest = Starlette(
             routes=[
                 chat,
-                endpoint("/chat/completions", api.chat, ["POST"], "/v1/chat/completions"),
-                endpoint("/v1/messages", api.messages, ["POST"]),
-                endpoint("/v1/messages/count_tokens", api.count, ["POST"]),
-                endpoint("/v1/responses", api.responses, ["POST"]),
-                endpoint("/v1/responses/input_tokens", api.input_tokens, ["POST"]),
+                endpoint("/chat/completions", api.wire(Body), ["POST"], CHAT),
+                *(endpoint(path, api.wire(kind), ["POST"]) for path, kind in WIRES.items() if path != CHAT),
                 endpoint("/v1/models", by_method(GET=models.find), ["GET"]),
                 endpoint("/models", by_method(GET=models.find), ["GET"], "/v1/models"),
                 endpoint("/v1/models/{model:path}", by_method(GET=models.get), ["GET"]),

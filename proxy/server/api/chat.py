@@ -1,6 +1,7 @@
-"""The endpoints: what comes in, what goes out, and the one place where an error becomes an answer."""
+"""The endpoints of the wires, and every other path under `/v1`, which goes to an upstream as it is."""
 
 import re
+from collections.abc import Mapping
 from functools import partial
 from urllib.parse import unquote
 
@@ -26,15 +27,13 @@ from proxy.upstreams.routing import Routes
 from proxy.wires.messages import CountBody, MessagesBody
 from proxy.wires.responses import InputTokensBody, ResponsesBody
 
-_READ = tuple(f"/v1{kind.path}" for kind in (Body, MessagesBody, ResponsesBody))
+_COUNTS = (CountBody, InputTokensBody)
+WIRES: Mapping[str, type[Body]] = {
+    f"/v1{kind.path}": kind for kind in (Body, MessagesBody, CountBody, ResponsesBody, InputTokensBody)
+}
 """The paths of which a chain reads the bodies."""
 
-_SPELT = re.compile(
-    r"/v1/(?:(?P<chat>chat/completions)|(?P<messages>messages)(?P<count>/count_tokens)?"
-    r"|(?P<responses>responses)(?P<tokens>/input_tokens)?)/?",
-    re.IGNORECASE,
-)
-"""Paths that an upstream may take for that of a wire: no spelling may go around the chain."""
+_READ = [path for path, kind in WIRES.items() if kind not in _COUNTS]
 
 _OWN = re.compile(
     r"/[^a-z0-9]*(?:(?:compress|context[^a-z0-9]+share|explain|memories|retrieve)(?![a-z0-9_-])"
@@ -66,56 +65,31 @@ class Api:
         self._pipeline = pipeline
         self._routes = routes
 
-    async def chat(self, http: Exchange, seen: Observation) -> None:
-        """`POST /v1/chat/completions`."""
-        raw = await http.read()
-        await self._pipeline.serve(await do_sized(len(raw), partial(Body, raw)), http, seen)
+    def wire(self, kind: type[Body]) -> Handler:
+        """Return the handler of `POST` for the path of a kind of body."""
+        # a count of what the client sent would have it compact too early
+        answer = self._pipeline.count if kind in _COUNTS else self._pipeline.serve
 
-    async def messages(self, http: Exchange, seen: Observation) -> None:
-        """`POST /v1/messages`."""
-        if (body := await self._native(MessagesBody, http, seen)) is not None:
-            await self._pipeline.serve(body, http, seen)
+        async def serve(http: Exchange, seen: Observation) -> None:
+            raw = await http.read()
+            if kind is not Body and await do_sized(len(raw), partial(_model_in, raw)) is None:
+                await self._pass(kind.path, raw, http, seen)  # no chain can read it: its bytes go as they are
+                return
+            body = await do_sized(len(raw), partial(kind, raw))
+            if (key := http.caller) is not None and key.key is not None and kind.wire == "responses":
+                _check_stored(body, key)
+            await answer(body, http, seen)
 
-    async def count(self, http: Exchange, seen: Observation) -> None:
-        """`POST /v1/messages/count_tokens`: a count of what the client sent would have it compact too early."""
-        if (body := await self._native(CountBody, http, seen)) is not None:
-            await self._pipeline.count(body, http, seen)
-
-    async def responses(self, http: Exchange, seen: Observation) -> None:
-        """`POST /v1/responses`."""
-        if (body := await self._native(ResponsesBody, http, seen)) is not None:
-            await self._pipeline.serve(body, http, seen)
-
-    async def input_tokens(self, http: Exchange, seen: Observation) -> None:
-        """`POST /v1/responses/input_tokens`."""
-        if (body := await self._native(InputTokensBody, http, seen)) is not None:
-            await self._pipeline.count(body, http, seen)
-
-    def _served(self, spelt: re.Match[str]) -> Handler:
-        """Return what serves the wire that a path spells."""
-        if spelt["chat"]:
-            return self.chat
-        if spelt["messages"]:
-            return self.count if spelt["count"] else self.messages
-        return self.input_tokens if spelt["tokens"] else self.responses
-
-    async def _native(self, kind: type[Body], http: Exchange, seen: Observation) -> Body | None:
-        """Return a body that a chain can read. Pass one that names no model: its bytes go as they are."""
-        raw = await http.read()
-        if await do_sized(len(raw), partial(_model_in, raw)) is None:
-            await self._pass(kind.path, raw, http, seen)
-            return None
-        body = await do_sized(len(raw), partial(kind, raw))
-        if (key := http.caller) is not None and key.key is not None and kind.wire == "responses":
-            _check_stored(body, key)
-        return body
+        return serve
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
         """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
-        if spelt := _SPELT.fullmatch(http.scope["path"]):
+        # an upstream may take it for the path of a wire: no spelling may go around the chain
+        kind = WIRES.get(http.scope["path"].casefold())
+        if kind is not None:
             check_method(http, "GET", "POST")
             if http.scope["method"] == "POST":
-                await self._served(spelt)(http, seen)
+                await self.wire(kind)(http, seen)
                 return
         path = _below_v1(http.scope)
         await self._pass(path, await http.read(), http, seen)

@@ -73,12 +73,7 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def create(
-    path: Path,
-    host: str,
-    admin_port: int | None,
-    save: Path | None,
-    redact: Sequence[str],
-    meeting: Path | None = None,
+    path: Path, host: str, admin_port: int | None, save: Path | None, redact: Sequence[str], meeting: Path | None = None
 ) -> App:
     """Return the app of a file, in the process that serves it. Raise `ConfigError`.
 
@@ -86,7 +81,7 @@ def create(
     """
     bound_arenas()
     saving = None if save is None else Saving(save, redact)
-    app = build(load(path), host=host, admin_port=admin_port, saving=saving, meeting=meeting)
+    app = Process(load(path), saving, Peers(meeting), host, admin_port).app
     # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
     # milliseconds, and let a parsed request of some thousand objects pass without one
     gc.collect()
@@ -95,61 +90,52 @@ def create(
     return app
 
 
-def build(
-    config: Config,
-    *,
-    host: str | None = None,
-    admin_port: int | None = None,
-    saving: Saving | None = None,
-    meeting: Path | None = None,
-) -> App:
-    """Return the app of a configuration. Nothing is connected or loaded before it starts.
-
-    `admin_port` is the port for operators, `host` the address of the main port, where they differ from the
-    configuration's.
-    """
-    return Process(config, saving, Peers(meeting)).app(admin_port, host)
-
-
 class Process:
     """The services that outlive a configuration, and the generation of each configuration over them."""
 
-    def __init__(self, config: Config, saving: Saving | None, peers: Peers) -> None:
-        settings = config.settings
+    def __init__(
+        self,
+        config: Config,
+        saving: Saving | None = None,
+        peers: Peers | None = None,
+        host: str | None = None,
+        admin_port: int | None = None,
+    ) -> None:
+        """Build everything. Nothing is connected or loaded before the app starts.
+
+        `host` is the address of the main port, `admin_port` the port for operators, where they differ from the
+        configuration's.
+        """
+        settings, self.saving = config.settings, saving
         self.stores = stores = build_stores(settings)
         self.telemetry = Telemetry.open(settings.telemetry, stores.records, settings.server.remember_mib * 2**20)
         self.index, metrics = build_index(settings, self.telemetry), self.telemetry.metrics
         self.services = services = build_services(settings, stores.store, self.index, self.telemetry)
-        self.peers, self.slots, self.saving = peers, Slots(), saving
-        self.meter = Meter(stores.counters, patience=stores.patience)
-        self.records_api = RecordsApi(stores.records, peers, services.archives)
-        self.pilot = Pilot(settings.pilot, metrics)
+        self.meter, self.slots = Meter(stores.counters, patience=stores.patience), Slots()
+        self.peers = peers = peers or Peers(None)
+        self.records = RecordsApi(stores.records, peers, services.archives)
+        self.pilot, self.background = Pilot(settings.pilot, metrics), BackgroundWork[str]()
         most, of_one, together = _most_of_bodies(settings)
         self.intake = Intake(most, of_one, lambda reason: metrics.of("limited_requests", reason).inc(), together)
-        self.background = BackgroundWork[str]()
-        self.reloading = Reloading(config, self.generation, metrics, self.apply)
-        self.draining = Draining(self._stop, lambda: self.background.begin(self.reloading.reload("SIGHUP")))
+        self.reloading = reloading = Reloading(config, self.generation, metrics, self.apply)
+        self.draining = Draining(self._stop, lambda: self.background.begin(reloading.reload("SIGHUP")))
         outside = {"state": stores.store, "vectors": self.index, "embedding": services.embedding}
-        self.health = Health(self.reloading, self.draining, services.threads, peers, outside)
-
-    def app(self, admin_port: int | None, host: str | None) -> App:
-        """Return the app: the endpoints of clients, of operators and of orchestrators."""
-        reloading, peers, services, stores = self.reloading, self.peers, self.services, self.stores
+        self.health = Health(reloading, self.draining, services.threads, peers, outside)
         here = [reloading.forget, self.pilot.forget]
         forgetting = Forgetting(
             stores.store, services.archives, services.memories, self.index, peers, records=stores.records, here=here
         )
-        self.admin = admin = Admin(
-            reloading, self.records_api, peers, self.telemetry.metrics, forgetting, self.meter, host
-        )
-        own_port, probes = admin_port or reloading.settings.server.admin_port, self.health.routes()
-        for_all = [*probes, *(() if own_port is not None else admin.routes(own_port=False))]
-        return App(
+        self.admin = Admin(reloading, self.records, peers, metrics, forgetting, self.meter, host)
+        own_port, probes = admin_port or settings.server.admin_port, self.health.routes()
+        for_all = [*probes, *(() if own_port is not None else self.admin.routes(own_port=False))]
+        for_operators = [*probes, *self.admin.routes(own_port=True)]
+        self.app = App(
             reloading,
             Starlette(routes=for_all, exception_handlers=ERRORS, lifespan=self._life),
-            Starlette(routes=[*probes, *admin.routes(own_port=True)], exception_handlers=ERRORS),
+            Starlette(routes=for_operators, exception_handlers=ERRORS),
             own_port,
         )
+        """The endpoints of clients, of operators and of orchestrators."""
 
     def _stop(self) -> float:
         self.reloading.close_connections()
@@ -266,7 +252,7 @@ class Process:
                 answers("/v1/context/share", POST=sharing.give, GET=sharing.received),
                 answers("/v1/context/share/{id:path}", GET=sharing.get, DELETE=sharing.take_back),
                 answers("/v1/explain", POST=explaining.serve),
-                answers("/v1/explain/{request_id:path}", GET=self.records_api.explain),
+                answers("/v1/explain/{request_id:path}", GET=self.records.explain),
                 answers("/v1/memories", POST=memories.add, GET=memories.find, DELETE=memories.forget),
                 answers("/v1/memories/import", POST=memories.load),
                 answers("/v1/memories/aggregate", POST=memories.aggregate),

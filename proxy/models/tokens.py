@@ -12,10 +12,9 @@ from msgspec.structs import replace
 
 from proxy.chat import SYSTEM_ROLES, ChatRequest, JsonObject, Message, Tool
 from proxy.context import Identity, ModelProfile, TokenCount
-from proxy.models.counting import REPLY_FRAME, Tally
+from proxy.models.counting import REPLY_FRAME, Tally, count_tool
 from proxy.models.encodings import Encoder, canonical_encoding, characters, load_encoder, ships
 from proxy.models.families import Family, family
-from proxy.models.tool_rules import count_tool
 from proxy.state.cache import Cache
 from proxy.state.threads import Lanes, Turns
 from proxy.work_time import current_work

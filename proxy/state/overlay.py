@@ -8,7 +8,7 @@ from proxy.state.store import Store
 _MOST = 2**28
 
 
-class Overlay:
+class Overlay(Store):
     """A `Store` over one of which nothing is changed, not even when a value was used last."""
 
     def __init__(self, below: Store) -> None:
@@ -19,15 +19,9 @@ class Overlay:
     def losses(self) -> int:
         return self._below.losses + self._cleared
 
-    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        return (await self.get_all((key,), ttl=ttl))[0]
-
     async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
         own, below = await self._own.get_all(keys, ttl=ttl), await self._below.get_all(keys)
         return [old if new is None else new for new, old in zip(own, below, strict=True)]
-
-    async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        await self._own.put(key, value, ttl=ttl)
 
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
         await self._own.put_all(values, ttl=ttl)

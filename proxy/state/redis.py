@@ -13,7 +13,7 @@ from itertools import groupby, islice
 from typing import Any
 
 from proxy.state.redis_server import RedisServer, Script
-from proxy.state.store import StoreError
+from proxy.state.store import Store, StoreError
 
 LARGEST = 8 * 2**20
 """Bytes that a value may have: more would hold up the server, and all others with it."""
@@ -37,7 +37,7 @@ _TAIL = Script.of("tail", writes=False)
 _ERASE = Script.of("erase", writes=False)
 
 
-class RedisStore:
+class RedisStore(Store):
     """A `Store` on a server, bounded by the server's `maxmemory`, and as durable as the server is set up to be."""
 
     def __init__(self, server: RedisServer, *, largest: int = LARGEST) -> None:
@@ -58,18 +58,12 @@ class RedisStore:
     async def look(self) -> None:
         await self.server.look()
 
-    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        return (await self.get_all((key,), ttl=ttl))[0]
-
     async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
         values: list[bytes | None] = []
         for some in _batches(keys):
             (found,) = await self.server.run(_GET, self._keys(some), (0 if ttl is None else _milliseconds(ttl),))
             values += [None if value is None else bytes(value[_STAMP:]) for value in found]
         return values
-
-    async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        await self.put_all({key: value}, ttl=ttl)
 
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
         self._check(values.values())

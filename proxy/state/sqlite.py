@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from proxy.state.database import Database, used_bytes
-from proxy.state.store import FULL, LARGEST_SHARE, PASSING, PROTECTED, SHORT, Cause, StoreError
+from proxy.state.store import FULL, LARGEST_SHARE, PASSING, PROTECTED, SHORT, Cause, Store, StoreError
 from proxy.state.warnings import Warnings
 
 logger = logging.getLogger("penstock.state")
@@ -48,7 +48,7 @@ _EXPIRED = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expi
 _OLDEST = "SELECT rowid FROM Cache WHERE access_time <= ? AND key <> ? ORDER BY access_time LIMIT 1"
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """A `Store` in a directory, for all workers of one machine; or in memory, for this process.
 
     What `put` has returned from survives the end of the process and of the machine: SQLite has synced it. Opened by
@@ -79,9 +79,6 @@ class SqliteStore:
     def losses(self) -> int:
         return self._database.losses
 
-    async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        return (await self.get_all((key,), ttl=ttl))[0]
-
     async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
         if not keys:
             return []
@@ -93,9 +90,6 @@ class SqliteStore:
                 with suppress(StoreError):
                     await self._database.run(lambda database: self._use(database, used, ttl), waits=False)
         return [None if row is None else row[0] for row in rows]
-
-    async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        await self.put_all({key: value}, ttl=ttl)
 
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
         self._check(values.values())

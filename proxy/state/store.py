@@ -4,6 +4,7 @@ Keys are text and start with whose they are; values are bytes; each value has a 
 use. What grows by members, such as a set, has a key for each member: so nobody overwrites what another has added.
 """
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -54,21 +55,29 @@ class Store(Protocol):
         """
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        """Return the value of a key; None if there is none, or no longer.
+        """Return the value of a key; see `get_all`."""
+        return (await self.get_all((key,), ttl=ttl))[0]
+
+    @abstractmethod
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
+        """Return the values of several keys, read together; None for one that has none, or no longer.
 
         With `ttl` this is a use: the value lives that many seconds from now, less at most a tenth of them or a minute.
         A store that can be read but not written still answers.
         """
 
-    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
-        """Return the values of several keys, read together as `get` reads one."""
-
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Set the value of a key, for `ttl` seconds. When it returns, the value is as durable as the store can be."""
+        """Set the value of a key; see `put_all`."""
+        await self.put_all({key: value}, ttl=ttl)
 
+    @abstractmethod
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
-        """Set several values at once, as durably: all of them or none."""
+        """Set several values at once for `ttl` seconds, all of them or none.
 
+        When it returns, they are as durable as the store can be.
+        """
+
+    @abstractmethod
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
         """Set the value of a key that has none, at once for all that share the store; the value that it then has.
 
@@ -76,17 +85,22 @@ class Store(Protocol):
         outlives the process at once, and a loss of power a moment later, or behind the next `put`.
         """
 
+    @abstractmethod
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         """Use values without reading them: they live `ttl` seconds from now. Those that are there."""
 
+    @abstractmethod
     async def delete(self, keys: Collection[str]) -> None:
         """Remove values; keys without one are ignored."""
 
+    @abstractmethod
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
         """Return the first `limit` keys that start with `prefix`, in the order of their code points."""
 
+    @abstractmethod
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
         """Return the `limit` keys that start with `prefix` and were used last, the latest first."""
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Give back threads and connections. Later calls raise `closed`; closing twice is fine."""

@@ -12,7 +12,14 @@ import msgspec
 
 from proxy.chat import ROLES, ChatRequest, Message
 from proxy.chat.errors import BadRequest, wrong
+from proxy.text.tables import table
 from proxy.wires.view import MALFORMED, parsed_arguments
+
+FIELDS: Mapping[str, Any] = table("upstream_fields")
+NEUTRAL: Mapping[str, Any] = FIELDS["neutral"]
+"""Values that ask for what an answer is without the field."""
+BOOKKEEPING = frozenset(FIELDS["bookkeeping"])
+"""Fields that do not concern the answer."""
 
 _Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -203,27 +210,6 @@ def ignored_fact(names: Iterable[str], *, strict: bool) -> dict[str, str | int |
         told = f"the upstream does not support {', '.join(listed)}; leave it out, or unset strict_params"
         raise BadRequest(told[:1000], param=listed[0], code="unsupported_parameter")
     return {"ignored": ",".join(listed)[:LONGEST_LIST]} if listed else {}
-
-
-NEUTRAL: Mapping[str, Any] = {
-    "frequency_penalty": 0,
-    "logit_bias": {},
-    "logprobs": False,
-    "modalities": ["text"],
-    "n": 1,
-    "parallel_tool_calls": True,
-    "presence_penalty": 0,
-    "tool_choice": "auto",
-    "top_logprobs": 0,
-    "verbosity": "medium",
-}
-"""Values that ask for what an answer is without the field (OpenAI's defaults)."""
-
-
-BOOKKEEPING = frozenset({
-    "metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "store",
-})  # fmt: skip
-"""Fields that do not concern the answer, so that nothing is lost without them."""
 
 
 def is_neutral(name: str, value: Any) -> bool:

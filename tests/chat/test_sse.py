@@ -13,7 +13,7 @@ from proxy.chat.errors import UpstreamFailed
 from proxy.chat.sse import ByteStream, EventSplitter
 from proxy.gateway.chat_round import ChatRound
 from proxy.models.usage import without_usage
-from proxy.upstreams.ollama.answer import lines
+from proxy.upstreams.ollama import lines
 
 
 async def endless(chunk: bytes) -> AsyncGenerator[bytes, None]:

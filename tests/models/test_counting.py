@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.models.counting import Tally
+from proxy.models.counting import Tally, count_tool
 from proxy.models.encodings import Encoder, load_encoder
 from proxy.models.families import family
-from proxy.models.tool_rules import count_tool
 from tests.models.test_images import GIF, PNG, url
 from tests.talk import calls, result, system, user
 

@@ -17,6 +17,7 @@ from proxy.models.names import canonical
 from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
+    FIELDS,
     NativeFields,
     asks,
     check_fields,
@@ -27,29 +28,16 @@ from proxy.upstreams.request_fields import (
 )
 from proxy.upstreams.translated import Translation
 
-NATIVE = frozenset({
-    "cache_control", "compaction", "container", "context_management", "diagnostics", "fallbacks", "inference_geo",
-    "mcp_servers", "output_config", "speed", "thinking", "top_k", "user_profile_id",
-})  # fmt: skip
-"""Anthropic's own fields, which a client may send beside OpenAI's (`extra_body` of the SDKs)."""
-
-READ = NATIVE | BOOKKEEPING | {
-    "max_tokens", "max_completion_tokens", "stop", "stream", "stream_options", "temperature", "top_p", "tool_choice",
-    "parallel_tool_calls", "reasoning_effort", "reasoning", "response_format", "service_tier", "user",
-}  # fmt: skip
-"""The fields that the translation reads; each of its functions names what it cannot use."""
-
-TIERS = {"auto": "auto", "priority": "auto", "default": "standard_only", "standard_only": "standard_only"}
-
-BUDGETS = {"minimal": 1024, "low": 1024, "medium": 4096, "high": 16_384, "xhigh": 32_768, "max": 32_768}
-"""Tokens of thinking for OpenAI's `reasoning_effort`, for models that take a budget."""
-
+_TABLE: Mapping[str, Any] = FIELDS["anthropic"]
+NATIVE = frozenset(_TABLE["native"])
+"""Anthropic's own fields, which a client may send beside OpenAI's."""
+READ = NATIVE | BOOKKEEPING | set(_TABLE["read"])
+"""The fields that the translation reads."""
 LEAST_BUDGET = 1024
-
-LEVELS = ("low", "medium", "high", "xhigh", "max")
-
-CHOICES = {"auto": "auto", "none": "none", "required": "any", "any": "any"}
-"""Anthropic's words for OpenAI's `tool_choice`."""
+"""Tokens of thinking."""
+LEVELS: list[str] = _TABLE["levels"]
+BUDGETS: Mapping[str, int] = _TABLE["budgets"]
+"""Tokens of thinking for OpenAI's `reasoning_effort`, for models that take a budget."""
 
 OWN_CHOICES = frozenset({"auto", "none", "any", "tool"})
 
@@ -166,7 +154,7 @@ class _Fields:
         tier = self._rest.get("service_tier")
         if tier is None:
             return None
-        found = TIERS.get(tier)
+        found: str | None = _TABLE["tiers"].get(tier)
         if found is None:
             self._ignored.add("service_tier")
         return found
@@ -202,9 +190,10 @@ class _Fields:
         If one tool must be called, the others stay, because the cache of the whole prompt begins with the tools.
         """
         choice = self._rest.get("tool_choice", "auto")
+        choices: Mapping[str, str] = _TABLE["choices"]
         if isinstance(choice, str):
             return offered, {
-                "type": CHOICES.get(choice) or wrong("tool_choice", f"must be one of {', '.join(CHOICES)}")
+                "type": choices.get(choice) or wrong("tool_choice", f"must be one of {', '.join(choices)}")
             }
         if choice.get("type") in OWN_CHOICES:
             return offered, dict(choice)

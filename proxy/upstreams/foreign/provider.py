@@ -54,11 +54,7 @@ class Provider:
             events = await hold_back(self._spoken(source, chunks, deadline, asked), facts)
             return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
         except Exception as error:
-            refusal = self._explained(error, asked)
-        if isinstance(refusal, UpstreamFailed):
-            raise refusal
-        headers = [(key.encode(), value.encode()) for key, value in refusal.headers.items()]
-        return Reply(refusal.status, [*JSON_HEADERS, *headers], refusal.body(), facts=facts)
+            raise self._explained(error, asked) from None
 
     async def ignored(self, request: ChatRequest) -> tuple[str, ...]:
         """Return the fields that litellm or the provider does not support. Raise `BadRequest` as `send` does."""

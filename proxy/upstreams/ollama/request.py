@@ -10,6 +10,7 @@ from proxy.chat import ChatRequest, Message, chosen_tools
 from proxy.chat.errors import wrong
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
+    FIELDS,
     NativeFields,
     asks,
     called_function,
@@ -22,26 +23,14 @@ from proxy.upstreams.request_fields import (
 )
 from proxy.upstreams.translated import Translation
 
-DIRECT = frozenset({
-    "temperature", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty", "frequency_penalty", "top_k",
-    "seed", "repeat_last_n",
-})  # fmt: skip
-"""Options that a client may also set at the top level, as OpenAI's fields or as extras of its SDK."""
-
-OPTIONS = DIRECT | {"num_predict", "num_keep", "stop"}
-"""Keys that a client may set in `options`. All others (`num_ctx`, `num_gpu`, `num_batch`, ...) belong to the loaded
-model: another value makes the server load it anew, for every client."""
-
-EFFORTS = {
-    "minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high", "ultra": "high",
-}  # fmt: skip
-"""Ollama's level of thinking for OpenAI's `reasoning_effort`. Its own `max` is left to `think`: older servers refuse
-it, and models that take levels read it as `high`."""
-
-READ = DIRECT | BOOKKEEPING | {
-    "stop", "max_tokens", "max_completion_tokens", "options", "stream", "stream_options", "response_format", "think",
-    "reasoning_effort", "reasoning", "logprobs", "top_logprobs", "service_tier", "user",
-}  # fmt: skip
+_TABLE: Mapping[str, Any] = FIELDS["ollama"]
+DIRECT = frozenset(_TABLE["direct"])
+"""Options that a client may also set at the top level."""
+OPTIONS = DIRECT | set(_TABLE["options"])
+"""Keys that a client may set in `options`; another value of any other makes the server load the model anew."""
+EFFORTS: Mapping[str, str] = _TABLE["efforts"]
+"""Ollama's level of thinking for OpenAI's `reasoning_effort`."""
+READ = DIRECT | BOOKKEEPING | set(_TABLE["read"])
 """The fields that the translation reads, or that do not concern the answer."""
 
 

@@ -7,6 +7,7 @@ from proxy.chat import ChatRequest
 from proxy.testing import chat
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.foreign.provider import Provider
+from proxy.upstreams.refusal import Refused
 
 KEY = "sk-ant-client-key"
 MODEL = "claude-sonnet-4-5"
@@ -18,7 +19,12 @@ def call(request: ChatRequest, key: str | None = KEY) -> Call:
 
 
 async def send(provider: Provider, request: ChatRequest, key: str | None = KEY) -> Reply:
-    return await provider.send(request, "" if key is None else f"Bearer {key}")
+    """Ask a provider. Return a refusal as its process does."""
+    try:
+        return await provider.send(request, "" if key is None else f"Bearer {key}")
+    except Refused as error:
+        headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
+        return Reply(error.status, headers, error.body())
 
 
 def ask(conversation: str = "u1", **rest: Any) -> ChatRequest:

@@ -46,6 +46,10 @@ class TokenCount:
         """Tokens of the whole prompt."""
         return self.system + self.tools + self.messages
 
+    def by_section(self) -> dict[str, int]:
+        """Return the tokens by section, as JSON values."""
+        return {"system": self.system, "tools": self.tools, "messages": self.messages}
+
 
 class Tokens(Protocol):
     """A token counter for one model. Counts are memoised by content; only new content costs time."""

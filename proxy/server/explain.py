@@ -17,7 +17,7 @@ from proxy.economics import money, prompt_cost
 from proxy.gateway.chain import Outcome
 from proxy.models import Models
 from proxy.server.build import build_upstreams, profiles
-from proxy.server.replay.player import NO_HEADERS, Explained, open_player, play_all, sections
+from proxy.server.replay.player import NO_HEADERS, Explained, open_player, play_all
 from proxy.step import Step
 from proxy.telemetry.bill import estimated
 from proxy.telemetry.changes import changes
@@ -126,7 +126,7 @@ def shown(explained: Explained) -> dict[str, Any]:
         "exact": profile.exact,
         "tokens_before": outcome.before.total if outcome.before else None,
         "tokens_after": outcome.after.total if outcome.after else None,
-        "sections": {when: sections(count) or None for when, count in _counts(outcome)},
+        "sections": {when: count and count.by_section() for when, count in _counts(outcome)},
         "prompt_usd_before": _prompt_usd(profile, outcome.before),
         "prompt_usd_after": _prompt_usd(profile, outcome.after),
         **estimated(explained.estimate),
@@ -220,9 +220,9 @@ def _conclusion(explained: Explained, about: str) -> str:
 
 def _bars(outcome: Outcome) -> list[str]:
     """Return a bar for each section: what is sent of it, and behind that what was taken out."""
-    before, after = sections(outcome.before), sections(outcome.after)
-    if not before or outcome.rejected is not None:
+    if outcome.before is None or outcome.after is None or outcome.rejected is not None:
         return []
+    before, after = outcome.before.by_section(), outcome.after.by_section()
     unit = max(*before.values(), *after.values(), 1) / _WIDTH
     rows = []
     for name in before:

@@ -157,8 +157,11 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
     request = record.request()
     who = record.who(request)
     rewriting, changed, handles = record.rewriting, list[Change](), list[str]()
+    sections: dict[str, Any] = {"before": None, "after": None}
     if rewriting is not None:
         came, sent = rewriting.came, rewriting.sent
+        counts = {"before": rewriting.before, "after": rewriting.after}
+        sections = {when: count and count.by_section() for when, count in counts.items()}
         changed = await changes(came, sent, rewriting.stages, rewriting.ctx.tokens)
         made = identities(sent).keys() - identities(came).keys()
         handles = named_handles(b"\n".join(message.raw for message in sent.messages if id(message) in made))
@@ -185,7 +188,7 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         "model": record.asked[:_NAME],
         **{name: known.get(name) for name in ("upstream", "chain", "ignored", "lowered", "vendor")},
         **facts_of(record),
-        "sections": _sections(rewriting),
+        "sections": sections,
         "prices": None if rewriting is None else _prices(rewriting.ctx.model, record.after or 0),
         **{
             f"{name}_tokens": _sum(getattr(each, name) for each in record.answers)
@@ -234,14 +237,6 @@ async def _priced(record: Record) -> tuple[Sequence[Effect], dict[str, Any] | No
     tokens = rewriting.ctx.tokens
     effects = await record.bills.effects(estimate, rewriting.first, rewriting.stages, record.steps, tokens)
     return effects if is_priced else unknown, estimate.broken(len(rewriting.sent.tools))
-
-
-def _sections(rewriting: Rewriting | None) -> dict[str, dict[str, int] | None]:
-    counts = (None, None) if rewriting is None else (rewriting.before, rewriting.after)
-    return {
-        phase: None if count is None else {"system": count.system, "tools": count.tools, "messages": count.messages}
-        for phase, count in zip(("before", "after"), counts, strict=True)
-    }
 
 
 def _prices(model: ModelProfile, tokens: int) -> dict[str, float] | None:

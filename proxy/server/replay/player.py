@@ -23,7 +23,7 @@ from proxy.chat.parse import Body
 from proxy.chat.reasoning import is_signed
 from proxy.config.settings import Chain, Settings
 from proxy.config.state_settings import RedisStateSettings, StateSettings
-from proxy.context import Identity, Material, ModelProfile, Pair, Question, TokenCount
+from proxy.context import Identity, Material, ModelProfile, Pair, Question
 from proxy.gateway.chain import Outcome
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import learn
@@ -100,11 +100,6 @@ class Explained:
         return self.profile.usable(self.incoming)
 
 
-def sections(count: TokenCount | None) -> dict[str, int]:
-    """Return the tokens of the parts of a prompt; empty where nobody counted."""
-    return {} if count is None else {"system": count.system, "tools": count.tools, "messages": count.messages}
-
-
 class Player:
     """The player of requests, one after the other. For use on one event loop."""
 
@@ -161,36 +156,30 @@ class Player:
             started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
         seconds = perf_counter() - started
         done = prepared.rewritten
+        outcome = Outcome(incoming, (), count, count) if done is None else done.outcome
+        explained = Explained(
+            incoming if done is None else done.sent,
+            prepared,
+            route.profile if done is None else done.ctx.model,
+            name,
+            # without steps nobody counted
+            replace(outcome, before=count, after=count) if outcome.before is None else outcome,
+            prepared.call.body if outcome.rejected is None else None,
+            seconds,
+            tokens if done is None else done.tokens,
+        )
         if done is None:
-            outcome = Outcome(incoming, (), count, count)
-            return Explained(incoming, prepared, route.profile, name, outcome, prepared.call.body, seconds, tokens)
-        unasked, missing = (each.by_step(done.outcome.steps) for each in (self._unasked, self._missing))
+            return explained
+        unasked, missing = (each.by_step(outcome.steps) for each in (self._unasked, self._missing))
         if conversation is None:
             await self._store.clear()
             bills, scope = await self._bills_before(type(body), done, route, chosen, asked), ("", "")
         else:
             bills, scope = self._bills, (conversation, f"{route.upstream.name}\0{done.ctx.model.name}")
         estimate, effects = await _priced(bills, scope, done)
-        sent = prepared.call.body if done.outcome.rejected is None else None
-        model, outcome = done.ctx.model, done.outcome
-        if outcome.before is None:  # without steps nobody counted
-            outcome = replace(outcome, before=count, after=count)
         meaning = None if self._services.embedding is None else self._services.embedding.name
-        return Explained(
-            done.sent,
-            prepared,
-            model,
-            name,
-            outcome,
-            sent,
-            seconds,
-            done.tokens,
-            estimate,
-            effects,
-            unasked=unasked,
-            not_compared=missing,
-            meaning=meaning,
-        )
+        explained = replace(explained, unasked=unasked, not_compared=missing, meaning=meaning)
+        return replace(explained, estimate=estimate, effects=effects)
 
     async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:
         """Do the work that follows an answer. The answer and the reported usage are optional."""

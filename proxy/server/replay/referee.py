@@ -9,10 +9,10 @@ import asyncio
 import json
 import random
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -27,7 +27,7 @@ from proxy.context import ModelProfile
 from proxy.economics import money, reported_cost
 from proxy.http.client import Timeouts, Transport
 from proxy.models import Models
-from proxy.models.usage import Usage, UsageReader
+from proxy.models.usage import UsageReader
 from proxy.server.build import build_upstreams, profiles
 from proxy.server.replay.child import serving
 from proxy.server.replay.reading import Conversation, RecordedRequest, read
@@ -90,8 +90,7 @@ class Side(NamedTuple):
     headers: Mapping[str, str]
 
 
-@dataclass(slots=True)
-class ComparedRequest:
+class ComparedRequest(NamedTuple):
     """The decisions at one request."""
 
     conversation: str
@@ -113,48 +112,59 @@ class ComparedRequest:
         return self.first.change(self.other), self.again.change(self.other)
 
 
-@dataclass(slots=True)
 class Referee:
     """The player of conversations with a model behind two sides. Each conversation is a session of its own."""
 
-    model: str
-    profile: ModelProfile
-    a: Side
-    b: Side
-    headers: Mapping[str, str]
-    transport: Transport = field(default_factory=lambda: Transport("referee", _TIMEOUTS))
+    def __init__(self, model: str, profile: ModelProfile, a: Side, b: Side, headers: Mapping[str, str]) -> None:
+        self._model, self._profile, self._a, self._b, self._headers = model, profile, a, b, headers
+        self._transport = Transport("referee", _TIMEOUTS)
 
-    async def play(self, conversation: Conversation) -> list[ComparedRequest]:
+    async def play_all(self, conversations: Sequence[Conversation], at_once: int) -> list[ComparedRequest]:
+        """Play conversations, so many at a time."""
+        free, done = asyncio.Semaphore(at_once), count(1)
+
+        async def play(conversation: Conversation) -> list[ComparedRequest]:
+            async with free:
+                compared = await self._play(conversation)
+            if sys.stderr.isatty():
+                print(f"\r{next(done)} of {len(conversations)} conversations", end="", file=sys.stderr)
+            return compared
+
+        try:
+            played = await asyncio.gather(*map(play, conversations))
+        finally:
+            await self._transport.aclose()
+        return [each for compared in played for each in compared]
+
+    async def _play(self, conversation: Conversation) -> list[ComparedRequest]:
         """Play a conversation, and return its decisions.
 
         A is asked again behind the first answer: so its bill has no reads from a cache that only this second question
         has written.
         """
-        sessions, compared = {name: f"referee-{uuid4().hex}" for name in ("a", "again", "b")}, []
+        sessions, compared = [f"referee-{uuid4().hex}" for _ in range(3)], []
         for number, point in enumerate(conversation.points, 1):
             (first, ours), (other, theirs) = await asyncio.gather(
-                self._ask(self.a, point, sessions["a"]), self._ask(self.b, point, sessions["b"])
+                self._ask(self._a, point, sessions[0]), self._ask(self._b, point, sessions[1])
             )
-            again, _ = await self._ask(self.a, point, sessions["again"])
+            again, _ = await self._ask(self._a, point, sessions[2])
             compared.append(ComparedRequest(conversation.name, number, first, again, other, (ours, theirs)))
         return compared
 
     async def _ask(self, side: Side, point: RecordedRequest, session: str) -> tuple[Decision, float]:
         kept = {name: value for name, value in point.body.items() if name not in _NAMING}
-        body = body_of(encode({**kept, "model": self.model}))
-        headers = {"content-type": "application/json", "accept-encoding": "identity", **self.headers, **side.headers}
+        body = body_of(encode({**kept, "model": self._model}))
+        headers = {"content-type": "application/json", "accept-encoding": "identity", **self._headers, **side.headers}
         headers["x-penstock-session"] = session
         try:
-            reply = await self.transport.request("POST", URL(f"{side.base}{body.path}"), headers, body.raw)
+            reply = await self._transport.request("POST", URL(f"{side.base}{body.path}"), headers, body.raw)
             status, answer = reply.status, await reply.read()
         except PenstockError as error:
             return Decision(f"{error.status} {error.code}", (), (), ()), 0.0
-        return Decision.of(body.wire, status, answer), self._usd(UsageReader().of_body(answer))
-
-    def _usd(self, usage: Usage) -> float:
+        usage, profile = UsageReader().of_body(answer), self._profile
         tokens = usage.input or 0
-        cost = reported_cost(self.profile.cache, tokens, usage.cached or 0, usage.written or 0)
-        return money(self.profile.prices.at(tokens), cost, usage.output or 0)
+        cost = reported_cost(profile.cache, tokens, usage.cached or 0, usage.written or 0)
+        return Decision.of(body.wire, status, answer), money(profile.prices.at(tokens), cost, usage.output or 0)
 
 
 def summary(compared: Sequence[ComparedRequest], seed: int = 1) -> dict[str, Any]:
@@ -163,37 +173,33 @@ def summary(compared: Sequence[ComparedRequest], seed: int = 1) -> dict[str, Any
     The interval is from a bootstrap over conversations, because the requests of one are alike; of a single one, over
     its requests.
     """
-    several = len({each.conversation for each in compared}) > 1
-    groups: dict[Any, list[ComparedRequest]] = {}
+    names = {each.conversation for each in compared}
+    groups: dict[Any, list[ComparedRequest]] = defaultdict(list)
     for place, each in enumerate(compared):
-        groups.setdefault(each.conversation if several else place, []).append(each)
-    kinds: dict[str, Any] = {}
-    for kind in (*Decision._fields, "any"):
-        cells = [[_shares(each, kind) for each in group] for group in groups.values()]
-        sums = [(sum(noise for noise, _ in cell), sum(change for _, change in cell), len(cell)) for cell in cells]
-        noise, change = (sum(each[place] for each in sums) / len(compared) for place in (0, 1))
-        kinds[kind] = {"noise": noise, "changed": change, "beyond": change - noise, "interval": _interval(sums, seed)}
-    bills = [sum(each.usd[place] for each in compared) for place in (0, 1)]
-    return {"conversations": len({each.conversation for each in compared}), "requests": len(compared), "kinds": kinds,
-            "usd": {"a": bills[0], "b": bills[1]}}  # fmt: skip
+        groups[each.conversation if len(names) > 1 else place].append(each)
+    kinds = {kind: _changed([*groups.values()], kind, seed) for kind in (*Decision._fields, "any")}
+    a, b = (sum(each.usd[side] for each in compared) for side in (0, 1))
+    return {"conversations": len(names), "requests": len(compared), "kinds": kinds, "usd": {"a": a, "b": b}}
 
 
-def _shares(each: ComparedRequest, kind: str) -> tuple[float, float]:
-    """Return the noise and the change of one request, of a kind."""
+def _changed(groups: Sequence[Sequence[ComparedRequest]], kind: str, seed: int) -> dict[str, Any]:
+    """Return the shares of one kind of change."""
 
-    def counts(change: str | None) -> bool:
-        return change is not None if kind == "any" else change == kind
+    def share(*changes: str | None) -> float:
+        return sum(change is not None and kind in (change, "any") for change in changes) / len(changes)
 
-    return float(counts(each.noise)), sum(map(counts, each.changes)) / 2
-
-
-def _interval(sums: Sequence[tuple[float, float, int]], seed: int) -> tuple[float, float]:
-    dice, drawn = random.Random(seed), []
+    sums = [
+        (sum(share(each.noise) for each in group), sum(share(*each.changes) for each in group), len(group))
+        for group in groups
+    ]
+    noise, changed, requests = map(sum, zip(*sums, strict=True))
+    dice, drawn = random.Random(seed), list[float]()
     for _ in range(_DRAWS):
         sample = dice.choices(sums, k=len(sums))
-        drawn.append(sum(change - noise for noise, change, _ in sample) / sum(size for *_, size in sample))
+        drawn.append(sum(more - less for less, more, _ in sample) / sum(size for *_, size in sample))
     drawn.sort()
-    return drawn[int(0.025 * _DRAWS)], drawn[int(0.975 * _DRAWS)]
+    shares = {"noise": noise / requests, "changed": changed / requests, "beyond": (changed - noise) / requests}
+    return {**shares, "interval": (drawn[int(0.025 * _DRAWS)], drawn[int(0.975 * _DRAWS)])}
 
 
 def is_changed(report: Mapping[str, Any]) -> bool:
@@ -240,31 +246,13 @@ def referee_files(options: argparse.Namespace) -> int:
         elif not options.against:
             raise PenstockError("say what to compare with: --against CHAIN or URL, or --against-config FILE")
         referee = Referee(options.model, _profile(config.settings, options.model), a, b, dict(options.header))
-        compared = asyncio.run(_play(referee, conversations, options.at_once))
+        compared = asyncio.run(referee.play_all(conversations, options.at_once))
     report = summary(compared)
     if options.json:
         print(json.dumps(report, indent=2))
     else:
         print("\n".join(render(report, compared, a.name, b.name)))
     return 1 if is_changed(report) else 0
-
-
-async def _play(referee: Referee, conversations: Sequence[Conversation], at_once: int) -> list[ComparedRequest]:
-    free, done = asyncio.Semaphore(at_once), Counter[str]()
-
-    async def play(conversation: Conversation) -> list[ComparedRequest]:
-        async with free:
-            compared = await referee.play(conversation)
-        done["conversations"] += 1
-        if sys.stderr.isatty():
-            print(f"\r{done['conversations']} of {len(conversations)} conversations", end="", file=sys.stderr)
-        return compared
-
-    try:
-        played = await asyncio.gather(*map(play, conversations))
-    finally:
-        await referee.transport.aclose()
-    return [each for compared in played for each in compared]
 
 
 def _first(conversations: Sequence[Conversation], most: int) -> Iterator[Conversation]:

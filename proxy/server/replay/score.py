@@ -13,7 +13,7 @@ from proxy.chat.provenance import of_client
 from proxy.chat.wire import damage
 from proxy.compaction.identifiers import identifiers, is_identifier
 from proxy.economics import UNCACHED, money
-from proxy.server.replay.player import Explained, Player, sections
+from proxy.server.replay.player import Explained, Player
 from proxy.server.replay.prompts import OWN, PromptHistory, prompt_of, rules_of
 from proxy.server.replay.reading import RecordedRequest, request_of
 from proxy.step import Step
@@ -71,7 +71,7 @@ class Scoring:
         turn = _UNSENT | {
             "number": self._number,
             "chain": played.chain,
-            "before": sections(outcome.before),
+            "before": outcome.before.by_section() if outcome.before else {},
             "steps": [step.shown() for step in outcome.steps],
             "milliseconds": round(played.seconds * 1000, 3),
             "usable": played.usable,
@@ -84,7 +84,7 @@ class Scoring:
         if done is not None:
             broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
         turn |= {
-            "after": sections(outcome.after),
+            "after": outcome.after.by_section() if outcome.after else {},
             "broken": _break(played),
             "recalled": sum(_count(step, "recalled_tokens") for step in outcome.steps),
             "left_out": _left_out(played, point),

@@ -69,17 +69,8 @@ class Allowance(Base):
     """The most answers (`n`, `best_of`) that a request may ask for."""
 
 
-class KeySettings(Allowance):
-    """One key of Penstock. Its limits come before those of `limits`."""
-
-    name: str = Field(pattern=KEY_NAME)
-    """The name in the log; unique."""
-
-    hash: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """The SHA-256 in hexadecimal, as `penstock keys new` prints it. The key itself is not stored."""
-
-    tenant: str | None = Field(default=None, min_length=1)
-    """Keys of one tenant share its conversations and archive. By default the key's name."""
+class Rights(Allowance):
+    """The rights and limits of a key, or of a user of an identity provider."""
 
     models: Globs = ("*",)
     """Globs of the models that the key may use; no other exists for it."""
@@ -91,6 +82,19 @@ class KeySettings(Allowance):
     max_concurrent: _Count | None = None
     """Requests under way at the same time, in each worker process."""
 
+
+class KeySettings(Rights):
+    """One key of Penstock. Its limits come before those of `limits`."""
+
+    name: str = Field(pattern=KEY_NAME)
+    """The name in the log; unique."""
+
+    hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """The SHA-256 in hexadecimal, as `penstock keys new` prints it. The key itself is not stored."""
+
+    tenant: str | None = Field(default=None, min_length=1)
+    """Keys of one tenant share its conversations and archive. By default the key's name."""
+
     expires: Annotated[AwareDatetime, BeforeValidator(_with_zone)] | None = None
     """`2027-01-31T12:00:00Z`. A date alone means its first moment; without a zone it is UTC."""
 
@@ -98,7 +102,7 @@ class KeySettings(Allowance):
 _Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
 
-class TokenIssuer(Allowance):
+class TokenIssuer(Rights):
     """An identity provider (OpenID Connect) whose signed tokens count as keys. Its limits hold for each user."""
 
     name: str = Field(pattern=KEY_NAME)
@@ -125,17 +129,8 @@ class TokenIssuer(Allowance):
     tenant_claim: str | None = Field(default=None, min_length=1)
     """The claim that names the tenant, such as the user's organisation."""
 
-    models: Globs = ("*",)
-    """Globs of the models that its users may use."""
-
     models_claim: str | None = Field(default=None, min_length=1)
     """The claim that has these globs, in place of `models`. A token without it may use none."""
-
-    chains: tuple[str, ...] | None = None
-    """Chains that its users may choose, as in a key."""
-
-    max_concurrent: _Count | None = None
-    """Requests of a user under way at the same time, in each worker process."""
 
     leeway: float = Field(default=30.0, ge=0)
     """Seconds by which clocks may differ."""

@@ -7,25 +7,24 @@ from pydantic import BeforeValidator, Field, JsonValue
 from proxy.config.fields import Base, HttpUrl, Key, Seconds
 
 
-class AutoEmbedding(Base):
+class _InMemory(Base):
+    memory_mib: int = Field(default=64, ge=1)
+    """MiB of vectors in memory: 64 hold some 60,000 short texts. All vectors are kept where `vectors` says."""
+
+
+class AutoEmbedding(_InMemory):
     """The best model that is installed: `sentence-transformers` with the extra `semantic`, else `static`."""
 
     kind: Literal["auto"]
 
-    memory_mib: int = Field(default=64, ge=1)
-    """MiB of vectors in memory. All vectors are kept where `vectors` says."""
 
-
-class StaticEmbedding(Base):
+class StaticEmbedding(_InMemory):
     """A vector for each word, which comes with Penstock: some 10 MB of memory, and no waiting. English."""
 
     kind: Literal["static"]
 
-    memory_mib: int = Field(default=64, ge=1)
-    """MiB of vectors in memory. All vectors are kept where `vectors` says."""
 
-
-class SentenceTransformersEmbedding(Base):
+class SentenceTransformersEmbedding(_InMemory):
     """A model in this process: `pip install 'penstock[semantic]'`. Some 500 MB, loaded when needed."""
 
     kind: Literal["sentence-transformers"]
@@ -60,11 +59,8 @@ class SentenceTransformersEmbedding(Base):
     batch: int = Field(default=8, ge=1, le=256)
     """The most texts that are worked on at once; a query waits for those under way."""
 
-    memory_mib: int = Field(default=64, ge=1)
-    """MiB of vectors in memory: 64 hold some 60,000 short texts. All vectors are kept where `vectors` says."""
 
-
-class OpenAIEmbedding(Base):
+class OpenAIEmbedding(_InMemory):
     """A server with OpenAI's `/v1/embeddings`. Texts of requests are sent to it."""
 
     kind: Literal["openai"]
@@ -98,9 +94,6 @@ class OpenAIEmbedding(Base):
 
     timeout: Seconds = 10.0
     """Seconds for a request."""
-
-    memory_mib: int = Field(default=64, ge=1)
-    """MiB of vectors in memory. All vectors are kept where `vectors` says."""
 
 
 class NoEmbedding(Base):

@@ -28,7 +28,12 @@ RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
 """The address of a Redis server, which may hold its password."""
 
 
-class StateSettings(Base):
+class _Kept(Base):
+    ttl: Seconds = 30 * 86400.0
+    """Seconds for which an original stays after its last use."""
+
+
+class StateSettings(_Kept):
     """The store of originals, decisions, memories and counts between requests."""
 
     kind: Literal["disk", "memory"] = "disk"
@@ -40,11 +45,8 @@ class StateSettings(Base):
     max_mib: int = Field(default=1024, ge=8)
     """MiB of originals. When full, the least recently used leave, but nothing of the last 2 minutes."""
 
-    ttl: Seconds = 30 * 86400.0
-    """Seconds for which an original stays after its last use."""
 
-
-class RedisStateSettings(Base):
+class RedisStateSettings(_Kept):
     """A Redis or Valkey server (6.2 or later) that several machines share: `pip install 'penstock[redis]'`.
 
     In short `state: redis://:PASSWORD@HOST:6379/0`. docs/how-to/replicas.md has the settings of the server.
@@ -72,9 +74,6 @@ class RedisStateSettings(Base):
 
     largest_mib: float = Field(default=8, gt=0, le=256)
     """MiB that one value may take, compressed. A larger original stays in the request."""
-
-    ttl: Seconds = 30 * 86400.0
-    """Seconds for which an original stays after its last use."""
 
 
 def _state(value: Any) -> Any:

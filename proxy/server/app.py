@@ -218,7 +218,7 @@ class Process:
         pipeline = Pipeline(settings, routes, services, self.saving, self.pilot)
         api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
         memories, sharing, models = MemoriesApi(settings, services.memories), Sharing(services), ModelsApi(routes)
-        explaining = Explaining(config, routes, services, self.stores.store, self.index)
+        explaining = Explaining(config, routes, services, self.stores.store)
         # only where clients have keys of Penstock: with others the path is an upstream's
         usage = UsageApi(settings, limits, self.meter) if isinstance(settings.auth, KeysAuth) else None
         headers = [(b"x-penstock-config", config.version.encode())]

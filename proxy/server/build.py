@@ -6,7 +6,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy.access.limits import PATIENCE
@@ -22,7 +22,6 @@ from proxy.config.embedding_settings import (
     StaticEmbedding,
 )
 from proxy.config.settings import (
-    MemoriesSettings,
     ModelSettings,
     OllamaUpstream,
     Settings,
@@ -127,39 +126,48 @@ def build_services(
 
     If `patient`, steps wait for vectors as long as it takes. With `missing`, no large model is loaded for them.
     """
-    ttl, threads = settings.state.ttl, Threads("recall", 2)
+    threads, room = Threads("recall", 2), settings.server.remember_mib
     embedding = build_embedding(settings, index, patient=patient, missing=missing)
-    keys = settings.server.remember_mib * _KEYS
     return Services(
-        tokens=TokenService(entries=settings.server.remember_mib * _COUNTS),
-        archives=Archives(store, ttl=ttl, entries=keys, wrote=telemetry.metrics.of_count(ORIGINALS_WRITTEN).inc),
-        hidden=HiddenParts(StoredMemory(store, ttl=ttl), keys),
-        once=OnceService(settings.server.remember_mib * 2**20),
-        memos=Memos(store, ttl=ttl, max_bytes=settings.server.remember_mib * 2**20 // _DECISIONS),
-        shares=Shares(store, ttl=ttl),
-        prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix"), settings.server.remember_mib * 2**20 // 4),
-        corrections=CorrectionService(store),
-        memories=build_memories(settings.memories, store, embedding, threads, telemetry.metrics.count_memories),
-        parsed=Cache(settings.server.remember_mib * 2**20),
+        tokens=TokenService(entries=room * _COUNTS),
+        once=OnceService(room * 2**20),
+        parsed=Cache(room * 2**20),
         recalls=threads,
         reports=telemetry.bills.reports,
         embedding=embedding,
+        **_over(store, settings, embedding, threads, telemetry.metrics),
     )
 
 
-def services_over(services: Services, store: Store, settings: Settings, index: IndexService | None) -> Services:
+def services_over(services: Services, store: Store, settings: Settings) -> Services:
     """Return the same services over another store: with loaded models, without stored data."""
-    ttl = settings.state.ttl
-    return replace(
-        services,
-        archives=Archives(store, ttl=ttl),
-        hidden=HiddenParts(StoredMemory(store, ttl=ttl)),
-        memos=Memos(store, ttl=ttl),
-        shares=Shares(store, ttl=ttl),
-        prefixes=Prefixes(StoredMemory(store, ttl=ttl, kind="prefix")),
-        corrections=CorrectionService(store),
-        memories=build_memories(settings.memories, store, services.embedding, services.recalls),
-    )
+    return replace(services, **_over(store, settings, services.embedding, services.recalls))
+
+
+def _over(
+    store: Store,
+    settings: Settings,
+    embedding: EmbeddingService | None,
+    threads: Executor,
+    metrics: Metrics | None = None,
+) -> dict[str, Any]:
+    """Return the services that keep data in a store, by their names; without `metrics` nothing is counted."""
+    ttl, room, keys = settings.state.ttl, settings.server.remember_mib * 2**20, settings.server.remember_mib * _KEYS
+    archives, memories = Archives(store, ttl=ttl, entries=keys), settings.memories
+    count: Count = uncounted
+    if metrics is not None:
+        archives.wrote, count = metrics.of_count(ORIGINALS_WRITTEN).inc, metrics.count_memories
+    table = MemoryTable(store, ttl=memories.ttl, max_users=memories.max_users, count=count)
+    relevance, most = MemoryRelevance(embedding, threads), memories.max_per_user
+    return {
+        "archives": archives,
+        "hidden": HiddenParts(StoredMemory(store, ttl=ttl), keys),
+        "memos": Memos(store, ttl=ttl, max_bytes=room // _DECISIONS),
+        "shares": Shares(store, ttl=ttl),
+        "prefixes": Prefixes(StoredMemory(store, ttl=ttl, kind="prefix"), room // 4),
+        "corrections": CorrectionService(store),
+        "memories": MemoryService(table, relevance, threads, most=most, merge_at=memories.merge_at, count=count),
+    }
 
 
 def build_writing(
@@ -219,19 +227,6 @@ def build_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> Ups
     """Return the judge of texts by an upstream's model, if one is named."""
     judge = settings.judge
     return None if judge is None else UpstreamJudge(judge, routes, telemetry.metrics)
-
-
-def build_memories(
-    settings: MemoriesSettings,
-    store: Store,
-    embedding: EmbeddingService | None,
-    threads: Executor,
-    count: Count = uncounted,
-) -> MemoryService:
-    """Return what remembers for users. Nothing is opened or loaded before it is needed."""
-    table = MemoryTable(store, ttl=settings.ttl, max_users=settings.max_users, count=count)
-    relevance, most = MemoryRelevance(embedding, threads), settings.max_per_user
-    return MemoryService(table, relevance, threads, most=most, merge_at=settings.merge_at, count=count)
 
 
 def build_backend(

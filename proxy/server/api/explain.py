@@ -16,7 +16,6 @@ from proxy.server.explain import shown_with_text
 from proxy.server.replay.player import NO_HEADERS, choosing, patient, play_all, player_beside
 from proxy.state.store import Store
 from proxy.upstreams.routing import Routes
-from proxy.vectors.index import IndexService
 
 MOST_BEFORE = 64
 """Requests that may stand before one."""
@@ -34,12 +33,9 @@ Find = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any] | None]]
 class Explaining:
     """`POST /v1/explain` and `POST /admin/explain`."""
 
-    def __init__(
-        self, config: Config, routes: Routes, services: Services, store: Store, index: IndexService | None
-    ) -> None:
-        settings = config.settings
-        self._config, self._settings, self._routes, self._services = config, settings, routes, services
-        self._store, self._index = store, index
+    def __init__(self, config: Config, routes: Routes, services: Services, store: Store) -> None:
+        self._config, self._settings = config, config.settings
+        self._routes, self._services, self._store = routes, services, store
 
     async def serve(self, http: Exchange) -> dict[str, Any]:
         """Explain a request of the client's own, with the chain that it would get, or may choose."""
@@ -87,7 +83,7 @@ class Explaining:
             told = f"before has {len(before)} requests; send at most {MOST_BEFORE}"
             raise BadRequest(told, param="before", code="array_above_max_length")
         settings = patient(settings, _TIME)  # also where a model is still being loaded
-        async with player_beside(settings, self._routes, self._services, self._store, self._index) as player:
+        async with player_beside(settings, self._routes, self._services, self._store) as player:
             played = await play_all(player, raw, before, chain=chain, headers=headers, caller=caller)
             return await shown_with_text(played)
 

@@ -49,7 +49,6 @@ from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Telemetry
 from proxy.upstreams.base import Reply
 from proxy.upstreams.routing import Route, Routes
-from proxy.vectors.index import IndexService
 from proxy.wires import body_of
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -329,12 +328,10 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
 
 
 @asynccontextmanager
-async def player_beside(
-    settings: Settings, routes: Routes, services: Services, store: Store, index: IndexService | None
-) -> AsyncGenerator[Player]:
+async def player_beside(settings: Settings, routes: Routes, services: Services, store: Store) -> AsyncGenerator[Player]:
     """Return a player beside running services: it reads what they keep, and changes nothing of it."""
     over = Overlay(store)
-    own = services_over(services, over, settings, index)
+    own = services_over(services, over, settings)
     outlasted = (own.corrections, own.prefixes)
     async with _playing(settings, routes, own, over, Unasked(), outlasted) as player:
         yield player

@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, Literal
+from functools import cache, lru_cache
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from proxy.policy import Fact
 
@@ -19,8 +19,7 @@ _NOT_OF_A_TOKEN = re.compile(r"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
 _NOT_PRINTABLE = re.compile("[^ -~]")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One policy's run. Spans, metrics, headers and `explain` are made from a list of these alone."""
 
     policy: str
@@ -37,7 +36,7 @@ class Step:
     """Tokens of the prompt before the step; None if nobody counted."""
     tokens_after: int | None = None
     """Tokens of the prompt after the step; None if nobody counted."""
-    facts: Mapping[str, Fact] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = MappingProxyType({})
     """Figures of the step, for machines."""
     observed: bool = False
     """True in shadow mode: the verdict is the one that the policy would have had."""
@@ -76,7 +75,7 @@ def server_timing(steps: Iterable[Step]) -> str:
     room = _HEADER_LIMIT
     for step in steps:
         short = f"{_token(step.policy)};dur={step.seconds * 1000:.2f}"
-        full = f'{short};desc="{_quotable(_described(step))}"'
+        full = f'{short};desc="{_description(step.verdict, step.why, step.observed)}"'
         entry = full if len(full) <= room else short
         if len(entry) > room:
             break
@@ -111,15 +110,13 @@ def usage_header(rounds: int, prompt: int, output: int | None) -> str:
     return ";".join("-" if count is None else str(count) for count in (rounds, prompt, output))
 
 
-def _described(step: Step) -> str:
-    plain = step.why if step.verdict in ("keep", "rewrite") else f"{step.verdict}: {step.why}"
-    return f"observed: {plain}" if step.observed else plain
+@lru_cache(1024)
+def _description(verdict: Verdict, why: str, observed: bool) -> str:
+    text = why if verdict in ("keep", "rewrite") else f"{verdict}: {why}"
+    text = _NOT_PRINTABLE.sub("", f"observed: {text}" if observed else text)
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 @cache
 def _token(name: str) -> str:
     return _NOT_OF_A_TOKEN.sub("_", name) or "_"
-
-
-def _quotable(text: str) -> str:
-    return _NOT_PRINTABLE.sub("", text).replace("\\", "\\\\").replace('"', '\\"')

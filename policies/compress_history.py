@@ -156,7 +156,7 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         marks = Marks(self.compress_at, self.cut_to, self.critical_at, self.summary_share, self.warn_at, again)
         if asks_for_summary(request):
             return Room.of(ctx.model.window, usable, fixed, WHOLE)
-        return replace(Room.of(ctx.model.window, usable, fixed, marks), turns=self.keep_turns)
+        return Room.of(ctx.model.window, usable, fixed, marks, self.keep_turns)
 
 
 _PART = 8

@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Message, legal_cuts
 from proxy.chat.markers import is_to_fit
@@ -37,8 +38,7 @@ class Marks:
     """The high mark of a conversation that was cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """The tokens that the conversation behind head and tools may take."""
 
     usable: int
@@ -60,7 +60,7 @@ class Room:
     """The most turns that a cut leaves; None is as many as fit."""
 
     @classmethod
-    def of(cls, window: int, usable: int, fixed: int, marks: Marks) -> "Room":
+    def of(cls, window: int, usable: int, fixed: int, marks: Marks, turns: int | None = None) -> "Room":
         """Return the room in a window. If tools or head fill much of it, a sixth of the rest is the low mark."""
         step = max(1, window // _STEPS)
         usable = max(1, usable // step * step if usable >= step else usable)
@@ -69,7 +69,7 @@ class Room:
         low = max(int(usable * marks.low) - fixed, summary + (high - summary) // 6)
         warn = int(usable * marks.warn) - fixed
         again = min(high, max(int(usable * marks.again) - fixed, low + (high - low) // 4))
-        return cls(usable, fixed, high, int(usable * marks.critical) - fixed, low, summary, warn, again)
+        return cls(usable, fixed, high, int(usable * marks.critical) - fixed, low, summary, warn, again, turns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Admission of a request before its body is read: identify the caller, and take a concurrency slot."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 from proxy.access.callers import Caller, Callers, without_account, without_secrets
 from proxy.access.exchange import Exchange
 from proxy.access.limits import Admission, KeyLimits, Terms
-from proxy.access.metering import Meter
+from proxy.access.metering import ALL, Meter
 from proxy.chat.errors import ConfigError, Overloaded, RateLimited
 from proxy.config.access_settings import Allowance, AuthSettings, KeysAuth
 from proxy.config.settings import Settings
@@ -23,33 +24,21 @@ _SOON = retry_after(1.0)
 Handler = Callable[[Exchange, Observation], Awaitable[None]]
 
 
-class Slots:
-    """Counts of the requests under way, in all and per account. They outlive a reload of the configuration."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.by_account: dict[str, int] = {}
-
-    def release(self, account: str) -> None:
-        """Free the slot of a request."""
-        self.total -= 1
-        self.by_account[account] -= 1
-        if not self.by_account[account]:
-            del self.by_account[account]
-
-
 class Gate:
     """Admission of requests up to the limits of their callers."""
 
     def __init__(
-        self, settings: Settings, limits: KeyLimits, slots: Slots | None = None, meter: Meter | None = None
+        self, settings: Settings, limits: KeyLimits, slots: Counter[str] | None = None, meter: Meter | None = None
     ) -> None:
-        """Set up the gate; `meter` records the use of each key of Penstock."""
+        """Set up the gate; `meter` records the use of each key of Penstock.
+
+        `slots` counts the requests under way by account, those of all under `ALL`. They outlive a reload.
+        """
         self._callers, self._tokens = Callers(settings.auth), _tokens(settings.auth)
         self._meter = meter
         self._limits = limits
         self._most = settings.limits.max_concurrent
-        self._slots = slots or Slots()
+        self._slots = Counter() if slots is None else slots
 
     async def serve(self, handler: Handler, http: Exchange, seen: Observation, *, spends: bool = True) -> None:
         """Admit a request and handle it. Raise `Unauthorized`, `RateLimited` or `Overloaded`.
@@ -92,21 +81,21 @@ class Gate:
 
     @contextmanager
     def _slot(self, caller: Caller, terms: Terms) -> Iterator[None]:
-        if self._most is not None and self._slots.total >= self._most:
+        if self._most is not None and self._slots[ALL] >= self._most:
             self._limits.metrics.of("limited_requests", "overload").inc()
             raise Overloaded("Penstock has too many requests under way. Try again soon.", headers=_SOON)
         account, most = caller.account, terms.max_concurrent
-        mine = self._slots.by_account.get(account, 0)
-        if most is not None and mine >= most:
+        if most is not None and self._slots[account] >= most:
             self._limits.metrics.of("limited_requests", "concurrency").inc()
             message = f"Rate limit reached for requests at the same time: limit {most:,}."
             raise RateLimited(message, "requests", headers=_SOON)
-        self._slots.total += 1
-        self._slots.by_account[account] = mine + 1
+        self._slots.update((ALL, account))
         try:
             yield
         finally:
-            self._slots.release(account)
+            self._slots.subtract((ALL, account))
+            if not self._slots[account]:
+                del self._slots[account]
 
 
 def _tokens(auth: AuthSettings) -> "TokenVerifier | None":

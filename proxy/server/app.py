@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from starlette.routing import Route as HttpRoute
 
 from proxy.access.browsers import Browsers, open_to
 from proxy.access.exchange import Intake
-from proxy.access.gate import Gate, Handler, Slots, is_needed
+from proxy.access.gate import Gate, Handler, is_needed
 from proxy.access.limits import KeyLimits
 from proxy.access.metering import Meter
 from proxy.chat.parse import Body
@@ -111,7 +112,7 @@ class Process:
         self.telemetry = Telemetry.open(settings.telemetry, stores.records, settings.server.remember_mib * 2**20)
         self.index, metrics = build_index(settings, self.telemetry), self.telemetry.metrics
         self.services = services = build_services(settings, stores.store, self.index, self.telemetry)
-        self.meter, self.slots = Meter(stores.counters, patience=stores.patience), Slots()
+        self.meter, self.slots = Meter(stores.counters, patience=stores.patience), Counter[str]()
         self.peers = peers = peers or Peers(None)
         self.records = RecordsApi(stores.records, peers, services.archives)
         self.pilot, self.background = Pilot(settings.pilot, metrics), BackgroundWork[str]()

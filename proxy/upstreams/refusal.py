@@ -148,16 +148,8 @@ def advice(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 class Refused(PenstockError):
     """The upstream answered with an error."""
 
-    def __init__(
-        self,
-        message: str,
-        status: int,
-        *,
-        code: str | None = None,
-        param: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message, status=status, code=code, param=param, headers=headers)
+    def __init__(self, message: str, status: int, **more: Any) -> None:
+        super().__init__(message, status=status, **more)
         self.type = kind_of(status)[0]
 
 

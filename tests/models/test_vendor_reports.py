@@ -1,13 +1,16 @@
 """Reports of vendors on the requests that they got."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from proxy.context import Identity
+from proxy.context import CacheRules, Identity
 from proxy.models.usage import UsageReader
-from proxy.models.vendor_reports import ReportMemory, VendorReport
+from proxy.models.vendor_reports import MISSES, PAUSE, ReportMemory, VendorReport
+from proxy.testing import profile
+from tests.clock import Clock
 
 EDIT = {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 2, "cleared_input_tokens": 9}
 DROPPED = {"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": "messages.1.content.0"}
@@ -80,3 +83,50 @@ def test_a_missed_cache_is_harm_where_it_was_expected_and_the_prompt_changed(
     missed: str, is_unread: bool, harm: str | None
 ) -> None:
     assert VendorReport(missed=missed).harm(is_unread=is_unread) == harm
+
+
+KNOWN = replace(profile(), cache=CacheRules(0.1, 1.0, 1024, 300))
+WHO = Identity("tenant", "session")
+
+
+def is_used(use: ReportMemory, who: Identity = WHO, upstream: str = "openai") -> bool:
+    applied = use.applied(who, upstream, KNOWN)
+    assert applied.cache in (KNOWN.cache, CacheRules())
+    return applied is KNOWN
+
+
+@pytest.mark.parametrize(("answers", "expected"), [
+    ([], True),
+    ([(2000, 0)] * (MISSES - 1), True),
+    ([(2000, 0)] * MISSES, False),
+    ([(2000, None)] * MISSES, True),
+    ([(0, 0)] * MISSES, True),
+    ([(2000, 0)] * MISSES + [(0, 1500)], True),
+    ([(2000, 0)] * (MISSES - 1) + [(2000, 1500), (2000, 0)], True),
+], ids=["nothing known", "a few misses", "many", "not told", "none expected", "read again", "read in between"])  # fmt: skip
+def test_a_cache_is_counted_on_while_it_is_read(answers: list[tuple[int, int | None]], expected: bool) -> None:
+    use = ReportMemory()
+    for read, reported in answers:
+        use.note(WHO, "openai", KNOWN.name, read, reported)
+    assert is_used(use) is expected
+
+
+def test_misses_of_one_conversation_say_nothing_of_others_and_expire() -> None:
+    clock = Clock()
+    use = ReportMemory(clock)
+    for _ in range(MISSES):
+        use.note(WHO, "openai", KNOWN.name, 2000, 0)
+    others = (Identity("tenant", "another"), Identity("another", "session"))
+    assert [is_used(use), *(is_used(use, other) for other in others), is_used(use, upstream="other")] == [
+        False, True, True, True,
+    ]  # fmt: skip
+    clock.now += PAUSE + 1
+    assert is_used(use)
+
+
+def test_a_tenants_conversations_are_forgotten() -> None:
+    use = ReportMemory()
+    for _ in range(MISSES):
+        use.note(WHO, "openai", KNOWN.name, 2000, 0)
+    assert use.forget("tenant") == 1
+    assert is_used(use)

@@ -1,9 +1,12 @@
+"""The types of request fields, and the fields that say how to answer."""
+
 from typing import Any
 
 import pytest
 
 from proxy.chat import ChatRequest, Fields, Message
 from proxy.chat.errors import BadRequest
+from proxy.upstreams.completion import wants_usage
 from proxy.upstreams.request_fields import ChatFields, check_fields
 
 FIELDS = [name for name in ChatFields.__annotations__ if name not in ("messages", "tools")]
@@ -78,3 +81,20 @@ def test_a_wrong_value_in_the_conversation_is_named_by_its_place(message: dict[s
     with pytest.raises(BadRequest) as caught:
         check({}, said(), message)
     assert (caught.value.param, caught.value.code) == (f"messages[1].{place}", "invalid_type")
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        pytest.param({"stream_options": {"include_usage": True}}, True, id="asked for"),
+        pytest.param({"stream_options": {"include_usage": False}}, False, id="declined"),
+        pytest.param({"stream_options": {"include_usage": "true"}}, False, id="a word for true"),
+        pytest.param({"stream_options": {}}, False, id="not said"),
+        pytest.param({"stream_options": None}, False, id="null"),
+        pytest.param({"stream_options": ["include_usage"]}, False, id="a list"),
+        pytest.param({"include_usage": True}, False, id="in the wrong place"),
+        pytest.param({}, False, id="nothing"),
+    ],
+)
+def test_whether_a_client_wants_usage(fields: dict[str, Any], wanted: bool) -> None:
+    assert wants_usage(fields) is wanted

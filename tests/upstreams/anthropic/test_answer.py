@@ -1,11 +1,14 @@
-"""What a client gets of Anthropic's answers, whole and streamed."""
+"""What a client gets of Anthropic's answers, refusals and own paths, and the keys that go out."""
 
+import json
 from typing import Any
 
 import openai
 import pytest
 
-from tests.upstreams.anthropic.conftest import MODEL, TOOL, Client, text, thinking, tool_use, user
+from proxy.chat.errors import UpstreamFailed
+from proxy.upstreams.anthropic.answer import AnthropicAnswer
+from tests.upstreams.anthropic.conftest import MODEL, TOOL, Client, Start, text, thinking, tool_use, user
 from tests.upstreams.anthropic.stand_in import KEY, StandIn
 
 
@@ -155,3 +158,138 @@ async def test_usage_tells_what_the_cache_gave(client: Client, anthropic: StandI
     assert first["prompt_tokens_details"]["cached_tokens"] == 0
     assert again["prompt_tokens_details"]["cached_tokens"] == anthropic.usages[1]["cache_read_input_tokens"] > 20_000
     assert first["prompt_tokens"] == again["prompt_tokens"]
+
+
+WAIT = {"retry-after": "7"}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("failure", "status", "kind", "code", "again"),
+    [
+        ((529, "overloaded_error", {}), 503, "service_unavailable_error", "server_is_overloaded", "2"),
+        ((529, "overloaded_error", WAIT), 503, "service_unavailable_error", "server_is_overloaded", "7"),
+        ((429, "rate_limit_error", WAIT), 429, "rate_limit_error", "rate_limit_exceeded", "7"),
+    ],
+)
+async def test_refusals_are_openais(
+    client: Client, anthropic: StandIn, failure: Any, status: int, kind: str, code: str, again: str | None, stream: bool
+) -> None:
+    anthropic.failures.append(failure)
+    answered = await client.chat(stream=stream)
+
+    assert (answered.status, answered.error["type"], answered.error["code"]) == (status, kind, code)
+    assert "told by the test" in answered.error["message"]
+    assert answered.headers.get("retry-after") == again
+
+
+async def test_a_prompt_that_does_not_fit_has_openais_code(client: Client) -> None:
+    answered = await client.chat(user("word " * 170_000), model="claude-haiku-4-5", max_tokens=10)
+
+    assert (answered.status, answered.error["code"]) == (400, "context_length_exceeded")
+    assert "maximum context length is 200000 tokens" in answered.error["message"]
+
+
+async def test_a_body_that_is_nested_too_deeply_is_a_400(client: Client) -> None:
+    schema = '{"type":"object","properties":{"a":' * 450 + "{}" + "}}" * 450
+    wanted = f'{{"type":"json_schema","json_schema":{{"name":"n","schema":{schema}}}}}'
+    body = f'{{"model":"{MODEL}","messages":[{{"role":"user","content":"Hi"}}],"response_format":{wanted}}}'
+    assert (await client.send("/v1/chat/completions", body)).status == 400
+
+
+async def test_pings_keep_a_stream_alive_and_are_no_data(client: Client) -> None:
+    assert ": ping" in (await client.stream()).text
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "text"},
+        {"type": ["text"]},
+        {"type": "thinking", "thinking": 5},
+        {"type": "text", "text": 5},
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_makes_no_sense_is_a_failure_of_the_upstream(block: dict[str, Any], stream: bool) -> None:
+    lines: list[dict[str, Any]] = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}},
+        {"type": "content_block_start", "index": 1, "content_block": block},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "thinking_delta", "thinking": block}},
+        {"type": "message_stop"},
+    ]
+    answer = AnthropicAnswer()
+    with pytest.raises(UpstreamFailed):
+        if stream:
+            for line in lines:
+                answer.deltas(line)
+            answer.message()
+        answer.read({"content": [block]})
+        answer.message()
+
+
+MESSAGES = {"model": MODEL, "max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]}
+VERSION = {"anthropic-version": "2023-06-01"}
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/messages?beta=true"])
+async def test_messages_pass_untouched(client: Client, anthropic: StandIn, path: str) -> None:
+    headers = {"x-api-key": KEY, **VERSION, "anthropic-beta": "some-beta"}
+    answered = await client.post(path, MESSAGES, headers)
+
+    assert answered.status == 200
+    assert ("input_tokens" in answered.body) or answered.body["type"] == "message"
+    assert anthropic.paths == [path]
+    assert anthropic.bodies == [MESSAGES]
+    assert anthropic.headers[0]["anthropic-beta"] == "some-beta"
+
+
+async def test_a_native_stream_passes_untouched(client: Client) -> None:
+    answered = await client.post("/v1/messages", {**MESSAGES, "stream": True}, {"x-api-key": KEY, **VERSION})
+
+    assert answered.text.startswith("event: message_start\ndata: ")
+    assert json.loads(answered.text.split("data: ")[-1]) == {"type": "message_stop"}
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions"])
+async def test_the_operators_key_goes_out_in_place_of_the_clients(start: Start, anthropic: StandIn, path: str) -> None:
+    given = {"authorization": "Bearer sk-clients", "x-api-key": "sk-clients", **VERSION}
+    async with start(upstream=f", api_key: {KEY}") as client:
+        assert (await client.post(path, MESSAGES, given)).status == 200
+
+    assert anthropic.headers[0]["x-api-key"] == KEY
+    assert "sk-clients" not in str(anthropic.headers)
+
+
+@pytest.mark.parametrize("headers", [{"authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}])
+async def test_a_clients_key_is_found_in_either_header(
+    client: Client, anthropic: StandIn, headers: dict[str, str]
+) -> None:
+    assert (await client.chat(headers=headers)).status == 200
+    assert anthropic.headers[0]["x-api-key"] == KEY
+
+
+async def test_without_any_key_nothing_is_sent(client: Client, anthropic: StandIn) -> None:
+    answered = await client.chat(headers={})
+
+    assert answered.status == 401
+    assert answered.error["code"] == "invalid_api_key"
+    assert anthropic.paths == []
+
+
+async def test_headers_of_a_translated_request(client: Client, anthropic: StandIn) -> None:
+    headers = {"authorization": f"Bearer {KEY}", "anthropic-beta": "a,b", "x-secret": "s", "openai-organization": "o"}
+    await client.chat(headers=headers)
+
+    assert anthropic.headers[0]["anthropic-beta"] == "a,b"
+    assert not {"x-secret", "openai-organization"} & anthropic.headers[0].keys()
+
+
+async def test_its_models_are_listed(start: Start) -> None:
+    async with start(upstream=f", api_key: {KEY}") as client:
+        listed = (await client.get("/v1/models")).body["data"]
+
+    assert [(model["id"], model["context_length"], model["owned_by"]) for model in listed] == [
+        ("claude-opus-5", 10, "anthropic")
+    ]

@@ -1,10 +1,22 @@
-"""What comes back from a foreign provider: answers and streams in OpenAI's form."""
+"""What comes back from litellm, and litellm itself: loaded once and late, missed by name, and silent."""
 
+import asyncio
 import json
+import logging
+import os
+import subprocess
+import sys
+import threading
 from typing import Any
 
+import pytest
+
+from proxy.chat import ChatRequest, Message
+from proxy.chat.errors import UpstreamFailed
+from proxy.config.settings import ForeignUpstream
+from proxy.upstreams.foreign import library as foreign_library
 from proxy.upstreams.foreign.provider import ForeignStream, Provider, spent, whole
-from tests.upstreams.foreign.calls import ask, send
+from tests.upstreams.foreign.calls import KEY, MODEL, ask, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events
 
@@ -50,3 +62,114 @@ def test_usage_has_the_tokens_written_to_the_cache() -> None:
     details = {"cached_tokens": 3, "cache_creation_tokens": 4}
     used = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": details}
     assert spent(used)["prompt_tokens_details"] == {"cached_tokens": 3, "cache_write_tokens": 4}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("status", "answered", "kind", "code"), [
+    (429, 429, "rate_limit_error", "rate_limit_exceeded"),
+    (529, 503, "service_unavailable_error", "server_is_overloaded"),
+])  # fmt: skip
+async def test_a_providers_error_keeps_its_status_and_words(
+    fake: FakeAnthropic, upstream: Provider, stream: bool, status: int, answered: int, kind: str, code: str | None
+) -> None:
+    fake.status, fake.error = status, f"No, said the provider to {KEY}."
+    fake.error_headers = {"retry-after": "7"}
+
+    reply = await send(upstream, ask(stream=stream))
+
+    assert (reply.status, len(fake.bodies)) == (answered, 1)
+    assert error(reply) == {
+        "message": "No, said the provider to ***.", "type": kind, "param": None, "code": code
+    }  # fmt: skip
+    assert (b"retry-after", b"7") in reply.headers
+
+
+async def test_a_provider_that_streams_for_too_long_is_a_timeout(fake: FakeAnthropic) -> None:
+    fake.ending = "never"
+    settings = ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url, timeout=3.0)
+    upstream = Provider("claude", settings)
+    await upstream._loaded()
+
+    *_, last = await events(await send(upstream, ask(stream=True)))
+
+    assert last["error"]["code"] == "upstream_timeout"
+    await asyncio.wait_for(fake.dropped.wait(), 60)
+
+
+async def test_a_request_that_litellm_cannot_translate_is_not_tried_again(
+    fake: FakeAnthropic, upstream: Provider
+) -> None:
+    reply = await send(upstream, ask(web_search_options=5))
+
+    assert 400 <= reply.status <= 500
+    assert fake.paths == []
+    assert not {"Traceback", "litellm", ".py"} & set(error(reply)["message"].split())
+
+
+async def test_a_missing_litellm_is_named(upstream: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr("proxy.upstreams.foreign.library.importlib.import_module", missing)
+
+    with pytest.raises(UpstreamFailed, match=r"^upstream 'claude' needs litellm: pip install 'penstock\[foreign\]'$"):
+        await send(upstream, ask())
+
+
+async def test_the_first_requests_share_one_import_that_leaves_the_loop_free(
+    upstream: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads, beaten = 0, threading.Event()
+    real = foreign_library.load
+
+    def slow() -> Any:
+        nonlocal loads
+        loads += 1
+        assert beaten.wait(60)
+        return real()
+
+    monkeypatch.setattr("proxy.upstreams.foreign.provider.load", slow)
+
+    async def heart() -> None:
+        while not loads:
+            await asyncio.sleep(0.001)
+        for _ in range(10):
+            await asyncio.sleep(0.001)
+        beaten.set()
+
+    *replies, _ = await asyncio.gather(*(send(upstream, ask()) for _ in range(5)), heart())
+
+    assert [reply.status for reply in replies if reply is not None] == [200] * 5
+    assert loads == 1
+
+
+async def test_importing_litellm_leaves_tiktokens_files_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "/somewhere/else")
+    sys.modules.pop("litellm.litellm_core_utils.default_encoding", None)
+
+    foreign_library.load()
+
+    assert os.environ["TIKTOKEN_CACHE_DIR"] == "/somewhere/else"
+
+
+async def test_nothing_is_logged_or_printed(
+    fake: FakeAnthropic, upstream: Provider, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secret = "a-prompt-that-nobody-may-log"
+    request = ChatRequest(MODEL, (Message({"role": "user", "content": secret}),))
+    with caplog.at_level(logging.DEBUG):
+        await send(upstream, request)
+        await events(await send(upstream, request.with_field("stream", True)))
+        fake.status = 500
+        await send(upstream, request)
+        await asyncio.sleep(0.1)
+
+    printed = capfd.readouterr()
+    assert secret not in caplog.text + printed.out + printed.err
+    assert KEY not in caplog.text + printed.out + printed.err
+
+
+def test_litellm_is_not_imported_before_it_is_needed() -> None:
+    program = "import sys, proxy.upstreams.foreign.worker; sys.exit('litellm' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -105,51 +105,6 @@ def test_records_with_text_are_read_as_the_admin_endpoint_gives_them(tmp_path: P
     assert point.usage.cached == 10
 
 
-def test_spans_of_a_trace_are_requests(tmp_path: Path) -> None:
-    call = {"type": "tool_call", "id": "c1", "name": "find", "arguments": {"order": "A-1"}}
-    came = [
-        {"role": "user", "parts": [{"type": "text", "content": "Where is A-1?"}]},
-        {"role": "assistant", "parts": [call]},
-        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "Quito"}]},
-    ]
-    said = [{"role": "assistant", "parts": [{"type": "text", "content": "In Quito."}], "finish_reason": "stop"}]
-    attributes = {
-        "gen_ai.request.model": {"stringValue": "gpt-9"},
-        "gen_ai.conversation.id": {"stringValue": "talk"},
-        "gen_ai.system_instructions": {"stringValue": json.dumps([{"type": "text", "content": "You serve."}])},
-        "gen_ai.input.messages": {"stringValue": json.dumps(came)},
-        "gen_ai.output.messages": {"stringValue": json.dumps(said)},
-        "gen_ai.tool.definitions": {"stringValue": json.dumps([{"type": "function", "name": "find"}])},
-        "gen_ai.usage.input_tokens": {"intValue": "70"},
-        "gen_ai.usage.cache_read.input_tokens": {"intValue": "64"},
-    }
-    span = {"attributes": [{"key": key, "value": value} for key, value in attributes.items()]}
-    other = {"attributes": [{"key": "http.route", "value": {"stringValue": "/"}}]}
-    trace = {"resourceSpans": [{"scopeSpans": [{"spans": [other, {**span, "startTimeUnixNano": "5000000000"}]}]}]}
-    (found,) = read(written(tmp_path, trace))
-    (point,) = found.points
-    assert found.name == "talk"
-    assert point.body == {
-        "model": "gpt-9",
-        "messages": [
-            {"role": "system", "content": "You serve."},
-            {"role": "user", "content": "Where is A-1?"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"order": "A-1"}'}}
-                ],
-            },
-            {"role": "tool", "tool_call_id": "c1", "content": "Quito"},
-        ],
-        "tools": [{"type": "function", "function": {"name": "find"}}],
-    }
-    assert point.answer == {"role": "assistant", "content": "In Quito."}
-    assert point.usage is not None
-    assert (point.usage.input, point.usage.cached, point.at) == (70, 64, 5.0)
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [

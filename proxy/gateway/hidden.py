@@ -8,7 +8,7 @@ cached would end there.
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -48,6 +48,9 @@ class Hidden:
 Record = Callable[[Hidden], Awaitable[bool]]
 """Remembers what was hidden; whether that worked."""
 
+Settle = Callable[[Sequence[Message]], None]
+"""Stores what was sent, and behind it some rounds of internal tools, for the requests that follow. Never fails."""
+
 
 class HiddenParts:
     """Remembers what was hidden, and restores it.
@@ -60,25 +63,31 @@ class HiddenParts:
         self._memory = memory
         self._absent: Cache[str, None] = Cache(most)
 
-    def recorder(
+    async def record(
         self,
+        hidden: Hidden,
         request: ChatRequest,
         scope: str,
-        settle: Callable[[Sequence[Message]], None] | None = None,
+        settle: Settle | None = None,
         restores: Mapping[str, str] | None = None,
-    ) -> "Recorder":
-        """Remembers what is hidden of the answer to a request, which must be as the client sent it.
+    ) -> bool:
+        """Remember what is hidden of the answer to a request, which must be as the client sent it; whether that worked.
 
         `settle` is called with the hidden rounds where there is signed reasoning in or behind them. `restores` is what
         the client gets for placeholders.
         """
-        return Recorder(self, request, scope, settle, restores)
-
-    async def keep(self, key: str, value: bytes) -> None:
-        """Keep bytes under a key. Raises where that cannot be done in time."""
-        self._absent.pop(key)
-        async with asyncio.timeout(_PATIENCE):
-            await self._memory.put(key, value)
+        if settle is not None and any(map(is_signed, (*hidden.before, hidden.last))):
+            settle(hidden.before)
+        parts = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
+        try:
+            key = _key(scope, answers_of(request, scope).trail.key(shown(hidden.shown, restores or {})))
+            self._absent.pop(key)
+            async with asyncio.timeout(_PATIENCE):
+                await self._memory.put(key, encode(parts))
+        except Exception as error:
+            _log.warning("what the client does not see is not remembered", extra=_fields(error))
+            return False
+        return True
 
     async def restored(
         self, request: ChatRequest, scope: str, outage: Outage | None = None, *, signed: bool = False
@@ -90,7 +99,7 @@ class HiddenParts:
         try:
             form, name = request.form, ("nothing hidden", scope)
             checked = form.resume(name, 0)[1]  # so many messages have nothing: an answer gets it before it is sent back
-            keys = {place: _key(scope, each) for place, each in _answers(request, scope).keys if place >= checked}
+            keys = {place: _key(scope, key) for place, _, key in answers_of(request, scope).places if place >= checked}
             found = await self._fetch([key for key in keys.values() if key not in self._absent])
             hidden = {
                 place: read for place, key in keys.items() if key in found and (read := _read(found[key])) is not None
@@ -113,38 +122,6 @@ class HiddenParts:
             if value is None:
                 self._absent.put(key, None)
         return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
-
-
-class Recorder:
-    """Remembers what the client does not see of the answer to one request. Never fails."""
-
-    def __init__(
-        self,
-        parts: HiddenParts,
-        request: ChatRequest,
-        scope: str,
-        settle: Callable[[Sequence[Message]], None] | None = None,
-        restores: Mapping[str, str] | None = None,
-    ) -> None:
-        self._parts, self._request, self._scope, self._settle = parts, request, scope, settle
-        self._restores = restores or {}
-
-    async def __call__(self, hidden: Hidden) -> bool:
-        """Remember what was hidden; whether that worked."""
-        if self._settle is not None and any(map(is_signed, (*hidden.before, hidden.last))):
-            self._settle(hidden.before)
-        kept = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
-        try:
-            key = _answers(self._request, self._scope).trail.key(shown(hidden.shown, self._restores))
-            await self._parts.keep(_key(self._scope, key), encode(kept))
-        except Exception as error:
-            _log.warning("what the client does not see is not remembered", extra=_fields(error))
-            return False
-        return True
-
-    async def keep(self, message: Message) -> bool:
-        """Remember an answer of one round with signed reasoning, which clients do not send back."""
-        return await self(Hidden(message, (), message))
 
 
 def _key(scope: str, print_: str) -> str:
@@ -187,29 +164,22 @@ def _answered(behind: Sequence[Message], results: Sequence[Message]) -> bool:
 
 def _restored(message: Message, hidden: Hidden, *, signed: bool) -> Message:
     """Return the client's message as the model said it: only its last round, and with the calls that were hidden."""
-    last, changes = hidden.last, dict[str, Any]()
-    if hidden.results:
-        own = {call.get("id"): call for call in message.get("tool_calls") or ()}
-        changes["tool_calls"] = [own.get(call.get("id"), call) for call in last["tool_calls"]]
+    last = hidden.last
     if not last.get("content") and not last.get("tool_calls"):
         return message  # without its text it would be empty, and refused
     if isinstance(message, View):
         return last.copied_from(message)
-    if any(earlier.get("content") for earlier in hidden.before if earlier.get("role") == "assistant"):
-        changes["content"] = last.get("content")
-    if signed and isinstance(last.get("content"), list):
-        changes["content"] = last["content"]  # in the provider's own parts, with the reasoning in its place
-    if signed and AS_BLOCKS in last and AS_BLOCKS not in message:
-        changes[AS_BLOCKS] = last[AS_BLOCKS]
-    joined = [key for key in (*AS_TEXT, AS_BLOCKS) if key in message and any(map(_with(key), hidden.before))]
-    changes |= {key: last[key] for key in joined if key in last}
-    lost = [key for key in joined if key not in last]
-    kept = message.without(*lost) if lost else message
-    return kept.with_changes(**changes) if changes else kept
-
-
-def _with(key: str) -> Callable[[Message], bool]:
-    return lambda message: bool(message.get(key))
+    thoughts = [key for key in (*AS_TEXT, AS_BLOCKS) if key in message and any(each.get(key) for each in hidden.before)]
+    names = {*thoughts, *(("tool_calls",) if hidden.results else ()), *((AS_BLOCKS,) if signed else ())}
+    # in the provider's own parts, there is the reasoning in its place
+    if any(each.get("content") for each in hidden.before if each.get("role") == "assistant") or (
+        signed and isinstance(last.get("content"), list)
+    ):
+        names.add("content")
+    lost = [key for key in thoughts if key not in last]
+    changes = {key: value for key, value in last.items() if key in names and value != message.get(key)}
+    bare = message.without(*lost) if lost else message
+    return bare.with_changes(**changes) if changes else bare
 
 
 def _fields(error: Exception) -> dict[str, Any]:
@@ -234,11 +204,13 @@ class Trail:
         """Go on with a message."""
         self._running.update(_digest(message))
 
-    def copy(self) -> "Trail":
-        """Return the same trail, to go on with elsewhere."""
-        made = copy(self)
-        made._running = self._running.copy()
-        return made
+    def then(self, messages: Iterable[Message]) -> "Trail":
+        """Return the trail behind more messages."""
+        longer = copy(self)
+        longer._running = self._running.copy()
+        for message in messages:
+            longer.add(message)
+        return longer
 
     def here(self) -> str:
         """Return the print of what was added so far."""
@@ -256,28 +228,28 @@ class Trail:
         return made.hexdigest()
 
 
-class _AnswersSoFar(NamedTuple):
-    """The answers up to a message, and the trail to it."""
+class Answers(NamedTuple):
+    """The answers in a conversation, or up to a message, and the trail to it."""
 
     trail: Trail
-    keys: tuple[tuple[int, str], ...] = ()
-    """Their places and keys."""
+    places: tuple[tuple[int, str, str], ...] = ()
+    """The place of each, the print of what stands in front of it, and its key."""
     end: int = 0
     """The number of messages."""
 
 
-def _answers(request: ChatRequest, scope: str) -> _AnswersSoFar:
+def answers_of(request: ChatRequest, scope: str) -> Answers:
     """Return the answers in a conversation."""
-    return request.form.fold(("answers", scope), _AnswersSoFar(Trail(scope)), _walked)
+    return request.form.fold(("answers", scope), Answers(Trail(scope)), _walked)
 
 
-def _walked(before: _AnswersSoFar, messages: Sequence[Message]) -> _AnswersSoFar:
-    trail, keys = before.trail.copy(), list(before.keys)
+def _walked(before: Answers, messages: Sequence[Message]) -> Answers:
+    trail, places = before.trail.then(()), list(before.places)
     for place, message in enumerate(messages, before.end):
         if message.get("role") == "assistant":
-            keys.append((place, trail.key(message)))
+            places.append((place, trail.here(), trail.key(message)))
         trail.add(message)
-    return _AnswersSoFar(trail, tuple(keys), before.end + len(messages))
+    return Answers(trail, tuple(places), before.end + len(messages))
 
 
 def digest(messages: Sequence[Message]) -> None:

@@ -142,7 +142,7 @@ class Pipeline:
             async with nullcontext() if self._pilot is None else self._pilot.turn(prepared):
                 if done is None or not done.tools:
                     return await upstream.send(call)
-                return await Loop(done.tools).send(upstream, call, done.recorder)
+                return await Loop(done.tools).send(upstream, call, done.record)
         except PenstockError as error:
             if caller is not None:
                 caller.check_key(error.status)

@@ -28,9 +28,9 @@ from proxy.economics import UNCACHED
 from proxy.gateway import signed
 from proxy.gateway.answer_notes import AnswerWatch, BoundCorrections, CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
-from proxy.gateway.hidden import HiddenParts, Recorder, digest
+from proxy.gateway.hidden import Hidden, HiddenParts, Record, Settle, digest
 from proxy.gateway.relay import Observer
-from proxy.gateway.signed import Prefixes, Settle, SignedAnswer
+from proxy.gateway.signed import Prefixes, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
 from proxy.identity import identify, tenant_of
 from proxy.llm.drafts import BoundDrafts, DraftService
@@ -167,7 +167,7 @@ class Rewritten:
     archive: BoundArchive
     tools: Sequence[InternalTool]
     """The internal tools that the model may call."""
-    recorder: Recorder
+    record: Record
     """Remembers what the client does not see of the answer."""
     settle: Settle | None = None
     """Keeps what is sent for the requests that follow; None where no answer can have signed reasoning."""
@@ -288,13 +288,13 @@ class Preparation:
             counted=done.outcome.after,
             tokens=done.tokens,
             hide_usage=ask,
-            keep=done.recorder.keep,
+            keep=lambda message: done.record(Hidden(message, (), message)),
             restores=done.outcome.restores,
         )
         fits = route.upstream.abilities.limits_answers and not done.outcome.is_emptied
         return Prepared(route, call.fitted() if fits else call, done, done.settle)
 
-    def _settle_untouched(self, body: Body, asked: Asked, rounds: Sequence[Message] = ()) -> None:
+    def _settle_untouched(self, body: Body, asked: Asked, rounds: Sequence[Message]) -> None:
         """Keep what was sent as it came: a chain that runs later must not change it any more."""
         self._services.prefixes.begin(self._settled_untouched(body, asked, rounds))
 
@@ -303,7 +303,7 @@ class Preparation:
         with suppress(BadRequest):
             sent = await self._read(body, tenant)
             who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
-            self._services.prefixes.bound(who.tenant, who.scope, Outage()).record(sent, sent)(rounds)
+            self._services.prefixes.bound(f"{who.tenant}\0{who.scope}", Outage()).record(sent, sent)(rounds)
 
     async def _read(self, body: Body, tenant: str) -> ChatRequest:
         """Return the request in a body; a large one is read in a thread. Raises `BadRequest`."""
@@ -374,18 +374,18 @@ class Preparation:
             may_choose_model=sends and asked.may_choose_model,
         )
         try:
-            outcome, settle = await signed.run(steps, ctx, services.prefixes.bound(who.tenant, who.scope, outage))
+            outcome, settle = await signed.run(steps, ctx, services.prefixes.bound(scope, outage))
         except asyncio.CancelledError:  # the client has left; what a late step has begun goes on, for the next try
             once.give_up()
             raise
         if settle is not None and not sends:  # nobody sees the answer here
-            settle()
+            settle(())
         watch = corrections.watch(sent) if corrections is not None and sends else None
         if outcome.incoming is not ctx.incoming:
             ctx = replace(ctx, incoming=outcome.incoming or incoming)
         tools = self._tools(steps, outcome, ctx) if sends else ()
-        recorder = services.hidden.recorder(sent, scope, settle, outcome.restores)
-        return Rewritten(sent, outcome, ctx, tokens, archive, tools, recorder, settle, watch, is_guarded)
+        record = partial(services.hidden.record, request=sent, scope=scope, settle=settle, restores=outcome.restores)
+        return Rewritten(sent, outcome, ctx, tokens, archive, tools, record, settle, watch, is_guarded)
 
     def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
         """Return the internal tools that a request offers, ready to run."""

@@ -19,12 +19,13 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from itertools import takewhile
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools, raws
@@ -35,7 +36,7 @@ from proxy.chat.reasoning import may_be_signed, signed_places, without_reasoning
 from proxy.context import Context, Outage
 from proxy.gateway import chain
 from proxy.gateway.chain import Outcome
-from proxy.gateway.hidden import Trail
+from proxy.gateway.hidden import Settle, answers_of
 from proxy.gateway.relay import Observer
 from proxy.history.cuts import Marks, Room
 from proxy.policy import CutsHistory, Policy
@@ -51,13 +52,6 @@ Steps = Sequence[tuple[str, Policy]]
 
 CHECK = "signed_reasoning"
 """The name of the check, as that of a step."""
-
-
-class Settle(Protocol):
-    """Stores what was sent for the requests that follow. Never fails."""
-
-    def __call__(self, rounds: Sequence[Message] = ()) -> None:
-        """Store it; `rounds` of internal tools were sent behind it."""
 
 
 _NAME = 32
@@ -108,7 +102,7 @@ class SignedAnswer(Observer):
             return
         seen = self._end + chunk
         if may_be_signed(seen):
-            self._settle()
+            self._settle(())
             self._settle = None
         self._end = seen[-_NAME:]
 
@@ -145,7 +139,7 @@ class _Conversation:
                 earlier = await self._sent_up_to(place, prefix, end)
                 if earlier.rejected is None:
                     prefix, end = earlier.request, place
-                    self._settled.remember(self._sent, end, prefix)
+                    self._settled.remember(self._sent.with_messages(self._sent.messages[:end]), prefix)
         whole, offered = len(self._sent.messages), {tool.name for tool in prefix.tools}
         if offered.issuperset(chosen_tools(self._sent.rest.get("tool_choice"))):
             outcome = await self._sent_up_to(whole, prefix, end)
@@ -254,31 +248,43 @@ class Prefix(NamedTuple):
     """Of the originals of what was shortened in it."""
 
 
+_Key = tuple[str, str]
+"""The tenant, and the print of a conversation and its tools."""
+
+
 class Prefixes:
     """Keeps prefixes in a store, in the background: no request waits for it."""
 
     def __init__(self, memory: StoredMemory, max_bytes: int = 16 * 2**20) -> None:
-        """At most so many bytes are remembered of what was sent in front of answers without a signature."""
+        """At most so many bytes are remembered of what this process sent last."""
         self._memory = memory
-        self._waiting: dict[str, bytes] = {}
-        self._sent: Cache[tuple[str, str], bytes] = Cache(max_bytes)
+        self._sent: Cache[_Key, bytes] = Cache(max_bytes)
         self._work = BackgroundWork[str]()
 
-    def bound(self, tenant: str, scope: str, outage: Outage) -> "Settled":
-        """Return those of one conversation of a tenant, for one request."""
-        return Settled(self, tenant, scope, outage)
+    def bound(self, scope: str, outage: Outage) -> "Settled":
+        """Return those of one conversation, for one request; `scope` is that of `HiddenParts`."""
+        return Settled(self, scope, outage)
 
-    async def get(self, key: str) -> bytes | None:
-        """Return what was stored or is about to be."""
-        return self._waiting.get(key) or await self._memory.get(key)
+    async def get(self, key: _Key) -> bytes | None:
+        """Return what was stored."""
+        return await self._memory.get("/".join(key))
 
-    def recall(self, key: str) -> bytes | None:
+    def recall(self, key: _Key) -> bytes | None:
         """Return what this process sent last."""
-        return self._sent.get(_by_tenant(key))
+        return self._sent.get(key)
 
-    def remember(self, key: str, value: bytes) -> None:
+    def remember(self, key: _Key, value: bytes) -> None:
         """Remember what is sent now."""
-        self._sent.put(_by_tenant(key), value, _ENTRY + len(value))
+        self._sent.put(key, value, _ENTRY + len(value))
+
+    def put(self, key: _Key, value: bytes) -> None:
+        """Remember it, and have it stored."""
+        self.remember(key, value)
+        self.begin(self._put(key, value))
+
+    async def _put(self, key: _Key, value: bytes) -> None:
+        with suppress(StoreError):  # health and metrics tell; what is not kept is worked out again
+            await self._memory.put("/".join(key), value)
 
     def forget(self, tenant: str) -> int:
         """Forget what was sent of a tenant's; return how much that was."""
@@ -288,28 +294,9 @@ class Prefixes:
         """Have something done that keeps prefixes."""
         self._work.begin(work)
 
-    def put(self, key: str, value: bytes) -> None:
-        """Have it stored."""
-        self._waiting[key] = value
-        self.begin(self._put(key, value))
-
-    async def _put(self, key: str, value: bytes) -> None:
-        try:
-            await self._memory.put(key, value)
-        except StoreError:  # health and metrics tell; what is not kept is worked out again
-            pass
-        finally:
-            if self._waiting.get(key) is value:
-                del self._waiting[key]
-
     async def aclose(self) -> None:
         """Wait for what is being kept."""
         await self._work.drain()
-
-
-def _by_tenant(key: str) -> tuple[str, str]:
-    tenant, _, trail = key.partition("/")
-    return tenant, trail
 
 
 class Settled:
@@ -320,66 +307,61 @@ class Settled:
     client's messages is stored.
     """
 
-    def __init__(self, prefixes: Prefixes, tenant: str, scope: str, outage: Outage) -> None:
-        self._prefixes, self._tenant, self._scope, self._outage = prefixes, quote(tenant, safe=""), scope, outage
+    def __init__(self, prefixes: Prefixes, scope: str, outage: Outage) -> None:
+        self._prefixes, self._scope, self._outage = prefixes, scope, outage
 
-    async def find(self, request: ChatRequest, answers: Sequence[int], signed: Collection[int]) -> Prefix | None:
+    async def find(self, request: ChatRequest, places: Collection[int], signed: Collection[int]) -> Prefix | None:
         """Return the prefix of the latest of these answers with a known one. Only those of `signed` ones are stored."""
-        keys = self._keys(request, answers)
+        for end, before, _ in reversed(answers_of(request, self._scope).places):
+            if end in places:
+                key = self._key(request, before)
+                known = await self._stored(key, request, end) if end in signed else None
+                if known is None and (sent := self._prefixes.recall(key)) is not None:
+                    known = _read(sent, request, end)
+                if known is not None:
+                    return known
+        return None
+
+    async def _stored(self, key: _Key, request: ChatRequest, end: int) -> Prefix | None:
+        if self._outage.begun:
+            return None
         try:
             async with asyncio.timeout(_PATIENCE):
-                for end in sorted(keys, reverse=True):
-                    stored = await self._prefixes.get(keys[end]) if end in signed else None
-                    stored = stored or self._prefixes.recall(keys[end])
-                    if stored is not None:
-                        return _read(stored, request, end)
+                stored = await self._prefixes.get(key)
+            return None if stored is None else _read(stored, request, end)
         except Exception as error:
             self._outage.begun = True
             _log.warning("what was sent before is not found", extra={"fields": {"error": type(error).__name__}})
-        known = ((end, self._prefixes.recall(keys[end])) for end in sorted(keys, reverse=True))
-        return next((_read(stored, request, end) for end, stored in known if stored is not None), None)
+            return None
 
-    def remember(self, request: ChatRequest, end: int, outgoing: ChatRequest) -> None:
-        """Remember what was made of a request that ended at a place."""
-        self._keep(request.with_messages(request.messages[:end]), outgoing, (), self._prefixes.remember)
+    def remember(self, sent: ChatRequest, outgoing: ChatRequest) -> None:
+        """Remember what was made of a request."""
+        self._keep(self._prefixes.remember, sent, outgoing)
 
     def record(self, sent: ChatRequest, outgoing: ChatRequest) -> Settle:
         """Remember what was made of a request that the client sent; return what stores it."""
-        self._keep(sent, outgoing, (), self._prefixes.remember)
-
-        def settle(rounds: Sequence[Message] = ()) -> None:
-            self._keep(sent, outgoing, rounds, self._prefixes.put)
-
-        return settle
+        self.remember(sent, outgoing)
+        return partial(self._keep, self._prefixes.put, sent, outgoing)
 
     def _keep(
-        self, sent: ChatRequest, outgoing: ChatRequest, rounds: Sequence[Message], put: Callable[[str, bytes], None]
+        self,
+        put: Callable[[_Key, bytes], None],
+        sent: ChatRequest,
+        outgoing: ChatRequest,
+        rounds: Sequence[Message] = (),
     ) -> None:
         try:
-            first = self._trail(sent)
-            trail = sent.form.fold(("sent", first.here()), first, _with_messages)
+            trail = answers_of(sent, self._scope).trail
             if rounds:
-                trail = _with_messages(trail, rounds)
+                trail = trail.then(rounds)
                 sent, outgoing = (each.with_messages((*each.messages, *rounds)) for each in (sent, outgoing))
-            put(self._key(trail), _written(sent, outgoing))
+            put(self._key(sent, trail.here()), _written(sent, outgoing))
         except Exception as error:  # such as a message that JSON cannot hold
             _log.warning("what was sent is not kept", extra={"fields": {"error": type(error).__name__}})
 
-    def _keys(self, request: ChatRequest, ends: Sequence[int]) -> dict[int, str]:
-        """Return the keys of the conversation up to these places."""
-        trail, keys, done = self._trail(request), dict[int, str](), 0
-        for end in sorted(ends):
-            for message in request.messages[done:end]:
-                trail.add(message)
-            keys[end], done = self._key(trail), end
-        return keys
-
-    def _key(self, trail: Trail) -> str:
-        return f"{self._tenant}/{trail.here()}"
-
-    def _trail(self, request: ChatRequest) -> Trail:
-        """Return what stands for the conversation before its first message."""
-        return Trail(f"{self._scope}\0{_digest(tuple(raws(request.tools)))}")
+    def _key(self, request: ChatRequest, before: str) -> _Key:
+        tenant = self._scope.partition("\0")[0]
+        return quote(tenant, safe=""), f"{_digest(tuple(raws(request.tools)))}/{before}"
 
 
 @lru_cache(_TOOL_SETS)
@@ -390,13 +372,6 @@ def _digest(tools: tuple[bytes, ...]) -> str:
 def _by_content(tools: Sequence[Tool]) -> list[Tool]:
     """Tools in an order of their own: some clients send the same ones in another order each time."""
     return sorted(tools, key=lambda tool: tool.raw)
-
-
-def _with_messages(before: Trail, messages: Sequence[Message]) -> Trail:
-    trail = before.copy()
-    for message in messages:
-        trail.add(message)
-    return trail
 
 
 def _written(sent: ChatRequest, outgoing: ChatRequest) -> bytes:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,7 +67,7 @@ class Client:
         restored = await parts.restored(request, self.scope)
         upstream = Scripted(*(streaming(events(one)) if self.stream else reply(one) for one in answers))
         made = await Loop([Recall()], rounds=self.rounds).send(
-            upstream, call_of(restored), parts.recorder(request, self.scope)
+            upstream, call_of(restored), partial(parts.record, request=request, scope=self.scope)
         )
         if self.stream:
             got = assembled(await read(made))
@@ -251,7 +252,7 @@ async def test_marks_that_move_do_not_matter_and_images_do() -> None:
 
     said = Message({"role": "assistant", "content": "ok"})
     parts = HiddenParts(Kept())
-    await parts.recorder(asked(picture("a", cache_control={"type": "ephemeral"})), "t")(Hidden(said, INNER, said))
+    await parts.record(Hidden(said, INNER, said), asked(picture("a", cache_control={"type": "ephemeral"})), "t")
 
     assert len((await parts.restored(answered(picture("a")), "t")).messages) == 5
     assert len((await parts.restored(answered(picture("b")), "t")).messages) == 3
@@ -270,7 +271,7 @@ async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:
     store = Away(None, 2**20)
     memory = StoredMemory(store, ttl=60)
     later = chat("u1 a1 u2")
-    await HiddenParts(memory).recorder(chat("u1"), "t")(Hidden(later.messages[1], INNER, later.messages[1]))
+    await HiddenParts(memory).record(Hidden(later.messages[1], INNER, later.messages[1]), chat("u1"), "t")
     replica, outage = HiddenParts(memory), Outage()
     store.is_away = True
     assert await replica.restored(later, "t", outage) is later
@@ -286,7 +287,7 @@ async def test_an_answer_regenerated_with_tools_is_found_again() -> None:
         [*chat("u1").messages, Message({"role": "assistant", "content": "ok"}), *chat("u2").messages]
     )
     assert await parts.restored(later, "t") is later
-    await parts.recorder(chat("u1"), "t")(Hidden(later.messages[1], INNER, later.messages[1]))
+    await parts.record(Hidden(later.messages[1], INNER, later.messages[1]), chat("u1"), "t")
     assert len((await parts.restored(later, "t")).messages) == 5
 
 
@@ -335,8 +336,8 @@ async def test_what_is_kept_has_the_bytes_that_were_sent() -> None:
 async def test_rounds_are_found_again_where_the_client_has_got_a_secret_for_its_placeholder() -> None:
     parts, request = HiddenParts(Kept()), chat("u1", tools=[LOOK_UP, RECALL])
     said = Message({"role": "assistant", "content": "Mail redacted-email-bcdfghjkmnpqst."})
-    recorder = parts.recorder(request, "tenant", restores={"redacted-email-bcdfghjkmnpqst": "ana@example.com"})
-    assert await recorder(Hidden(said, INNER, said))
+    secrets = {"redacted-email-bcdfghjkmnpqst": "ana@example.com"}
+    assert await parts.record(Hidden(said, INNER, said), request, "tenant", restores=secrets)
 
     got = said.with_changes(content="Mail ana@example.com.")
     later = await parts.restored(

@@ -60,8 +60,8 @@ def test_an_answer_shows_its_signature_however_it_is_cut(body: bytes, times: int
 @pytest.mark.parametrize(("last", "times"), [(SIGNED, 1), ({"role": "assistant", "content": "Yes."}, 0)])
 async def test_hidden_reasoning_counts_as_the_shown(last: dict[str, object], times: int) -> None:
     settle = Settling()
-    recorder = HiddenParts(Kept()).recorder(chat("u1"), "tenant", settle)
-    assert await recorder(Hidden(Message({"role": "assistant", "content": "Yes."}), (), Message(last)))
+    hidden = Hidden(Message({"role": "assistant", "content": "Yes."}), (), Message(last))
+    assert await HiddenParts(Kept()).record(hidden, chat("u1"), "tenant", settle)
     assert settle.count == times
 
 
@@ -149,7 +149,7 @@ async def test_a_chain_that_changed_what_was_sent_before_is_undone(monkeypatch: 
     request = chat("u1 a1 u2")
     first, said, last = request.messages
     request = request.with_messages([first, said.with_changes(thinking_blocks=THOUGHT), last])
-    settled = Prefixes(Kept()).bound("t", "s", Outage())
+    settled = Prefixes(Kept()).bound("t\0s", Outage())
     settled.record(chat("u1"), chat("u1"))
     outcome, _ = await run(
         [("unruly", Unruly())], context(request, model=replace(profile(), binds_reasoning=True)), settled

@@ -25,6 +25,7 @@ from proxy.config.settings import Chain, Settings
 from proxy.config.state_settings import RedisStateSettings, StateSettings
 from proxy.context import Identity, Material, ModelProfile, Pair, Question
 from proxy.gateway.chain import Outcome
+from proxy.gateway.hidden import Hidden
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import learn
 from proxy.llm.judge import UpstreamJudge
@@ -191,9 +192,9 @@ class Player:
                 who, name = done.ctx.identity, played.route.upstream.name
                 self._services.reports.note(who, name, played.profile.name, played.estimate.sent.cached, usage.cached)
         if done.settle is not None and (answer is None or is_signed(answer)):
-            done.settle()
+            done.settle(())
         if answer is not None and played.route.upstream.abilities.signs and is_signed(answer):
-            await done.recorder.keep(answer)
+            await done.record(Hidden(answer, (), answer))
         if answer is not None and done.watch is not None:
             done.watch.feed(encode({"choices": [{"index": 0, "message": answer, "finish_reason": None}]}))
             done.watch.ended(Reply(200), Usage())

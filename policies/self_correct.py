@@ -210,7 +210,7 @@ def _arguments(sent: ChatRequest, answer: Answer) -> str | None:
     tools = {tool.name: tool for tool in sent.tools}
     for name, arguments in answer.calls:
         tool = tools.get(name)
-        if tool is None or not _NAME.fullmatch(name):
+        if tool is None or tool.get("type") == "custom" or not _NAME.fullmatch(name):
             continue
         given = arguments.strip() or "{}"
         if not _is_json(given):

@@ -10,8 +10,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 from policies.check_facts.trusted import Fact, Trusted, read_facts
 from proxy.chat import ChatRequest, Message
 from proxy.chat.annotations import Contradiction, checked, note
-from proxy.chat.blocks import MEMORIES, injected, is_block, spans
-from proxy.chat.edits import Stretch, TextChange, changed
+from proxy.chat.blocks import MEMORIES, Stretch, TextChange, changed, injected, is_block, spans
 from proxy.chat.provenance import arrived, of_client, unanswered
 from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context, Judge, Memo, find_in_each

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from policies.validate_content.content import Item, injected, items, mark, passages, standing
 from policies.validate_content.measures import HOUR, Verdict, fault, freshness, judge, overall, present, stated
 from proxy.chat import ChatRequest, Message
-from proxy.chat.edits import Stretch, TextChange, changed
+from proxy.chat.blocks import Stretch, TextChange, changed
 from proxy.chat.markers import MARKER
 from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context

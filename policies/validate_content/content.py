@@ -7,8 +7,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Message, Tool
-from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, content, passage_spans, spans
-from proxy.chat.edits import Stretch
+from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, Stretch, content, passage_spans, spans
 from proxy.chat.injected_data import blocks
 from proxy.chat.provenance import of_client, unanswered
 from proxy.chat.texts import texts_of

@@ -1,11 +1,17 @@
 """An upstream that speaks only chat completions, as one that speaks the wire of a client."""
 
-from collections.abc import AsyncGenerator, Mapping
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
+import orjson
+
+from proxy.chat import ChatRequest
 from proxy.chat.errors import Unanswered
 from proxy.chat.sse import ByteStream, EventSplitter
 from proxy.context import ModelProfile
@@ -15,9 +21,295 @@ from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, nonsense, p
 from proxy.upstreams.refusal import refusal_in
 from proxy.upstreams.routing import Route
 from proxy.wires import WIRES
-from proxy.wires.from_chat import WRITERS, AnswerWriter
-from proxy.wires.messages_answer import read_event
-from proxy.wires.to_chat import bridge
+from proxy.wires.messages_answer import read_event, written
+from proxy.wires.to_chat import INPUT, bridge
+from proxy.wires.view import MALFORMED, parsed_arguments
+
+_REASONING = ("reasoning_content", "reasoning")
+"""Fields in which servers put the model's reasoning as text."""
+_STOPS = {"length": "max_tokens", "tool_calls": "tool_use", "function_call": "tool_use", "content_filter": "refusal"}
+
+
+class AnswerPart(NamedTuple):
+    """A part of an answer: of its reasoning, its text, or a call."""
+
+    kind: str
+    """`reasoning`, `text` or `call`."""
+    text: str
+    """Of a call more of its arguments."""
+    id: str = ""
+    name: str = ""
+    """Of a call where it begins."""
+    place: int = 0
+
+
+def _identifier(prefix: str) -> str:
+    return f"{prefix}_{secrets.token_hex(12)}"
+
+
+def pieces_of(message: Mapping[str, Any]) -> Iterator[AnswerPart]:
+    """Yield the parts of a message or of a delta, reasoning first."""
+    yield from (AnswerPart("reasoning", message[name]) for name in _REASONING if isinstance(message.get(name), str))
+    for name in ("content", "refusal"):
+        if isinstance(message.get(name), str) and message[name]:
+            yield AnswerPart("text", message[name])
+    for place, call in enumerate(message.get("tool_calls") or ()):
+        inner = call.get("function") or {}
+        id, index = str(call.get("id") or ""), call.get("index")
+        name, arguments = str(inner.get("name") or ""), str(inner.get("arguments") or "")
+        yield AnswerPart("call", arguments, id, name, index if isinstance(index, int) else place)
+
+
+class AnswerWriter(ABC):
+    """Writes one answer in the form of a wire: `begin`, then `feed` for each delta, then `end`.
+
+    A whole answer is what its stream says in the end (`whole`).
+    """
+
+    def __init__(self, request: ChatRequest, custom: frozenset[str], prompt: int) -> None:
+        """`request` is the client's, `custom` are the names of its custom tools; `prompt` are tokens, about."""
+        self._request, self._custom, self._prompt = request, custom, prompt
+        self._blocks: list[dict[str, Any]] = []
+        """Parts so far; the last one may be under way."""
+        self._open: tuple[str, int] | None = None
+        """The kind and the place of the part that is under way."""
+        self._text: list[str] = []
+        self._model = request.model
+        self._finish = "stop"
+        self._used: Mapping[str, Any] = {}
+
+    def take(self, answer: Mapping[str, Any]) -> None:
+        """Take note of what any part of an answer may tell: its model and its usage."""
+        if isinstance(answer.get("model"), str):
+            self._model = answer["model"]
+        if isinstance(answer.get("usage"), Mapping):
+            self._used = answer["usage"]
+
+    def feed(self, message: Mapping[str, Any], finish: str | None = None) -> Iterator[bytes]:
+        """Yield the events for more of the answer."""
+        self._finish = finish or self._finish
+        for piece in pieces_of(message):
+            if self._open != (piece.kind, piece.place):
+                yield from self._close()
+                self._open, self._text = (piece.kind, piece.place), []
+                yield from self._added(piece)
+            if piece.text:
+                self._text.append(piece.text)
+                yield from self._more(piece)
+
+    def _close(self) -> Iterator[bytes]:
+        if self._open is not None:
+            kind, self._open = self._open[0], None
+            yield from self._done(kind, "".join(self._text))
+
+    def _count(self, *path: str) -> int:
+        """Return a number of the usage."""
+        value: Any = self._used
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value if isinstance(value, int) else 0
+
+    def whole(self, answer: Mapping[str, Any]) -> bytes:
+        """Return a whole answer."""
+        choices = answer.get("choices")
+        choice = choices[0] if isinstance(choices, Sequence) and choices else {}
+        self.take(answer)
+        _ = [*self.feed(choice.get("message") or {}, choice.get("finish_reason")), *self._close()]
+        return orjson.dumps(self._answer())
+
+    @abstractmethod
+    def begin(self) -> Iterator[bytes]:
+        """Yield the first events."""
+
+    @abstractmethod
+    def _added(self, piece: AnswerPart) -> Iterator[bytes]:
+        """Yield the events for a part that begins."""
+
+    @abstractmethod
+    def _more(self, piece: AnswerPart) -> Iterator[bytes]:
+        """Yield the events for more of it."""
+
+    @abstractmethod
+    def _done(self, kind: str, text: str) -> Iterator[bytes]:
+        """Yield the events for its end."""
+
+    @abstractmethod
+    def end(self) -> Iterator[bytes]:
+        """Yield the last events."""
+
+    @abstractmethod
+    def _answer(self) -> dict[str, Any]:
+        """Return the answer so far."""
+
+
+class MessagesWriter(AnswerWriter):
+    """Writes an answer of Messages."""
+
+    _id = ""
+
+    def begin(self) -> Iterator[bytes]:
+        message = {**self._answer(), "content": [], "stop_reason": None}
+        message["usage"] = {"input_tokens": self._prompt, "output_tokens": 0}
+        yield written({"type": "message_start", "message": message})
+
+    def _added(self, piece: AnswerPart) -> Iterator[bytes]:
+        block: dict[str, Any] = {"type": "text", "text": ""}
+        if piece.kind == "reasoning":
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+        elif piece.kind == "call":
+            block = {"type": "tool_use", "id": piece.id or _identifier("toolu"), "name": piece.name, "input": {}}
+        self._blocks.append(block)
+        yield written({"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block})
+
+    def _more(self, piece: AnswerPart) -> Iterator[bytes]:
+        kinds = {"reasoning": ("thinking_delta", "thinking"), "text": ("text_delta", "text")}
+        kind, name = kinds.get(piece.kind, ("input_json_delta", "partial_json"))
+        delta = {"type": kind, name: piece.text}
+        yield written({"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": delta})
+
+    def _done(self, kind: str, text: str) -> Iterator[bytes]:
+        block = self._blocks[-1]
+        if kind == "call":
+            block["input"] = parsed_arguments(text)
+        else:
+            block["thinking" if kind == "reasoning" else "text"] = text
+        yield written({"type": "content_block_stop", "index": len(self._blocks) - 1})
+
+    def end(self) -> Iterator[bytes]:
+        yield from self._close()
+        answer = self._answer()
+        delta = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
+        yield written({"type": "message_delta", "delta": delta, "usage": answer["usage"]})
+        yield written({"type": "message_stop"})
+
+    def _answer(self) -> dict[str, Any]:
+        self._id = self._id or _identifier("msg")
+        cached = self._count("prompt_tokens_details", "cached_tokens")
+        stop = "tool_use" if self._blocks and self._blocks[-1]["type"] == "tool_use" else "end_turn"
+        return {
+            "id": self._id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "content": self._blocks,
+            "stop_reason": _STOPS.get(self._finish, stop),
+            "stop_sequence": None,
+            "usage": {
+                "input_tokens": max(0, self._count("prompt_tokens") - cached),
+                "cache_read_input_tokens": cached,
+                "cache_creation_input_tokens": 0,
+                "output_tokens": self._count("completion_tokens"),
+            },
+        }
+
+
+class ResponsesWriter(AnswerWriter):
+    """Writes an answer of Responses."""
+
+    _number = 0
+    _begun: dict[str, Any] | None = None
+
+    def begin(self) -> Iterator[bytes]:
+        for kind in ("response.created", "response.in_progress"):
+            yield self._numbered(kind, response={**self._answer(), "status": "in_progress", "usage": None})
+
+    def _numbered(self, kind: str, **content: Any) -> bytes:
+        self._number += 1
+        return written({"type": kind, "sequence_number": self._number - 1, **content})
+
+    def _at(self) -> dict[str, Any]:
+        return {"output_index": len(self._blocks) - 1, "item_id": self._blocks[-1]["id"]}
+
+    def _added(self, piece: AnswerPart) -> Iterator[bytes]:
+        item: dict[str, Any]
+        if piece.kind == "reasoning":
+            item = {"type": "reasoning", "id": _identifier("rs"), "summary": [], "content": []}
+        elif piece.kind == "text":
+            item = {"type": "message", "id": _identifier("msg"), "role": "assistant", "content": []}
+        else:
+            call = {"call_id": piece.id or _identifier("call"), "name": piece.name}
+            item = {"type": "function_call", "id": _identifier("fc"), **call, "arguments": ""}
+            if piece.name in self._custom:
+                item = {"type": "custom_tool_call", "id": _identifier("ctc"), **call, "input": ""}
+        self._blocks.append(item | {"status": "in_progress"})
+        yield self._numbered("response.output_item.added", output_index=len(self._blocks) - 1, item=self._blocks[-1])
+        if piece.kind != "call":
+            part = _response_part(piece.kind, "")
+            yield self._numbered("response.content_part.added", **self._at(), content_index=0, part=part)
+
+    def _more(self, piece: AnswerPart) -> Iterator[bytes]:
+        if piece.kind != "call":
+            name = "reasoning_text" if piece.kind == "reasoning" else "output_text"
+            yield self._numbered(f"response.{name}.delta", **self._at(), content_index=0, delta=piece.text)
+        elif self._blocks[-1]["type"] == "function_call":  # the input of a custom tool is JSON here until its end
+            yield self._numbered("response.function_call_arguments.delta", **self._at(), delta=piece.text)
+
+    def _done(self, kind: str, text: str) -> Iterator[bytes]:
+        item = self._blocks[-1]
+        item["status"] = "completed"
+        if kind != "call":
+            name, part = "reasoning_text" if kind == "reasoning" else "output_text", _response_part(kind, text)
+            item["content"] = [part]
+            yield self._numbered(f"response.{name}.done", **self._at(), content_index=0, text=text)
+            yield self._numbered("response.content_part.done", **self._at(), content_index=0, part=part)
+        elif item["type"] == "function_call":
+            item["arguments"] = text or "{}"
+            done = {"name": item["name"], "arguments": item["arguments"]}
+            yield self._numbered("response.function_call_arguments.done", **self._at(), **done)
+        else:
+            given = parsed_arguments(text)
+            item["input"] = str(given.get(INPUT, given.get(MALFORMED, text)))
+            yield self._numbered("response.custom_tool_call_input.delta", **self._at(), delta=item["input"])
+            yield self._numbered("response.custom_tool_call_input.done", **self._at(), input=item["input"])
+        yield self._numbered("response.output_item.done", output_index=len(self._blocks) - 1, item=item)
+
+    def end(self) -> Iterator[bytes]:
+        yield from self._close()
+        answer = self._answer()
+        yield self._numbered(f"response.{answer['status']}", response=answer)
+
+    def _answer(self) -> dict[str, Any]:
+        rest = self._request.rest
+        if self._begun is None:
+            self._begun = {"id": _identifier("resp"), "object": "response", "created_at": int(time.time())}
+        reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
+        reason = reasons.get(self._finish)
+        return {
+            **self._begun,
+            "status": "completed" if reason is None else "incomplete",
+            "error": None,
+            "incomplete_details": None if reason is None else {"reason": reason},
+            "instructions": None,
+            "model": self._model,
+            "output": self._blocks,
+            "parallel_tool_calls": rest.get("parallel_tool_calls") is not False,
+            "previous_response_id": None,
+            "store": False,
+            "temperature": rest.get("temperature"),
+            "top_p": rest.get("top_p"),
+            "tool_choice": rest.get("tool_choice") or "auto",
+            "tools": [],
+            "metadata": rest.get("metadata") or {},
+            "usage": {
+                "input_tokens": self._count("prompt_tokens"),
+                "input_tokens_details": {"cached_tokens": self._count("prompt_tokens_details", "cached_tokens")},
+                "output_tokens": self._count("completion_tokens"),
+                "output_tokens_details": {
+                    "reasoning_tokens": self._count("completion_tokens_details", "reasoning_tokens")
+                },
+                "total_tokens": self._count("prompt_tokens") + self._count("completion_tokens"),
+            },
+        }
+
+
+def _response_part(kind: str, text: str) -> dict[str, Any]:
+    if kind == "reasoning":
+        return {"type": "reasoning_text", "text": text}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+_WRITERS: Mapping[str, type[AnswerWriter]] = {"messages": MessagesWriter, "responses": ResponsesWriter}
+"""By wire."""
 
 _OWN_LIMIT = "api.openai.com"
 """The server whose newer models take no `max_tokens`."""
@@ -55,7 +347,7 @@ class BridgedUpstream:
             cast(dict[str, Any], reply.facts)["ignored"] = ",".join(filter(None, (_ignored(reply), *ignored)))
         if reply.status >= 400 or (reply.chunks is None and reply.status != 200):
             return replace(reply, body=self._wire.error(refusal_in(reply)))
-        writer = WRITERS[self._wire.name](asked, custom, 0 if call.counted is None else call.counted.total)
+        writer = _WRITERS[self._wire.name](asked, custom, 0 if call.counted is None else call.counted.total)
         headers = [(name, value) for name, value in reply.headers if name not in (b"content-type", b"content-length")]
         if reply.chunks is None:
             body = writer.whole(parsed(reply.body or b"", "OpenAI"))

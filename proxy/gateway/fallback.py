@@ -83,8 +83,7 @@ class Attempts:
         self._error: PenstockError | None = None
         """The error that is reported if all attempts fail."""
         self._reason = ""
-        self._again = False
-        self._chosen: Route | None = None
+        self._next: Route | None = first
         self.has_chosen = False
         """True once a policy has chosen a model."""
         self._refusals: dict[tuple[str, str], tuple[bytes, PenstockError]] = {}
@@ -95,19 +94,15 @@ class Attempts:
     def __iter__(self) -> Iterator[Route]:
         """Give the routes, and say in headers and telemetry why one follows on another."""
         own, headers = self._own, self._http.own_headers
-        yield self._route
-        while True:
-            if self._again:
-                self._again = False
-                headers[own:] = [each for each in headers[own:] if each[0] == _HEADER]
-            elif self._turn():
-                told = f"{self._route.label}; reason={self._reason}".encode("ascii", "replace")
+        while (route := self._next) is not None:
+            headers[own:] = [each for each in headers[own:] if each[0] == _HEADER]
+            if route is not self._route:
+                told = f"{route.label}; reason={self._reason}".encode("ascii", "replace")
                 headers[own:] = [(_HEADER, told)]
-                self._seen.turned(self._route.model, self._reason, named=self._route.named)
-            else:
-                return
-            self._call = None
-            yield self._route
+                self._seen.turned(route.model, self._reason, named=route.named)
+            self._tried.add(_place(route))
+            self._route, self._next, self._call = route, None, None
+            yield route
 
     async def carried(self, call: Call) -> Call:
         """Return a call with what may go to this route of the client's headers, query and messages.
@@ -146,10 +141,7 @@ class Attempts:
             fields = {"policy": by, "why": error.code, "request_id": self._http.request_id}
             _log.warning("the model that a policy chose cannot be used", extra={"fields": fields})
             route = self._route
-        if _place(route) == _place(self._route):
-            self._again = True
-        else:
-            self._chosen, self._reason = route, f"policy {by}"
+        self._next, self._reason = self._route if _place(route) == _place(self._route) else route, f"policy {by}"
 
     def sending(self, call: Call) -> None:
         """Note that a call is sent now. Raises the refusal of the same body by the same model, which stands."""
@@ -182,11 +174,13 @@ class Attempts:
         is_failure, reason = self._is_failure(error), _reason_in_a_word(error)
         if self._http.status is not None or not (is_failure or reason == OVERFLOW):
             raise error
-        if error.code == OVERFLOW:
-            self._learn(error)
-        if not self._again and (self._error is None or is_failure):
-            self._error = error
         self._reason = reason
+        if error.code == OVERFLOW and self._learns(error):
+            self._next = self._route
+            return
+        if self._error is None or is_failure:
+            self._error = error
+        self._next = self._other()
 
     async def give_up(self) -> None:
         """Tell how the last upstream failed. Where none failed, only refused for want of room, the first refusal."""
@@ -199,17 +193,17 @@ class Attempts:
             reply = await http.caller.shown(reply, {name for name, _ in http.own_headers})
         await http.respond(reply.status, relayed(reply.headers, stream=False), reply.body or b"")
 
-    def _learn(self, refusal: PenstockError) -> None:
-        """Take from the first refusal of a model how long the prompt was at least, and have it tried again."""
+    def _learns(self, refusal: PenstockError) -> bool:
+        """Take from the first refusal of a model how long the prompt was at least; return whether to try it again."""
         place, call = _place(self._route), self._call
         if place in self._refusals or call is None or call.tokens is None or not call.counted or not call.profile:
-            return
+            return False
         if not isinstance(refusal, ErrorReply):
             overflow = find_overflow(refusal.message)
         elif refusal.reply.facts.get("rounds", 1) == 1:
             overflow = read_refusal(refusal.reply.status, refusal.reply.body or b"")
         else:
-            return
+            return False
         report = overflow or Overflow()
         ours = call.counted.total
         wanted = (call.request.max_output_tokens if call.request is not None else None) or 0
@@ -219,10 +213,10 @@ class Attempts:
             if report.prompt and report.prompt != ours:  # what only repeats our count is not the upstream's
                 least = report.prompt
             elif least > _DOUBTED * ours:
-                return
+                return False
             call.tokens.refused(call.counted, least)
         self._refusals[place] = call.body, refusal
-        self._again = True
+        return True
 
     def _is_failure(self, error: PenstockError) -> bool:
         """Return whether the upstream failed, and not a step of the chain, so that another one may be asked."""
@@ -231,12 +225,8 @@ class Attempts:
         failed = isinstance(error, UpstreamFailed) or error.status == 429 or error.status >= 500
         return self._call is not None and failed and error.code != OVERFLOW
 
-    def _turn(self) -> bool:
-        """Go on to the next model; whether there is one."""
-        if self._chosen is not None:
-            self._route, self._chosen = self._chosen, None
-            self._tried.add(_place(self._route))
-            return True
+    def _other(self) -> Route | None:
+        """Return the next model to try, if there is one."""
         settings, overflow = self._route.settings, self._reason == OVERFLOW
         names = (settings.larger,) if overflow and settings.larger else () if overflow else settings.fallbacks
         self._remaining.extendleft(reversed(names))
@@ -246,10 +236,8 @@ class Attempts:
             except NotFound:  # for this key; that all can be routed is checked with the configuration
                 continue
             if _place(route) not in self._tried:
-                self._tried.add(_place(route))
-                self._route = route
-                return True
-        return False
+                return route
+        return None
 
 
 def _reason_in_a_word(error: PenstockError) -> str:
@@ -274,12 +262,10 @@ def _reason(reply: Reply, *, is_chat: bool) -> str | None:
         return str(reply.status)
     if not is_chat:
         return OVERFLOW if reply.status == 400 and read_refusal(400, reply.body or b"") else None
-    if reply.status == 400 and OVERFLOW.encode() in (reply.body or b""):
-        try:
-            return OVERFLOW if orjson.loads(reply.body or b"")["error"]["code"] == OVERFLOW else None
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            return None
-    return None
+    if reply.status != 400 or OVERFLOW.encode() not in (reply.body or b""):
+        return None
+    error = json_object(reply.body or b"").get("error")
+    return OVERFLOW if isinstance(error, dict) and error.get("code") == OVERFLOW else None
 
 
 async def _whole(reply: Reply) -> Reply:

@@ -14,13 +14,13 @@ from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools, en
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.chat.reasoning import signed_places
 from proxy.chat.sse import ByteStream
-from proxy.gateway.chat_round import ChatRound, joined
 from proxy.gateway.hidden import Hidden, Record
 from proxy.models.usage import earlier
 from proxy.policy import InternalTool
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
+from proxy.wires.chat_round import ChatRound, joined
 from proxy.wires.rounds import AnswerRound, Hand, MessagesRound, ResponsesRound
 
 _log = logging.getLogger("penstock.loop")
@@ -70,7 +70,8 @@ class Round:
 
 def heard(read: AnswerRound) -> Round:
     """Return what the model said in a round. The same message gives the same bytes, streamed or whole."""
-    answer, names = read.message, read.names
+    result, names = read.result(), read.names
+    answer = result.message
     internal: list[InternalCall] = []
     client: list[Mapping[str, Any]] = []
     calls: list[Mapping[str, Any]] = []
@@ -92,7 +93,7 @@ def heard(read: AnswerRound) -> Round:
     message = Message({"role": "assistant", "content": answer.get("content") or None, **fields})
     if calls:
         message = message.with_changes(tool_calls=calls)
-    return Round(message, tuple(internal), tuple(client), whole=read.finish not in CUT_OFF)
+    return Round(message, tuple(internal), tuple(client), whole=result.is_whole and result.stop not in CUT_OFF)
 
 
 def _internal(call: Mapping[str, Any], place: int, taken_ids: set[str]) -> InternalCall:
@@ -201,7 +202,7 @@ class Dialogue:
 
     def hand(self, read: AnswerRound) -> Hand:
         """Return how the calls of a round are handed on to the client."""
-        strict = read.finish not in CUT_OFF and self._rounds_left > 0
+        strict = heard(read).whole and self._rounds_left > 0
 
         async def hand(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
             tool = self._tools.get(called_name(call))
@@ -222,7 +223,7 @@ class Dialogue:
         if round_.internal and round_.whole and self._rounds_left > 0:
             results = await self._run(round_)
             if not round_.client:
-                return await self._next(round_, results, read.usage)
+                return await self._next(round_, results, read.result().usage)
         self._check(round_)
         await self._keep(round_, results)
         return None

@@ -274,9 +274,9 @@ class Preparation:
             return Prepared(route, await _untouched(body, route, asked), None, settle)
         done = await self.rewrite(body, route, chosen, asked)
         request = untagged(write_marks(done.outcome.request)).with_model(route.model)
-        ask = is_chat and request.stream and _must_ask(route, request.rest.get("stream_options"))
-        if ask:
-            request = request.with_field("stream_options", _asking(request.rest.get("stream_options")))
+        options = _asking(route, request.rest.get("stream_options")) if is_chat and request.stream else None
+        if options is not None:
+            request = request.with_field("stream_options", options)
         call = Call(
             body.path,
             route.model,
@@ -287,7 +287,7 @@ class Preparation:
             profile=done.ctx.model,
             counted=done.outcome.after,
             tokens=done.tokens,
-            hide_usage=ask,
+            hide_usage=options is not None,
             keep=lambda message: done.record(Hidden(message, (), message)),
             restores=done.outcome.restores,
         )
@@ -442,12 +442,14 @@ async def _untouched(body: Body, route: Route, asked: Asked) -> Call:
     body.check_messages()
     body = await _untagged(body)
     changes: dict[str, Any] = {} if body.model == route.model else {"model": route.model}
-    ask = body.wire == CHAT_WIRE and body.stream and _must_ask(route, body.get("stream_options"))
-    if ask:
-        changes["stream_options"] = _asking(body.get("stream_options"))
+    options = _asking(route, body.get("stream_options")) if body.wire == CHAT_WIRE and body.stream else None
+    if options is not None:
+        changes["stream_options"] = options
     raw = body.encoded(changes) if changes else body.raw
     headers = forwarded(asked.headers)
-    return Call(body.path, route.model, raw, headers, query=asked.query, profile=route.profile, hide_usage=ask)
+    return Call(
+        body.path, route.model, raw, headers, query=asked.query, profile=route.profile, hide_usage=options is not None
+    )
 
 
 async def _untagged(body: Body) -> Body:
@@ -459,12 +461,8 @@ async def _untagged(body: Body) -> Body:
     return body if bare is request else type(body)(bare.encode())
 
 
-def _must_ask(route: Route, options: Any) -> bool:
-    """Return whether usage has to be asked for that the client did not ask for."""
-    return route.upstream.abilities.ask_usage and not (
-        isinstance(options, dict) and options.get("include_usage") is True
-    )
-
-
-def _asking(options: Any) -> dict[str, Any]:
-    return {**(options if isinstance(options, dict) else {}), "include_usage": True}
+def _asking(route: Route, options: Any) -> dict[str, Any] | None:
+    """Return the options that ask for the usage of a stream; None where the client has asked, or nobody has to."""
+    own = options if isinstance(options, dict) else {}
+    asks = route.upstream.abilities.ask_usage and own.get("include_usage") is not True
+    return {**own, "include_usage": True} if asks else None

@@ -28,7 +28,7 @@ from proxy.models.usage import Usage
 from proxy.state.threads import Threads
 from proxy.state.warnings import Warnings
 from proxy.upstreams.base import Reply
-from proxy.wires.responses_answer import ResponsesWire
+from proxy.wires.rounds import ResponsesRound
 
 REDACTED = "[redacted]"
 
@@ -87,7 +87,7 @@ class Saving:
 
     def answer(self, body: bytes, *, streamed: bool) -> bytes:
         """Return a response that the vendor stores: the requests that continue it do not carry its content."""
-        response = ResponsesWire.response(body, streamed=streamed)
+        response = ResponsesRound.of(body, streamed=streamed).response
         return encode(changed({key: response.get(key) for key in ("id", "output")}, self._redacted))
 
     def _redacted(self, text: str) -> str:
@@ -102,7 +102,7 @@ class SavedRequest(Copying):
     def __init__(
         self, saving: Saving, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None
     ) -> None:
-        is_stored = body.wire == ResponsesWire.name and body.get("store") is not False
+        is_stored = body.wire == "responses" and body.get("store") is not False
         super().__init__(_LONGEST if is_stored else 0)
         self.saving, self.prepared, self.body, self.headers, self.caller = saving, prepared, body, headers, caller
 

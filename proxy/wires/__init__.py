@@ -1,14 +1,81 @@
 """The forms in which clients speak: read as one view for policies, written back into their own bytes."""
 
+import json
 import re
 from collections.abc import Mapping
+from typing import ClassVar
 
+from proxy.chat import encode
+from proxy.chat.answer import Answer
+from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
-from proxy.wires.base import ChatWire, Wire
+from proxy.wires.chat_round import ChatRound
 from proxy.wires.messages import MessagesBody
-from proxy.wires.messages_answer import MessagesWire
+from proxy.wires.messages_answer import error_type
 from proxy.wires.responses import ResponsesBody
-from proxy.wires.responses_answer import ResponsesWire
+from proxy.wires.rounds import AnswerRound, MessagesRound, ResponsesRound
+
+_TOO_LONG = "context_length_exceeded"
+
+
+class Wire:
+    """A form in which clients speak. What upstreams send in it passes as it is."""
+
+    name: ClassVar[str]
+    body: ClassVar[type[Body]]
+    round: ClassVar[type[AnswerRound]]
+
+    def answer(self, body: bytes, *, streamed: bool) -> Answer | None:
+        """Return the answer in a body or a whole stream; None where there is none, such as in an error."""
+        read = self.round.of(body, streamed=streamed).result()
+        return Answer.of(read.message, read.stop) if read.is_answer else None
+
+    def error(self, error: PenstockError) -> bytes:
+        """Return the body of an error."""
+        return error.body()
+
+    def error_event(self, error: PenstockError) -> bytes:
+        """Return the event of a stream that is an error, without its end."""
+        return b"data: " + self.error(error)
+
+
+class ChatWire(Wire):
+    """OpenAI's chat completions, the form that policies see, too."""
+
+    name: ClassVar = "chat"
+    body: ClassVar = Body
+    round: ClassVar = ChatRound
+
+
+class MessagesWire(Wire):
+    """Anthropic's Messages: its clients are Claude Code and Anthropic's SDKs."""
+
+    name: ClassVar = "messages"
+    body: ClassVar = MessagesBody
+    round: ClassVar = MessagesRound
+
+    def error(self, error: PenstockError) -> bytes:
+        """Return the body of an error. Claude Code knows by its words that a prompt is too long."""
+        told = f"prompt is too long: {error.message}" if error.code == _TOO_LONG else error.message
+        details = {"details": {"error_code": error.code}} if error.code else {}
+        body = {"type": "error", "error": {"type": error_type(error.status), "message": told, **details}}
+        return json.dumps(body, separators=(",", ":")).encode()
+
+    def error_event(self, error: PenstockError) -> bytes:
+        return b"event: error\ndata: " + self.error(error)
+
+
+class ResponsesWire(Wire):
+    """OpenAI's Responses: its clients are Codex and the newer frameworks."""
+
+    name: ClassVar = "responses"
+    body: ClassVar = ResponsesBody
+    round: ClassVar = ResponsesRound
+
+    def error_event(self, error: PenstockError) -> bytes:
+        told = {"type": "error", "code": error.code, "message": error.message, "param": error.param}
+        return b"event: error\ndata: " + encode({**told, "sequence_number": 0})
+
 
 WIRES: Mapping[str, Wire] = {wire.name: wire for wire in (ChatWire(), MessagesWire(), ResponsesWire())}
 """All wires, by name."""

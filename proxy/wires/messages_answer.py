@@ -1,18 +1,12 @@
-"""Answers and errors of Anthropic's Messages."""
+"""The blocks of an answer of Anthropic's Messages, and the events of streams."""
 
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
-from proxy.chat import encode
-from proxy.chat.answer import Answer
-from proxy.chat.errors import PenstockError
-from proxy.chat.sse import EventSplitter, event_data
+from proxy.chat.sse import event_data
 from proxy.text.json_values import json_object
-from proxy.wires.base import Wire
-from proxy.wires.messages import MessagesBody
 from proxy.wires.view import MALFORMED
 
 FINISH = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls", "refusal": "content_filter"}
@@ -33,34 +27,6 @@ STATUSES = {
 }
 """The statuses of errors; of two with the same one, the last is the usual one."""
 _TYPES = {status: kind for kind, status in STATUSES.items()} | {503: "overloaded_error"}
-_TOO_LONG = "context_length_exceeded"
-
-
-class MessagesWire(Wire):
-    """Its clients are Claude Code and Anthropic's SDKs."""
-
-    name: ClassVar = "messages"
-    body: ClassVar = MessagesBody
-
-    def answer(self, body: bytes, *, streamed: bool) -> Answer | None:
-        message = Blocks()
-        if streamed:
-            for event in events_of(body):
-                message.feed(event)
-        else:
-            message.take(json_object(body))
-        return message.answer()
-
-    def error(self, error: PenstockError) -> bytes:
-        """Return the body of an error. Claude Code knows by its words that a prompt is too long."""
-        told = f"prompt is too long: {error.message}" if error.code == _TOO_LONG else error.message
-        kind = _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")
-        details = {"details": {"error_code": error.code}} if error.code else {}
-        body = {"type": "error", "error": {"type": kind, "message": told, **details}}
-        return json.dumps(body, separators=(",", ":")).encode()
-
-    def error_event(self, error: PenstockError) -> bytes:
-        return b"event: error\ndata: " + self.error(error)
 
 
 class Blocks:
@@ -119,16 +85,6 @@ class Blocks:
         """The blocks as they go back to the model, which sees its arguments that are no JSON as it wrote them."""
         return [_without_mark(block) if "malformed" in block else block for block in self.content]
 
-    def answer(self) -> Answer | None:
-        """Return what the answer says; None for one that is none."""
-        if not self.begun or self.error:
-            return None
-        texts = [str(block.get("text", "")) for block in self.content if block.get("type") == "text"]
-        calls = [block for block in self.content if block.get("type") == "tool_use"]
-        said = [(str(call.get("name", "")), encode(call.get("input") or {}).decode()) for call in calls]
-        finish = None if self.stop is None else FINISH.get(self.stop, "stop")
-        return Answer("".join(texts), calls=said, finish=finish)
-
 
 def _without_mark(block: Mapping[str, Any]) -> dict[str, Any]:
     """Return a block whose arguments are no JSON, with an object that quotes them."""
@@ -146,8 +102,6 @@ def written(event: Mapping[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), orjson.dumps(event))
 
 
-def events_of(body: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the data of the events of a whole stream."""
-    events = EventSplitter()
-    yield from (read_event(event) for event, _ in events.feed(body))
-    yield read_event(events.rest())
+def error_type(status: int) -> str:
+    """Return the type of an error with a status."""
+    return _TYPES.get(status) or ("api_error" if status >= 500 else "invalid_request_error")

@@ -22,7 +22,7 @@ PATH = "/responses"
 OPAQUE = "opaque"
 """The role of an item that no step may touch."""
 
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
 _ALONE = frozenset(
     {
@@ -183,7 +183,7 @@ def _is_said(item: Mapping[str, Any], *, begun: bool) -> bool:
     kind = _kind(item)
     if kind == "message":
         return bool(item["role"] == "assistant")
-    if kind == "reasoning" or kind in _CALLS:
+    if kind == "reasoning" or kind in CALLS:
         return True
     return begun and kind not in _ALONE and not str(kind).endswith("_output")
 
@@ -208,9 +208,9 @@ def said_in(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     parts = list[dict[str, Any]]()
     for item in run:
         kind = _kind(item)
-        parts += _listed(item["content"]) if kind == "message" else []
-        parts += [] if kind in ("message", "reasoning", *_CALLS) else [dict(item)]
-    calls = [call_of(item) for item in run if _kind(item) in _CALLS]
+        parts += _listed(item.get("content") or []) if kind == "message" else []
+        parts += [] if kind in ("message", "reasoning", *CALLS) else [dict(item)]
+    calls = [call_of(item) for item in run if _kind(item) in CALLS]
     reasoning = [dict(item) for item in run if _kind(item) == "reasoning"]
     return {
         "role": "assistant",
@@ -222,10 +222,10 @@ def said_in(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def call_of(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return an item that is a call, in chat form."""
-    if item["type"] == "custom_tool_call":
-        return {"id": item["call_id"], "type": "custom", "custom": {"name": item["name"], "input": item["input"]}}
-    function = {"name": item["name"], "arguments": item["arguments"]}
-    return {"id": item["call_id"], "type": "function", "function": function}
+    kind = "custom" if item["type"] == "custom_tool_call" else "function"
+    name = CALLS[item["type"]]
+    inner = {"name": item.get("name", ""), name: item.get(name, "")}
+    return {"id": item.get("call_id", ""), "type": kind, kind: inner}
 
 
 def _content(content: str | list[Any]) -> str | list[Any]:
@@ -236,7 +236,7 @@ def _listed(content: str | list[Any]) -> list[Any]:
     """Return content as chat has it, in parts."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [_part(part) for part in content]
+    return [_part(part) for part in content if isinstance(part, Mapping)]
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -326,11 +326,11 @@ def _edited(message: Message, run: Sequence[JsonObject]) -> Iterator[bytes]:
 def _changes(item: JsonObject, parts: Iterator[Mapping[str, Any]], calls: dict[str, Any]) -> dict[str, Any] | None:
     """Return what is new in an item of an answer, from the next parts and the calls; None for a call that has left."""
     kind = _kind(item)
-    if kind in _CALLS:
+    if kind in CALLS:
         if (call := calls.pop(str(item["call_id"]), None)) is None:
             return None
         inner = call.get("function") or call.get("custom") or {}
-        return {"name": inner["name"], _CALLS[kind]: inner.get("arguments", inner.get("input"))} if inner else {}
+        return {"name": inner["name"], CALLS[kind]: inner.get("arguments", inner.get("input"))} if inner else {}
     if kind == "message":
         before = _listed(item["content"])
         after = [*islice(parts, len(before))]

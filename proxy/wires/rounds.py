@@ -6,15 +6,31 @@ another round may follow; of later rounds the client gets no second beginning.
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import starmap
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import orjson
 
 from proxy.chat.sse import EventSplitter, check_held
+from proxy.text.json_values import json_object
 from proxy.wires import messages, responses
 from proxy.wires.messages_answer import FINISH, Blocks, read_event, written
 
 Hand = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+
+
+class RoundResult(NamedTuple):
+    """A round once it has ended; of several choices, the first one."""
+
+    message: dict[str, Any]
+    """The model's message, as it goes back to it: its calls in chat form, beside its own blocks or items."""
+    usage: dict[str, Any]
+    """The usage as the upstream reports it."""
+    stop: Any
+    """The reason for its end in chat's words; None where it did not say."""
+    is_whole: bool
+    """True if it is complete: one choice, an end, no error in between."""
+    is_answer: bool = True
+    """True if it is one, and no error."""
 
 
 class AnswerRound:
@@ -27,6 +43,17 @@ class AnswerRound:
         """True where an internal tool was called."""
         self._events, self._size = EventSplitter(), 0
         self._tail: list[tuple[bytes, dict[str, Any], bytes]] = []
+
+    @classmethod
+    def of(cls, body: bytes, *, streamed: bool) -> Self:
+        """Return an answer that is a body or a whole stream."""
+        read = cls(frozenset())
+        if streamed:
+            read.feed(body)
+            read.end()
+        else:
+            read.take(json_object(body))
+        return read
 
     @property
     def _is_moved(self) -> bool:
@@ -48,19 +75,8 @@ class AnswerRound:
         """Return the end, which waits because the answer may go on, or something has to be remembered first."""
         return b"".join(starmap(self._ended, self._tail))
 
-    @property
-    def message(self) -> dict[str, Any]:
-        """The model's message, as it goes back to it: its calls in chat form, beside its own blocks or items."""
-        raise NotImplementedError
-
-    @property
-    def finish(self) -> str | None:
-        """The reason for its end in chat's words; `length` for an answer that is not whole."""
-        raise NotImplementedError
-
-    @property
-    def usage(self) -> dict[str, Any]:
-        """The usage of the round, as the upstream reports it."""
+    def result(self) -> RoundResult:
+        """Return what the model said; to be asked for once the round has ended."""
         raise NotImplementedError
 
     def take(self, answer: Mapping[str, Any]) -> bool:
@@ -143,19 +159,13 @@ class MessagesRound(NativeRound):
         self._calls: bool = before is not None and before._calls
         """True once the client has got a call."""
 
-    @property
-    def usage(self) -> dict[str, Any]:
-        return self.blocks.usage
-
-    @property
-    def message(self) -> dict[str, Any]:
+    def result(self) -> RoundResult:
+        blocks, stop = self.blocks, self.blocks.stop
         calls = [messages.call_of(block) for block in self.parts if block.get("type") == "tool_use"]
-        return {"content": self.blocks.sent_back, **({"tool_calls": calls} if calls else {})}
-
-    @property
-    def finish(self) -> str:
-        stop = self.blocks.stop
-        return "length" if stop is None or self.blocks.error else FINISH.get(stop, "stop")
+        message = {"content": blocks.sent_back, **({"tool_calls": calls} if calls else {})}
+        is_answer = blocks.begun and not blocks.error
+        stop_word = None if stop is None else FINISH.get(stop, "stop")
+        return RoundResult(message, blocks.usage, stop_word, is_answer and stop is not None, is_answer)
 
     def take(self, answer: Mapping[str, Any]) -> bool:
         self.blocks.take(answer)
@@ -196,7 +206,7 @@ class MessagesRound(NativeRound):
         delta = dict(content.get("delta") or {})
         if delta.get("stop_reason") == "tool_use" and not self._calls:
             delta["stop_reason"] = "end_turn"
-        return written({**content, "delta": delta, "usage": self.usage})
+        return written({**content, "delta": delta, "usage": self.blocks.usage})
 
     def whole(self, answer: Mapping[str, Any], rounds: Sequence[NativeRound]) -> bytes:
         content = [block for each in rounds for block in each.shown]
@@ -219,29 +229,26 @@ class ResponsesRound(NativeRound):
     def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
         super().__init__(names, before)
         self._sequence: int = 0 if before is None else before._sequence
-        self._response: dict[str, Any] = {}
+        self.response: dict[str, Any] = {}
         """The answer, once it is known."""
 
-    @property
-    def usage(self) -> dict[str, Any]:
-        used = self._response.get("usage")
-        return used if isinstance(used, dict) else {}
-
-    @property
-    def message(self) -> dict[str, Any]:
-        return {**responses.said_in(self.parts), responses.ITEMS: [dict(item) for item in self.parts]}
-
-    @property
-    def finish(self) -> str:
-        if self._response.get("status") != "completed":
-            return "length"
-        return "tool_calls" if any(item.get("type") == "function_call" for item in self.parts) else "stop"
+    def result(self) -> RoundResult:
+        message = {**responses.said_in(self.parts), responses.ITEMS: [dict(item) for item in self.parts]}
+        used, response = self.response.get("usage"), self.response
+        stop = "tool_calls" if any(item.get("type") in responses.CALLS for item in self.parts) else "stop"
+        return RoundResult(
+            message,
+            used if isinstance(used, dict) else {},
+            "length" if response.get("incomplete_details") else stop,
+            response.get("status") == "completed",
+            isinstance(response.get("output"), list) and not response.get("error"),
+        )
 
     def take(self, answer: Mapping[str, Any]) -> bool:
         output = answer.get("output")
         if not isinstance(output, list):
             return False
-        self._response, self.parts = dict(answer), [item for item in output if isinstance(item, dict)]
+        self.response, self.parts = dict(answer), [item for item in output if isinstance(item, dict)]
         self.hidden = self.hidden or any(map(self._is_internal, self.parts))
         return True
 
@@ -283,7 +290,7 @@ class ResponsesRound(NativeRound):
         while (before := rounds[0]._before) is not None:
             rounds.insert(0, before)
         output = [item for each in rounds for item in each.shown]
-        return self._numbered({**content, "response": {**self._response, "output": output}})
+        return self._numbered({**content, "response": {**self.response, "output": output}})
 
     def _numbered(self, event: dict[str, Any]) -> bytes:
         event = {**event, "sequence_number": self._sequence}

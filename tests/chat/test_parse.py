@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.chat import bounds
+from proxy.chat import parse
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body, ParsedList
 from tests.refused_bodies import HI, refusal
@@ -76,12 +76,12 @@ def _dense(kind: str, count: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("kind", "most"),
-    [("keys", bounds.MOST_KEYS), ("lists", bounds.MOST_VALUES // 2), ("numbers", bounds.MOST_VALUES)],
+    [("keys", parse.MOST_KEYS), ("lists", parse.MOST_VALUES // 2), ("numbers", parse.MOST_VALUES)],
 )
 def test_a_body_that_holds_too_much_is_refused_unparsed(kind: str, most: int) -> None:
     Body(with_value(_dense(kind, most - 20)))
     with pytest.raises(
-        BadRequest, match=f"more than {bounds.MOST_KEYS if kind == 'keys' else bounds.MOST_VALUES:,} "
+        BadRequest, match=f"more than {parse.MOST_KEYS if kind == 'keys' else parse.MOST_VALUES:,} "
     ) as caught:
         Body(with_value(_dense(kind, most + 20)))
 
@@ -108,16 +108,16 @@ def test_what_stands_in_a_text_counts_for_nothing(piece: bytes) -> None:
     for shift in range(3):  # pieces of the scan begin at other places
         Body(b" " * shift + with_value(text + b"," + b'"y":' + _dense("lists", 1_000)))
         with pytest.raises(BadRequest, match="more than"):
-            Body(b" " * shift + with_value(text + b"," + b'"y":' + _dense("lists", bounds.MOST_VALUES)))
+            Body(b" " * shift + with_value(text + b"," + b'"y":' + _dense("lists", parse.MOST_VALUES)))
 
 
-@pytest.mark.parametrize("levels", [bounds.MOST_DEPTH - 10, bounds.MOST_DEPTH + 1])
+@pytest.mark.parametrize("levels", [parse.MOST_DEPTH - 10, parse.MOST_DEPTH + 1])
 def test_what_is_read_is_nested_at_most_so_deeply(levels: int) -> None:
     value = b'{"a":' * levels + b"1" + b"}" * levels
     body = Body(with_value(value))
 
     assert body.encoded({}) == with_value(value)
-    if levels < bounds.MOST_DEPTH:
+    if levels < parse.MOST_DEPTH:
         assert body.get("x")
     else:
         with pytest.raises(BadRequest, match="nested more than 128 levels"):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from proxy.chat import sse as held
 from proxy.chat.errors import UpstreamFailed
 from proxy.chat.sse import ByteStream, EventSplitter
-from proxy.gateway.chat_round import ChatRound
 from proxy.models.usage import without_usage
 from proxy.upstreams.ollama import lines
+from proxy.wires.chat_round import ChatRound
 
 
 async def endless(chunk: bytes) -> AsyncGenerator[bytes, None]:

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.chat.answer import Answer, read_answer
+from proxy.chat.answer import Answer
+from proxy.wires import WIRES
+
+read_answer = WIRES["chat"].answer
 
 
 def whole(message: object, finish: object = "stop") -> bytes:
@@ -40,7 +43,7 @@ def call(index: int | None, name: str | None, arguments: str) -> dict[str, objec
         ),
         (whole({"content": [{"type": "text", "text": "hi"}]}), False, Answer("hi", finish="stop")),
         (whole({"content": None, "audio": {"id": "x"}}), False, Answer(finish="stop", other=True)),
-        (whole({"content": None, "tool_calls": [{"custom": {"name": "x"}}]}), False, Answer(finish="stop", other=True)),
+        (whole({"content": None, "tool_calls": [{"custom": {"name": "x", "input": "y"}}]}), False, Answer(calls=[("x", "y")], finish="stop")),
         (b'{"error": {"code": "x"}}', False, None),
         (b'data: {"choices":[{"delta":{"content":"h"}}]}\n\ndata: {"error": {}}\n\n', True, None),
         (b"", False, None),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.gateway.chat_round import Calls, ChatRound
 from proxy.gateway.loop import Loop, heard
 from proxy.upstreams.base import Reply
+from proxy.wires.chat_round import Calls, ChatRound
 from tests.scripted import Recall, Scripted, ask, event, read, streaming, whole
 
 odd: st.SearchStrategy[Any] = (
@@ -156,4 +156,4 @@ def test_pieces_of_reasoning_are_put_together() -> None:
     deltas.feed(event({"choices": [{"index": 0, "delta": {"tool_calls": [delta(0, "r", "recall")]}}]}))
     deltas.end()
 
-    assert deltas.message["reasoning_details"] == [{**entry, "text": "Let me see.", "signature": "sig"}]
+    assert deltas.result().message["reasoning_details"] == [{**entry, "text": "Let me see.", "signature": "sig"}]

@@ -4,7 +4,7 @@ Events that need no change keep their bytes.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from operator import is_
 from typing import Any
 
@@ -14,7 +14,7 @@ from proxy.chat import called_name
 from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
 from proxy.chat.sse import event_data, with_data
 from proxy.text.json_values import json_object
-from proxy.wires.rounds import AnswerRound, Hand
+from proxy.wires.rounds import AnswerRound, Hand, RoundResult
 
 
 class Calls:
@@ -119,21 +119,16 @@ class ChatRound(AnswerRound):
 
     def __init__(self, names: frozenset[str], before: "ChatRound | None" = None) -> None:
         super().__init__(names, before)
-        self._message: dict[str, Any] = {}
-        """The model's message without its calls; known once the round has ended."""
-        self._usage: dict[str, Any] = {}
-        self._finish: Any = None
+        self._answer: dict[str, Any] | None = None
+        """The answer where it is no stream."""
         self._data: list[bytes] = []
         """The events so far."""
         self._calls: dict[int, Calls] = {}
-        """By choice."""
-        self._text: str = "" if before is None else before.text
+        """By choice: of a whole answer by its place, of a stream by its index."""
+        self._earlier: str = "" if before is None else before.text
+        self._gap = self._earlier
         """The text of earlier rounds, as long as this one has none."""
-        self.text: str = self._text
-        """The text of all rounds; known once this one has ended."""
-        self.thoughts: int = 0 if before is None else before.thoughts
-        """The blocks of signed reasoning in all rounds."""
-        self._blocks = self.thoughts
+        self._blocks: int = 0 if before is None else before.thoughts
         self._head: dict[str, Any] = {} if before is None else before.head
 
     @property
@@ -146,35 +141,55 @@ class ChatRound(AnswerRound):
                 break
         return head
 
-    @property
-    def message(self) -> dict[str, Any]:
-        return {**self._message, "tool_calls": [call for each in self._calls.values() for call in each.all]}
+    @cached_property
+    def _first(self) -> tuple[int, RoundResult]:
+        """The first choice, without its calls, and its place among the calls."""
+        message: dict[str, Any] = {}
+        usage: Any = None
+        stop: Any = None
+        indexes, is_broken, is_answer = list[int](), False, False
+        is_stream = self._answer is None
+        for chunk in map(json_object, self._data) if self._answer is None else [self._answer]:
+            usage = used if isinstance(used := chunk.get("usage"), dict) else usage
+            is_broken = is_broken or chunk.get("error") is not None
+            for place, choice in enumerate(_choices(chunk)):
+                index, part = (_index(choice), choice.get("delta")) if is_stream else (place, choice.get("message"))
+                indexes += [index] if index not in indexes else []
+                if index == indexes[0]:
+                    stop = choice.get("finish_reason") or stop
+                    is_answer = is_answer or isinstance(part, dict)
+                    _merge(message, part if isinstance(part, dict) else {})
+        message = {key: value for key, value in message.items() if key not in ("role", "tool_calls")}
+        result = RoundResult(
+            message, usage or {}, stop, len(indexes) == 1 and not is_broken, is_answer and not is_broken
+        )
+        return indexes[0] if indexes else 0, result
+
+    def result(self) -> RoundResult:
+        place, first = self._first
+        calls = self._calls[place].all if place in self._calls else []
+        return first._replace(message={**first.message, "tool_calls": calls})
 
     @property
-    def finish(self) -> Any:
-        return self._finish
+    def text(self) -> str:
+        """The text of all rounds so far."""
+        content = self._first[1].message.get("content")
+        return joined(self._earlier, content if isinstance(content, str) else "")
 
     @property
-    def usage(self) -> dict[str, Any]:
-        return self._usage
+    def thoughts(self) -> int:
+        """The blocks of signed reasoning in all rounds so far."""
+        blocks = self._first[1].message.get(AS_BLOCKS)
+        return self._blocks + (len(blocks) if isinstance(blocks, list) else 0)
 
     def take(self, answer: Mapping[str, Any]) -> bool:
-        choices = _choices(answer)
-        messages = [message if isinstance(message := choice.get("message"), dict) else {} for choice in choices]
-        self._calls = {place: Calls(self.names) for place, _ in enumerate(messages)}
-        for calls, message in zip(self._calls.values(), messages, strict=True):
-            calls.take(message.get("tool_calls"))
-        self.hidden = any(calls.hidden for calls in self._calls.values())
-        self._finish = choices[0].get("finish_reason") if len(choices) == 1 else "length"
-        self._ends(messages[0] if len(messages) == 1 else {}, answer.get("usage"))
+        self._answer = {**answer}
+        for place, choice in enumerate(_choices(answer)):
+            message, calls = choice.get("message"), Calls(self.names)
+            calls.take(message.get("tool_calls") if isinstance(message, dict) else None)
+            self._calls[place] = calls
+            self.hidden = self.hidden or calls.hidden
         return isinstance(answer.get("choices"), list)
-
-    def _ends(self, message: dict[str, Any], usage: Any) -> None:
-        """Take note of all that the model said, and what it used."""
-        self._message, self._usage = message, usage if isinstance(usage, dict) else {}
-        said, blocks = message.get("content"), message.get(AS_BLOCKS)
-        self.text = joined(self.text, said if isinstance(said, str) else "")
-        self.thoughts += len(blocks) if isinstance(blocks, list) else 0
 
     def end(self) -> bytes:
         """Return the client's part of bytes behind the last whole event, and calls that never got a name.
@@ -182,26 +197,7 @@ class ChatRound(AnswerRound):
         If there are internal calls, `hand_on` gives the latter.
         """
         last = super().end()
-        if self._is_moved:
-            self._hear()
         return last if self.hidden else last + self._remaining()
-
-    def _hear(self) -> None:
-        """Put together what the model said. Several choices are no whole answer."""
-        message: dict[str, Any] = {}
-        usage: Any = None
-        is_whole = len(self._calls) == 1
-        for chunk in map(json_object, self._data):
-            usage = used if isinstance(used := chunk.get("usage"), dict) else usage
-            is_whole = is_whole and not chunk.get("error")
-            for choice in _choices(chunk):
-                is_whole = is_whole and _index(choice) in self._calls
-                self._finish = choice.get("finish_reason") or self._finish
-                delta = choice.get("delta")
-                parts = delta.items() if isinstance(delta, dict) else ()
-                _merge(message, {key: part for key, part in parts if key not in ("role", "tool_calls")})
-        self._finish = self._finish if is_whole else "length"
-        self._ends(message, usage)
 
     async def hand_on(self, hand: Hand) -> bytes:
         """Return what the client gets of internal calls that are handed on to it, and of the calls behind them."""
@@ -212,7 +208,7 @@ class ChatRound(AnswerRound):
     def whole(self, answer: Mapping[str, Any], rounds: Sequence["ChatRound"]) -> bytes:
         for choice, calls in zip(_choices(answer), self._calls.values(), strict=True):
             if isinstance(message := choice.get("message"), dict):
-                _join(message, [each.message for each in rounds[:-1]])
+                _join(message, [each.result().message for each in rounds[:-1]])
                 if calls.hidden:
                     _take_out_internal(message, choice, [each for each in calls.all if not calls.is_internal(each)])
         return orjson.dumps(answer)
@@ -283,8 +279,8 @@ class ChatRound(AnswerRound):
                 block["index"] += self._blocks
         content = delta.get("content")
         if isinstance(content, str) and content:
-            delta["content"] = joined(self._text, content)[len(self._text) :]
-            self._text = ""
+            delta["content"] = joined(self._gap, content)[len(self._gap) :]
+            self._gap = ""
 
     def _remaining(self) -> bytes:
         events = b""
@@ -330,8 +326,10 @@ def _join(message: dict[str, Any], earlier: Sequence[Mapping[str, Any]]) -> None
 
 
 def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the choices in the order of their indexes."""
     listed = chunk.get("choices")
-    return [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
+    choices = [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
+    return choices if len(choices) < 2 else sorted(choices, key=_index)
 
 
 def _index(choice: Mapping[str, Any]) -> int:

@@ -1,6 +1,5 @@
 """Loads `config.yaml` into `Settings`: strict checks, and errors that name file, line and the right form."""
 
-import difflib
 import importlib
 import inspect
 import os
@@ -173,9 +172,7 @@ def policy_class(name: str, folder: Path | None = None) -> type[Policy]:
     except Exception as error:  # the module is the operator's own, and may fail in any way
         reason = " ".join(str(error).split())
         kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
-        close = difflib.get_close_matches(name, [*known, *installed, *_beside(name)], n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise LookupError(f"policy {name!r} cannot be imported: {kind}{reason}{hint}") from None
+        raise LookupError(f"policy {name!r} cannot be imported: {kind}{reason}") from None
     if isinstance(policy, ModuleType):
         return _only_policy(name, policy)
     if not (isinstance(policy, type) and issubclass(policy, Policy)):
@@ -193,13 +190,6 @@ def _imported(name: str, folder: Path | None) -> ModuleType:
         sys.path.append(str(folder))
         importlib.invalidate_caches()
         return importlib.import_module(name)
-
-
-def _beside(name: str) -> list[str]:
-    """Return the modules beside a missing one."""
-    package = name.rpartition(".")[0]
-    path = getattr(sys.modules.get(package), "__path__", ())
-    return [f"{package}.{module.name}" for module in pkgutil.iter_modules(path)]
 
 
 def _only_policy(name: str, module: ModuleType) -> type[Policy]:

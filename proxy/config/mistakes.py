@@ -1,10 +1,10 @@
 """Validation errors of pydantic in plain words: each with its line and the right value."""
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from proxy.config.checks import suggest
 from proxy.config.document import Document, Place
@@ -14,7 +14,7 @@ _UNIONS = ("embedding", "state", "auth", "vectors")
 _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
-def add_mistakes(document: Document, place: Place, error: ValidationError, kind: Any) -> None:
+def add_mistakes(document: Document, place: Place, error: ValidationError, kind: type[BaseModel]) -> None:
     """Add to the document each mistake in the settings at a place, which are of this class."""
     # of a misspelt key that is needed, the one that is there helps more than the one that is missing
     mistakes = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
@@ -70,29 +70,24 @@ def _share(error: Mapping[str, Any]) -> str:
     return f"; did you mean {number / 100:g}?" if is_percent else ""
 
 
-def _siblings(kind: Any, loc: Iterable[str | int]) -> list[str]:
+def _siblings(kind: type[BaseModel], loc: Iterable[str | int]) -> list[str]:
     """Return the known keys at the place of an unknown one."""
-    schema = kind.model_json_schema()
-    node = schema
+    classes, is_entry = [kind], False
     for part in list(loc)[:-1]:
-        node = _resolved(schema, node)
-        if isinstance(part, int):
-            node = node.get("items", {})
-        elif part in node.get("properties", {}):
-            node = node["properties"][part]
-        elif "discriminator" in node:
-            node = {"$ref": node["discriminator"]["mapping"].get(part, "")}
-        else:
-            node = node.get("additionalProperties", {})
-    return list(_resolved(schema, node).get("properties", {}))
+        field = None if is_entry else next((each.model_fields.get(str(part)) for each in classes), None)
+        if field is not None:
+            classes = [*_classes(field.annotation)]
+            is_entry = get_origin(field.annotation) in (dict, tuple)  # its key or index comes next
+        elif is_entry:
+            is_entry = False
+        else:  # pydantic's name of a member of a union
+            classes = [each for each in classes if part in get_args(each.model_fields["kind"].annotation)]
+    return list(classes[0].model_fields)
 
 
-def _resolved(schema: Mapping[str, Any], node: Any) -> Mapping[str, Any]:
-    if not isinstance(node, dict):
-        return {}
-    for option in node.get("anyOf", ()):
-        if "$ref" in option or "discriminator" in option:
-            node = option
-    definitions: dict[str, Mapping[str, Any]] = schema.get("$defs", {})
-    reference = node.get("$ref", "")
-    return definitions.get(reference.rpartition("/")[2], {}) if reference else node
+def _classes(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the classes of settings that a type names."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _classes(inner)

@@ -48,7 +48,6 @@ from proxy.server.build import (
     build_stores,
     build_upstreams,
     build_writing,
-    profiles,
     reusable,
 )
 from proxy.server.dispatch import CHAT, ERRORS, App
@@ -211,7 +210,7 @@ class Process:
             for name, policy in chain:
                 telemetry.metrics.declare(name, type(policy))
         upstreams = build_upstreams(settings, telemetry, reusable(settings, before, upstreams))
-        routes = Routes(settings, upstreams, profiles(Models()))
+        routes = Routes(settings, upstreams)
         writing = build_writing(settings, routes, self.stores.store, telemetry.metrics)
         services = replace(self.services, writing=writing, judge=build_judge(settings, routes, telemetry))
         limits = KeyLimits(settings.limits, self.stores.counters, telemetry.metrics, patience=self.stores.patience)

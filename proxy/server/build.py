@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from proxy.access.limits import PATIENCE
 from proxy.chat.errors import ConfigError
@@ -22,13 +21,11 @@ from proxy.config.embedding_settings import (
     StaticEmbedding,
 )
 from proxy.config.settings import (
-    ModelSettings,
     OllamaUpstream,
     Settings,
 )
 from proxy.config.state_settings import StateSettings
 from proxy.config.upstream_settings import Guarded
-from proxy.context import ModelProfile
 from proxy.gateway.answer_notes import CorrectionService
 from proxy.gateway.hidden import HiddenParts
 from proxy.gateway.prepare import Services, Writing
@@ -40,7 +37,6 @@ from proxy.memories import Count, uncounted
 from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.service import MemoryService
 from proxy.memories.table import MemoryTable
-from proxy.models import Models
 from proxy.models.tokens import TokenService
 from proxy.policy import ORIGINALS_WRITTEN
 from proxy.state.archive import Archives
@@ -279,16 +275,3 @@ def reusable(settings: Settings, before: Settings | None, upstreams: Mapping[str
         for name, each in settings.upstreams.items()
         if before.upstreams.get(name) == each and (same_models or not isinstance(each, OllamaUpstream))
     }
-
-
-def profiles(models: Models) -> Callable[[str, ModelSettings, Upstream], ModelProfile]:
-    """Return the function that resolves profiles. Only OpenAI itself is known to take `prompt_cache_key`."""
-
-    def profile_of(name: str, entry: ModelSettings, upstream: Upstream) -> ModelProfile:
-        profile = models.resolve(name, entry, ollama=upstream.provider == "ollama")
-        takes_key = entry.cache is not None or urlsplit(upstream.address or "").hostname == "api.openai.com"
-        if takes_key or not profile.cache.keyed:
-            return profile
-        return replace(profile, cache=replace(profile.cache, keyed=False))
-
-    return profile_of

@@ -5,8 +5,8 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import suppress
-from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.config.embedding_settings import OpenAIEmbedding
@@ -16,7 +16,7 @@ from proxy.config.state_settings import RedisStateSettings
 from proxy.server.build import build_backend, build_index, build_stores, build_upstreams
 from proxy.state.store import Store
 from proxy.upstreams.base import Call, Upstream
-from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.backend import Backend, EmbeddingFailed
 from proxy.vectors.index import IndexService
 
 PATIENCE = 10.0
@@ -43,8 +43,7 @@ async def _print_answers(config: Config) -> int:
     return code
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """A server's answer, or the reason for none."""
 
     name: str
@@ -64,74 +63,67 @@ async def connect(config: Config) -> AsyncIterator[Answered]:
     plain = {name: OpenAIUpstream(kind="openai", base_url=url, keyless=True) for name, url in addresses.items()}
     asked = settings.model_copy(update={"upstreams": {**settings.upstreams, **plain}})
     for name, upstream in build_upstreams(asked).items():
+        named = f"upstream {name!r}"
         if name in litellm and name not in plain:
-            untold = "not asked: litellm knows its address, and asks it nothing that costs no tokens"
-            yield Answered(f"upstream {name!r}", untold)
+            yield Answered(named, "not asked: litellm knows its address, and asks it nothing that costs no tokens")
+        elif upstream.address is None:
+            yield Answered(named, "not asked: it has no address of its own")
         else:
-            yield await _within(f"upstream {name!r}", _upstream(name, upstream, keyless=name in plain))
+            yield await _answer(named, _upstream(upstream, keyless=name in plain), upstream)
     if isinstance(settings.state, RedisStateSettings):
-        yield await _within("state", _service("state", build_stores(settings).store))
-    index = build_index(settings)
-    if index is not None:
-        yield await _within("vectors", _service("vectors", index))
+        store = build_stores(settings).store
+        yield await _answer("state", _service(store), store)
+    if (index := build_index(settings)) is not None:
+        yield await _answer("vectors", _service(index), index)
     if isinstance(settings.embedding, OpenAIEmbedding):
-        yield await _within("embedding", _embedding(settings.embedding))
+        backend = build_backend(settings.embedding)
+        yield await _answer("embedding", _embedding(backend), backend)
 
 
-async def _within(name: str, asked: Awaitable[Answered]) -> Answered:
+async def _answer(name: str, question: Awaitable[str], server: Upstream | Store | IndexService | Backend) -> Answered:
+    started = perf_counter()
     try:
         async with asyncio.timeout(PATIENCE):
-            return await asked
+            text = await question
+        return Answered(name, f"{text}, {(perf_counter() - started) * 1000:.0f} ms")
     except TimeoutError:
         return Answered(name, f"no answer within {PATIENCE:g} seconds", is_there=False)
+    except UpstreamFailed as error:
+        text = error.message.removeprefix(f"the {name} ")
+        return Answered(name, f"{text}{f' ({error.cause})' if error.cause else ''}", is_there=False)
+    except (ConnectionError, EmbeddingFailed) as error:
+        return Answered(name, getattr(error, "cause", str(error)), is_there=False)
+    finally:
+        with suppress(OSError):
+            await server.aclose()
 
 
-async def _upstream(name: str, upstream: Upstream, *, keyless: bool = False) -> Answered:
-    named, started = f"upstream {name!r}", perf_counter()
-    if upstream.address is None:
-        return Answered(named, "not asked: it has no address of its own")
+async def _upstream(upstream: Upstream, *, keyless: bool) -> str:
     try:
         reply = await upstream.send(Call("/models", "", b"", {}, method="GET"))
         if reply.chunks is not None:
             await reply.chunks.aclose()
-    except UpstreamFailed as error:
-        text = error.message.removeprefix(f"the {named} ")
-        return Answered(named, f"{text}{f' ({error.cause})' if error.cause else ''}", is_there=False)
+    except UpstreamFailed:
+        raise
     except PenstockError:
-        return Answered(named, _took("answers", started))  # it has no list of models
-    finally:
-        with suppress(OSError):
-            await upstream.aclose()
-    text = _took(f"answers with status {reply.status}", started)
+        return "answers"  # it has no list of models
+    text = f"answers with status {reply.status}"
+    if reply.status >= 500:
+        raise ConnectionError(text)
     if keyless:
-        return Answered(named, f"its address {text}; its key is not tried", is_there=reply.status < 500)
-    if reply.status in (401, 403):
-        return Answered(named, f"{text}: it takes no key but the client's, or refuses its api_key")
-    return Answered(named, text, is_there=reply.status < 500)
+        return f"its address {text}; its key is not tried"
+    is_refused = reply.status in (401, 403)
+    return f"{text}: it takes no key but the client's, or refuses its api_key" if is_refused else text
 
 
-async def _service(name: str, service: Store | IndexService) -> Answered:
-    started = perf_counter()
-    try:
-        look = getattr(service, "look", None)
-        if look is not None:
-            await look()
-        degraded = getattr(service, "degraded", None)
-        return Answered(name, degraded or _took("answers", started), is_there=not degraded)
-    finally:
-        await service.aclose()
+async def _service(service: Store | IndexService) -> str:
+    if (look := getattr(service, "look", None)) is not None:
+        await look()
+    if degraded := getattr(service, "degraded", None):
+        raise ConnectionError(degraded)
+    return "answers"
 
 
-async def _embedding(settings: OpenAIEmbedding) -> Answered:
-    backend, started = build_backend(settings), perf_counter()
-    try:
-        await backend.embed(["penstock"])
-        return Answered("embedding", _took("answers", started))
-    except EmbeddingFailed as error:
-        return Answered("embedding", error.cause, is_there=False)
-    finally:
-        await backend.aclose()
-
-
-def _took(text: str, started: float) -> str:
-    return f"{text}, {(perf_counter() - started) * 1000:.0f} ms"
+async def _embedding(backend: Backend) -> str:
+    await backend.embed(["penstock"])
+    return "answers"

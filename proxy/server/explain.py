@@ -15,12 +15,12 @@ from proxy.config.load import Config, load
 from proxy.context import ModelProfile, TokenCount
 from proxy.economics import money, prompt_cost
 from proxy.gateway.chain import Outcome
-from proxy.models import Models
-from proxy.server.build import build_upstreams, profiles
+from proxy.server.build import build_upstreams
 from proxy.server.replay.player import NO_HEADERS, Explained, open_player, play_all
 from proxy.step import Step
 from proxy.telemetry.bill import estimated
 from proxy.telemetry.changes import changes
+from proxy.upstreams.routing import Routes
 
 _WIDTH = 40
 """Characters of the longest bar."""
@@ -157,7 +157,7 @@ def list_models(options: argparse.Namespace) -> None:
     """Print the models of the configuration, and what is known about each."""
     config = load(options.config)
     upstreams = build_upstreams(config.settings)
-    profile_of = profiles(Models())
+    profile_of = Routes(config.settings, upstreams).profile_of
     rows: list[tuple[str, ...]] = [("model", "upstream", "chain", "window", "reserve", "tokenizer", "counts", "source")]
     for entry in config.settings.models:
         for name in entry.match:

@@ -155,19 +155,18 @@ class Reloading:
 
     def brief(self) -> dict[str, Any]:
         """Return the state of the configuration for everybody, without its text."""
-        told: dict[str, Any] = {"version": self.current.config.version, "since": self._since}
+        state = self.detail()
+        del state["generations"]
         if self._refused is not None:
-            told["refused"] = {name: self._refused[name] for name in ("when", "where")}
-        if self._waiting:
-            told["needs_restart"] = list(self._waiting)
-        return told
+            state["refused"] = {name: self._refused[name] for name in ("when", "where")}
+        return state
 
     def detail(self) -> dict[str, Any]:
         """Return the same for operators, with the error of a file that was refused."""
-        told = self.brief()
-        if self._refused is not None:
-            told["refused"] = dict(self._refused)
-        return {**told, "generations": len(self._live)}
+        refused = {} if self._refused is None else {"refused": dict(self._refused)}
+        waiting = {"needs_restart": list(self._waiting)} if self._waiting else {}
+        version = {"version": self.current.config.version, "since": self._since}
+        return {**version, **refused, **waiting, "generations": len(self._live)}
 
     def forget(self, tenant: str) -> None:
         """Forget what the services of all generations have in memory of a tenant."""

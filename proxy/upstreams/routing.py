@@ -1,13 +1,16 @@
 """The table of models: the upstream, chain and profile of each name that clients may use."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from proxy.chat.errors import NotFound
 from proxy.config.settings import ModelSettings, Settings
 from proxy.context import ModelProfile
+from proxy.models import Models
 from proxy.state.cache import Cache
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.credentials import fits, fitting
@@ -44,11 +47,13 @@ class Requester(Protocol):
 class Routes:
     """The table of models."""
 
-    def __init__(self, settings: Settings, upstreams: Mapping[str, Upstream], profile_of: ProfileOf) -> None:
+    def __init__(
+        self, settings: Settings, upstreams: Mapping[str, Upstream], profile_of: ProfileOf | None = None
+    ) -> None:
         self._models = settings.models
         self._upstreams = upstreams
         self._takes_clients_key = {name for name, each in settings.upstreams.items() if not each.has_own_key}
-        self._profile_of = profile_of
+        self.profile_of = profile_of or partial(_profile_of, Models())
         self._known: Cache[str, Route] = Cache(_REMEMBERED)
         self.upstreams = tuple(upstreams.values())
         self._default = upstreams[settings.default_upstream or next(iter(upstreams))]
@@ -70,7 +75,7 @@ class Routes:
                 upstream = self._upstreams[entry.upstream]
                 name = entry.model or model
                 named = entry.model is not None or model in entry.match
-                profile = self._profile_of(name, entry, upstream)
+                profile = self.profile_of(name, entry, upstream)
                 return Route(upstream, entry.chain, name, label, named, profile, entry)
         raise _unknown(model)
 
@@ -119,3 +124,12 @@ def _unknown(model: str) -> NotFound:
         "configuration serves it to you.",
         code="model_not_found",
     )
+
+
+def _profile_of(models: Models, name: str, entry: ModelSettings, upstream: Upstream) -> ModelProfile:
+    """Return the profile of a model. Only OpenAI itself is known to take `prompt_cache_key`."""
+    profile = models.resolve(name, entry, ollama=upstream.provider == "ollama")
+    takes_key = entry.cache is not None or urlsplit(upstream.address or "").hostname == "api.openai.com"
+    if takes_key or not profile.cache.keyed:
+        return profile
+    return replace(profile, cache=replace(profile.cache, keyed=False))

@@ -29,7 +29,6 @@ from proxy.gateway.hidden import Hidden
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import learn
 from proxy.llm.judge import UpstreamJudge
-from proxy.models import Models
 from proxy.models.tokens import BoundTokens
 from proxy.models.usage import Usage
 from proxy.server.build import (
@@ -38,7 +37,6 @@ from proxy.server.build import (
     build_stores,
     build_upstreams,
     build_writing,
-    profiles,
     services_over,
 )
 from proxy.server.replay.reading import answer_in
@@ -320,7 +318,7 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
     if not (reads_state and _exists(settings.state)):
         settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=settings.state.ttl)})
     telemetry, missing = Telemetry(Metrics(__version__)), Unasked()
-    routes = Routes(settings, build_upstreams(settings), profiles(Models()))
+    routes = Routes(settings, build_upstreams(settings))
     store, index = Overlay(build_stores(settings).store), build_index(settings) if reads_state else None
     services = build_services(settings, store, index, telemetry, patient=True, missing=None if loads else missing.note)
     outlasted = (services, index, *routes.upstreams, store, telemetry)

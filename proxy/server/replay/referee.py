@@ -26,9 +26,8 @@ from proxy.config.settings import Settings
 from proxy.context import ModelProfile
 from proxy.economics import money, reported_cost
 from proxy.http.client import Timeouts, Transport
-from proxy.models import Models
 from proxy.models.usage import UsageReader
-from proxy.server.build import build_upstreams, profiles
+from proxy.server.build import build_upstreams
 from proxy.server.replay.child import serving
 from proxy.server.replay.reading import Conversation, RecordedRequest, read
 from proxy.upstreams.routing import Routes
@@ -275,6 +274,6 @@ def _chain(name: str | None) -> Mapping[str, str]:
 
 def _profile(settings: Settings, model: str) -> ModelProfile:
     try:
-        return Routes(settings, build_upstreams(settings), profiles(Models())).of(model).profile
+        return Routes(settings, build_upstreams(settings)).of(model).profile
     except PenstockError as error:
         raise BadRequest(f"--model: {error}") from None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee, replay
+from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee
 from proxy.testing import chat
 
 
@@ -13,7 +13,7 @@ def room(high: int, low: int, *, critical: int = 10**6, summary: int = 0) -> Roo
 
 
 def cuts(conversation: str, sizes: list[int], room_: Room, keep: int = 1, born: list[int] | None = None) -> list[Cut]:
-    return list(replay(chat(conversation).messages, sizes, born or sizes, room_, keep))
+    return list(foresee(chat(conversation).messages, sizes, born or sizes, room_, keep)[0])
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_a_cut_is_decided_by_what_stood_before_it() -> None:
     words = " ".join(f"u{n} a{n}! t{n} a{n}" for n in range(40))
     messages = chat(words).messages
     sizes = [7 + n * 13 % 17 for n in range(len(messages))]
-    whole = replay(messages, sizes, sizes, room(200, 100), 2)
+    whole = foresee(messages, sizes, sizes, room(200, 100), 2)[0]
     assert len(whole) > 5
     for end in range(1, len(messages)):
-        part = replay(messages[:end], sizes[:end], sizes[:end], room(200, 100), 2)
+        part = foresee(messages[:end], sizes[:end], sizes[:end], room(200, 100), 2)[0]
         assert part == tuple(cut for cut in whole if cut.at < end)
 
 
@@ -82,7 +82,7 @@ def test_a_cut_is_foreseen_at_the_warn_mark_and_remembers_it() -> None:
     ahead: dict[int, set[int]] = {}
     for end in range(1, len(messages) + 1):
         cuts, next_ = foresee(messages[:end], sizes[:end], sizes[:end], marks, 1)
-        assert cuts == replay(messages[:end], sizes[:end], sizes[:end], marks, 1)
+        assert cuts == foresee(messages[:end], sizes[:end], sizes[:end], marks, 1)[0]
         if next_ is not None:
             ahead.setdefault(len(cuts), set()).add(next_.start)
     cuts, _ = foresee(messages, sizes, sizes, marks, 1)
@@ -119,7 +119,7 @@ def test_cuts_are_bounded_by_what_was_said(sizes: list[int], agent: bool, keep: 
     sizes = sizes[: len(messages)]
     room_ = Room.of(1024, 1024, 0, Marks())
 
-    found = replay(messages, sizes, sizes, room_, keep)
+    found = foresee(messages, sizes, sizes, room_, keep)[0]
 
     assert len(found) <= sum(sizes) / (room_.high - room_.low) + 1
     assert all(one.start < two.start and one.at < two.at for one, two in pairwise(found))

@@ -90,11 +90,8 @@ def _without_half_a_member(text: str, key: int, closing: str) -> str:
 
 def json_value(text: str) -> Pairs | list[Any] | None:
     """Return the value of a JSON object or array, truncated or not; None for any other text."""
-    value = parsed(text)
-    if value is not None:
-        return value
-    found = cut_off(text)
-    return None if found is None else found.value
+    found = json_and_rest(text)
+    return None if found is None else found[0]
 
 
 def json_and_rest(text: str) -> tuple[Pairs | list[Any], str | None] | None:

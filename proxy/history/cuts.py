@@ -96,18 +96,9 @@ def as_sent(request: ChatRequest, start: int, incoming: ChatRequest) -> Sequence
 
 
 def _roles(request: ChatRequest) -> tuple[object, ...]:
-    return request.form.fold("roles", tuple[object, ...](), _with_roles)
-
-
-def _with_roles(before: tuple[object, ...], messages: Sequence[Message]) -> tuple[object, ...]:
-    return (*before, *[message.get("role") for message in messages])
-
-
-def replay(
-    messages: Sequence[Message], settled: Sequence[int], born: Sequence[int], room: Room, keep: int
-) -> tuple[Cut, ...]:
-    """Return all cuts of a conversation, the oldest first: those that `foresee` gives, without the one to come."""
-    return foresee(messages, settled, born, room, keep)[0]
+    return request.form.fold(
+        "roles", tuple[object, ...](), lambda before, messages: (*before, *[each.get("role") for each in messages])
+    )
 
 
 def foresee(

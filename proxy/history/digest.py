@@ -179,7 +179,11 @@ def lines(
         if answers and answers[0].is_outcome:  # what was asked for stands with what came of it
             users = [line.with_places([answers[0].place]) if line.is_short_statement else line for line in users]
         digest_lines += [*users, *answers]
-    return [line.with_places(_corrections(talk, (line.place, *line.beside))) for line in digest_lines]
+    # with a line stands the later one that corrects it
+    return [
+        line.with_places(talk.changed[place] for place in (line.place, *line.beside) if place in talk.changed)
+        for line in digest_lines
+    ]
 
 
 def choose(digest_lines: Sequence[Line], room: int) -> list[str]:
@@ -287,11 +291,6 @@ def _news(messages: Sequence[Message], readings: Sequence[Reading]) -> tuple[lis
     for place in sorted(changed, reverse=True):
         changed[place] = changed.get(changed[place], changed[place])
     return shares, changed
-
-
-def _corrections(talk: _Talk, places: Iterable[int]) -> Iterator[int]:
-    """Yield the places of later messages that correct those at these places."""
-    return (talk.changed[place] for place in places if place in talk.changed)
 
 
 def _user_lines(talk: _Talk, place: int, turn: int) -> Iterator[Line]:

@@ -85,12 +85,8 @@ def _step(value: Any) -> tuple[str, bool] | None:
     state = next((members[name] for name in _STATES if isinstance(members.get(name), (str, bool))), None)
     # an identifier with a state is a record, no step
     texts = (each for name, each in members.items() if name not in _STATES and isinstance(each, str))
-    text = next((each for each in texts if len(each.split()) > 1 or any(map(_is_ideogram, each))), "")
+    text = next((each for each in texts if len(each.split()) > 1 or any(char >= "\u2e80" for char in each)), "")
     return (text, state in _DONE) if text and state in _DONE | _OPEN else None
-
-
-def _is_ideogram(char: str) -> bool:
-    return char >= "\u2e80"
 
 
 async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Message]:
@@ -120,18 +116,14 @@ async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Messag
     copies = [place for place in titles if place >= first and titles[place] == titles[max(titles)]]
     for place, following in pairwise(copies):
         text = messages[place].text
-        short = f'[An earlier copy of this plan: {MARKER}{ctx.archive.handle(text)}"). The newest copy stands below.]'
+        handle = ctx.archive.handle(text)
+        short = f'[An earlier copy of this plan: {MARKER}{handle}"). The newest copy stands below.]'
         changed = messages[place].with_changes(content=short)
         (size,) = await ctx.tokens.sizes([changed])
         turns = sum(message.get("role") == "user" for message in messages[:following])
         rewritten = sum(sizes[place + 1 : following])
-        if turns_to_pay(ctx.model.cache, sizes[place] - size, rewritten) <= turns and await _is_kept(text, ctx):
+        if turns_to_pay(ctx.model.cache, sizes[place] - size, rewritten) > turns:
+            continue
+        if await ctx.archive.touch([handle]) or await ctx.archive.keep(text) is not None:
             references[place] = changed
     return references
-
-
-async def _is_kept(text: str, ctx: Context) -> bool:
-    archive = ctx.archive
-    if archive is None:
-        return False
-    return bool(await archive.touch([archive.handle(text)])) or await archive.keep(text) is not None

@@ -225,7 +225,11 @@ class BoundMemories:
         search = self._service.search(self._owners, query, limit=limit, wait=wait)
         hits, found_by = await self._unless_away(search, MemoryHits([], "words"))
         now = self._service.now()
-        return Remembered(tuple(_item(hit, now) for hit in hits), found_by)
+        items = (
+            RememberedItem(each.id, each.text, each.kind, score, max(0.0, now - each.updated), each.confidence, is_own)
+            for each, score, is_own in hits
+        )
+        return Remembered(tuple(items), found_by)
 
     async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
         """Return the texts of ids."""
@@ -237,9 +241,3 @@ class BoundMemories:
         except StoreError:
             self._outage.begun = True
             return otherwise
-
-
-def _item(hit: Hit, now: float) -> RememberedItem:
-    each = hit.memory
-    age = max(0.0, now - each.updated)
-    return RememberedItem(each.id, each.text, each.kind, hit.score, age, each.confidence, hit.is_own)

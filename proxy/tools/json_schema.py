@@ -79,8 +79,6 @@ def _safe(kind: Any) -> Any:
         return iter(()) if large else known["uniqueItems"](validator, rule, instance, schema)
 
     unsafe = ("pattern", "patternProperties", "unevaluatedProperties", "unevaluatedItems")
-    return extend(kind, {**dict.fromkeys(unsafe, _passed), "additionalProperties": additional, "uniqueItems": unique})
-
-
-def _passed(validator: Any, rule: Any, instance: Any, schema: Any) -> Found:
-    return iter(())
+    return extend(
+        kind, {**dict.fromkeys(unsafe, lambda *_: iter(())), "additionalProperties": additional, "uniqueItems": unique}
+    )

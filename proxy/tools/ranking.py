@@ -9,7 +9,7 @@ one of eight.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from hashlib import blake2b
@@ -18,6 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 from proxy.chat import JsonObject, Tool
 from proxy.chat import raws as all_raws
 from proxy.context import Context
+from proxy.text import arrays
+from proxy.text.arrays import Array
 from proxy.text.bm25 import Index, ends, fits, index
 from proxy.text.glossary import english
 
@@ -89,12 +91,16 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     gloss = english(query)
     asked = [query] if gloss is None else [query, gloss]
     by_meaning = await together([_by_meaning(each, pool, ctx, wait) for each in asked])
-    by_words = [await _by_words(each, pool, ctx) for each in asked]
-    cosines = _nearest(by_meaning)
-    is_complete = ctx.embedder is None or not any(None in each for each in by_meaning)
-    shares = map(max, zip(*by_words, strict=True))
-    scores = _with_groups(list(map(_score, shares, cosines)), pool.groups)
-    relevance_of_each = Relevance(scores, is_complete, has_meaning=cosines.count(None) < len(cosines))
+    size = _EACH * len(pool.words.lengths)
+    work = partial(_by_words, asked, pool.words)
+    shares = await ctx.once.of_key(("tool words", pool.digest, query), size, work)
+    numpy = arrays.numpy()
+    cosines, is_known = numpy.fmax.reduce(by_meaning), ~numpy.isnan(by_meaning)
+    is_complete = ctx.embedder is None or bool(is_known.all())
+    scores = numpy.where(is_known.any(axis=0), numpy.maximum(0.0, cosines) + _WORDS * shares, _ALONE * shares)
+    relevance_of_each = Relevance(
+        _with_groups(scores.tolist(), pool.groups), is_complete, has_meaning=bool(is_known.any())
+    )
     if is_complete:
         ctx.once.remember(key, relevance_of_each)
     return relevance_of_each
@@ -116,37 +122,19 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T]:
     return [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
 
 
-async def _by_words(query: str, pool: Pool, ctx: Context) -> Sequence[float]:
-    """Return the share of the query's words that each tool has."""
-    size = _EACH * len(pool.words.lengths)
-    work: Callable[[], tuple[float, ...]] = lambda: tuple(fits(query, [pool.words]).shares.tolist())  # noqa: E731
-    return await ctx.once.of_key(("tool words", pool.digest, query), size, work)
+def _by_words(queries: Sequence[str], words: Index) -> Array:
+    """Return the share of the words of one of the queries that each tool has."""
+    return arrays.numpy().maximum.reduce([fits(query, [words]).shares for query in queries])
 
 
-async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Sequence[float | None]:
-    """Return the cosine of each tool's nearest text; None where none has a vector."""
-    if ctx.embedder is None:
-        return [None] * len(pool.words.lengths)
-    cosines: list[float | None] = [None] * len(pool.words.lengths)
-    near = await ctx.embedder.similarities(query, pool.texts, wait=wait)
-    if len(near) == len(cosines):  # there are no examples
-        return near
-    for owner, cosine in zip(pool.owners, near, strict=True):
-        best = cosines[owner]
-        cosines[owner] = cosine if best is None or (cosine is not None and cosine > best) else best
+async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Array:
+    """Return the cosine of each tool's nearest text; not a number where none has a vector."""
+    numpy = arrays.numpy()
+    cosines = numpy.full(len(pool.words.lengths), numpy.nan)
+    if ctx.embedder is not None:
+        near = await ctx.embedder.similarities(query, pool.texts, wait=wait)
+        numpy.fmax.at(cosines, numpy.array(pool.owners, int), numpy.array(near, float))
     return cosines
-
-
-def _nearest(by_meaning: Sequence[Sequence[float | None]]) -> list[float | None]:
-    if len(by_meaning) == 1:
-        return [*by_meaning[0]]
-    return [
-        max((cosine for cosine in each if cosine is not None), default=None) for each in zip(*by_meaning, strict=True)
-    ]
-
-
-def _score(share: float, cosine: float | None) -> float:
-    return _ALONE * share if cosine is None else max(0.0, cosine) + _WORDS * share
 
 
 def _with_groups(scores: Sequence[float], groups: Sequence[str]) -> tuple[float, ...]:
@@ -160,7 +148,7 @@ def _with_groups(scores: Sequence[float], groups: Sequence[str]) -> tuple[float,
 
 def _pool(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> Pool:
     texts = [text_of(tool) for tool in tools]
-    phrases = [_examples(tool, examples) for tool in tools]
+    phrases = [[one for glob, each in examples.items() if matches(tool.name, [glob]) for one in each] for tool in tools]
     return Pool(
         _digest(tools, _cache_key(examples, groups)),
         (*(text.meaning for text in texts), *(one for each in phrases for one in each)),
@@ -168,10 +156,6 @@ def _pool(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: 
         index("\n".join((text.words, *each)) for text, each in zip(texts, phrases, strict=True)),
         grouped(tools, texts, groups),
     )
-
-
-def _examples(tool: Tool, examples: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    return [one for glob, each in examples.items() if matches(tool.name, [glob]) for one in each]
 
 
 def _cache_key(examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> str:
@@ -228,26 +212,13 @@ def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
     """Return the parameters of a JSON schema, those of nested objects too, with what is said about each."""
     if depth == 0 or not isinstance(schema, Mapping):
         return
-    for name, each in _properties(schema):
-        yield name, _parameter_words(each)
-        yield from _parameters(each, depth - 1)
-    yield from _parameters(schema.get("items"), depth - 1)
-
-
-def _properties(schema: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     properties = schema.get("properties")
-    return (
-        [(str(k), v) for k, v in properties.items() if isinstance(v, Mapping)]
-        if isinstance(properties, Mapping)
-        else []
-    )
-
-
-def _parameter_words(parameter: Mapping[str, Any]) -> str:
-    about, values = parameter.get("description"), parameter.get("enum")
-    texts = [about] if isinstance(about, str) else []
-    texts += [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
-    return " ".join(texts)
+    for name, each in properties.items() if isinstance(properties, Mapping) else ():
+        if isinstance(each, Mapping):
+            texts = [each.get("description"), *(values if isinstance(values := each.get("enum"), list) else ())]
+            yield str(name), " ".join(text for text in texts if isinstance(text, str))
+            yield from _parameters(each, depth - 1)
+    yield from _parameters(schema.get("items"), depth - 1)
 
 
 _SENTENCE = re.compile(r"^[^:]*: (.{20,300}?[.:!])\s")

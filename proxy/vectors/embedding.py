@@ -274,16 +274,13 @@ class EmbeddingService:
             if pending is None:
                 is_query = self._has_roles and urgency == QUERY
                 pending = self._pending[key] = VectorRequest(key, _readable(text), rank, is_query)
-                pending.result.add_done_callback(partial(self._forget, key))
+                pending.result.add_done_callback(partial(self._pending.pop, key))
                 new.append(pending)
             pending.rank = min(pending.rank, rank)
             wanted[key] = pending
         if new:
             self._looking.begin(self._look_up(new))
         return wanted
-
-    def _forget(self, key: Key, done: "asyncio.Future[bytes | None]") -> None:
-        self._pending.pop(key, None)
 
     async def _look_up(self, wanted: list[VectorRequest]) -> None:
         """Get vectors from the index; texts that have none there go to the queue."""

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b
@@ -133,7 +133,8 @@ class Sentences:
 
     def _embedded(self, texts: Sequence[str], query: bool) -> list[bytes]:
         size = int(CHARACTERS * (self._model.max_seq_length or 512))
-        pieces = [list(_pieces(text, size)) for text in texts]
+        starts = [range(0, max(1, min(len(text), PIECES * size)), size) for text in texts]
+        pieces = [[text[at : at + size] for at in each] for text, each in zip(texts, starts, strict=True)]
         encode = self._model.encode_query if query else self._model.encode_document
         rows = encode(
             [piece for parts in pieces for piece in parts],
@@ -171,10 +172,6 @@ def libraries() -> tuple[Any, Any]:
         return import_module("torch"), import_module("sentence_transformers")
     except ImportError:
         raise EmbeddingFailed("not_installed", lasting=True) from None
-
-
-def _pieces(text: str, size: int) -> Iterator[str]:
-    return (text[start : start + size] for start in range(0, max(1, min(len(text), PIECES * size)), size))
 
 
 class _Source(NamedTuple):

@@ -141,13 +141,13 @@ class _Plain(dict[int, str]):
             plain = " "
         elif category in ("Cc", "Cf", "Co", "Mn") or char == "\ufffd":
             plain = ""
-        elif _is_mark(char, category) or any(first <= code <= last for first, last in _IDEOGRAMS):
+        elif (
+            category[0] == "P"
+            or (char.isascii() and not char.isalnum())
+            or any(first <= code <= last for first, last in _IDEOGRAMS)
+        ):
             plain = f" {char} "
         else:
             plain = char.lower()
         self[code] = plain
         return plain
-
-
-def _is_mark(char: str, category: str) -> bool:
-    return category[0] == "P" or (char.isascii() and not char.isalnum())

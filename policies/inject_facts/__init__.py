@@ -1,7 +1,7 @@
 """Give the model what the user said about themselves, where tools are used."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import ClassVar, Self
 
@@ -75,16 +75,23 @@ class InjectFacts(Policy):
         if own := injected(request.messages, sent, FACTS):
             request = request.with_messages(each for n, each in enumerate(request.messages) if n not in own)
             sent = of_client(request, ctx.incoming)
-        departed = _gone(facts_at, sent)
+        # of a message that stands in a short form the facts are in the note in front of the next one, as of any other
+        there = {*sent.values()} if facts_at else set[int]()
+        departed = dict.fromkeys(place for place in facts_at if place not in there)
         known = merged(fact for place in departed for fact in facts_at[place])
         repeated: dict[str, str] = {}
         findings: list[str] = []
         blocks: dict[int, list[Message]] = {}
         where = _stated_last(departed, facts_at)
         added = [(at, message.text) for at, message in enumerate(request.messages) if at not in sent]
-        for place in _places(request, ctx, sent, facts_at) if facts_at else ():
-            itself = merged(facts_at.get(sent[place], ()))
-            shown = [text for at, text in added if at < place]
+        is_open = True  # what was stated in messages that left is due before the first one
+        for place, at in sent.items() if facts_at else ():
+            is_user = request.messages[place].role == "user"
+            if at not in facts_at and not (is_open and is_user and ctx.incoming.messages[at].role == "user"):
+                continue
+            is_open = at in facts_at
+            itself = merged(facts_at.get(at, ()))
+            shown = [text for before, text in added if before < place]
             # a value that the message states anew is not repeated in its older form
             due = {
                 name: value
@@ -93,13 +100,13 @@ class InjectFacts(Policy):
                 and repeated.get(name) != value
                 and not _stands(value, ctx.incoming.messages[where[name][0]].text, shown)
             }
-            if request.messages[place].role == "user" and due:
+            if is_user and due:
                 mine = dict(list(due.items())[-self.most :])
                 blocks[place] = [block(mine)]
-                findings += _findings(mine, sent[place], where, departed)
+                findings += _findings(mine, at, where, departed)
                 repeated |= due
-            known = merged(facts_at.get(sent[place], ()), known)
-            where |= _stated_last([sent[place]], facts_at)
+            known = merged(facts_at.get(at, ()), known)
+            where |= _stated_last([at], facts_at)
         notes = await _within(await room(request, ctx), blocks, ctx) if blocks else {}
         facts = {"user_facts": len(known), "user_fact_notes": len(notes)}
         if not notes:
@@ -155,26 +162,3 @@ def _findings(
         why = "that message left the context" if place in departed else "no earlier note has it"
         findings.append(f'messages[{place}] states "{kind}", repeated before messages[{end}]: {why}')
     return findings
-
-
-def _gone(facts_at: Mapping[int, Sequence[UserFact]], sent: Mapping[int, int]) -> dict[int, None]:
-    """Return the places of the client's messages that state something and no longer stand in the request, in order.
-
-    Of one that stands in a short form the facts are in the note in front of the next one, as of any other.
-    """
-    there = set(sent.values()) if facts_at else set()
-    return dict.fromkeys(place for place in facts_at if place not in there)
-
-
-def _places(
-    request: ChatRequest, ctx: Context, sent: Mapping[int, int], facts_at: Mapping[int, Sequence[UserFact]]
-) -> Iterator[int]:
-    """Yield the places where something is stated, and the user's next message behind it: a note may be due there."""
-    is_open = True  # what was stated in messages that left is due before the first one
-    for place, at in sent.items():
-        if at in facts_at:
-            yield place
-            is_open = True
-        elif is_open and request.messages[place].role == ctx.incoming.messages[at].role == "user":
-            yield place
-            is_open = False

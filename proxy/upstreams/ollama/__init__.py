@@ -115,10 +115,6 @@ class Ollama(TranslatedUpstream):
         described = (self._described(model, running) for model in listed)
         return [model for model in described if model is not None]
 
-    async def aclose(self) -> None:
-        await self._windows.aclose()
-        await super().aclose()
-
     async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
         kept = {name: headers[name] for name in FORWARDED if name in headers}

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.context import TokenCount
-from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 
 UNTOLD = 4096
@@ -91,23 +90,24 @@ def tokens(value: Any) -> int | None:
 
 
 class Windows:
-    """A server's reports on its models, remembered for a minute. Concurrent questions are asked once."""
+    """A server's reports on its models, remembered for a minute. One question is asked at a time."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._known: Cache[str, tuple[float, ReportedWindow]] = Cache(REMEMBERED)
-        self._asking = BackgroundWork[str]()
+        self._asking = asyncio.Lock()
         self._served: Cache[str, None] = Cache(REMEMBERED)
 
     async def report(self, model: str) -> ReportedWindow:
         """Return the report on a model; an empty one if the server does not answer within a second. Never raise."""
-        until, report = self._known.get(model) or _NOTHING
-        if asyncio.get_running_loop().time() < until:
-            return report
-        if model not in self._asking:
-            self._asking.begin(self._look_up(model), model)
-        await self._asking.wait((model,))
+        if self._is_old(model):
+            async with self._asking:
+                if self._is_old(model):
+                    await self._look_up(model)
         return (self._known.get(model) or _NOTHING)[1]
+
+    def _is_old(self, model: str) -> bool:
+        return asyncio.get_running_loop().time() >= (self._known.get(model) or _NOTHING)[0]
 
     def served(self, model: str) -> bool:
         """Return whether the server has answered a request of ours for a model, and so runs it as we asked."""
@@ -118,9 +118,6 @@ class Windows:
         if model not in self._served:
             self._served.put(model, None)
             self._known.put(model, (0.0, (self._known.get(model) or _NOTHING)[1]))
-
-    async def aclose(self) -> None:
-        await self._asking.aclose()
 
     async def _look_up(self, model: str) -> None:
         try:

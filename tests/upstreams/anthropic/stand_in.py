@@ -30,7 +30,7 @@ class Scripted:
     stop_reason: str | None = None
     """That of the content, if None."""
     ending: str = "whole"
-    """How a stream ends: `whole`, `cut` or `error`."""
+    """How a stream ends: `whole`, `cut`, `error`, `empty` or `never`."""
 
 
 @dataclass
@@ -46,13 +46,17 @@ class StandIn:
     paths: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     usages: list[dict[str, int]] = field(default_factory=list)
+    delay: float = 0.0
+    """Seconds before an answer that is not streamed."""
     pause: float = 0.0
     """Seconds between the events of a stream."""
     piece: int = 0
     """Bytes that are sent at once; 0 for an event."""
     cache: PromptCache = field(default_factory=PromptCache)
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a request has arrived."""
     dropped: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a client leaves in mid-stream."""
+    """Set when a client leaves before its answer is complete."""
 
     def say(self, *made: Block, **more: Any) -> None:
         """Have an answer said next."""
@@ -76,6 +80,7 @@ class StandIn:
             return web.json_response({"data": [entry], "has_more": False})
         body = json.loads(await request.read())
         self.bodies.append(body)
+        self.asked.set()
         if self.failures:
             status, kind, more = self.failures.pop(0)
             return _error(status, kind, "told by the test", more)
@@ -89,7 +94,19 @@ class StandIn:
         scripted = self.answers.pop(0) if self.answers else Scripted()
         message = self._message(body, scripted)
         AnthropicMessage.model_validate(message)
-        return await self._stream(request, message, scripted) if body.get("stream") else web.json_response(message)
+        return await self.tell(request, message, scripted.ending)
+
+    async def tell(self, request: web.Request, message: dict[str, Any], ending: str) -> web.StreamResponse:
+        """Send a message, whole or as a stream."""
+        try:
+            if self.bodies[-1].get("stream"):
+                pause = 0.05 if ending == "never" else self.pause
+                return await self._stream(request, stream_events(message, ending), pause)
+            await asyncio.sleep(self.delay)
+        except (asyncio.CancelledError, ConnectionResetError):
+            self.dropped.set()
+            raise
+        return web.json_response(message)
 
     def _message(self, body: Body, scripted: Scripted) -> dict[str, Any]:
         before = [[message["role"], block] for message in body["messages"] for block in content(message)]
@@ -108,26 +125,22 @@ class StandIn:
             "stop_sequence": None, "usage": {**usage, "service_tier": "standard"},
         }  # fmt: skip
 
-    async def _stream(self, request: web.Request, message: dict[str, Any], scripted: Scripted) -> web.StreamResponse:
+    async def _stream(self, request: web.Request, events: list[dict[str, Any]], pause: float) -> web.StreamResponse:
         response = web.StreamResponse(
             headers={"content-type": "text/event-stream; charset=utf-8", "request-id": "req_1"}
         )
         await response.prepare(request)
-        try:
-            for event in stream_events(message, scripted.ending):
-                if event["type"] == "cut":
-                    assert request.transport is not None
-                    request.transport.close()
-                    return response
-                if event["type"] not in ("ping", "error"):
-                    _EVENT.validate_python(event)
-                data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
-                for start in range(0, len(data), self.piece or len(data)):
-                    await response.write(data[start : start + (self.piece or len(data))])
-                    await asyncio.sleep(self.pause)
-        except (asyncio.CancelledError, ConnectionResetError):
-            self.dropped.set()
-            raise
+        for event in events:
+            if event["type"] == "cut":
+                assert request.transport is not None
+                request.transport.close()
+                return response
+            if event["type"] not in ("ping", "error"):
+                _EVENT.validate_python(event)
+            data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+            for start in range(0, len(data), self.piece or len(data)):
+                await response.write(data[start : start + (self.piece or len(data))])
+                await asyncio.sleep(pause)
         return response
 
 
@@ -137,7 +150,9 @@ def _error(status: int, kind: str, message: str, headers: dict[str, str] | None 
 
 
 def stream_events(message: dict[str, Any], ending: str) -> list[dict[str, Any]]:
-    """The events of a stream that says a message; a `cut` is where the connection breaks."""
+    """The events of a stream that says a message; a `cut` is where the connection breaks, `never` has no end."""
+    if ending == "empty":
+        return []
     head = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
     made: list[dict[str, Any]] = [{"type": "message_start", "message": head}]
     for index, block in enumerate(message["content"]):
@@ -152,7 +167,7 @@ def stream_events(message: dict[str, Any], ending: str) -> list[dict[str, Any]]:
         made.append({"type": "content_block_stop", "index": index})
     delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
     made.append({"type": "message_delta", "delta": delta, "usage": message["usage"]})
-    return [*made, {"type": "message_stop"}]
+    return [*made[:4], *[made[3]] * 500] if ending == "never" else [*made, {"type": "message_stop"}]
 
 
 def _pieces(block: Block) -> tuple[Block, list[dict[str, Any]]]:

@@ -97,21 +97,6 @@ async def test_a_slow_server_is_waited_for_once(monkeypatch: pytest.MonkeyPatch)
     assert server.asked == 2
 
 
-async def test_a_question_outlives_the_request_that_asked_it() -> None:
-    server = Server()
-    server.delay = 0.05
-    windows = Windows(server.ask)
-
-    first = asyncio.create_task(windows.report("m"))
-    await asyncio.sleep(0.01)
-    second = asyncio.create_task(windows.report("m"))
-    await asyncio.sleep(0.01)
-    first.cancel()
-
-    assert (await second).loaded == 8192
-    assert server.asked == 2
-
-
 async def test_what_is_known_survives_a_failure_and_an_unloaded_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ollama_window, "FRESH", 0.0)
     monkeypatch.setattr(ollama_window, "RETRY", 0.0)
@@ -166,18 +151,6 @@ async def test_no_more_models_are_remembered_than_there_is_room_for(monkeypatch:
     await windows.report("a")
 
     assert server.asked == asked + 2
-
-
-async def test_closing_ends_what_is_under_way() -> None:
-    server = Server()
-    server.delay = 5
-    windows = Windows(server.ask)
-    waiting = asyncio.create_task(windows.report("m"))
-    await asyncio.sleep(0.01)
-
-    await windows.aclose()
-
-    assert await waiting == ReportedWindow()
 
 
 @pytest.mark.parametrize(

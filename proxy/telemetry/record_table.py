@@ -75,10 +75,11 @@ _SUM_NAMES = (
     "id", "tenant", "title", "keys", "session", "agent", "task", "started", "ended", "turns", "recorded", "models",
     "chains", *_SUMMED, "usd", *_PROBLEMS,
 )  # fmt: skip
+_LIST = "json_group_array(DISTINCT {0}) FILTER (WHERE {0} IS NOT NULL)"
 _SUMS = f"""
-SELECT conversation, max(tenant), max(json_extract(row, '$.title')),
-  json_group_array(DISTINCT json_extract(row, '$.key')), max(session), max(agent), max(task), min(started),
-  max(ended) AS last, max(turn), count(*), json_group_array(DISTINCT model), json_group_array(DISTINCT chain),
+SELECT conversation, max(tenant), max(json_extract(row, '$.title')), {_LIST.format("json_extract(row, '$.key')")},
+  max(session), max(agent), max(task), min(started), max(ended) AS last, max(turn), count(*), {_LIST.format("model")},
+  {_LIST.format("chain")},
   {", ".join(f"sum({name})" for name in _SUMMED)}, sum(coalesce(usd, usd_estimated)),
   {", ".join(f"sum({name})" for name in _PROBLEMS)}
 FROM requests WHERE conversation IN (%s) GROUP BY conversation ORDER BY last DESC, max(id) DESC
@@ -261,10 +262,7 @@ def _summed(row: Sequence[Any], curve: Sequence[tuple[int | None, int | None]]) 
     return {
         **{name: value for name, value in sums.items() if name not in _PROBLEMS},
         "turns": sums["turns"] or sums["recorded"],
-        **{
-            name: [each for each in orjson.loads(sums[name]) if each is not None]
-            for name in ("keys", "models", "chains")
-        },
+        **{name: orjson.loads(sums[name]) for name in ("keys", "models", "chains")},
         "usd_unchanged": None if usd is None or saved is None else usd + saved,
         "tokens": [after for _, after in curve],
         "tokens_unchanged": [before for before, _ in curve],

@@ -50,7 +50,10 @@ class Tracing:
 
     def begin(self, method: str, route: str, path: str, headers: Mapping[str, str]) -> "RequestSpan":
         """Open the span of a request, as a child of the caller's if `headers` name one."""
-        return RequestSpan(self._tracer, method, route, path, headers, self._all_steps)
+        known = {"http.request.method": method, "http.route": route, "url.path": path, "url.scheme": "http"}
+        parent = _propagator.extract(headers, Context())
+        span = self._tracer.start_span(f"{method} {route}", parent, SpanKind.SERVER, attr.clean(known))
+        return RequestSpan(self._tracer, span, self._all_steps)
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Send the last spans, for at most so many seconds; an unreachable collector does not hold up the exit."""
@@ -66,22 +69,11 @@ class Tracing:
 class RequestSpan:
     """The SERVER span of a request, and the parent of all others."""
 
-    def __init__(
-        self,
-        tracer: Tracer,
-        method: str,
-        route: str,
-        path: str,
-        headers: Mapping[str, str],
-        all_steps: bool,
-    ) -> None:
+    def __init__(self, tracer: Tracer, span: Span, all_steps: bool) -> None:
         """Without `all_steps`, steps that kept the request get no span."""
-        self._tracer, self._all_steps = tracer, all_steps
+        self._tracer, self._span, self._all_steps = tracer, span, all_steps
         self._epoch = time_ns() - int(perf_counter() * 1e9)
-        known = {"http.request.method": method, "http.route": route, "url.path": path, "url.scheme": "http"}
-        parent = _propagator.extract(headers, Context())
-        self._span = tracer.start_span(f"{method} {route}", parent, SpanKind.SERVER, attr.clean(known))
-        self._context = set_span_in_context(self._span, Context())
+        self._context = set_span_in_context(span, Context())
 
     @property
     def trace_id(self) -> str:

@@ -156,8 +156,7 @@ def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
     body, response = row.get("request"), row.get("response")
     if not isinstance(body, dict):
         return row
-    name = "input" if "input" in body else "messages"
-    listed = [{"role": "user", "content": body[name]}] if isinstance(body.get(name), str) else body.get(name) or []
+    name, listed = _listed(body)
     thread, whole = body.get("thread") or {}, body.get("conversation")
     whole = whole.get("id") if isinstance(whole, dict) else whole
     before = body.get("previous_response_id") or thread.get("previous_message_id") or whole
@@ -170,6 +169,13 @@ def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
         if whole:
             stored[whole] = stored[response["id"]]
     return row
+
+
+def _listed(body: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Return the name of the field with a request's messages or items, and the list in it."""
+    name = "input" if "input" in body else "messages"
+    listed = body.get(name) or []
+    return name, [{"role": "user", "content": listed}] if isinstance(listed, str) else listed
 
 
 def _output_of(response: Mapping[str, Any]) -> list[Any]:
@@ -208,8 +214,7 @@ def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest,
 
 def _native_answer(body: Mapping[str, Any], behind: list[Any]) -> Mapping[str, Any] | None:
     """Return the answer to a request in chat form, from the items behind it."""
-    name = "input" if "input" in body else "messages"
-    listed = [{"role": "user", "content": body[name]}] if isinstance(body[name], str) else body[name]
+    name, listed = _listed(body)
     return _answer(request_of({**body, name: [*listed, *behind]}).messages[-1:]) if behind else None
 
 

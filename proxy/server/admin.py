@@ -1,4 +1,7 @@
-"""Endpoints for operators: configuration, reload, recent requests, deletion of a tenant, and the page over them."""
+"""Endpoints for operators: configuration, reload, recent requests, deletion of a tenant, and the page over them.
+
+The page shows nothing by itself. What it asks for, under `/admin`, has its own doors.
+"""
 
 import asyncio
 import hmac
@@ -7,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
@@ -15,7 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proxy.access.browsers import Browsers
+import proxy
+from proxy.access.browsers import Browsers, is_loopback
 from proxy.access.metering import Meter
 from proxy.chat import encode
 from proxy.chat.errors import Unauthorized
@@ -28,7 +33,6 @@ from proxy.server.api.erase import Forgetting
 from proxy.server.api.keys import KeysApi
 from proxy.server.api.replays import ReplaysApi
 from proxy.server.api.requests import RecordsApi
-from proxy.server.page import is_open, page, page_file, to_page
 from proxy.server.reload import Reloading
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.metrics import Metrics
@@ -38,6 +42,23 @@ _NOT_OPERATORS = ("authorization", "x-api-key", "api-key", "forwarded", "via", "
 
 Handler = Callable[[Request], Awaitable[Any]]
 """Returns an answer, or what is told in JSON."""
+
+
+_FOLDER = Path(proxy.__file__).parent / "data" / "ui"
+_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+_FILES = {path.name: path for path in _FOLDER.iterdir() if path.suffix in _TYPES}
+
+_HEADERS = {
+    # Trusted Types: a browser that knows them makes no element from a string
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
 
 
 class _Checked(JsonFields):
@@ -245,3 +266,40 @@ def _secrets(value: Any) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _secrets(each)
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def is_open(settings: Settings, host: str | None = None) -> bool:
+    """Return whether the page needs no key on the main port: on loopback, and where all clients are of one house.
+
+    Clients with keys of Penstock are kept apart: none of them is an operator. `host` is the address in use, if it is
+    not the one of the settings.
+    """
+    server = settings.server
+    has_key = server.admin_key is not None or isinstance(settings.auth, KeysAuth)
+    return not has_key and server.admin_port is None and is_loopback(host or server.host)
+
+
+async def page(request: Request) -> Response:
+    """Return `GET /ui`."""
+    return await _file("index.html")
+
+
+async def page_file(request: Request) -> Response:
+    """Return `GET /ui/{name}`: a script or a style of the page."""
+    return await _file(request.path_params["name"])
+
+
+async def to_page(request: Request) -> Response:
+    """Return `GET /`: leads to the page, also where a proxy in front serves this under another path."""
+    return Response(status_code=307, headers={"location": "ui", "cache-control": "no-store"})
+
+
+async def _file(name: str) -> Response:
+    path = _FILES.get(name)
+    if path is None:
+        raise HTTPException(404)
+    content = await asyncio.to_thread(path.read_bytes)
+    return Response(content, headers=_HEADERS, media_type=_TYPES[path.suffix])

@@ -35,7 +35,6 @@ from proxy.server.api.chat import WIRES, Api
 from proxy.server.api.compress import Sidecar
 from proxy.server.api.endpoint import Answer, Endpoint, Serving, by_method
 from proxy.server.api.erase import Forgetting
-from proxy.server.api.explain import Explaining
 from proxy.server.api.memories import MemoriesApi
 from proxy.server.api.models import ModelsApi
 from proxy.server.api.requests import RecordsApi
@@ -51,6 +50,7 @@ from proxy.server.build import (
     reusable,
 )
 from proxy.server.dispatch import CHAT, ERRORS, App
+from proxy.server.explain import Explaining
 from proxy.server.health import Health
 from proxy.server.malloc import bound_arenas, give_back_free_memory
 from proxy.server.reload import Generation, Reloading

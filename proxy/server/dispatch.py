@@ -9,8 +9,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.chat.errors import PenstockError, error_body
 from proxy.http.headers import request_id
-from proxy.server.api.endpoint import NO_STORE
+from proxy.server.api.endpoint import NO_STORE, unavailable
 from proxy.server.reload import Reloading
+from proxy.state.store import StoreError
 
 CHAT = "/v1/chat/completions"
 _FOR_CLIENTS = ("/v1", "/chat/", "/models")
@@ -67,10 +68,12 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
 
 async def answer_own_error(request: Request, error: Exception) -> Response:
     """Answer an error of an endpoint for operators."""
+    if isinstance(error, StoreError):
+        error = unavailable(error)
     if not isinstance(error, PenstockError):
         raise error
     return Response(error.body(), error.status, {**NO_STORE, **error.headers}, "application/json")
 
 
-ERRORS = {HTTPException: answer_http_error, PenstockError: answer_own_error}
+ERRORS = {HTTPException: answer_http_error, PenstockError: answer_own_error, StoreError: answer_own_error}
 """Answers to what Starlette's endpoints raise."""

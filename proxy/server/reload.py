@@ -16,7 +16,7 @@ from proxy.config.load import Config, hashes
 from proxy.config.settings import Settings
 from proxy.gateway.prepare import Services
 from proxy.http.headers import Headers
-from proxy.server.api.explain import Explaining
+from proxy.server.explain import Explaining
 from proxy.state.background import BackgroundWork
 from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Upstream

@@ -239,7 +239,7 @@ async def test_records_that_cannot_be_read_are_a_503_and_requests_go_on(lab: Lab
     await talk(client, 1)
     for path, headers in (("/admin/requests", ADMIN), ("/v1/explain/k-0", {"authorization": "Bearer k"})):
         status, answer = await client.ask("GET", path, headers)
-        assert (status, answer["error"]["code"]) == (503, "records_unavailable")
+        assert (status, answer["error"]["code"]) == (503, "state_unavailable")
     (lab.folder / "state" / "records").unlink()
     assert len((await told(client, "/requests"))["requests"]) == 1
 

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from proxy.server.page import page, page_file, to_page
+from proxy.server.admin import page, page_file, to_page
 
 Json = dict[str, Any]
 PRICES = {"input": 2.5, "output": 10.0, "read": 0.25, "write": 2.5}

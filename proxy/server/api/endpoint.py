@@ -98,8 +98,7 @@ class Endpoint:
         try:
             await self._handle(http, seen)
         except StoreError as error:
-            told = f"the state cannot be read or written right now ({error.cause}); try again soon"
-            raise NotKept(told) from None
+            raise unavailable(error) from None
 
     async def _serve(self, http: Exchange, seen: Observation) -> None:
         fault: PenstockError | str | None = None
@@ -127,6 +126,11 @@ class Endpoint:
                 await answer_error(http, fault)
             finally:
                 seen.end(http.status or fault.status, error=fault, stream=http.streamed)
+
+
+def unavailable(error: StoreError) -> NotKept:
+    """Return the error that clients and operators get where the state fails."""
+    return NotKept(f"the state cannot be read or written right now ({error.cause}); requests go on")
 
 
 def by_method(**answers: Answer) -> Handler:

@@ -13,11 +13,12 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from proxy.chat.errors import BadRequest, PenstockError, Rejected
+from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
 from proxy.config.load import Config
-from proxy.server.api.endpoint import JsonFields, answered, json_object, valid
+from proxy.server.api.endpoint import JsonFields, answered, json_object, unavailable, valid
 from proxy.server.api.requests import RecordsApi
 from proxy.state.background import BackgroundWork
+from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
 
 _MOST = 50
@@ -98,6 +99,8 @@ class ReplaysApi:
                 await self._compare(file, job, chains)
         except PenstockError as error:
             job["error"] = error.message
+        except StoreError as error:
+            job["error"] = unavailable(error).message
         except OSError as error:
             job["error"] = f"the comparison cannot run: {error.strerror}"
         except asyncio.CancelledError:
@@ -110,8 +113,9 @@ class ReplaysApi:
     async def _write(self, file: IO[bytes], job: dict[str, Any], ids: Sequence[str]) -> None:
         """Write the requests of conversations whose text is kept whole."""
         for id in dict.fromkeys(ids):
-            found = await self._records.recorded(id)
-            requests = [each for each in (found or {}).get("requests", ()) if _is_whole(each)]
+            requests = []
+            with suppress(NotFound):
+                requests = [each for each in (await self._records.recorded(id))["requests"] if _is_whole(each)]
             job["without_text"] += not requests
             await asyncio.to_thread(_append, file, requests)
         if not file.tell():

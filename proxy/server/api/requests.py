@@ -4,7 +4,6 @@ import csv
 import io
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,11 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.access.exchange import Exchange
-from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
+from proxy.chat.errors import BadRequest, NotFound, Rejected
 from proxy.server.api.endpoint import NO_STORE, valid
 from proxy.server.api.erase import tenant_of_name
 from proxy.state.archive import Archives
-from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
 from proxy.telemetry import record_table as table
 from proxy.telemetry.record_table import Filters
@@ -75,8 +73,7 @@ class RecordsApi:
         if text is None:
             raise _without_text()
         named = f'recall("{handle}")' in "".join(part for each in text["after"] if each for part in _strings(each))
-        with _reading():
-            found = await self._archives.find(record["tenant"], handle) if named else None
+        found = await self._archives.find(record["tenant"], handle) if named else None
         if found is None:
             raise NotFound("unknown handle: this request names no original under it", code="unknown_handle")
         return {"text": found}
@@ -94,18 +91,13 @@ class RecordsApi:
         """`GET /admin/conversations`: those with the latest requests."""
         asked = valid(_AskedConversations, _sent(request))
         limit, filters, before = min(asked.limit, _MOST), asked.filters, _seconds(asked.before)
-        found: list[dict[str, Any]] = await self._ask(
-            lambda records: records.ask(table.conversations, filters, limit + 1, before), []
-        )
+        found = await self._ask(lambda records: records.ask(table.conversations, filters, limit + 1, before)) or []
         return {"conversations": found[:limit], "more": len(found) > limit, **self._about}
 
     async def conversation(self, request: Request) -> dict[str, Any]:
         """`GET /admin/conversations/{id}`."""
-        id, text = request.path_params["id"], request.query_params.get("text") == "true"
-        found = await self._ask(lambda records: records.conversation(id, text=text), None)
-        if found is None:
-            raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
-        return {**found, **self._about}
+        text = request.query_params.get("text") == "true"
+        return {**await self.recorded(request.path_params["id"], text=text), **self._about}
 
     @property
     def has_text(self) -> bool:
@@ -114,22 +106,20 @@ class RecordsApi:
 
     async def newest(self, count: int) -> list[str]:
         """Return the ids of the conversations with the latest requests. Raise `PenstockError`."""
-        found: list[dict[str, Any]] = await self._ask(
-            lambda records: records.ask(table.conversations, Filters(), count), []
-        )
+        found = await self._ask(lambda records: records.ask(table.conversations, Filters(), count)) or []
         return [each["id"] for each in found]
 
-    async def recorded(self, id: str) -> dict[str, Any] | None:
-        """Return a conversation with its requests and their texts. Raise `PenstockError`."""
-        return await self._ask(lambda records: records.conversation(id, text=True), None)
+    async def recorded(self, id: str, *, text: bool = True) -> dict[str, Any]:
+        """Return a conversation with its requests. Raise `PenstockError`."""
+        found = await self._ask(lambda records: records.conversation(id, text=text))
+        if found is None:
+            raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
+        return found
 
     async def export(self, request: Request) -> Response:
         """`GET /admin/conversations/{id}/export`: a conversation as a file."""
-        id = request.path_params["id"]
-        found = await self.recorded(id)
-        if found is None:
-            raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
-        records, kind = found["requests"], request.query_params.get("format")
+        id, kind = request.path_params["id"], request.query_params.get("format")
+        records = (await self.recorded(id))["requests"]
         match kind:
             case "jsonl":
                 if any(record.get("text") is None for record in records):
@@ -146,16 +136,15 @@ class RecordsApi:
     async def policies(self, request: Request) -> dict[str, Any]:
         """`GET /admin/policies`: the work of each policy."""
         filters = valid(_AskedRecords, _sent(request)).filters
-        return {"policies": await self._ask(lambda records: records.ask(table.policies, filters), []), **self._about}
+        found = await self._ask(lambda records: records.ask(table.policies, filters))
+        return {"policies": found or [], **self._about}
 
     async def periods(self, request: Request) -> dict[str, Any]:
         """`GET /admin/periods`: figures over time."""
         asked = valid(_AskedRecords, _sent(request))
         filters, by = asked.filters, asked.by
-        told: dict[str, Any] = await self._ask(
-            lambda records: records.ask(table.periods, filters, by), {"seconds": 60, "groups": []}
-        )
-        return {**told, "by": by, **self._about}
+        found = await self._ask(lambda records: records.ask(table.periods, filters, by))
+        return {**(found or {"seconds": 60, "groups": []}), "by": by, **self._about}
 
     @property
     def _about(self) -> dict[str, bool]:
@@ -173,30 +162,19 @@ class RecordsApi:
         return "" if self._records.is_whole else "; those of other replicas cannot be read right now"
 
     async def _latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
-        return await self._ask(lambda records: records.latest(filters, limit, text=text), [])
+        return await self._ask(lambda records: records.latest(filters, limit, text=text)) or []
 
-    async def _ask(self, question: Callable[[Records], Awaitable[T]], otherwise: T) -> T:
-        """Return the records' answer, after the other workers have written theirs; `otherwise` without records."""
+    async def _ask(self, question: Callable[[Records], Awaitable[T]]) -> T | None:
+        """Return the records' answer, after the other workers have written theirs; None without records."""
         if self._records is None:
-            return otherwise
+            return None
         await self._peers.ask({"ask": "flush"})
-        with _reading():
-            return await question(self._records)
+        return await question(self._records)
 
     async def _flush_here(self, question: Question) -> bool:
         if self._records is not None:
             await self._records.flush()
         return True
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Raise `PenstockError` with status 503 for what cannot be read."""
-    try:
-        yield
-    except StoreError as error:
-        told = f"records cannot be read right now ({error.cause}); requests go on"
-        raise PenstockError(told, code="records_unavailable", status=503) from None
 
 
 def _without_text() -> Rejected:

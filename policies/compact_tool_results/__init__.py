@@ -3,20 +3,20 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
 from policies.compact_tool_results.exchange import Before, SentExchange, ShortenedExchange, ShorteningRules
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest, Message, Tool
 from proxy.compaction import weight
 from proxy.compaction.edited_files import edits_files
 from proxy.compaction.form import plain, rows
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted
+from proxy.tools.ranking import raws_of
 from proxy.tools.recall import is_readable, tokens_to_offer
 from proxy.work_time import current_work
 
@@ -64,8 +64,8 @@ class CompactToolResults(Policy):
         """Walk the conversation exchange by exchange; the form of each depends on what stands before it alone."""
         if not request.form.any("tools used", _uses_tools):
             return Keep("no tool results")
-        terms = self._terms(request, ctx)
-        size = sum(tool.derive("weight", partial(weight, tool.raw.decode())) for tool in request.tools)
+        size, edits = await _tools(request.tools, ctx)
+        terms = self._terms(request, ctx, edits=edits)
         start = _Walked(hash((terms, ctx.model.cache, size, bool(ctx.frozen))), before=Before(size, size))
         form, name = request.form, ("compact_tool_results", start.hash)
         _, walked = form.resume(name, start)
@@ -101,17 +101,27 @@ class CompactToolResults(Policy):
             return Keep(f"nothing to shorten in {counted(results, 'tool result')}" if results else "no tool results")
         return Rewrite(request.with_messages(messages), ", ".join(f"{n} {what}" for what, n in done.items()), done)
 
-    def _terms(self, request: ChatRequest, ctx: Context) -> ShorteningRules:
+    def _terms(self, request: ChatRequest, ctx: Context, *, edits: bool) -> ShorteningRules:
         return ShorteningRules(
             over=self.over,
             arguments_over=self.arguments_over,
             turns=self.turns,
             read_again=self.read_again,
             layout=rows if self.tables == "rows" else plain,
-            edits_files=any(map(edits_files, request.tools)),
+            edits_files=edits,
             leaves_out=ctx.archive is not None and is_readable(request, ctx),
             tool_tokens=tokens_to_offer(request),
         )
+
+
+async def _tools(tools: Sequence[Tool], ctx: Context) -> tuple[int, bool]:
+    """Return the weight of tools, and whether one edits files. Most requests have the tools of an earlier one."""
+    raws = raws_of(tools)
+
+    def work() -> tuple[int, bool]:
+        return sum(weight(raw.decode()) for raw in raws), any(map(edits_files, tools))
+
+    return await ctx.once.of_key(("weight of tools", hash(raws), len(raws)), sum(map(len, raws)), work)
 
 
 def _uses_tools(message: Message) -> bool:

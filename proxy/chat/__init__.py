@@ -67,6 +67,10 @@ class JsonObject(dict[str, Any]):
         derived: Derived = known[key]
         return derived
 
+    def has_derived(self, key: Hashable) -> bool:
+        """Return whether this was made already."""
+        return key in getattr(self, "_derived", ())
+
     def with_changes(self, **changes: Any) -> Self:
         """Return a copy with these keys set; keys keep their place, a value of `None` stays as null."""
         return type(self)({**self, **changes})

@@ -252,14 +252,19 @@ def _walked(before: Answers, messages: Sequence[Message]) -> Answers:
     return Answers(trail, tuple(places), before.end + len(messages))
 
 
+_TRAIL = "trail"
+
+
 def digest(messages: Sequence[Message]) -> None:
-    """Read messages for the trails that they will be part of; for a thread."""
-    for message in messages:
+    """Read the new messages for the trails that they will be part of; for a thread."""
+    for message in reversed(messages):
+        if message.has_derived(_TRAIL):  # an earlier request had those before it
+            break
         _digest(message)
 
 
 def _digest(message: Message) -> bytes:
-    return message.derive("trail", lambda: blake2b(_content(message), digest_size=32).digest())
+    return message.derive(_TRAIL, lambda: blake2b(_content(message), digest_size=32).digest())
 
 
 def _content(message: Message) -> bytes:

@@ -102,12 +102,9 @@ def _each(
     place = 0
     while place < len(sent.messages):
         begin, first = place, furthest + 1
-        for message in islice(sent.messages, begin, None):  # most are the client's own, and where they were
-            if (
-                origins.get(place) != furthest + 1
-                or message is not came.messages[furthest + 1]
-                or id(message) in makers
-            ):
+        # most messages are the client's own, and where they were
+        while origins.get(place) == furthest + 1 and (message := sent.messages[place]) is came.messages[furthest + 1]:
+            if id(message) in makers:
                 break
             place, furthest = place + 1, furthest + 1
         if place > begin:

@@ -31,10 +31,12 @@ _FIRST = frozenset([key[:_EXACT] for key in WORDS])
 def english(text: str) -> str | None:
     """Return the gloss of a Spanish text word by word, unknown words unchanged; None for a text in another language."""
     words = _WORD.findall(unaccented(text).lower())
+    foreign = sum(map(_ENGLISH_ALONE.__contains__, words))
+    if foreign * 3 > len(words):  # most texts
+        return None
     meanings = {word: _meaning(word) for word in words}
     telling = [word for word in words if word not in _BOTH and meanings[word] != word]
     spanish = sum(word in _SPANISH or meanings[word] is not None for word in telling)
-    foreign = sum(word in _ENGLISH_ALONE for word in words)
     if not spanish or spanish * 2 < len(telling) or foreign * 3 > spanish:
         return None
     return " ".join(meanings[word] or word for word in words if word not in _SPANISH) or None

@@ -95,7 +95,7 @@ def is_ours(tool: Tool) -> bool:
 def is_function(tool: Mapping[str, Any]) -> bool:
     """Return whether a tool takes arguments in JSON, as custom tools and those of a provider do not."""
     inner = tool.get("function")
-    return isinstance(inner, Mapping) and bool(inner.get("name"))
+    return isinstance(inner, (dict, Mapping)) and bool(inner.get("name"))  # most are of the first, which is quick
 
 
 def unwrapped(arguments: str) -> WantedCall:

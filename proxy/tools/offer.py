@@ -4,11 +4,10 @@ import asyncio
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.chat import ChatRequest, Message, Tool, chosen_tools, digest
+from proxy.chat import ChatRequest, Tool, chosen_tools
 from proxy.chat.wire import called_tools
 from proxy.context import Context, Memo
 from proxy.economics import UNCACHED, may_be_cached
@@ -183,24 +182,23 @@ class OfferFinder:
         memo = self._ctx.memo
         if memo is None:
             return self._as_it_is(_read(await self._walked(pool, limits, walked, [None] * (len(walked) - 1))), limits)
-        about = (
+        about = repr((
             self._kind.__name__, pool.digest, limits.keep, limits.least, limits.max_tokens, limits.is_forced,
-            limits.called_must_stay, limits.rules, self._wishes.small_talk, self._pinned, self._ctx.model.name,
-        )  # fmt: skip
-        begin = raws_of(self._messages[: walked[-1].end])
-        # most requests of an agent have nothing but results behind what they had: their key was worked out before
-        local = ("tools of a moment", about, hash(begin), len(begin), len(walked))
-        key = self._ctx.once.known([local])[0]
-        known = (await memo.known([key]))[0] if key is not None else None
+            limits.called_must_stay, limits.rules, self._wishes.small_talk, sorted(self._pinned), self._ctx.model.name,
+        )).encode()  # fmt: skip
+        keys = [f"tools-{blake2b(about + moment.prefix, digest_size=16).hexdigest()}" for moment in walked]
+        # most requests of an agent have nothing but results behind what they had: their tools were worked out before
+        is_known = self._ctx.once.known(keys[-1:])[0] is not None
+        known = (await memo.known(keys[-1:]))[0] if is_known else None
         if known is None:
-            known, key = await self._remembered(memo, pool, limits, walked, _keys(about, self._messages, walked))
-            self._ctx.once.remember(local, key)
+            known = await self._remembered(memo, pool, limits, walked, keys)
+            self._ctx.once.remember(keys[-1], True)
         return self._as_it_is(_read(known), limits)
 
     async def _remembered(
         self, memo: Memo, pool: Pool, limits: OfferLimits, walked: Sequence[Moment], keys: Sequence[str]
-    ) -> tuple[str, str]:
-        """Return the tools of the last moment as they are remembered, and their key.
+    ) -> str:
+        """Return the tools of the last moment as they are remembered.
 
         By words alone they are worked out sooner than the store says that it does not know them.
         """
@@ -214,7 +212,7 @@ class OfferFinder:
             known = await self._walked(pool, limits, walked, before)
             if not self._is_late or await self._stays(_read(known), limits):
                 known = await memo.settle(last, known)
-        return known, last
+        return known
 
     async def _stays(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> bool:
         """Return whether a choice stays that was made without some vectors. Else the next request makes it again.
@@ -242,7 +240,7 @@ class OfferFinder:
         made = iter(made_wants)
         wants = [next(made) if want is None else want for want in known_wants]
         message_sizes = await self._ctx.tokens.sizes(self._messages)
-        offer = self._kind(limits, request_ends(self._messages), message_sizes, self._pinned)
+        offer = self._kind(limits, request_ends(self._ctx.incoming), message_sizes, self._pinned)
         called: frozenset[int] = frozenset()
         begin = 0
         for want, settled in zip(wants, [*known, None], strict=True):
@@ -309,20 +307,6 @@ def _wanted(end: int, relevances: Sequence[Relevance], floor: float) -> Want:
         return Want(end, tuple(map(max, pairs)))
     scores = tuple([max(_ALONE * one, other) for one, other in pairs])
     return Want(end, scores, clear=tuple(map(min, pairs)), floor=floor)
-
-
-def _keys(about: Sequence[object], messages: Sequence[Message], walked: Sequence[Moment]) -> list[str]:
-    """Return a key for each moment, of all that its tools depend on; the same on every replica."""
-    fixed = [sorted(each) if isinstance(each, frozenset) else each for each in about]
-    running = blake2b(repr(fixed).encode(), digest_size=16)
-    keys: list[str] = []
-    begin = 0
-    for moment in walked:
-        for message in messages[begin : moment.end]:
-            running.update(message.derive("digest", partial(digest, message)))
-        begin = moment.end
-        keys.append(f"tools-{running.hexdigest()}")
-    return keys
 
 
 def _read(known: str) -> tuple[int, ...] | None:

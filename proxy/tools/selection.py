@@ -8,10 +8,11 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest, Message, digest
 from proxy.context import CacheRules
 from proxy.economics import may_be_cached, prompt_cost
 from proxy.text.small_talk import is_small_talk
@@ -50,6 +51,8 @@ class Moment(NamedTuple):
     """The number of its messages."""
     queries: tuple[str, ...]
     """The user's words, and short ones with the assistant's before them; none after a call."""
+    prefix: bytes
+    """Stands for these messages, the same in every process."""
     is_idle: bool = False
     """True if it is small talk, and no answer to a question."""
 
@@ -107,6 +110,10 @@ class _RequestsSoFar(NamedTuple):
     """The requests up to a message."""
 
     end: int = 0
+    prefix: bytes = b""
+    """Stands for all messages."""
+    answers: tuple[int, ...] = ()
+    """The places of the answers, each of which followed a request."""
     moments: tuple[Moment, ...] = ()
     called: frozenset[str] = frozenset()
     """The tools that were called in earlier requests."""
@@ -123,34 +130,41 @@ class _RequestsSoFar(NamedTuple):
         if text:
             is_short = self.last and len(text) <= _SHORT
             queries = (text, f"{self.last[-_BEFORE:]}\n{text}") if is_short else (text,)
-            moments_so_far = (*moments_so_far, Moment(self.end, queries, is_small_talk(text) and "?" not in self.last))
+            is_idle = is_small_talk(text) and "?" not in self.last
+            moments_so_far = (*moments_so_far, Moment(self.end, queries, self.prefix, is_idle))
         elif new:
-            moments_so_far = (*moments_so_far, Moment(self.end, ()))
+            moments_so_far = (*moments_so_far, Moment(self.end, (), self.prefix))
         return self._replace(moments=moments_so_far, called=self.called | new, new=frozenset(), words=())
 
 
 def moments(request: ChatRequest) -> Sequence[Moment]:
     """Return the requests that came with words of the user's, or with the result of a tool's first call."""
-    return request.form.fold("moments", _RequestsSoFar(), _walked).ended().moments
+    return _so_far(request).ended().moments
+
+
+def request_ends(request: ChatRequest) -> Sequence[int]:
+    """Return how many messages each request had: every answer followed one, and the last has all."""
+    return (*_so_far(request).answers, len(request.messages))
+
+
+def _so_far(request: ChatRequest) -> _RequestsSoFar:
+    return request.form.fold("requests", _RequestsSoFar(), _walked)
 
 
 def _walked(before: _RequestsSoFar, messages: Sequence[Message]) -> _RequestsSoFar:
-    here = before
+    here, answers = before, list(before.answers)
     for message in messages:
         role = message.get("role")
         if role == "assistant":
+            if here.end:
+                answers.append(here.end)
             here = here.ended() if here.end and (here.words or here.new) else here
             here = here._replace(new=here.new.union(message.called_tools), last=message.text or here.last)
         elif role == "user" and (text := message.text).strip():
             here = here._replace(words=(*here.words, text))
-        here = here._replace(end=here.end + 1)
-    return here
-
-
-def request_ends(messages: Sequence[Message]) -> list[int]:
-    """Return how many messages each request had: every answer followed one, and the last has all."""
-    answered = [place for place, message in enumerate(messages) if place and message.get("role") == "assistant"]
-    return [*answered, len(messages)]
+        prefix = blake2b(here.prefix + digest(message), digest_size=16).digest()
+        here = here._replace(end=here.end + 1, prefix=prefix)
+    return here._replace(answers=tuple(answers))
 
 
 class Offer:

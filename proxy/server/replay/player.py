@@ -234,7 +234,7 @@ class Player:
         """Return the bills of a conversation that has just sent its messages up to the last answer."""
         bills, came = Bills(), done.sent
         answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
-        if answers and answers[-1] and done.outcome.rejected is None:
+        if answers and answers[-1] and done.outcome.rejected is None and done.ctx.model.prices.known:
             before = came.with_messages(came.messages[: answers[-1]])
             if before.flaw() is not None:
                 return bills

@@ -48,6 +48,7 @@ class DraftService:
         """Set up the service; summaries expire `ttl` seconds after their last use, and may take `deadline` seconds."""
         self._store, self._write, self._ttl, self._deadline, self._clock = store, write, ttl, deadline, clock
         self._work = BackgroundWork[tuple[str, str]]()
+        self.drain, self.aclose = self._work.drain, self._work.aclose
         self._begun: Cache[tuple[str, str], None] = Cache(_REMEMBERED, age=_AGAIN, clock=clock)
         self._settled: Cache[tuple[str, str], tuple[str, float]] = Cache(_REMEMBERED)
         self._free = asyncio.Semaphore(_AT_ONCE)
@@ -61,12 +62,6 @@ class DraftService:
         """Forget the settled summaries of a tenant, cancel its drafts, and return the number of summaries."""
         self._work.forget(_prefix(tenant))
         return self._settled.forget(_prefix(tenant))
-
-    async def drain(self) -> None:
-        await self._work.drain()
-
-    async def aclose(self) -> None:
-        await self._work.aclose()
 
     def begin(self, prefix: str, material: Material, headers: Mapping[str, str]) -> None:
         """Begin to write a draft, unless it was begun lately, here or in another worker."""

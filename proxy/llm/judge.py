@@ -20,7 +20,6 @@ from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.telemetry.metrics import Metrics
 from proxy.text.tables import table
-from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
 
 _log = logging.getLogger("penstock.judge")
@@ -68,10 +67,7 @@ class UpstreamJudge:
         self._paused: Cache[str, str] = Cache(_TENANTS, age=_AGAIN, clock=clock)
         self._known: Cache[Key, float] = Cache(_REMEMBERED)
         self._work = BackgroundWork[Key]()
-
-    def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers with which the model may be asked for a client of this upstream."""
-        return self._model.authorization(upstream, headers)
+        self.authorization, self.aclose = self._model.authorization, self._work.aclose
 
     def bind(self, who: Identity, headers: Mapping[str, str] = _NOTHING) -> "BoundJudge":
         """Return the judge of a request's context; `headers` are sent with its calls."""
@@ -81,9 +77,6 @@ class UpstreamJudge:
         """Forget the verdicts of a tenant, cancel its pairs that wait, and return the number of verdicts."""
         self._work.forget(tenant)
         return self._known.forget(tenant)
-
-    async def aclose(self) -> None:
-        await self._work.aclose()
 
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]

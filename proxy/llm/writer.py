@@ -15,7 +15,6 @@ from proxy.context import Material
 from proxy.llm.client import SmallModel
 from proxy.telemetry.metrics import Metrics
 from proxy.text.tables import table
-from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
 
 _log = logging.getLogger("penstock.writer")
@@ -37,10 +36,7 @@ class Writer:
         self.settings = settings
         self._model = SmallModel(settings, routes, partial(metrics.of, "writer_tokens"), _log, "no summary was written")
         self._metrics = metrics
-
-    def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the client's key if the writer is at the upstream that receives this key anyway."""
-        return self._model.authorization(upstream, headers)
+        self.authorization = self._model.authorization
 
     async def write(self, material: Material, headers: Mapping[str, str]) -> str | None:
         """Return the summary of a material, or None without a usable one."""

@@ -1,8 +1,7 @@
 """Texts that one agent gives to another, kept for the receiver under the tenant and the receiver's conversation.
 
 Only who gives names the receiver; nobody can ask for what was not given to it. What is given to a conversation as a
-whole is for all its agents and tasks, what is given to an agent for all its tasks. A conversation that was given
-anything has a mark, so that a request of any other costs one look at one key.
+whole is for all its agents and tasks, what is given to an agent for all its tasks.
 """
 
 import time
@@ -18,9 +17,6 @@ from proxy.state.store import Store, StoreError
 
 MOST = 100
 """The most texts in one conversation at the same time, for all its agents and tasks together."""
-
-_LONGER = 2
-"""Times as long as what was given its mark stays, because looking at one text is a use of that text alone."""
 
 _ANY = "-"
 """Stands for all agents, or all tasks, in a key."""
@@ -74,16 +70,14 @@ class Shares:
         )
         key = f"{_all_of(receiver)}{receiver.agent or _ANY}/{receiver.task or _ANY}/{gift.id}"
         there = await self._store.keys(_all_of(receiver), limit=MOST)
-        if len(there) >= MOST and key not in there:
+        if key in there:
+            return (await self._fetch((key,))).get(key, gift)
+        if len(there) >= MOST:
             raise TooMany
-        kept = await self._store.add(key, orjson.dumps(asdict(gift)), ttl=self._ttl)
-        # behind it, so that both are durable; whoever gives again, because this failed, makes the mark
-        await self._store.put(_mark_of(receiver), b"1", ttl=self._ttl * _LONGER)
-        return _read(kept) or gift
+        await self._store.put(key, orjson.dumps(asdict(gift)), ttl=self._ttl)
+        return gift
 
     async def received(self, identity: Identity) -> Sequence[Given]:
-        if await self._store.get(_mark_of(identity), ttl=self._ttl * _LONGER) is None:
-            return ()
         found = await self._fetch(await self._keys(identity))
         mine = (given for given in found.values() if given.giver != identity.scope)
         return sorted(mine, key=lambda given: (given.created, given.id))
@@ -132,11 +126,6 @@ class BoundInbox:
 def _all_of(identity: Identity) -> str:
     """Return the beginning of the keys of all texts for a conversation."""
     return f"share/{quote(identity.tenant, safe='')}/{identity.session}/"
-
-
-def _mark_of(identity: Identity) -> str:
-    """Return the key that marks a conversation with texts; it is not among the keys of these."""
-    return _all_of(identity).removesuffix("/")
 
 
 def _bytes(text: str) -> bytes:

@@ -88,7 +88,7 @@ class Gate:
         if most is not None and self._slots[account] >= most:
             self._limits.metrics.of("limited_requests", "concurrency").inc()
             message = f"Rate limit reached for requests at the same time: limit {most:,}."
-            raise RateLimited(message, "requests", headers=_SOON)
+            raise RateLimited(message, kind="requests", headers=_SOON)
         self._slots.update((ALL, account))
         try:
             yield

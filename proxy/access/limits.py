@@ -271,7 +271,7 @@ class Admission:
             message = (
                 f"Request too large: {amount:,.0f} {kind} including the answer, but this key has {limit:,} per minute."
             )
-            error = RateLimited(message, kind, headers={"x-should-retry": "false"})
+            error = RateLimited(message, kind=kind, headers={"x-should-retry": "false"})
             return await self._limits.refuse(error, kind, {})
         counts = await self._limits.add({current: amount, before: 0.0}, ttl=_MINUTES_TTL)
         if counts is None:
@@ -286,7 +286,7 @@ class Admission:
         message = f"Rate limit reached for {kind} per minute: limit {limit:,}, used {window.used:,.0f}"
         message += f", requested {amount:,.0f}." if amount != 1 else "."
         wait = window.wait(amount, limit)
-        error = RateLimited(f"{message} Try again in {duration(wait)}.", kind, headers=retry_after(wait))
+        error = RateLimited(f"{message} Try again in {duration(wait)}.", kind=kind, headers=retry_after(wait))
         return await self._limits.refuse(error, kind, {current: -amount})
 
     async def _check_day(self, terms: Terms) -> None:
@@ -322,7 +322,7 @@ class Admission:
         self._day_reserved = {}
         await self._limits.add({key: -amount for key, amount in own.items()}, ttl=_DAYS_TTL)
         message = "Requests under way have reserved what is left of this key's day. Try again in 1s."
-        error = error or RateLimited(message, "tokens", headers=retry_after(1.0))
+        error = error or RateLimited(message, kind="tokens", headers=retry_after(1.0))
         raise await self._limits.refuse(error, "budget", {})
 
     def _used_up(self, terms: Terms, tokens: float, usd: float) -> RateLimited | None:
@@ -332,7 +332,7 @@ class Admission:
             return None
         return RateLimited(
             f"This key has used up its {'budget' if spent else 'tokens'} for today; the next day begins at 00:00 UTC.",
-            "insufficient_quota",
+            kind="insufficient_quota",
             code="insufficient_quota",
             # the time until tomorrow is for people; no SDK should wait so long
             headers={"x-should-retry": "false", **retry_after(DAY - self._limits.clock() % DAY)},

@@ -40,9 +40,11 @@ class PenstockError(Exception):
         code: str | None = None,
         status: int | None = None,
         headers: Mapping[str, str] | None = None,
+        kind: str | None = None,
     ) -> None:
+        """Take the code, status and type of the class where there are none; `kind` is the type."""
         super().__init__(message)
-        self.message = message
+        self.message, self.type = message, kind or type(self).type
         self.param = param
         self.status = status or type(self).status
         self.code = code or type(self).code
@@ -86,12 +88,6 @@ class RateLimited(PenstockError):
     status = 429
     code = "rate_limit_exceeded"
 
-    def __init__(
-        self, message: str, type_: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
-    ) -> None:
-        super().__init__(message, code=code, headers=headers)
-        self.type = type_
-
 
 class Overloaded(PenstockError):
     """There is more to do than this process takes at once."""
@@ -111,9 +107,7 @@ class NotKept(PenstockError):
     status = 503
     type = "service_unavailable_error"
     code = "state_unavailable"
-
-    def __init__(self, message: str, *, param: str | None = None) -> None:
-        super().__init__(message, param=param, headers={"retry-after": "5", "retry-after-ms": "5000"})
+    own_headers: ClassVar = {"retry-after": "5", "retry-after-ms": "5000"}
 
 
 class Rejected(PenstockError):
@@ -121,9 +115,7 @@ class Rejected(PenstockError):
 
     status = 400
     type = "invalid_request_error"
-
-    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
-        super().__init__(message, param=param, code=code, status=status, headers={"x-should-retry": "false"})
+    own_headers: ClassVar = {"x-should-retry": "false"}
 
 
 class UpstreamFailed(PenstockError):

@@ -416,12 +416,11 @@ async def _events(reply: Reply) -> ByteStream:
             body = b"".join([chunk async for chunk in chunks])
     error = json_object(body).get("error") if reply.status >= 400 else None
     fields = {name: text for name, text in error.items() if isinstance(text, str)} if isinstance(error, dict) else {}
-    failure = (UpstreamFailed if reply.status >= 400 else Unanswered)(
+    raise (UpstreamFailed if reply.status >= 400 else Unanswered)(
         fields.get("message") or "the upstream did not go on with its answer",
         param=fields.get("param"),
         code=fields.get("code") or "upstream_broke_off",
         status=reply.status if reply.status >= 400 else None,
         headers=advice(reply.headers),
+        kind=fields.get("type"),
     )
-    failure.type = fields.get("type") or failure.type
-    raise failure

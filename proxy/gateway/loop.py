@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Protocol, runtime_checkable
 
@@ -158,33 +158,22 @@ class StandsFor(Protocol):
         """Return the client's tools to offer once it is gone, beside those that are `offered`."""
 
 
+@dataclass(slots=True)
 class Dialogue:
     """The rounds so far: what they added to the request, said to the client and cost."""
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        call: Call,
-        request: ChatRequest,
-        tools: Mapping[str, InternalTool],
-        *,
-        rounds: int,
-        timeout: float,
-        record: Record | None,
-    ) -> None:
-        self.facts: Facts = {"rounds": 1, "internal_calls": 0}
-        self._names = frozenset(tools)
-        self._text = ""
-        """The text that earlier rounds sent to the client."""
-        self._added: tuple[Message, ...] = ()
-        """The messages that earlier rounds added to the request."""
-        self._upstream = upstream
-        self._call = call
-        self._request = request
-        self._tools = tools
-        self._rounds_left = rounds if request.rest.get("n") in (None, 1) else 0
-        self._timeout = timeout
-        self._record = record
+    _upstream: Upstream
+    _call: Call
+    _request: ChatRequest
+    _tools: Mapping[str, InternalTool]
+    _timeout: float
+    _record: Record | None
+    _rounds_left: int
+    facts: Facts = field(default_factory=lambda: Facts(rounds=1, internal_calls=0))
+    _text: str = ""
+    """The text that earlier rounds sent to the client."""
+    _added: tuple[Message, ...] = ()
+    """The messages that earlier rounds added to the request."""
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Take over what the upstream noticed in one round; tokens add up."""
@@ -193,7 +182,7 @@ class Dialogue:
 
     def begin(self, before: Any) -> AnswerRound:
         """Return what reads the round of an answer behind `before`, or the first one."""
-        return ROUNDS[self._request.wire](self._names, before)
+        return ROUNDS[self._request.wire](frozenset(self._tools), before)
 
     async def end(self, read: AnswerRound) -> bytes:
         """Return what the client gets once all of a round is known, but for its last events."""
@@ -280,9 +269,9 @@ class Dialogue:
         """
         if (self._call.profile is None or self._call.profile.binds_reasoning) and signed_places(request):
             return request.with_field("tool_choice", "none")
-        if not self._names.isdisjoint(chosen_tools(request.rest.get("tool_choice"))):
+        if not self._tools.keys().isdisjoint(chosen_tools(request.rest.get("tool_choice"))):
             request = request.without("tool_choice")
-        tools = [tool for tool in request.tools if tool.name not in self._names]
+        tools = [tool for tool in request.tools if tool.name not in self._tools]
         for internal in self._tools.values():
             if isinstance(internal, StandsFor):
                 tools += internal.instead(request.messages, tools)
@@ -309,42 +298,41 @@ def _tell(tool: str, error: Exception) -> None:
     _log.warning("internal tool failed", extra={"fields": {"tool": tool, "error": type(error).__name__}})
 
 
-class Loop:
-    """Sends a call, runs the internal tools that the model calls, and sends what they said, until it has an answer.
+async def send(
+    upstream: Upstream,
+    call: Call,
+    tools: Sequence[InternalTool],
+    record: Record | None = None,
+    *,
+    rounds: int = 4,
+    seconds: float = 20.0,
+) -> Reply:
+    """Send a call, run the internal tools that the model calls, and send what they said, until there is an answer.
 
     A round in which the model calls only internal tools is followed by another one. One in which it calls tools of the
     client as well is the answer: the internal calls are run, and taken out of what the client gets. The texts of all
     rounds are one text to the client, whether it is streamed or not. Its usage is that of the last round, which is the
-    size of the client's context; what the rounds before it used is told by the facts.
+    size of the client's context; what the rounds before it used is told by the facts, for a stream complete at its end,
+    with `rounds` and `internal_calls`. Where no internal tool is called, the answer is the upstream's, bytes and all.
 
-    With `n` above one no call is run, because each choice would go on by itself: internal calls are only taken out. So
-    are those of an answer that was cut off. The last round is asked for without internal tools, so the model answers.
+    At most so many `rounds` of calls are run; each call has so many `seconds`. The last round is asked for without
+    internal tools, so the model answers. With `n` above one no call is run, because each choice would go on by itself:
+    internal calls are only taken out. So are those of an answer that was cut off. `record` is given what the client did
+    not see, before it gets the end of the answer. Raises what the upstream raises.
     """
-
-    def __init__(self, tools: Sequence[InternalTool], *, rounds: int = 4, timeout: float = 20.0) -> None:
-        """At most so many `rounds` of calls are run; each call has `timeout` seconds."""
-        self._tools = tools
-        self._rounds = rounds
-        self._timeout = timeout
-
-    async def send(self, upstream: Upstream, call: Call, record: Record | None = None) -> Reply:
-        """Return the answer to a call; the upstream's own, bytes and all, where no internal tool is called.
-
-        `record` is given what the client did not see, before it gets the end of the answer. Raises what the upstream
-        raises. Facts, for a stream complete at its end: those of the rounds, `rounds` and `internal_calls`.
-        """
-        request = call.request
-        tools = {} if request is None else _offered(self._tools, request)
-        reply = await upstream.send(call)
-        if request is None or not tools or reply.status != 200:
-            return reply
-        dialogue = Dialogue(upstream, call, request, tools, rounds=self._rounds, timeout=self._timeout, record=record)
-        if reply.chunks is None:
-            return await _whole(dialogue, reply)
-        dialogue.facts |= reply.facts
-        chunks = _continued(dialogue, reply)
-        await anext(chunks)  # a generator that was never begun ignores its closing
-        return Reply(reply.status, reply.headers, chunks=chunks, facts=dialogue.facts)
+    request = call.request
+    offered = {} if request is None else _offered(tools, request)
+    reply = await upstream.send(call)
+    if request is None or not offered or reply.status != 200:
+        return reply
+    rounds_left = rounds if request.rest.get("n") in (None, 1) else 0
+    dialogue = Dialogue(upstream, call, request, offered, seconds, record, rounds_left)
+    if reply.chunks is None:
+        return await _whole(dialogue, reply)
+    dialogue.facts |= reply.facts
+    chunks = _continued(dialogue, reply)
+    await anext(chunks)  # a generator that was never begun ignores its closing
+    return Reply(reply.status, reply.headers, chunks=chunks, facts=dialogue.facts)
 
 
 def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, InternalTool]:

@@ -12,9 +12,9 @@ from proxy.chat import encode
 from proxy.chat.errors import NotInTime, NotKept, PenstockError, Rejected
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
+from proxy.gateway import loop
 from proxy.gateway.bridge import bridged
 from proxy.gateway.fallback import Attempts
-from proxy.gateway.loop import Loop
 from proxy.gateway.pilot import Pilot
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import Observer, Observers, relay
@@ -142,7 +142,7 @@ class Pipeline:
             async with nullcontext() if self._pilot is None else self._pilot.turn(prepared):
                 if done is None or not done.tools:
                     return await upstream.send(call)
-                return await Loop(done.tools).send(upstream, call, done.record)
+                return await loop.send(upstream, call, done.tools, done.record)
         except PenstockError as error:
             if caller is not None:
                 caller.check_key(error.status)

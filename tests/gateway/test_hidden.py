@@ -15,7 +15,7 @@ from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.wire import flaws
 from proxy.context import Outage
 from proxy.gateway.hidden import Hidden, HiddenParts, Trail, digest
-from proxy.gateway.loop import Loop
+from proxy.gateway.loop import send
 from proxy.state.decisions import StoredMemory
 from proxy.testing import chat, script
 from tests.scripted import (
@@ -66,8 +66,12 @@ class Client:
         parts = HiddenParts(self.memory)
         restored = await parts.restored(request, self.scope)
         upstream = Scripted(*(streaming(events(one)) if self.stream else reply(one) for one in answers))
-        made = await Loop([Recall()], rounds=self.rounds).send(
-            upstream, call_of(restored), partial(parts.record, request=request, scope=self.scope)
+        made = await send(
+            upstream,
+            call_of(restored),
+            [Recall()],
+            partial(parts.record, request=request, scope=self.scope),
+            rounds=self.rounds,
         )
         if self.stream:
             got = assembled(await read(made))

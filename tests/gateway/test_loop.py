@@ -12,7 +12,7 @@ from proxy.chat import Message
 from proxy.chat.errors import UpstreamFailed
 from proxy.chat.wire import flaws
 from proxy.gateway.hidden import Hidden
-from proxy.gateway.loop import Loop
+from proxy.gateway.loop import send
 from proxy.models.usage import UsageReader
 from proxy.testing import script, tool
 from proxy.upstreams.base import Reply
@@ -63,7 +63,7 @@ async def test_without_the_tool_it_is_the_upstream(call: Any) -> None:
     given = whole(None, "recall:r1")
     upstream = Scripted(given)
 
-    assert await Loop([Recall()]).send(upstream, call) is given
+    assert await send(upstream, call, [Recall()]) is given
     assert upstream.calls == [call]
     assert upstream.calls[0] is call
 
@@ -83,7 +83,7 @@ async def test_without_the_tool_it_is_the_upstream(call: Any) -> None:
     ],
 )
 async def test_an_answer_without_internal_calls_keeps_its_bytes(given: Reply) -> None:
-    made = await Loop([Recall()]).send(Scripted(given), ask())
+    made = await send(Scripted(given), ask(), [Recall()])
 
     assert made.body is given.body
     assert (made.status, made.headers) == (given.status, given.headers)
@@ -97,7 +97,7 @@ async def test_internal_calls_are_answered_and_hidden() -> None:
     recall = Recall()
     call = ask("s u1 a1! t1 a1 u2")
 
-    made = await Loop([recall]).send(upstream, call)
+    made = await send(upstream, call, [recall])
 
     assert recall.asked == ['{"key":"r1"}', '{"key":"r2"}']
     assert message(made) == {
@@ -141,7 +141,7 @@ async def test_calls_beyond_the_most_of_a_round_are_not_run(streams: bool) -> No
     )
     recall = Recall()
 
-    told = await Loop([recall]).send(upstream, ask(stream=streams))
+    told = await send(upstream, ask(stream=streams), [recall])
     said = assembled(await read(told))["content"] if streams else message(told)["content"]
 
     assert said == "Done."
@@ -163,7 +163,7 @@ async def test_parallel_calls_run_at_the_same_time() -> None:
 
     upstream = Scripted(whole(None, "recall:r1", "recall:r2"), whole("done"))
     async with asyncio.timeout(60):
-        assert message(await Loop([Recall(answer=meet)]).send(upstream, ask()))["content"] == "done"
+        assert message(await send(upstream, ask(), [Recall(answer=meet)]))["content"] == "done"
 
 
 async def test_a_mixed_answer_is_the_last_one() -> None:
@@ -175,7 +175,7 @@ async def test_a_mixed_answer_is_the_last_one() -> None:
 
     upstream = Scripted(whole(None, "recall:r1"), whole("Both.", "look_up:x", "recall:r2", "look_up:y"))
 
-    made = await Loop([Recall()]).send(upstream, ask(), record)
+    made = await send(upstream, ask(), [Recall()], record)
 
     assert message(made)["tool_calls"] == calls("look_up:x", "look_up:y")
     assert body(made)["choices"][0]["finish_reason"] == "tool_calls"
@@ -221,7 +221,7 @@ async def says_nothing(arguments: str) -> str:
 async def test_a_tool_that_fails_is_told_to_the_model(behave: Any, told: str) -> None:
     upstream = Scripted(whole(None, "recall:r1"), whole("sorry"))
 
-    made = await Loop([Recall(answer=behave)], timeout=0.01 if behave is times_out else 60).send(upstream, ask())
+    made = await send(upstream, ask(), [Recall(answer=behave)], seconds=0.01 if behave is times_out else 60)
 
     assert upstream.sent(1).messages[-1]["content"] == told
     assert message(made)["content"] == "sorry"
@@ -244,7 +244,7 @@ async def test_arguments_of_any_kind(arguments: Any, run: str | None, told: str,
     recall = Recall()
     upstream = Scripted(reply(first), whole("done"))
 
-    await Loop([recall]).send(upstream, ask())
+    await send(upstream, ask(), [recall])
 
     assert recall.asked == ([] if run is None else [run])
     assert upstream.sent(1).messages[-1]["content"].startswith(told)
@@ -259,7 +259,7 @@ async def test_calls_without_ids_of_their_own_can_be_told_apart(ids: list[Any]) 
     twice = []
     for _ in range(2):
         upstream = Scripted(reply(first), whole("done"))
-        await Loop([Recall()]).send(upstream, ask())
+        await send(upstream, ask(), [Recall()])
         assert not flaws(upstream.sent(1))
         twice.append(raws(upstream.sent(1)))
 
@@ -269,7 +269,7 @@ async def test_calls_without_ids_of_their_own_can_be_told_apart(ids: list[Any]) 
 async def test_rounds_are_bounded_and_the_model_is_told() -> None:
     upstream = Scripted(*(whole(f"try {i}.", f"recall:r{i}") for i in range(3)))
 
-    made = await Loop([Recall()], rounds=2).send(upstream, ask())
+    made = await send(upstream, ask(), [Recall()], rounds=2)
 
     assert message(made) == {"role": "assistant", "content": "try 0.\n\ntry 1.\n\ntry 2.", "refusal": None}
     assert body(made)["choices"][0]["finish_reason"] == "stop"
@@ -285,7 +285,7 @@ async def test_a_model_that_calls_for_ever_answers_or_fails(streamed: bool) -> N
     calling = [made(None, f"recall:r{i}") for i in range(4)]
 
     async def last(upstream: Scripted) -> bytes:
-        reply = await Loop([Recall()]).send(upstream, ask(stream=streamed))
+        reply = await send(upstream, ask(stream=streamed), [Recall()])
         return await read(reply) if streamed else reply.body or b""
 
     greedy = Scripted(*calling, made("It is 42."))
@@ -301,7 +301,7 @@ async def test_tools_that_signed_reasoning_is_bound_to_stay() -> None:
     thought = [{"type": "thinking", "thinking": "Veamos.", "signature": "s1g"}]
     upstream = Scripted(whole(None, "recall:r1", thinking_blocks=thought), whole("done"))
 
-    await Loop([Recall()], rounds=1).send(upstream, ask())
+    await send(upstream, ask(), [Recall()], rounds=1)
 
     assert upstream.sent(1).tools == (LOOK_UP, RECALL)
     assert upstream.sent(1).rest["tool_choice"] == "none"
@@ -311,8 +311,8 @@ async def test_tools_that_signed_reasoning_is_bound_to_stay() -> None:
 async def test_calls_that_may_be_cut_off_are_not_run(finish: str) -> None:
     recall = Recall()
 
-    made = await Loop([recall]).send(Scripted(whole("I", "recall:r1", finish=finish)), ask())
-    streamed = await Loop([recall]).send(Scripted(stream("I", "recall:r1", finish=finish)), ask(stream=True))
+    made = await send(Scripted(whole("I", "recall:r1", finish=finish)), ask(), [recall])
+    streamed = await send(Scripted(stream("I", "recall:r1", finish=finish)), ask(stream=True), [recall])
 
     assert not recall.asked
     assert "tool_calls" not in message(made)
@@ -327,10 +327,10 @@ async def test_several_choices_lose_their_internal_calls(n: int) -> None:
     first["choices"].append({**second["choices"][0], "index": 1})
     recall = Recall()
 
-    made = await Loop([recall]).send(Scripted(reply(first)), ask(n=n))
+    made = await send(Scripted(reply(first)), ask(n=n), [recall])
 
     one, two = body(made)["choices"]
-    await Loop([recall]).send(Scripted(whole("a", "recall:r1")), ask(n=2))
+    await send(Scripted(whole("a", "recall:r1")), ask(n=2), [recall])
     assert not recall.asked, "nor those of the one choice that came of two"
     assert (one["message"]["content"], one["finish_reason"], "tool_calls" in one["message"]) == ("", "stop", False)
     assert (two["message"]["tool_calls"], two["finish_reason"]) == (calls("look_up:x"), "tool_calls")
@@ -338,13 +338,13 @@ async def test_several_choices_lose_their_internal_calls(n: int) -> None:
 
 async def test_what_a_later_round_ends_with_is_what_the_answer_is() -> None:
     error = reply({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400)
-    made = await Loop([Recall()]).send(Scripted(whole(None, "recall:r1"), error), ask())
+    made = await send(Scripted(whole(None, "recall:r1"), error), ask(), [Recall()])
     assert (made.status, made.body) == (400, error.body)
     with pytest.raises(UpstreamFailed, match="gone"):
-        await Loop([Recall()]).send(Scripted(whole(None, "recall:r1"), UpstreamFailed("gone")), ask())
+        await send(Scripted(whole(None, "recall:r1"), UpstreamFailed("gone")), ask(), [Recall()])
     wrong = stream("x")
     with pytest.raises(UpstreamFailed, match="not to be streamed"):
-        await Loop([Recall()]).send(Scripted(whole(None, "recall:r1"), wrong), ask())
+        await send(Scripted(whole(None, "recall:r1"), wrong), ask(), [Recall()])
     assert wrong.chunks is not None
     assert wrong.chunks.closed  # type: ignore[attr-defined]
 
@@ -355,7 +355,7 @@ async def test_facts_of_all_rounds_add_up() -> None:
     second.facts = {"prompt_tokens": 7, "load_ms": 3}
 
     upstream = Scripted(first, second)
-    made = await Loop([Recall()]).send(upstream, ask())
+    made = await send(upstream, ask(), [Recall()])
 
     assert upstream.calls[1].counted is None, "the count of the first request does not stand for the second"
     figures = {"prompt_tokens": 12, "truncated": True, "load_ms": 3}
@@ -366,7 +366,7 @@ async def test_several_tools() -> None:
     search = Recall("search_tools")
     upstream = Scripted(whole(None, "search_tools:s1", "recall:r1"), whole("done"))
 
-    made = await Loop([Recall(), search]).send(upstream, ask(tools=[LOOK_UP, RECALL, tool("search_tools")]))
+    made = await send(upstream, ask(tools=[LOOK_UP, RECALL, tool("search_tools")]), [Recall(), search])
 
     assert search.asked == ['{"key":"s1"}']
     assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 1, "calls_search_tools": 1, **EARLIER}
@@ -375,7 +375,7 @@ async def test_several_tools() -> None:
 async def test_an_unexpected_error_stream_is_relayed() -> None:
     given = streaming([b"x"])
     given.status = 500
-    assert await Loop([Recall()]).send(Scripted(given), ask()) is given
+    assert await send(Scripted(given), ask(), [Recall()]) is given
 
 
 thorough = settings(max_examples=60, deadline=None)
@@ -411,7 +411,7 @@ async def test_a_stream_without_internal_calls_keeps_its_bytes(
     if bare:
         parts[-1] = parts[-1].rstrip()
 
-    made = await Loop([Recall()]).send(Scripted(streaming(recut(parts, cuts))), ask(stream=True))
+    made = await send(Scripted(streaming(recut(parts, cuts))), ask(stream=True), [Recall()])
 
     assert await read(made) == b"".join(parts)
     assert made.facts == {"rounds": 1, "internal_calls": 0}
@@ -419,11 +419,11 @@ async def test_a_stream_without_internal_calls_keeps_its_bytes(
 
 async def test_text_passes_at_once_also_of_rounds_with_internal_calls() -> None:
     parts = events(TEXT)
-    made = await Loop([Recall()]).send(Scripted(streaming(parts)), ask(stream=True))
+    made = await send(Scripted(streaming(parts)), ask(stream=True), [Recall()])
     assert made.chunks is not None
     assert [chunk async for chunk in made.chunks] == parts
     upstream = Scripted(streaming(events(INTERNAL)), streaming(events(TEXT)))
-    made = await Loop([Recall()]).send(upstream, ask(stream=True))
+    made = await send(upstream, ask(stream=True), [Recall()])
     assert made.chunks is not None
     flow = aiter(made.chunks)
     text = ""
@@ -445,7 +445,7 @@ async def test_rounds_are_one_stream_however_it_is_cut(step: int, end: bytes) ->
     replies = [streaming([each[i : i + step] for i in range(0, len(each), step)]) for each in data]
     upstream, recall = Scripted(*replies), Recall()
 
-    made = await Loop([recall]).send(upstream, ask(stream=True))
+    made = await send(upstream, ask(stream=True), [recall])
     got = assembled((await read(made)).replace(b"\r\n", b"\n"))
 
     assert got["content"] == "Wait.\n\nAnd then\n\nBoth"
@@ -466,12 +466,12 @@ async def test_rounds_are_one_stream_however_it_is_cut(step: int, end: bytes) ->
 @thorough
 async def test_a_stream_says_what_a_whole_answer_says(first: list[int], second: list[int], usage: bool) -> None:
     last = answer("Done.", "look_up:x", used=(20, 1, 0))
-    loop = Loop([Recall()])
+    recall = Recall()
     streamed = Scripted(*(streaming(recut(events(v, usage=usage), c)) for v, c in ((INTERNAL, first), (last, second))))
     plain = Scripted(reply(INTERNAL), reply(last))
 
-    got = assembled(await read(await loop.send(streamed, ask(stream=True))))
-    same = json.loads((await loop.send(plain, ask())).body or b"")
+    got = assembled(await read(await send(streamed, ask(stream=True), [recall])))
+    same = json.loads((await send(plain, ask(), [recall])).body or b"")
 
     said = same["choices"][0]["message"]
     assert (got["content"], got["finish"]) == (said["content"], same["choices"][0]["finish_reason"])
@@ -490,7 +490,7 @@ async def test_what_is_hidden_is_recorded_before_the_end_is_sent() -> None:
     for rounds in ([MIXED], [INTERNAL, TEXT], [INTERNAL, MIXED]):
         recorded.clear()
         upstream = Scripted(*(streaming(events(value)) for value in rounds))
-        made = await Loop([Recall()]).send(upstream, ask(stream=True), record)
+        made = await send(upstream, ask(stream=True), [Recall()], record)
         assert made.chunks is not None
         async for chunk in made.chunks:
             if any(e == "[DONE]" or (e["choices"] and e["choices"][0]["finish_reason"]) for e in payloads(chunk)):
@@ -501,7 +501,7 @@ async def test_what_is_hidden_is_recorded_before_the_end_is_sent() -> None:
 async def test_an_exhausted_stream_ends_with_stop() -> None:
     upstream = Scripted(stream("a", "recall:r1"), stream("b", "recall:r2"))
 
-    got = assembled(await read(await Loop([Recall()], rounds=1).send(upstream, ask(stream=True))))
+    got = assembled(await read(await send(upstream, ask(stream=True), [Recall()], rounds=1)))
 
     assert (got["content"], got["finish"], got["calls"]) == ("a\n\nb", "stop", [])
 
@@ -514,9 +514,7 @@ async def test_several_streamed_choices_lose_their_internal_calls() -> None:
             parts.append(event(payload))
     recall = Recall()
 
-    data = await read(
-        await Loop([recall]).send(Scripted(streaming([*parts, b"data: [DONE]\n\n"])), ask(stream=True, n=2))
-    )
+    data = await read(await send(Scripted(streaming([*parts, b"data: [DONE]\n\n"])), ask(stream=True, n=2), [recall]))
 
     made = payloads(data)[:-1]
     entries = [e for c in made for ch in c["choices"] if ch["index"] == 0 for e in ch["delta"].get("tool_calls", ())]
@@ -537,7 +535,7 @@ async def test_the_role_of_a_first_chunk_with_a_call_stays() -> None:
     }
     upstream = Scripted(streaming([event(first), event(last), b"data: [DONE]\n\n"]), stream("hi"))
 
-    got = assembled(await read(await Loop([Recall()]).send(upstream, ask(stream=True))))
+    got = assembled(await read(await send(upstream, ask(stream=True), [Recall()])))
 
     assert (got["role"], got["content"]) == ("assistant", "hi")
 
@@ -563,7 +561,7 @@ async def test_what_the_last_chunk_says_reaches_the_client(second: Any) -> None:
             return True
 
         rounds = [streaming(one(each) if at_once else events(each)) for each in (INTERNAL, second)]
-        got[at_once] = assembled(await read(await Loop([Recall()]).send(Scripted(*rounds), ask(stream=True), record)))
+        got[at_once] = assembled(await read(await send(Scripted(*rounds), ask(stream=True), [Recall()], record)))
 
     assert got[True] == got[False]
     assert kept[True] == kept[False]
@@ -577,7 +575,7 @@ async def test_usage_in_the_last_choice_chunk_is_counted_as_well() -> None:
         return [*map(event, made), b"data: [DONE]\n\n"]
 
     upstream = Scripted(streaming(one(INTERNAL)), streaming(one(TEXT)))
-    made = await Loop([Recall()]).send(upstream, ask(stream=True))
+    made = await send(upstream, ask(stream=True), [Recall()])
     assert assembled(await read(made))["usage"]["prompt_tokens"] == 10
     assert made.facts["earlier_input"] == 10
 
@@ -585,14 +583,14 @@ async def test_usage_in_the_last_choice_chunk_is_counted_as_well() -> None:
 async def test_keepalives_and_broken_events_pass_in_every_round() -> None:
     odd = [b": ping\n\n", b"data: {broken\n\n", b"data: [1]\n\n"]
     upstream = Scripted(streaming([*odd, *events(INTERNAL), *odd]), streaming([*odd, *events(TEXT)]))
-    data = await read(await Loop([Recall()]).send(upstream, ask(stream=True)))
+    data = await read(await send(upstream, ask(stream=True), [Recall()]))
     assert [data.count(each) for each in odd] == [3, 3, 3]
 
 
 async def test_a_round_without_an_end_mark_goes_on_between_whole_events() -> None:
     parts = events(INTERNAL, usage=False)[:-2]
     upstream = Scripted(streaming([*parts, b": last words"]), streaming(events(TEXT)))
-    data = await read(await Loop([Recall()]).send(upstream, ask(stream=True)))
+    data = await read(await send(upstream, ask(stream=True), [Recall()]))
     assert b": last words\n\ndata: " in data
     assert assembled(data)["content"].startswith("Wait.")
 
@@ -601,7 +599,7 @@ async def test_calls_without_a_name_reach_the_client() -> None:
     nameless = {"id": "c", "created": 1, "model": "m", "choices": [{"index": 0, "delta": {"tool_calls": [
         {"index": 0, "id": "q", "function": {"arguments": "{}"}}]}, "finish_reason": None}]}  # fmt: skip
     for tail in ([], events(answer("x"))[-3:]):
-        data = await read(await Loop([Recall()]).send(Scripted(streaming([event(nameless), *tail])), ask(stream=True)))
+        data = await read(await send(Scripted(streaming([event(nameless), *tail])), ask(stream=True), [Recall()]))
         assert data.count(b'"q"') == 1
 
 
@@ -621,7 +619,7 @@ async def test_calls_without_a_name_reach_the_client() -> None:
 async def test_an_error_of_a_later_round_is_raised(second: Any, status: int, code: str) -> None:
     if isinstance(second, Reply):
         second.headers.append((b"retry-after", b"7"))
-    made = await Loop([Recall()]).send(Scripted(streaming(events(INTERNAL)), second), ask(stream=True))
+    made = await send(Scripted(streaming(events(INTERNAL)), second), ask(stream=True), [Recall()])
     with pytest.raises(UpstreamFailed) as caught:
         await read(made)
     assert (caught.value.status, caught.value.code) == (status, code)
@@ -634,17 +632,15 @@ async def test_an_error_event_ends_the_loop() -> None:
     failed = b'data: {"error":{"message":"x","type":"server_error","param":null,"code":null}}\n\n'
     recall = Recall()
     first = Scripted(streaming([*events(INTERNAL, usage=False)[:-2], failed]))
-    assert (await read(await Loop([recall]).send(first, ask(stream=True)))).endswith(failed)
+    assert (await read(await send(first, ask(stream=True), [recall]))).endswith(failed)
     assert not recall.asked
     later = Scripted(streaming(events(INTERNAL)), streaming([failed]))
-    assert (await read(await Loop([recall]).send(later, ask(stream=True)))).endswith(failed)
+    assert (await read(await send(later, ask(stream=True), [recall]))).endswith(failed)
 
 
 async def test_a_stream_that_breaks_off_is_an_error_in_every_round() -> None:
     broken = Chunks(events(TEXT)[:2], then=UpstreamFailed("broke off"))
-    made = await Loop([Recall()]).send(
-        Scripted(streaming(events(INTERNAL)), Reply(200, chunks=broken)), ask(stream=True)
-    )
+    made = await send(Scripted(streaming(events(INTERNAL)), Reply(200, chunks=broken)), ask(stream=True), [Recall()])
     with pytest.raises(UpstreamFailed, match="broke off"):
         await read(made)
     assert broken.closed
@@ -653,7 +649,7 @@ async def test_a_stream_that_breaks_off_is_an_error_in_every_round() -> None:
 
 async def test_closing_before_the_first_chunk_closes_the_upstream() -> None:
     given = streaming(events(TEXT))
-    made = await Loop([Recall()]).send(Scripted(given), ask(stream=True))
+    made = await send(Scripted(given), ask(stream=True), [Recall()])
     assert made.chunks is not None
     await made.chunks.aclose()
     assert given.chunks.closed  # type: ignore[union-attr]
@@ -663,7 +659,7 @@ async def test_closing_before_the_first_chunk_closes_the_upstream() -> None:
 async def test_closing_in_the_middle_closes_the_round_under_way(taken: int) -> None:
     replies = [streaming(events(INTERNAL)), streaming(events(answer("long " * 50)))]
     upstream = Scripted(*replies)
-    made = await Loop([Recall()]).send(upstream, ask(stream=True))
+    made = await send(upstream, ask(stream=True), [Recall()])
     assert made.chunks is not None
     flow = aiter(made.chunks)
     for _ in range(taken):
@@ -683,9 +679,9 @@ async def test_a_client_that_leaves_cancels_the_tool_or_the_round() -> None:
             cancelled.set()
         return ""
 
-    loop = Loop([Recall(answer=wait)])
-    made = await loop.send(Scripted(streaming(events(INTERNAL))), ask(stream=True))
-    for work in (read(made), loop.send(Scripted(whole(None, "recall:r1")), ask())):
+    waiting = [Recall(answer=wait)]
+    made = await send(Scripted(streaming(events(INTERNAL))), ask(stream=True), waiting)
+    for work in (read(made), send(Scripted(whole(None, "recall:r1")), ask(), waiting)):
         running.clear()
         cancelled.clear()
         task: asyncio.Future[Any] = asyncio.ensure_future(work)
@@ -697,7 +693,7 @@ async def test_a_client_that_leaves_cancels_the_tool_or_the_round() -> None:
 
     hanging = Chunks([], hang=True)
     upstream = Scripted(streaming(events(INTERNAL)), Reply(200, chunks=hanging))
-    task = asyncio.ensure_future(read(await Loop([Recall()]).send(upstream, ask(stream=True))))
+    task = asyncio.ensure_future(read(await send(upstream, ask(stream=True), [Recall()])))
     while len(upstream.calls) < 2:
         await asyncio.sleep(0)
     task.cancel()

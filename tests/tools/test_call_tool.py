@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, Tool
 from proxy.gateway.hidden import Hidden
-from proxy.gateway.loop import Loop
+from proxy.gateway.loop import send
 from proxy.testing import chat, context, tool
 from proxy.tools.deferral import CallTool, deferred
 from proxy.tools.search_tools import SearchTools, by_relevance
@@ -79,8 +79,8 @@ class Chat:
 
     async def got(self) -> dict[str, Any]:
         """The content, calls and finish reason that a client assembles."""
-        loop = Loop([searcher(), CallTool(SENT)], rounds=self.rounds)
-        made = await loop.send(self.upstream, asking(self.sent), self._record)
+        tools = [searcher(), CallTool(SENT)]
+        made = await send(self.upstream, asking(self.sent), tools, self._record, rounds=self.rounds)
         return assembled(await read(made)) if self.stream else _whole(made)
 
     async def _record(self, hidden: Hidden) -> bool:
@@ -227,7 +227,7 @@ async def test_each_of_several_choices_is_translated() -> None:
     made["choices"].append({**said(search(), through("send_email", "{}"))["choices"][0], "index": 1})
     upstream = Scripted(reply(made))
 
-    got = await Loop([searcher(), CallTool(SENT)]).send(upstream, asking(chat("u1", tools=SENT, n=2)))
+    got = await send(upstream, asking(chat("u1", tools=SENT, n=2)), [searcher(), CallTool(SENT)])
 
     messages = [choice["message"] for choice in json.loads(got.body or b"")["choices"]]
     assert [[call["function"]["name"] for call in one["tool_calls"]] for one in messages] == [
@@ -243,7 +243,7 @@ async def test_each_of_several_choices_of_a_stream_is_translated() -> None:
     mixed = [part for pair in zip_longest(first[:-1], moved[:-1]) for part in pair if part]
 
     upstream = Scripted(streaming([*mixed, first[-1]]))
-    made = await Loop([searcher(), CallTool(SENT)]).send(upstream, asking(chat("u1", tools=SENT, stream=True, n=2)))
+    made = await send(upstream, asking(chat("u1", tools=SENT, stream=True, n=2)), [searcher(), CallTool(SENT)])
 
     *chunks, _ = payloads(await read(made))
     choices = [choice for chunk in chunks for choice in chunk["choices"]]
@@ -288,11 +288,11 @@ class Slow(CallTool):
 async def test_a_check_that_takes_too_long_is_no_call() -> None:
     request = deferred(chat("u1", tools=SENT), {"get_weather"})
     upstream = Scripted(reply(said(through("get_weather", LIMA))), reply(said(content="sorry")))
-    made = await Loop([Slow(SENT)], timeout=0.01).send(upstream, call_of(request))
+    made = await send(upstream, call_of(request), [Slow(SENT)], seconds=0.01)
     assert _whole(made)["content"] == "sorry"
 
 
 async def test_without_a_definition_of_ours_nothing_is_translated() -> None:
     request = chat("u1", tools=(*SENT, tool("call_tool")))
     given_ = reply(said(through("get_weather", LIMA)))
-    assert await Loop([CallTool(SENT)]).send(Scripted(given_), call_of(request)) is given_
+    assert await send(Scripted(given_), call_of(request), [CallTool(SENT)]) is given_

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.gateway.loop import Loop, heard
+from proxy.gateway.loop import heard, send
 from proxy.upstreams.base import Reply
 from proxy.wires.chat_round import Calls, ChatRound
 from tests.scripted import Recall, Scripted, ask, event, read, streaming, whole
@@ -64,14 +64,14 @@ def test_reading_never_fails(chunks: list[Any], later: bool) -> None:
 @thorough
 async def test_odd_streams_go_through_the_loop(first: list[Any], second: list[Any]) -> None:
     replies = [streaming(map(event, each)) for each in (first, second, second)]
-    await read(await Loop([Recall()], rounds=2).send(Scripted(*replies), ask(stream=True)))
+    await read(await send(Scripted(*replies), ask(stream=True), [Recall()], rounds=2))
 
 
 @given(chunk, chunk)
 @thorough
 async def test_odd_answers_go_through_the_loop(first: Any, second: Any) -> None:
     replies = [Reply(200, body=json.dumps(each).encode()) for each in (first, second)]
-    await Loop([Recall()]).send(Scripted(*replies, whole("end")), ask())
+    await send(Scripted(*replies, whole("end")), ask(), [Recall()])
 
 
 def delta(index: Any = None, id: str | None = None, name: str | None = None, arguments: str = "") -> dict[str, Any]:

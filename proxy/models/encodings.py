@@ -7,13 +7,14 @@ imports tiktoken; it does so when the first vocabulary is loaded.
 import hashlib
 from binascii import a2b_base64
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
 from importlib.resources import files
 from math import ceil
 from pathlib import Path
 from typing import Any
+
+from proxy.text.tables import table
 
 Encoder = Callable[[str], int]
 """Counts the tokens of a text. It never raises for any string."""
@@ -22,35 +23,8 @@ LONGEST_PIECE = 100_000
 """Characters that are encoded at once. The pattern engine panics on whitespace runs of about a million characters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Vocabulary:
-    """One of OpenAI's published vocabularies."""
-
-    file: str
-    """The file's name: the SHA-1 of the address that it is published at, which is how tiktoken names its cache."""
-    sha256: str
-    pattern: str
-    """The regular expression that cuts text into pieces before the byte pairs are merged."""
-
-
-_CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
-
-VOCABULARIES = {
-    "cl100k_base": Vocabulary(
-        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
-        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
-        r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
-    ),
-    "o200k_base": Vocabulary(
-        "fb374d419588a4632f3f557e76b4b70aebbca790",
-        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-        rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_CONTRACTION}"
-        rf"|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_CONTRACTION}"
-        r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    ),
-}
+VOCABULARIES: dict[str, dict[str, Any]] = table("vocabularies")
+"""OpenAI's published vocabularies: the file of each, its SHA-256, and the pattern that cuts text into pieces."""
 
 ALIASES = {"o200k_harmony": "o200k_base"}
 """Encodings that differ from another one only in special tokens, which text of users never holds."""
@@ -86,7 +60,7 @@ def load_encoder(name: str) -> Encoder:
     if name == "chars":
         return characters
     if name in VOCABULARIES:
-        encode = _encoding(name, VOCABULARIES[name]).encode_ordinary
+        encode = _encoding(name, VOCABULARIES[name]["sha256"]).encode_ordinary
         return partial(_in_pieces, lambda text: len(encode(text)))
     path = Path(name).expanduser()
     if not path.exists():
@@ -99,21 +73,22 @@ def lend(name: str) -> None:
     """Give libraries that ask tiktoken for a vocabulary the one that Penstock has loaded: it saves 37 MB."""
     from tiktoken import registry
 
-    registry.ENCODINGS.setdefault(name, _encoding(LENT, VOCABULARIES[LENT]))
+    registry.ENCODINGS.setdefault(name, _encoding(LENT, VOCABULARIES[LENT]["sha256"]))
 
 
 @cache  # 60 MB and half a second of work: once a process is enough, whatever is built and built again in it
-def _encoding(name: str, vocabulary: Vocabulary) -> Any:
+def _encoding(name: str, sha256: str) -> Any:
     import tiktoken
 
-    data = (files("proxy") / "data" / "tiktoken" / vocabulary.file).read_bytes()
-    if hashlib.sha256(data).hexdigest() != vocabulary.sha256:
-        raise ValueError(f"the vocabulary {name} is damaged: {vocabulary.file} has another SHA-256 than published")
+    file, pattern = VOCABULARIES[name]["file"], "".join(VOCABULARIES[name]["pattern"])
+    data = (files("proxy") / "data" / "tiktoken" / file).read_bytes()
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise ValueError(f"the vocabulary {name} is damaged: {file} has another SHA-256 than published")
     ranks: dict[bytes, int] = {}
     for line in data.splitlines():  # a loop, not dict(map()): other threads get their turn between two lines
         token, rank = line.split()
         ranks[a2b_base64(token)] = int(rank)
-    encoding = tiktoken.Encoding(name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
+    encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     ranks.clear()  # the encoder has its own copy: this one would hold 26 MB for nothing
     return encoding
 

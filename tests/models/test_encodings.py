@@ -57,8 +57,7 @@ def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_a_damaged_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    damaged = encodings.Vocabulary(VOCABULARIES["cl100k_base"].file, "0" * 64, "")
-    monkeypatch.setitem(VOCABULARIES, "cl100k_base", damaged)
+    monkeypatch.setitem(VOCABULARIES["cl100k_base"], "sha256", "0" * 64)
     with pytest.raises(ValueError, match="damaged"):
         load_encoder("cl100k_base")
 

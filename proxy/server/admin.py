@@ -229,18 +229,14 @@ _LOGIN = re.compile(r"://[^/?#]*:[^/?#@]+@")
 def masked(text: str, settings: Settings) -> str:
     """Return the text with a mask for each value of a secret setting, and for each address with a password.
 
-    Comments that quote one go. `${NAME}` stays, because its value is not in the text.
+    Comments do not quote one either, unless it is so short that it would be found everywhere. `${NAME}` stays, because
+    its value is not in the text.
     """
     secrets = {value for value in _secrets(settings) if value}
     shown = with_masks(text, lambda value: _is_secret(value, secrets))
-    lines = [line if not _tells(line, secrets) else line.partition("#")[0] + "# ***" for line in shown.split("\n")]
-    return "\n".join(lines)
-
-
-def _tells(line: str, secrets: set[str]) -> bool:
-    """Return whether a comment quotes a secret; a short one would be found everywhere."""
-    comment = line.partition("#")[2]
-    return bool(comment) and any(len(each) >= 8 and each in comment for each in secrets)
+    for secret in secrets:
+        shown = shown.replace(secret, "***") if len(secret) >= 8 else shown
+    return shown
 
 
 def _is_secret(value: str, secrets: set[str]) -> bool:

@@ -29,7 +29,7 @@ def shown(folder: Path, text: str) -> str:
 
 def test_secrets_are_masked_and_all_else_stays(tmp_path: Path) -> None:
     assert shown(tmp_path, CONFIG) == (
-        """# ***
+        """# the keys: ${KEY} is set outside; *** was here
 server: {admin_key: '***'}
 upstreams:
   main:  # comments stay

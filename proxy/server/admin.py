@@ -86,7 +86,7 @@ class Admin:
         self._records = records
         self._peers = peers
         self._metrics = metrics
-        self._keys = KeysApi(lambda: reloading.current.config, meter, self._reload_all)
+        self._keys = KeysApi(lambda: reloading.current.config, meter, partial(peers.ask_all, "reload"))
         self.replays = ReplaysApi(lambda: reloading.current.config, records, peers)
         peers.on("config", self._config_here)
         peers.on("reload", self._reload_here)
@@ -173,25 +173,19 @@ class Admin:
         return Response(text, headers={"content-type": content_type})
 
     async def _config(self, request: Request) -> dict[str, Any]:
-        question = {"ask": "config"}
-        answer = await self._config_here(question)
+        answer, *others = await self._peers.ask_all("config")
         running = self._reloading.current.config
         text = masked(running.text, running.settings)
         shown = {"text": text, "chains": items_of(text, "chains"), "trace_url": running.settings.telemetry.trace_url}
-        return {**answer, **shown, "workers": await self._peers.ask(question)}
+        return {**answer, **shown, "workers": others}
 
     async def _config_here(self, question: Question) -> dict[str, Any]:
         return {"process": os.getpid(), "tasks": len(asyncio.all_tasks()), **self._reloading.detail()}
 
     async def _reload(self, request: Request) -> Response:
-        answer, *others = await self._reload_all()
+        answer, *others = await self._peers.ask_all("reload")
         refused = any(each["outcome"] == "refused" for each in (answer, *others))
         return answered({**answer, "workers": others}, 422 if refused else 200)
-
-    async def _reload_all(self) -> list[dict[str, Any]]:
-        """Reload in all workers; return the outcome of each, this one's first."""
-        question = {"ask": "reload"}
-        return [await self._reload_here(question), *await self._peers.ask(question)]
 
     async def _reload_here(self, question: Question) -> dict[str, Any]:
         outcome = await self._reloading.reload("asked for")

@@ -143,6 +143,7 @@ class Process:
 
     @asynccontextmanager
     async def _life(self, app: Starlette) -> AsyncGenerator[None, None]:
+        """Start the work beside requests; at the end close everything, each service behind those that use it."""
         background, stores = self.background, self.stores
         self.apply(self.reloading.current.config)
         self.draining.install()

@@ -20,7 +20,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
 from proxy.chat.errors import error_body
-from proxy.config.access_settings import LimitsSettings
 from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.gateway.saving import Saving
@@ -59,14 +58,14 @@ def serve(options: argparse.Namespace) -> int:
     # links stay links: a ConfigMap's file is reached by one that is turned to another folder with each change
     build = partial(create, config.path.absolute(), bound, admin_port, options.save, options.redact)
     if workers == 1:
-        single = uvicorn.Server(uvicorn_config(build, config.settings, workers))
+        single = uvicorn.Server(GuardedConfig(build, config.settings, workers))
         single.run(sockets=listeners)
         return 0 if single.started else 1
     with tempfile.TemporaryDirectory(prefix="penstock-metrics-") as shared:
         # counters of all processes are summed up from files; must be set before the metrics library is loaded
         os.environ["PROMETHEUS_MULTIPROC_DIR"] = shared
         build = partial(build, meeting=Path(shared))
-        _Workers(uvicorn_config(build, config.settings, workers), sockets=listeners).run()
+        _Workers(GuardedConfig(build, config.settings, workers), sockets=listeners).run()
         return 0
 
 
@@ -75,38 +74,31 @@ _PATIENCE = 60
 busy machine; `/healthz` tells of a worker that is stuck."""
 
 
-def uvicorn_config(build: Callable[[], App], settings: Settings, workers: int) -> uvicorn.Config:
-    """Return uvicorn's configuration, without its access log: Penstock's own has no prompts and no query strings.
-
-    Each worker calls `build` in its own process.
-    """
-    server = settings.server
-    return GuardedConfig(
-        settings.limits,
-        build,
-        factory=True,
-        workers=workers,
-        loop="uvloop",
-        http=Connection,
-        ws="none",
-        lifespan="on",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=int(server.keep_alive),
-        timeout_worker_healthcheck=_PATIENCE,
-        timeout_graceful_shutdown=int(server.drain),
-    )
-
-
 class GuardedConfig(uvicorn.Config):
-    """uvicorn's configuration, and the limits of a connection."""
+    """uvicorn's configuration, and the limits of a connection. Each worker calls `build` in its own process.
 
-    def __init__(self, limits: LimitsSettings, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.limits = limits
+    There is no access log of uvicorn's: Penstock's own has no prompts and no query strings.
+    """
+
+    def __init__(self, build: Callable[[], App], settings: Settings, workers: int) -> None:
+        super().__init__(
+            build,
+            factory=True,
+            workers=workers,
+            loop="uvloop",
+            http=Connection,
+            ws="none",
+            lifespan="on",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=int(settings.server.keep_alive),
+            timeout_worker_healthcheck=_PATIENCE,
+            timeout_graceful_shutdown=int(settings.server.drain),
+        )
+        self.limits = settings.limits
 
     def load(self) -> None:
         """Load the app, in the process that serves it."""

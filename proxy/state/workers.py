@@ -69,6 +69,12 @@ class Peers:
         answers = await asyncio.gather(*asking, return_exceptions=True)
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
+    async def ask_all(self, ask: str, **fields: Any) -> list[Any]:
+        """Return the answers of all workers, this one's first."""
+        question = {"ask": ask, **fields}
+        own, others = await asyncio.gather(self._answers[ask](question), self.ask(question))
+        return [own, *others]
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_SECONDS):

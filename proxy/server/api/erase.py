@@ -1,6 +1,5 @@
 """Deletion of a tenant: in the store, in the index of vectors and in the workers of this server."""
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -56,7 +55,7 @@ class Forgetting:
     async def tenant(self, named: str) -> dict[str, Any]:
         """Delete a tenant, by its hash or its name in the configuration. Return the report."""
         tenant = tenant_of_name(named)
-        await self._from_memory(tenant)
+        await self._peers.ask_all("forget", tenant=tenant)
         forgotten: dict[str, int | bool] = {}
         failed: dict[str, str] = {}
         for what, work in self._stored(tenant).items():
@@ -84,7 +83,7 @@ class Forgetting:
 
         async def requests() -> int:
             # one that was under way meanwhile may have remembered what was still there
-            await self._from_memory(tenant)
+            await self._peers.ask_all("forget", tenant=tenant)
             return 0 if self._records is None else await self._records.forget(tenant)
 
         def removed(kind: str) -> Callable[[], Awaitable[int]]:
@@ -106,12 +105,8 @@ class Forgetting:
             count += len(keys)
         return count
 
-    async def _from_memory(self, tenant: str) -> None:
-        """Have the workers forget what they have in memory, and write down what they record, so that it is found."""
-        question = {"ask": "forget", "tenant": tenant}
-        await asyncio.gather(self._forgotten_here(question), self._peers.ask(question))
-
     async def _forgotten_here(self, question: Question) -> bool:
+        """Forget what this worker has in memory, and write down what it records, so that it is found."""
         for forget in self._here:
             forget(question["tenant"])
         if self._records is not None:

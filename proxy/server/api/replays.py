@@ -72,13 +72,13 @@ class ReplaysApi:
 
     async def get(self, request: Request) -> dict[str, Any]:
         """`GET /admin/replays`: the latest comparison of all workers, its progress, and at its end the report."""
-        jobs: Sequence[dict[str, Any]] = [self._job, *await self._peers.ask({"ask": "replay"})]
+        jobs: list[dict[str, Any]] = await self._peers.ask_all("replay")
         latest = max(jobs, key=lambda job: (job["state"] == "running", job["started"]))
         return {**latest, "text": self._records.has_text}
 
     async def cancel(self, request: Request) -> dict[str, Any]:
         """`DELETE /admin/replays`: end the comparison that runs, in whichever worker."""
-        await asyncio.gather(self._cancel_here({}), self._peers.ask({"ask": "cancel_replay"}))
+        await self._peers.ask_all("cancel_replay")
         return await self.get(request)
 
     async def aclose(self) -> None:

@@ -4,16 +4,13 @@ import json
 import random
 import resource
 import shutil
-import sqlite3
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from proxy.state.sqlite import DATABASE, SqliteStore
-from proxy.state.store import StoreError
+from proxy.state.sqlite import DATABASE
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, result, working
 from tests.e2e.served import served
@@ -105,48 +102,6 @@ async def test_a_disk_that_takes_no_byte_more(lab: Lab) -> None:
         assert await client.is_well()
         resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, limits)
         await is_shortened(client, 5)
-
-
-async def fill(store: SqliteStore) -> list[str]:
-    """Write until nothing more fits; the keys."""
-    keys: list[str] = []
-    for size in (2**20, 2**16, 2**12, 1):
-        with pytest.raises(StoreError, match="full"):
-            while True:
-                keys.append(f"other/{len(keys)}")
-                await store.put(keys[-1], b"x" * size, ttl=3600)
-    return keys
-
-
-async def test_a_store_that_is_full(lab: Lab) -> None:
-    state = lab.folder / "state"
-    base = await lab.start(config(lab.behind.url, state))
-    client = Client(base, lab.behind, lab.http)
-    before = handles(await client.work(2))
-    other = SqliteStore(state / "archive", 8 * 2**20)
-    filled = await fill(other)
-    assert handles(await client.work(4)) == before
-    assert is_whole(await client.ask(chatting()), chatting())
-    assert not await client.missing()
-    await other.delete(filled)
-    await is_shortened(client, 5)
-    await other.aclose()
-
-
-async def test_a_lock_that_another_process_holds(lab: Lab) -> None:
-    state = lab.folder / "state"
-    base = await lab.start(config(lab.behind.url, state))
-    client = Client(base, lab.behind, lab.http)
-    before = handles(await client.work(2))
-    with closing(sqlite3.connect(state / "archive" / DATABASE, isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        sent = await client.work(4)
-        assert handles(sent) <= before
-        assert is_whole(await client.ask(chatting()), chatting())
-        assert not await client.missing()
-        assert await client.is_well()
-        other.execute("ROLLBACK")
-    await is_shortened(client, 5)
 
 
 def removed(state: Path) -> None:

@@ -4,10 +4,14 @@ import asyncio
 import gzip
 import io
 import json
+import threading
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from backports import zstd
 
+from proxy.chat.parse import Body
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import config
 from tests.e2e.hostile_bodies import FLOODS
@@ -76,3 +80,45 @@ async def test_bodies_of_waiting_requests_are_bounded(lab: Lab) -> None:
     statuses = [(await each)[0] for each in waiting]
     assert {*statuses} == {200, 503}
     assert (await ask(lab, base, body, **AROUND))[0] == 200, "what is over counts no longer"
+
+
+async def test_a_large_body_is_read_in_a_thread(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, bool]] = []
+    loop = threading.get_ident()
+
+    def noted(name: str) -> Callable[..., Any]:
+        real = getattr(Body, name)
+
+        def note(*arguments: Any, **options: Any) -> Any:
+            seen.append((name, threading.get_ident() == loop))
+            return real(*arguments, **options)
+
+        return note
+
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    for name in ("__init__", "parse"):
+        monkeypatch.setattr(Body, name, noted(name))
+    said = [{"role": "user", "content": "word " * 120_000}, {"role": "assistant", "content": "Ok."}]
+    body = {"model": "m", "messages": [*said, {"role": "user", "content": "And?"}]}
+    await ask(lab, base, json.dumps(body).encode())
+    assert seen == [("__init__", False), ("parse", False)]
+    seen.clear()
+    await ask(lab, base, json.dumps({**body, "messages": body["messages"][1:]}).encode())
+    assert seen == [("__init__", True), ("parse", True)]
+
+
+async def test_calls_and_results_without_an_id_are_the_upstreams_to_judge(lab: Lab) -> None:
+    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    call = {"type": "function", "function": {"name": "read", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "word " * 9000},
+        {"role": "assistant", "content": None, "tool_calls": [call, call]},
+        {"role": "tool", "content": "one"},
+        {"role": "tool", "content": "two"},
+        {"role": "user", "content": "And?"},
+    ]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+
+    assert [(await ask(lab, base, body, **each))[0] for each in (AROUND, {})] == [200, 200]

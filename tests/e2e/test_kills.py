@@ -3,13 +3,11 @@
 import asyncio
 import contextlib
 import os
-import random
 import signal
 import sqlite3
 import time
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -37,35 +35,6 @@ async def test_a_kill_before_the_answer_loses_nothing_that_the_upstream_was_told
     assert not await client.missing(named)
     assert result(0) in [await client.original(handle) for handle in named]
     assert await Client(base, lab.behind, lab.http, key="other").missing(named) == named
-
-
-async def test_kills_at_any_moment_lose_nothing_that_was_ever_named(lab: Lab) -> None:
-    made, moments = config(lab.behind.url, lab.folder / "state"), random.Random(7)
-
-    async def converse(client: Client) -> None:
-        while True:
-            for turns in range(1, 7):
-                messages: list[Any] = working(turns)
-                messages[0] = {"role": "user", "content": f"Run {moments.random()}"}
-                messages[2]["content"] += f"\n{moments.random()}"
-                asked = {"model": "m", "messages": messages}
-                status, _ = await client.send("POST", "/v1/chat/completions", json=asked)
-                assert status == 200
-
-    for _ in range(2):
-        async with served(made, lab.folder) as running:
-            client = Client(running.base, lab.behind, lab.http)
-            before = len(lab.behind.received)
-            talks = [asyncio.ensure_future(converse(client)) for _ in range(3)]
-            await lab.behind.arrived(before + 9)  # some that each of them had named something in
-            done, _pending = await asyncio.wait(talks, timeout=moments.uniform(0, 0.4))
-            assert not done
-            await running.kill()
-            for failure in await asyncio.gather(*talks, return_exceptions=True):
-                assert isinstance(failure, aiohttp.ClientError)
-    named = {handle for received in lab.behind.received for handle in handles(received.body.decode())}
-    assert len(named) > 8
-    assert not await Client(await lab.start(made), lab.behind, lab.http).missing(named)
 
 
 def counting(folder: Path) -> list[int]:

@@ -11,7 +11,6 @@ import pytest
 
 from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Lab
-from tests.e2e.served import served
 from tests.e2e.servers import Upstream
 
 CONFIG = """
@@ -289,52 +288,6 @@ async def test_endpoints_see_one_scope_and_forget_a_user_whole(client: Client) -
     assert (await client.ask("GET", "/v1/memories?user=ann&scope=all"))[1]["data"] == []
 
 
-async def test_workers_and_restarts_share_memories(lab: Lab) -> None:
-    made = config(lab.behind.url)
-    async with served(made, lab.folder, "--workers", "2") as running:
-
-        async def add(number: int) -> None:
-            body = {"text": f"fact number {number}", "user": "ann"}
-            assert (await Client(running.base, lab.http, lab.behind).ask("POST", "/v1/memories", json=body))[0] == 200
-
-        await asyncio.gather(*(add(number) for number in range(24)))
-    base = await lab.start(made)
-    client = Client(base, lab.http, lab.behind)
-    listed = (await client.ask("GET", "/v1/memories?user=ann"))[1]["data"]
-    assert sorted(each["text"] for each in listed) == sorted(f"fact number {n}" for n in range(24))
-    got = await client.chat("What is fact number 7?", user="ann")
-    assert "- fact number 7\n" in got[0]
-
-
-async def test_with_the_built_in_model(lab: Lab) -> None:
-    made = config(lab.behind.url, "{kind: sentence-transformers}")
-    made += "vectors: {kind: embedded, timeout: 60}\n"
-    facts = [
-        "The user is a vegetarian and allergic to peanuts",
-        "The user's daughter studies in Tokyo",
-        "Deployments of this project run on Kubernetes",
-        "The user collects vinyl records",
-    ]
-    base = await lab.start(made)
-    client = Client(base, lab.http, lab.behind)
-    body = {"memories": [{"text": text, "user": "ann"} for text in facts]}
-    assert (await client.ask("POST", "/v1/memories", json=body))[1]["added"] == 4
-    # on a busy machine the model may take longer than a request waits: then it is found by words, and asked again
-    async with asyncio.timeout(240):
-        query = "/v1/memories?user=ann&query=where+does+my+child+go+to+university"
-        while (found := (await client.ask("GET", query))[1])["found_by"] != "meaning":
-            await asyncio.sleep(0.5)
-        assert found["data"][0]["text"] == facts[1]
-        same = {"text": "The user is collecting vinyl records", "user": "ann"}
-        assert (await client.ask("POST", "/v1/memories", json=same))[1]["status"] == "merged"
-        for version in itertools.count(1):
-            got = await client.chat(f"How do I get version {version} of this project onto our cluster?", user="ann")
-            if facts[2] in got[0]:
-                break
-    assert not any(other in got[0] for other in (facts[0], facts[1]))
-    assert len(await client.chat("What is the capital of Mongolia?", user="ann")) == 1
-
-
 NOTE = {"text": "The user is a vegetarian"}
 TALK: list[dict[str, Any]] = [
     {"role": "system", "content": "You are a concierge."},
@@ -397,3 +350,32 @@ async def test_a_fact_from_five_sources_stands_once(lab: Lab, window: int) -> No
     rest = blocks.replace(own, "").replace(shared, "").replace("[note(The user is a vegetarian)]", "")
     assert "vegetarian" not in rest
     assert "- The user is allergic to peanuts" in blocks, "a dinner brings the allergy, which has no word of it"
+
+
+async def test_with_the_built_in_model(lab: Lab) -> None:
+    made = config(lab.behind.url, "{kind: sentence-transformers}")
+    made += "vectors: {kind: embedded, timeout: 60}\n"
+    facts = [
+        "The user is a vegetarian and allergic to peanuts",
+        "The user's daughter studies in Tokyo",
+        "Deployments of this project run on Kubernetes",
+        "The user collects vinyl records",
+    ]
+    base = await lab.start(made)
+    client = Client(base, lab.http, lab.behind)
+    body = {"memories": [{"text": text, "user": "ann"} for text in facts]}
+    assert (await client.ask("POST", "/v1/memories", json=body))[1]["added"] == 4
+    # on a busy machine the model may take longer than a request waits: then it is found by words, and asked again
+    async with asyncio.timeout(240):
+        query = "/v1/memories?user=ann&query=where+does+my+child+go+to+university"
+        while (found := (await client.ask("GET", query))[1])["found_by"] != "meaning":
+            await asyncio.sleep(0.5)
+        assert found["data"][0]["text"] == facts[1]
+        same = {"text": "The user is collecting vinyl records", "user": "ann"}
+        assert (await client.ask("POST", "/v1/memories", json=same))[1]["status"] == "merged"
+        for version in itertools.count(1):
+            got = await client.chat(f"How do I get version {version} of this project onto our cluster?", user="ann")
+            if facts[2] in got[0]:
+                break
+    assert not any(other in got[0] for other in (facts[0], facts[1]))
+    assert len(await client.chat("What is the capital of Mongolia?", user="ann")) == 1

@@ -1,7 +1,6 @@
 """Two proxies on one Redis server behave as one, and go on without it: the default chain over sockets."""
 
 import asyncio
-import random
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -136,11 +135,6 @@ async def stays_whole(client: Client) -> None:
         assert is_whole(await client.ask(messages), messages)
 
 
-def emptied(running: RedisProcess) -> Callable[[], None]:
-    running.flush()
-    return running.flush
-
-
 def away(running: RedisProcess) -> Callable[[], None]:
     running.stop()
     return running.start
@@ -215,37 +209,3 @@ async def test_what_only_fits_when_it_is_cut_may_be_tried_again_once_the_server_
     assert handles(lab.behind.last.body.decode())
     status, answer = await client.send("POST", path, json=long)
     assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
-
-
-async def test_in_mid_traffic_no_request_fails(running: RedisProcess, lab: Lab) -> None:
-    statuses: list[int] = []
-    chance = random.Random(5)
-
-    async def converse(client: Client) -> None:
-        while True:
-            for turns in range(1, 6):
-                messages = working(turns)
-                messages[0] = {"role": "user", "content": f"Run {chance.random()}"}
-                status, _ = await client.send("POST", "/v1/chat/completions", json={"model": "m", "messages": messages})
-                statuses.append(status)
-
-    async def more() -> None:
-        """Wait until there were some more answers."""
-        until = len(statuses) + 12
-        async with asyncio.timeout(60):
-            while len(statuses) < until:
-                await asyncio.sleep(0.01)
-
-    bases = await lab.two(on(running, lab.behind.url, timeout=0.3))
-    talks = [asyncio.ensure_future(converse(Client(base, lab.behind, lab.http))) for base in bases for _ in range(2)]
-    await more()
-    for fault in (emptied, away, asleep, full):
-        mend = fault(running)
-        await more()
-        mend()
-        await more()
-    assert not any(talk.done() for talk in talks)
-    for talk in talks:
-        talk.cancel()
-    await asyncio.wait(talks)
-    assert set(statuses) == {200}

@@ -1,15 +1,11 @@
 """Two proxies on one Redis server count together what keys use, and do without counts where it is away."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import Upstream, until_ready
-from tests.e2e.test_redis import asleep, away
+from tests.e2e.servers import Upstream
 from tests.redis_process import RedisProcess
 
 ANN, SPARE, BOB = "pk-ann", "pk-spare", "pk-bob"
@@ -72,36 +68,3 @@ async def _told(lab: Lab, base: str, key: str = ANN) -> Any:
     status, told = await lab.get(f"{base}/v1/usage", {"authorization": f"Bearer {key}"})
     assert status == 200
     return told
-
-
-@pytest.mark.parametrize("fault", [away, asleep])
-async def test_without_the_server_requests_pass_uncounted_and_then_count_again(
-    running: RedisProcess,
-    lab: Lab,
-    fault: Callable[[RedisProcess], Callable[[], None]],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    bases = await lab.two(config("requests_per_minute: 3", running, lab.behind, timeout=2.0))
-    for base in bases:
-        await until_ready(base)
-    for n in range(3):
-        assert (await ask(lab, bases[n % 2]))[0] == 200
-    assert [(await ask(lab, base))[0] for base in bases] == [429, 429]
-    mend = fault(running)
-    try:
-        for base in bases:
-            assert [(await ask(lab, base))[0] for _ in range(6)] == [200] * 6
-            operator = {"authorization": "Bearer the-operator"}
-            async with lab.http.get(f"{base}/metrics", headers=operator) as response:
-                found = [line for line in (await response.text()).splitlines() if "limits_unchecked_total " in line]
-            assert float(found[-1].split()[-1]) >= 6
-            async with lab.http.get(f"{base}/readyz") as response:
-                assert (response.status, (await response.json())["degraded"]) == (200, ["state: unreachable"])
-        assert caplog.text.count("limits are not counted") == 2
-    finally:
-        mend()
-    async with asyncio.timeout(60):
-        for base in bases:
-            while (await ask(lab, base))[0] != 429:
-                await asyncio.sleep(0.05)
-    assert [(await ask(lab, proxy, BOB))[0] for proxy in (*bases, *bases)] == [200, 200, 200, 429]

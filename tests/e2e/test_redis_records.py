@@ -1,17 +1,18 @@
 """What was done to a request is told by any replica of one Redis server, to whom it concerns, and also without it."""
 
 import asyncio
+import secrets
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from proxy.state.redis import RedisLog
+from proxy.state.redis_server import RedisServer
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream
+from tests.e2e.servers import Upstream, proxy
 from tests.e2e.test_admin import ADMIN, CONFIG, SECRET, Client
-from tests.e2e.test_redis import asleep, away
 from tests.redis_process import RedisProcess
 
 
@@ -82,25 +83,6 @@ async def test_the_server_gets_no_text_and_no_key(running: RedisProcess, lab: La
         assert secret.encode() not in kept
 
 
-@pytest.mark.parametrize("fault", [away, asleep])
-async def test_without_the_server_requests_go_on_and_each_replica_tells_its_own(
-    running: RedisProcess, lab: Lab, fault: Callable[[RedisProcess], Callable[[], None]]
-) -> None:
-    first, second = await replicas(lab, running, patience=2.0)
-    await first.chat("mine", "before")
-    await told(second, "/v1/explain/before", bearer("mine"))
-    mend = fault(running)
-    await first.chat("mine", "meanwhile")
-    assert (await first.ask("GET", "/v1/explain/meanwhile", bearer("mine")))[0] == 200
-    assert (await first.ask("GET", "/v1/explain/before", bearer("mine")))[0] == 200
-    status, answer = await second.ask("GET", "/v1/explain/meanwhile", bearer("mine"))
-    assert (status, answer["error"]["code"]) == (404, "unknown_request")
-    assert "cannot be read right now" in answer["error"]["message"]
-    assert (await second.ask("GET", "/v1/explain/meanwhile", bearer("other")))[1] == answer, "it tells nobody more"
-    mend()
-    assert (await told(second, "/v1/explain/meanwhile", bearer("mine")))["request_id"] == "meanwhile"
-
-
 async def test_workers_and_replicas_tell_a_request_once(running: RedisProcess, lab: Lab) -> None:
     text = config(lab.behind, running)
     elsewhere = Client(await lab.start(text, "other"), lab.http)
@@ -127,3 +109,26 @@ async def test_a_tenant_is_forgotten_by_all_replicas_and_by_the_server(running: 
         assert (await client.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 404
         assert (await client.ask("GET", "/v1/explain/of-other", bearer("other")))[0] == 200
     assert [bool(entry[b"rows"]) for entry in entries(running) if entry[b"of"].decode() == mine] == [False]
+
+
+async def test_the_log_is_bounded(running: RedisProcess) -> None:
+    server = RedisServer(running.url, timeout=60)
+    log, reader = (RedisLog(server, max_bytes=20_000, age=3600) for _ in range(2))
+    for n in range(50):
+        await log.append([("ann", secrets.token_hex(1000).encode()), (f"t{n}", str(n).encode())])
+    assert 15_000 < sum(len(entry[b"rows"]) for entry in entries(running)) <= 20_000
+    found = [row for _, row in await reader.read()]
+    assert found[-1] == b"49"
+    assert await reader.read() == await log.read() == []
+    await server.aclose()
+
+
+async def test_a_replica_that_stops_leaves_its_last_records(
+    running: RedisProcess, lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with proxy(config(lab.behind, running), lab.folder) as leaving:
+        await Client(leaving, lab.http).chat("mine", "last")
+    assert capsys.readouterr().err == ""
+    base = await lab.start(config(lab.behind, running), "second")
+    status, last = await Client(base, lab.http).ask("GET", "/v1/explain/last", bearer("mine"))
+    assert (status, last["request_id"]) == (200, "last")

@@ -127,10 +127,3 @@ async def test_what_cannot_be_shortened_is_refused_as_the_server_said(
     status, _, told = await lab.chat(base, {"model": model, "messages": messages})
     assert (status, told["error"]["code"]) == (400, "context_length_exceeded")
     assert len(lab.behind.received) == 1
-
-
-async def test_digits_of_an_unknown_model_are_counted_from_the_start(lab: Lab, base: str) -> None:
-    lab.behind.respond = strict()
-    for turns in (20, 30, 40):
-        assert (await lab.chat(base, {"model": "mine", "messages": talk(turns)}))[0] == 200
-    assert len(lab.behind.received) == 3

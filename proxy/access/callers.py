@@ -11,22 +11,12 @@ from urllib.parse import unquote_plus
 from proxy.chat.errors import BadRequest, NotFound, Unauthorized, UpstreamFailed
 from proxy.config.access_settings import PLAIN_PATH, AuthSettings, KeysAuth, KeySettings
 from proxy.config.keys_file import hash_of
-from proxy.http.headers import CREDENTIALS
+from proxy.http.headers import OF_ACCOUNT, WITHHELD
 from proxy.identity import tenant_named, tenant_of
 from proxy.upstreams.base import Reply
 
 _BEARER = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 _TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+")
-_WITHHELD = CREDENTIALS | {"openai-organization", "openai-project"}
-"""Request headers that name the client's key or account. An upstream with the operator's key must not receive them."""
-_OF_ACCOUNT = (
-    b"x-ratelimit-",
-    b"openai-organization",
-    b"openai-project",
-    b"anthropic-ratelimit-",
-    b"anthropic-organization-id",
-)
-"""Prefixes of response headers that reveal the account behind the operator's key."""
 _SECRET_PARAMETER = re.compile(r"(?i)(?:api[-_]?key|key|access[-_]?token|token|authorization|sig)(?:=|$)")
 
 
@@ -104,7 +94,7 @@ class Caller:
             if reply.chunks is not None:
                 await reply.chunks.aclose()
             raise
-        hidden = _OF_ACCOUNT if self.key is not None else ()
+        hidden = OF_ACCOUNT if self.key is not None else ()
         headers = [pair for pair in reply.headers if pair[0] not in own and not pair[0].startswith(hidden)]
         # the same `facts`, which a stream fills until its end
         return Reply(reply.status, headers, reply.body, reply.chunks, reply.facts)
@@ -147,7 +137,7 @@ class Callers:
 
 def without_account(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers of a request without those that name a key or an account."""
-    return {name: value for name, value in headers.items() if name not in _WITHHELD}
+    return {name: value for name, value in headers.items() if name not in WITHHELD}
 
 
 def without_secrets(query: str) -> str:

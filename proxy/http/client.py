@@ -15,17 +15,8 @@ import aiohttp.abc
 from yarl import URL
 
 from proxy.chat.errors import Unanswered, UpstreamFailed, UpstreamTimeout
-from proxy.http.headers import HOP_BY_HOP
+from proxy.http.headers import NOT_RELAYED
 from proxy.state.warnings import Warnings
-
-_NOT_RELAYED = {name.encode() for name in HOP_BY_HOP} | {
-    b"alt-svc",
-    b"content-length",
-    b"set-cookie",
-    b"set-cookie2",
-    b"strict-transport-security",
-}
-"""Response headers that are not relayed: they concern one connection, carry state, or Penstock sets them itself."""
 
 _NOT_ADDED = ("User-Agent", "Accept", "Content-Type")
 """Headers that aiohttp would add by itself. Only the client's own headers are forwarded."""
@@ -60,7 +51,7 @@ class Response:
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers to relay, in the upstream's order."""
-        dropped = _NOT_RELAYED
+        dropped = NOT_RELAYED
         named = self._response.headers.get("connection")
         if named:
             dropped = dropped | {name.strip().lower().encode() for name in named.split(",")}

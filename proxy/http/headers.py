@@ -6,44 +6,22 @@ import secrets
 from collections.abc import Iterable, Mapping
 from itertools import count
 
-HOP_BY_HOP = {
-    "connection",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-}
-"""Headers that concern one connection (RFC 9110 §7.6.1)."""
+from proxy.text.tables import table
 
-_NOT_FORWARDED = HOP_BY_HOP | {
-    "accept-encoding",
-    "baggage",
-    "content-encoding",
-    "content-length",
-    "cookie",
-    "expect",
-    "forwarded",
-    "host",
-    "via",
-    "x-real-ip",
-    "x-request-id",
-}
-"""Request headers that are not forwarded: they name this server, carry state, describe the client, or Penstock sets
-them itself."""
-
-_NOT_FORWARDED_FAMILIES = ("x-penstock-", "x-forwarded-")
-
-_NOT_RELAYED = (b"access-control-", b"x-penstock-")
-"""Prefixes of response headers that only Penstock sends: its own, and those of CORS."""
-
-CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
+_TABLE: Mapping[str, list[str]] = table("headers")
+HOP_BY_HOP = frozenset(_TABLE["hop_by_hop"])
+"""Headers that concern one connection."""
+NOT_RELAYED = frozenset(name.encode() for name in (*HOP_BY_HOP, *_TABLE["not_relayed"]))
+"""Response headers that are not relayed."""
+CREDENTIALS = frozenset(_TABLE["credentials"])
 """Request headers that hold a secret of the client's."""
-
-_IMPERSONAL = ("accept", "accept-encoding", "content-type", "traceparent", "tracestate", "user-agent")
+WITHHELD = CREDENTIALS | set(_TABLE["account"])
+"""Request headers that name the client's key or account. An upstream with the operator's key must not receive them."""
+OF_ACCOUNT = tuple(name.encode() for name in _TABLE["account_beginnings"])
+"""Prefixes of response headers that reveal the account behind the operator's key."""
+_NOT_FORWARDED = HOP_BY_HOP | set(_TABLE["not_forwarded"])
+_NOT_FORWARDED_FAMILIES = tuple(_TABLE["not_forwarded_beginnings"])
+_OWN = tuple(name.encode() for name in _TABLE["own_beginnings"])
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """Pattern of a client's request id that is safe to echo and log."""
@@ -75,7 +53,7 @@ def forwarded(headers: Mapping[str, str]) -> dict[str, str]:
 
 def impersonal(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the client's headers without key and account, for a server that the client did not choose."""
-    return {name: headers[name] for name in _IMPERSONAL if name in headers}
+    return {name: headers[name] for name in _TABLE["impersonal"] if name in headers}
 
 
 def without_credentials(headers: Mapping[str, str]) -> dict[str, str]:
@@ -88,7 +66,7 @@ def relayed(upstream: Iterable[tuple[bytes, bytes]], *, stream: bool) -> Headers
     headers = [
         (b"x-upstream-request-id" if name == b"x-request-id" else name, value)
         for name, value in upstream
-        if not name.startswith(_NOT_RELAYED) and not (stream and name in (b"cache-control", b"x-accel-buffering"))
+        if not name.startswith(_OWN) and not (stream and name in (b"cache-control", b"x-accel-buffering"))
     ]
     if stream:
         # a buffering proxy in front would turn the stream into one block

@@ -76,8 +76,6 @@ class _MessageFields(TypedDict, total=False):
     content: str | list[_PartFields] | None
     name: str | None
     refusal: str | None
-    reasoning_content: str | None
-    reasoning: str | None
     thinking_blocks: list[Any] | None
     tool_calls: list[_CallFields] | None
     function_call: _FunctionFields | None

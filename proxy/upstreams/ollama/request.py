@@ -177,7 +177,7 @@ class OllamaMessages:
         result: dict[str, Any] = {}
         if message.get("refusal") is not None:
             result["content"] = text or message["refusal"]
-        thoughts = [message[name] for name in THOUGHTS if message.get(name) is not None]
+        thoughts = [message[name] for name in THOUGHTS if isinstance(message.get(name), str)]
         if thoughts:
             result["thinking"] = next(filter(None, thoughts), "")
         calls = [*(message.get("tool_calls") or ())]

@@ -8,10 +8,12 @@ cached would end there.
 import asyncio
 import json
 import logging
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
+from operator import itemgetter
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -99,7 +101,9 @@ class HiddenParts:
         try:
             form, name = request.form, ("nothing hidden", scope)
             checked = form.resume(name, 0)[1]  # so many messages have nothing: an answer gets it before it is sent back
-            keys = {place: _key(scope, key) for place, _, key in answers_of(request, scope).places if place >= checked}
+            places = answers_of(request, scope).places
+            new = places[bisect_left(places, checked, key=itemgetter(0)) :]
+            keys = {place: _key(scope, key) for place, _, key in new}
             found = await self._fetch([key for key in keys.values() if key not in self._absent])
             hidden = {
                 place: read for place, key in keys.items() if key in found and (read := _read(found[key])) is not None

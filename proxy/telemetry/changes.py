@@ -16,7 +16,8 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby, islice
+from itertools import groupby, islice, takewhile
+from operator import is_
 from typing import Any
 
 from proxy.chat import ChatRequest, Message
@@ -37,6 +38,8 @@ Stages = Sequence[tuple[str, ChatRequest]]
 async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: Tokens) -> list[Change]:
     """Return the change of each message of the client's, and the added ones, in the order of the sent request."""
     before = await tokens.sizes(came.messages)
+    if came.messages is sent.messages:  # most requests
+        return [_unchanged(came.messages, 0, 0, sum(before), sum(before))] if before else []
     after = await tokens.sizes(sent.messages)
     return _shortened(_each(came, sent, before, after, *_steps_of(came, stages)))
 
@@ -63,6 +66,12 @@ def _change(
         "handle": handle,
         "count": count,
     }
+
+
+def _unchanged(messages: Sequence[Message], before: int, after: int, tokens_before: int, tokens_after: int) -> Change:
+    role = messages[0].role
+    one = role if all(each.role == role for each in messages) else None
+    return _change(before, after, one, "unchanged", tokens_before, tokens_after, count=len(messages))
 
 
 def _steps_of(came: ChatRequest, stages: Stages) -> tuple[Mapping[int, str], Mapping[int, str]]:
@@ -102,17 +111,14 @@ def _each(
     place = 0
     while place < len(sent.messages):
         begin, first = place, furthest + 1
-        # most messages are the client's own, and where they were
-        while origins.get(place) == furthest + 1 and (message := sent.messages[place]) is came.messages[furthest + 1]:
-            if id(message) in makers:
-                break
-            place, furthest = place + 1, furthest + 1
-        if place > begin:
-            roles = {each.role for each in sent.messages[begin:place]}
-            sizes = sum(before[first : furthest + 1]), sum(after[begin:place])
-            role = roles.pop() if len(roles) == 1 else None
-            yield _change(first, begin, role, "unchanged", *sizes, count=place - begin)
-            continue
+        if origins.get(begin) == first:  # most messages are the client's own, and where they were
+            own = map(came.messages.__getitem__, range(first, len(came.messages)))
+            there = map(sent.messages.__getitem__, range(begin, len(sent.messages)))
+            if same := sum(takewhile(bool, map(is_, own, there))):
+                place, furthest = begin + same, furthest + same
+                sizes = sum(before[first : first + same]), sum(after[begin:place])
+                yield _unchanged(sent.messages[begin:place], first, begin, *sizes)
+                continue
         message, origin = sent.messages[place], origins.get(place)
         step, size, place = makers.get(id(message)), after[place], place + 1
         if origin is None:

@@ -86,8 +86,8 @@ class Admin:
         self._records = records
         self._peers = peers
         self._metrics = metrics
-        self._keys = KeysApi(lambda: reloading.current.config, meter, partial(peers.ask_all, "reload"))
-        self.replays = ReplaysApi(lambda: reloading.current.config, records, peers)
+        self._keys = KeysApi(reloading, meter, peers)
+        self.replays = ReplaysApi(reloading, records, peers)
         peers.on("config", self._config_here)
         peers.on("reload", self._reload_here)
 

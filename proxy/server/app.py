@@ -121,10 +121,7 @@ class Process:
         self.draining = Draining(self._stop, lambda: self.background.begin(reloading.reload("SIGHUP")))
         outside = {"state": stores.store, "vectors": self.index, "embedding": services.embedding}
         self.health = Health(reloading, self.draining, services.threads, peers, outside)
-        here = [reloading.forget, self.pilot.forget]
-        forgetting = Forgetting(
-            stores.store, services.archives, services.memories, self.index, peers, records=stores.records, here=here
-        )
+        forgetting = Forgetting(stores, services, self.index, peers, [reloading.forget, self.pilot.forget])
         self.admin = Admin(reloading, self.records, peers, metrics, forgetting, self.meter, host)
         own_port, probes = admin_port or settings.server.admin_port, self.health.routes()
         for_all = [*probes, *(() if own_port is not None else self.admin.routes(own_port=False))]

@@ -81,32 +81,29 @@ Tell = Callable[[Message], str]
 
 def render_table(explained: Explained, tell: Tell | None = None) -> str:
     """Return a table for people: each step, its verdict, tokens before and after, and why."""
-    profile = explained.profile
-    about = "" if profile.exact else "about "
-    lines = [
-        f"model {explained.incoming.model} -> {explained.route.upstream.name} ({profile.name}), chain "
-        f"{explained.chain}, wire {explained.incoming.wire}; window {profile.window} ({profile.source}), usable "
-        f"{explained.usable}",
-        "",
-        *_columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, explained.outcome.steps)]),
-        *_findings(explained.outcome.steps),
-        *_unasked(explained.unasked),
-        *([""] if explained.not_compared else []),
-        *not_compared(explained),
-        *(["", f"the upstream does not support {', '.join(explained.ignored)}"] if explained.ignored else []),
-        *(
-            ["", f"the answer's limit is lowered to the room for it: {explained.prepared.lowered}"]
-            if explained.prepared.lowered
-            else []
-        ),
-        "",
-        _conclusion(explained, about),
-        *_bars(explained.outcome),
-        *_cost(explained),
+    profile, incoming, steps = explained.profile, explained.incoming, explained.outcome.steps
+    findings = [f"  {step.policy}: {finding}" for step in steps for finding in step.findings]
+    unasked = [
+        f"  {step}: {count} {'pair' if count == 1 else 'pairs'} of texts" for step, count in explained.unasked.items()
     ]
-    if tell is not None:
-        lines += ["", *_diff(explained, tell)]
-    return "\n".join(lines)
+    asks = "the judge was not asked here; `penstock serve` would ask it about"
+    ignored, lowered = ", ".join(explained.ignored), explained.prepared.lowered
+    paragraphs = [
+        [
+            f"model {incoming.model} -> {explained.route.upstream.name} ({profile.name}), chain {explained.chain}, "
+            f"wire {incoming.wire}; window {profile.window} ({profile.source}), usable {explained.usable}"
+        ],
+        _columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, steps)]),
+        ["findings", *findings] if findings else [],
+        [asks, *unasked] if unasked else [],
+        not_compared(explained),
+        [f"the upstream does not support {ignored}"] if ignored else [],
+        [f"the answer's limit is lowered to the room for it: {lowered}"] if lowered else [],
+        [_conclusion(explained, "" if profile.exact else "about ")],
+        [*_bars(explained.outcome), *_cost(explained)],
+        [] if tell is None else _diff(explained, tell),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in paragraphs if lines)
 
 
 def render_json(explained: Explained, against: Explained | None = None, *, tell: Tell | None = None) -> str:
@@ -132,7 +129,10 @@ def shown(explained: Explained) -> dict[str, Any]:
         "exact": profile.exact,
         "tokens_before": outcome.before.total if outcome.before else None,
         "tokens_after": outcome.after.total if outcome.after else None,
-        "sections": {when: count and count.by_section() for when, count in _counts(outcome)},
+        "sections": {
+            "before": outcome.before and outcome.before.by_section(),
+            "after": outcome.after and outcome.after.by_section(),
+        },
         "prompt_usd_before": _prompt_usd(profile, outcome.before),
         "prompt_usd_after": _prompt_usd(profile, outcome.after),
         **estimated(explained.estimate),
@@ -153,10 +153,6 @@ async def shown_with_text(explained: Explained) -> dict[str, Any]:
     found = await changes(came, sent, explained.outcome.stages, explained.tokens)
     text = {"before": came.messages, "after": sent.messages, "tools_before": came.tools, "tools_after": sent.tools}
     return {**shown(explained), "changes": found, "text": text}
-
-
-def _counts(outcome: Outcome) -> tuple[tuple[str, TokenCount | None], ...]:
-    return ("before", outcome.before), ("after", outcome.after)
 
 
 def list_models(options: argparse.Namespace) -> None:
@@ -181,16 +177,6 @@ def _row(step: Step) -> tuple[str, ...]:
     verdict = f"({step.verdict})" if step.observed else step.verdict
     sizes = ["-" if size is None else str(size) for size in (step.tokens_before, step.tokens_after)]
     return (step.policy, verdict, *sizes, f"{step.seconds * 1000:.2f}", step.why)
-
-
-def _findings(steps: Sequence[Step]) -> list[str]:
-    lines = [f"  {step.policy}: {finding}" for step in steps for finding in step.findings]
-    return ["", "findings", *lines] if lines else []
-
-
-def _unasked(pairs: Mapping[str, int]) -> list[str]:
-    lines = [f"  {step}: {count} {'pair' if count == 1 else 'pairs'} of texts" for step, count in pairs.items()]
-    return ["", "the judge was not asked here; `penstock serve` would ask it about", *lines] if lines else []
 
 
 def not_compared(explained: Explained) -> list[str]:
@@ -235,7 +221,7 @@ def _bars(outcome: Outcome) -> list[str]:
         filled, all_of_it = (ceil(size / unit) for size in (after[name], max(before[name], after[name])))
         bar = "█" * filled + "░" * (all_of_it - filled)
         rows.append(("conversation" if name == "messages" else name, f"{before[name]} -> {after[name]}", bar))
-    return ["", *_columns(rows)]
+    return _columns(rows)
 
 
 def _cost(explained: Explained) -> list[str]:

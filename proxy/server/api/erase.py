@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
+from proxy.gateway.prepare import Services
 from proxy.identity import ANONYMOUS, tenant_named
-from proxy.memories.service import MemoryService
-from proxy.state.archive import Archives
-from proxy.state.store import Store, StoreError
+from proxy.server.build import Stores
+from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
-from proxy.telemetry.records import Records
 from proxy.vectors.base import IndexFailed
 from proxy.vectors.index import IndexService
 
@@ -37,19 +37,11 @@ class Forgetting:
     """The deletion of tenants. Failures are named, and all else is deleted; it may be asked for again."""
 
     def __init__(
-        self,
-        store: Store,
-        archives: Archives,
-        memories: MemoryService,
-        index: IndexService | None,
-        peers: Peers,
-        *,
-        records: Records | None,
-        here: Sequence[Here],
+        self, stores: Stores, services: Services, index: IndexService | None, peers: Peers, here: Sequence[Here]
     ) -> None:
         """Each of `here` forgets something that this process keeps in memory."""
-        self._store, self._archives, self._memories, self._index = store, archives, memories, index
-        self._peers, self._records, self._here = peers, records, here
+        self._stores, self._services, self._index = stores, services, index
+        self._peers, self._here = peers, here
         peers.on("forget", self._forgotten_here)
 
     async def tenant(self, named: str) -> dict[str, Any]:
@@ -74,44 +66,39 @@ class Forgetting:
 
     def _stored(self, tenant: str) -> dict[str, Callable[[], Awaitable[int | bool]]]:
         """Return the stored contents, and the deletion of each."""
-        index = self._index
-
-        async def vectors() -> bool:
-            if index is not None:
-                await index.forget_tenant(tenant)
-            return index is not None
-
-        async def requests() -> int:
-            # one that was under way meanwhile may have remembered what was still there
-            await self._peers.ask_all("forget", tenant=tenant)
-            return 0 if self._records is None else await self._records.forget(tenant)
-
-        def removed(kind: str) -> Callable[[], Awaitable[int]]:
-            return lambda: self._removed(f"{kind}/{quote(tenant, safe='')}/")
-
         return {
-            "memories": lambda: self._memories.forget_tenant(tenant),
-            "originals": lambda: self._archives.forget(tenant),
-            **{what: removed(kind) for kind, what in KEPT.items()},
+            "memories": partial(self._services.memories.forget_tenant, tenant),
+            "originals": partial(self._services.archives.forget, tenant),
+            **{what: partial(self._removed, f"{kind}/{quote(tenant, safe='')}/") for kind, what in KEPT.items()},
             # behind memories, which take theirs along one by one
-            "vectors": vectors,
-            "requests": requests,
+            "vectors": partial(self._vectors, tenant),
+            "requests": partial(self._requests, tenant),
         }
 
     async def _removed(self, prefix: str) -> int:
-        count = 0
-        while keys := await self._store.keys(prefix):
-            await self._store.delete(keys)
+        store, count = self._stores.store, 0
+        while keys := await store.keys(prefix):
+            await store.delete(keys)
             count += len(keys)
         return count
+
+    async def _vectors(self, tenant: str) -> bool:
+        if self._index is not None:
+            await self._index.forget_tenant(tenant)
+        return self._index is not None
+
+    async def _requests(self, tenant: str) -> int:
+        # one that was under way meanwhile may have remembered what was still there
+        await self._peers.ask_all("forget", tenant=tenant)
+        return 0 if self._stores.records is None else await self._stores.records.forget(tenant)
 
     async def _forgotten_here(self, question: Question) -> bool:
         """Forget what this worker has in memory, and write down what it records, so that it is found."""
         for forget in self._here:
             forget(question["tenant"])
-        if self._records is not None:
-            await self._records.flush()
-            self._records.forget_written(question["tenant"])
+        if (records := self._stores.records) is not None:
+            await records.flush()
+            records.forget_written(question["tenant"])
         return True
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,10 +18,11 @@ from proxy.access.metering import Meter
 from proxy.chat.errors import BadRequest, ConfigError, NotFound, Rejected
 from proxy.config.access_settings import BYPASS, KeysAuth, KeySettings
 from proxy.config.keys_file import add_entry, entry_of, hash_of, names_in, new_key, remove_entry
-from proxy.config.load import Config
 from proxy.identity import tenant_named
 from proxy.server.api.endpoint import answered, json_object, valid
+from proxy.server.reload import Reloading
 from proxy.state.store import StoreError
+from proxy.state.workers import Peers
 
 _log = logging.getLogger("penstock.config")
 
@@ -29,15 +30,12 @@ _log = logging.getLogger("penstock.config")
 class KeysApi:
     """The keys of the configuration in force. Secrets and their hashes are never shown, but for a new key, once."""
 
-    def __init__(
-        self, config: Callable[[], Config], meter: Meter, reload: Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
-    ) -> None:
-        """`config` returns the configuration in force; `reload` loads it anew, and returns each worker's outcome."""
-        self._config, self._meter, self._reload = config, meter, reload
+    def __init__(self, reloading: Reloading, meter: Meter, peers: Peers) -> None:
+        self._reloading, self._meter, self._peers = reloading, meter, peers
 
     async def get(self, request: Request) -> dict[str, Any]:
         """`GET /admin/keys`: the keys with their limits and their use."""
-        settings = self._config().settings
+        settings = self._reloading.settings
         auth = settings.auth
         if not isinstance(auth, KeysAuth):
             return {"kind": auth.kind, "keys": [], "locked": "clients have keys of upstreams"}
@@ -75,7 +73,7 @@ class KeysApi:
     async def make(self, request: Request) -> Response:
         """`POST /admin/keys`: make a key with these settings, and return it."""
         fields = await json_object(request)
-        path, key, settings = self._file(), new_key(), self._config().settings
+        path, key, settings = self._file(), new_key(), self._reloading.settings
         values = {name: value for name, value in fields.items() if name != "name" and value is not None}
         if "hash" in values:
             raise _wrong("hash", "Penstock makes the key itself")
@@ -100,11 +98,11 @@ class KeysApi:
         return {"object": "key.revoked", "name": name, "in_force": await self._is_in_force()}
 
     async def _is_in_force(self) -> bool:
-        return all(each["outcome"] != "refused" for each in await self._reload())
+        return all(each["outcome"] != "refused" for each in await self._peers.ask_all("reload"))
 
     def _file(self) -> Path:
         """Return the file of keys. Raise `Rejected` where an operator may not change it here."""
-        config = self._config()
+        config = self._reloading.current.config
         server, auth = config.settings.server, config.settings.auth
         if server.admin_key is None:
             raise Rejected("only an operator with server.admin_key changes keys", code="admin_key_needed", status=403)

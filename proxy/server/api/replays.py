@@ -4,7 +4,7 @@ import asyncio
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any, cast
 
@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
-from proxy.config.load import Config
 from proxy.server.api.endpoint import JsonFields, answered, json_object, unavailable, valid
 from proxy.server.api.requests import RecordsApi
+from proxy.server.reload import Reloading
 from proxy.state.background import BackgroundWork
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
@@ -37,8 +37,8 @@ class _Comparison(JsonFields):
 class ReplaysApi:
     """The comparison that runs, or the last one; one at a time in all workers of this server."""
 
-    def __init__(self, config: Callable[[], Config], records: RecordsApi, peers: Peers) -> None:
-        self._config, self._records, self._peers = config, records, peers
+    def __init__(self, reloading: Reloading, records: RecordsApi, peers: Peers) -> None:
+        self._reloading, self._records, self._peers = reloading, records, peers
         self._work = BackgroundWork[str]()
         self._job: dict[str, Any] = {"state": "none", "started": 0.0}
         peers.on("replay", self._here)
@@ -47,7 +47,7 @@ class ReplaysApi:
     async def begin(self, request: Request) -> Response:
         """`POST /admin/replays`: begin to compare `chain` with `against` on recorded conversations."""
         asked = valid(_Comparison, await json_object(request))
-        known = self._config().settings.chains
+        known = self._reloading.settings.chains
         chains = [asked.chain or "", asked.against or ""]
         for name, chain in zip(("chain", "against"), chains, strict=True):
             if chain and chain not in known:
@@ -123,7 +123,7 @@ class ReplaysApi:
         await asyncio.to_thread(file.seek, 0)
 
     async def _compare(self, file: IO[bytes], job: dict[str, Any], chains: Sequence[str]) -> None:
-        command = (sys.executable, "-m", "proxy.server.replay.run", str(self._config().path.absolute()))
+        command = (sys.executable, "-m", "proxy.server.replay.run", str(self._reloading.current.config.path.absolute()))
         process = await asyncio.create_subprocess_exec(
             *command, *chains, stdin=file, stdout=asyncio.subprocess.PIPE, limit=_LONGEST_LINE
         )

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.service import MemoryService
 from proxy.memories.table import MemoryTable
 from proxy.server.api.erase import Forgetting
+from proxy.server.build import Stores
 from proxy.state.archive import Archives
 from proxy.state.cache import OnceService
+from proxy.state.counters import SqliteCounters
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
@@ -47,8 +50,9 @@ class Store(SqliteStore):
 def forgetting(store: SqliteStore, records: Records | None = None, **fields: object) -> Forgetting:
     threads = ThreadPoolExecutor(1)
     memories = MemoryService(MemoryTable(store, ttl=60), MemoryRelevance(None, threads), threads)
-    given = {"index": None, "peers": Peers(None), "here": (), **fields}
-    return Forgetting(store, Archives(store), memories, records=records, **given)  # type: ignore[arg-type]
+    given: Any = {"index": None, "peers": Peers(None), "here": (), **fields}
+    services: Any = SimpleNamespace(archives=Archives(store), memories=memories)
+    return Forgetting(Stores(store, SqliteCounters(None), records, 0.0), services, **given)
 
 
 @pytest.fixture

@@ -108,17 +108,14 @@ def _closed(parts: Sequence[Mapping[str, Any]], tag: str) -> list[Mapping[str, A
 def _content(sections: Sequence[Section]) -> str | list[Mapping[str, Any]]:
     """One string, or parts where a part carries more than text, such as a cache breakpoint."""
     if all(set(part) == {"type", "text"} and part["type"] == "text" for _, parts in sections for part in parts):
-        return "\n\n".join(_wrap(tag, "\n".join(part["text"] for part in parts)) for tag, parts in sections)
+        texts = [(tag, "\n".join(part["text"] for part in parts)) for tag, parts in sections]
+        return "\n\n".join(text if tag is None else f"<{tag}>\n{text}\n</{tag}>" for tag, text in texts)
     content: list[Mapping[str, Any]] = []
     for tag, parts in sections:
         opened = [{"type": "text", "text": f"<{tag}>"}] if tag else []
         closed = [{"type": "text", "text": f"</{tag}>"}] if tag else []
         content += [*opened, *parts, *closed]
     return content
-
-
-def _wrap(tag: str | None, text: str) -> str:
-    return text if tag is None else f"<{tag}>\n{text}\n</{tag}>"
 
 
 def _demoted(message: Message) -> Message:

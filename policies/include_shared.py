@@ -90,10 +90,8 @@ class IncludeShared(Policy):
         where = standing(ctx.incoming, request)
         at = {mark: index for index, mark in enumerate(named)}
         first = min(where.values(), default=place_of_new(request.messages))
-        grants: list[_Grant | None] = []
-        for value in known:
-            mark, size = _settled(value or " 0")
-            grants.append(_Grant(where.get(at.get(mark, -1), first), size) if value else None)
+        settled = [None if value is None else _settled(value) for value in known]
+        grants = [None if one is None else _Grant(where.get(at.get(one[0], -1), first), one[1]) for one in settled]
         return grants, sum(known[place] is not None for place in new)
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, Tool, called_name, split_head
 from proxy.chat.blocks import NOTES, SUMMARY, build, escaped, indented, is_block, placed
+from proxy.compaction import arguments_of
 from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.history.tail import standing_statements
@@ -132,7 +133,7 @@ def notes_that_left(incoming: Sequence[Message], request: Sequence[Message]) -> 
         key = str(call.get("id"))
         if standing[key] > 0:
             standing[key] -= 1
-        elif (text := _noted(call)) is not None:
+        elif text := _noted(call):
             gone[text] = None
     return list(gone)
 
@@ -159,7 +160,7 @@ def block(texts: Sequence[str]) -> Message:
 
 def is_taken(messages: Sequence[Message]) -> bool:
     """Return whether there is a call of `note` in a conversation."""
-    return any(True for _ in _calls(messages))
+    return next(_calls(messages), None) is not None
 
 
 def _calls(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
@@ -169,12 +170,11 @@ def _calls(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
                 yield call
 
 
-def _noted(call: Mapping[str, Any]) -> str | None:
-    """Return the text of a call that was answered with "Noted."."""
-    function = call.get("function")
-    arguments = function.get("arguments") if isinstance(function, Mapping) else None
+def _noted(call: Mapping[str, Any]) -> str:
+    """Return the text of a call that was answered with "Noted."; empty for another one."""
+    arguments = arguments_of(call)
     text = text_in(arguments, "text") if isinstance(arguments, str) else ""
-    return text if text and _size(text) <= LONGEST else None
+    return text if _size(text) <= LONGEST else ""
 
 
 def _size(text: str) -> int:

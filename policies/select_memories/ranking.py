@@ -136,15 +136,12 @@ class _ReadText(NamedTuple):
 
 def outdated(texts: Sequence[str]) -> dict[int, int]:
     """Return the places of texts, the oldest first, that a newer one contradicts, each with the newest such one."""
-    read = [_read(first_person(text)) for text in texts]
+    own = [first_person(text) for text in texts]
+    read = [_ReadText(statements(text), single(facts_in(text))) for text in own]
     found: dict[int, int] = {}
     for newer in range(len(read)):
         found |= {older: newer for older in range(newer) if _contradicts(read[older], read[newer])}
     return found
-
-
-def _read(text: str) -> _ReadText:
-    return _ReadText(statements(text), single(facts_in(text)))
 
 
 def _contradicts(older: _ReadText, newer: _ReadText) -> bool:

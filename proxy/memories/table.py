@@ -116,8 +116,11 @@ class MemoryTable:
         if not records:
             await self.clear(owner)
             return
-        rows = {_key(owner, each): each for each in records.values()}
-        new = {key: _encode(each) for key, each in rows.items() if key not in shelf.keys}
+        rows: dict[str, bytes] = {}
+        for each in records.values():
+            raw = _encode(each)
+            rows[f"{_rows(owner)}{each.id}-{blake2b(raw, digest_size=6).hexdigest()}"] = raw
+        new = {key: raw for key, raw in rows.items() if key not in shelf.keys}
         version = token_hex(8).encode()
         gone = shelf.keys - rows.keys()
         if gone:  # a crash in between leaves both; the version comes last, so that nobody keeps what is deleted
@@ -227,7 +230,3 @@ def _owner(version: str) -> Owner:
 
 def _rows(owner: Owner) -> str:
     return f"memory/{owner.key}/"
-
-
-def _key(owner: Owner, memory: Memory) -> str:
-    return f"{_rows(owner)}{memory.id}-{blake2b(_encode(memory), digest_size=6).hexdigest()}"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Tool, chosen_tools
 from proxy.chat.wire import called_tools
-from proxy.context import Context, Memo
+from proxy.context import Context
 from proxy.economics import UNCACHED, may_be_cached
 from proxy.text.bm25 import ends
 from proxy.tools.deferral import deferrable, is_ours
@@ -191,28 +191,18 @@ class OfferFinder:
         is_known = self._ctx.once.known(keys[-1:])[0] is not None
         known = (await memo.known(keys[-1:]))[0] if is_known else None
         if known is None:
-            known = await self._remembered(memo, pool, limits, walked, keys)
-            self._ctx.once.remember(keys[-1], True)
+            *earlier, last = keys
+            if self._ctx.embedder is None:
+                # by words alone they are worked out sooner than the store says that it does not know them
+                before = await memo.known(earlier)
+            else:
+                *before, known = await memo.known(keys)
+            if known is None:
+                known = await self._walked(pool, limits, walked, before)
+                if not self._is_late or await self._stays(_read(known), limits):
+                    known = await memo.settle(last, known)
+            self._ctx.once.remember(last, True)
         return self._as_it_is(_read(known), limits)
-
-    async def _remembered(
-        self, memo: Memo, pool: Pool, limits: OfferLimits, walked: Sequence[Moment], keys: Sequence[str]
-    ) -> str:
-        """Return the tools of the last moment as they are remembered.
-
-        By words alone they are worked out sooner than the store says that it does not know them.
-        """
-        *earlier, last = keys
-        known = None
-        if self._ctx.embedder is None:
-            before = await memo.known(earlier)
-        else:
-            *before, known = await memo.known(keys)
-        if known is None:
-            known = await self._walked(pool, limits, walked, before)
-            if not self._is_late or await self._stays(_read(known), limits):
-                known = await memo.settle(last, known)
-        return known
 
     async def _stays(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> bool:
         """Return whether a choice stays that was made without some vectors. Else the next request makes it again.

@@ -44,9 +44,9 @@ async def quality(embedding: EmbeddingService) -> None:
         relevance = MemoryRelevance(embedding, threads)
         await relevance.warm()
         for place, (question, _) in enumerate(HELD_OUT):
-            scores = await relevance.scores("t", question, memories, 60)
-            assert scores.by_meaning
-            for at, score in enumerate(scores.values):
+            scores, by_meaning = await relevance.scores("t", question, memories, 60)
+            assert by_meaning
+            for at, score in enumerate(scores):
                 (right if at == place else wrong).append(score)
     for bar in (0.7, 0.5):
         share = [sum(score >= bar for score in group) / len(group) for group in (right, wrong)]

@@ -38,13 +38,6 @@ _LIKE = 0.58, 10.0
 """For the likeness to an example: of messages that ask for nothing, 2 % are as like one with any memory."""
 
 
-class MemoryScores(NamedTuple):
-    """The scores of memories."""
-
-    values: list[float]
-    by_meaning: bool
-
-
 class _Compared(NamedTuple):
     """Memories, ready to be compared with questions."""
 
@@ -63,8 +56,11 @@ class MemoryRelevance:
         self._embedding, self._threads = embedding, threads
         self._known: Cache[tuple[str, tuple[str, ...]], _Compared] = Cache(_KEPT)
 
-    async def scores(self, tenant: str, question: str, texts: Sequence[str], wait: float) -> MemoryScores:
-        """Return the scores of a tenant's texts for a question, after at most `wait` seconds for vectors."""
+    async def scores(self, tenant: str, question: str, texts: Sequence[str], wait: float) -> tuple[list[float], bool]:
+        """Return the scores of a tenant's texts for a question, after at most `wait` seconds for vectors.
+
+        With them, True if they are by meaning.
+        """
         key, loop = (tenant, tuple(texts)), asyncio.get_running_loop()
         known = self._known.get(key)
         if known is None:
@@ -83,7 +79,7 @@ class MemoryRelevance:
         self._known.put(key, known, len(texts))
         values = await loop.run_in_executor(self._threads, _scored, question, known, near, asked)
         tables = (near, asked, known.floors, known.examples)
-        return MemoryScores(values, by_meaning=all(each is not None for each in tables))
+        return values, all(each is not None for each in tables)
 
     def prepare(self, tenant: str, texts: Sequence[str]) -> None:
         """Begin to make the vectors of texts."""

@@ -33,13 +33,6 @@ class Hit(NamedTuple):
     """It is the user's, and not the tenant's as a whole."""
 
 
-class MemoryHits(NamedTuple):
-    """The memories that fit a query, the best first."""
-
-    hits: list[Hit]
-    found_by: FoundBy
-
-
 class MemoryService:
     """The memories of all owners. Methods raise `StoreError` where the store fails. For use on one event loop."""
 
@@ -144,8 +137,13 @@ class MemoryService:
         await self._table.clear_tenant(tenant)
         return number
 
-    async def search(self, owners: Sequence[Owner], query: str, *, limit: int, wait: float) -> MemoryHits:
-        """Return the memories that fit a query best, those of a user before a tenant's; `wait` is in seconds."""
+    async def search(
+        self, owners: Sequence[Owner], query: str, *, limit: int, wait: float
+    ) -> tuple[list[Hit], FoundBy]:
+        """Return the memories that fit a query best, those of a user before a tenant's, and how they were found.
+
+        `wait` is in seconds.
+        """
         now = self._clock()
         try:
             shelves = await self._current(owners)
@@ -157,14 +155,12 @@ class MemoryService:
         }
         live = [(each, is_own) for each, is_own in seen.values() if not is_over(each, now)]
         texts = [each.text for each, _ in live]
-        scores = await self._relevance.scores(owners[0].tenant, query, texts, wait) if live else None
-        found_by: FoundBy = "meaning" if scores is not None and scores.by_meaning else "words"
+        scores, by_meaning = await self._relevance.scores(owners[0].tenant, query, texts, wait) if live else ([], False)
+        found_by: FoundBy = "meaning" if by_meaning else "words"
         self._count("memory_searches", found_by, 1)
-        if scores is None:
-            return MemoryHits([], found_by)
-        hits = [Hit(each, score, is_own) for (each, is_own), score in zip(live, scores.values, strict=True) if score]
+        hits = [Hit(each, score, is_own) for (each, is_own), score in zip(live, scores, strict=True) if score]
         hits.sort(key=lambda hit: (-hit.score, not hit.is_own, hit.memory.id))
-        return MemoryHits(hits[:limit], found_by)
+        return hits[:limit], found_by
 
     async def texts(self, owners: Sequence[Owner], ids: Sequence[str]) -> list[str | None]:
         """Return the texts of ids, the earlier texts of memories too; None where there is none any more."""
@@ -223,7 +219,8 @@ class BoundMemories:
     async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
         """Return those that fit a query best."""
         search = self._service.search(self._owners, query, limit=limit, wait=wait)
-        hits, found_by = await self._unless_away(search, MemoryHits([], "words"))
+        nothing: tuple[list[Hit], FoundBy] = ([], "words")
+        hits, found_by = await self._unless_away(search, nothing)
         now = self._service.now()
         items = (
             RememberedItem(each.id, each.text, each.kind, score, max(0.0, now - each.updated), each.confidence, is_own)

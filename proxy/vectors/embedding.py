@@ -188,15 +188,15 @@ class EmbeddingService:
 
         def compared() -> tuple[list[Stack], Array | None]:
             stacks = [Stack(next(packed)) if stack is None else stack for stack in known]
-            cosines = stacks[0].table(stacks[1])
-            is_there = not arrays.numpy().isnan(cosines).all() and (not whole or all(each.is_whole for each in stacks))
-            return stacks, scale.of(cosines) if is_there else None
+            if any(each.is_empty or (whole and not each.is_whole) for each in stacks):
+                return stacks, None
+            return stacks, scale.of(stacks[0].table(stacks[1]))
 
         size = sum(len(each.texts) for each in missing) + len(texts.texts) * len(others.texts) // _PRODUCTS
         stacks, near = compared() if size <= self._inline else await asyncio.to_thread(compared)
         self._inline = INLINE
-        for key, stack in zip(keys, stacks, strict=True):
-            if stack.is_whole and len(key[1]) > 1:
+        for key, stack, before in zip(keys, stacks, known, strict=True):
+            if before is None and stack.is_whole and len(key[1]) > 1:
                 self._stacks.put(key, stack, _ENTRY + stack.size + 2 * sum(map(len, key[1])))
         return near
 

@@ -6,6 +6,7 @@ by less than 0.001.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import isnan, nan
 from typing import Any
 
@@ -57,16 +58,20 @@ class Stack:
 
     def __init__(self, texts: Sequence[bytes | None]) -> None:
         """Unpack the vectors; texts whose vectors have another dimension than the first count as those without any."""
-        numpy = arrays.numpy()
-        widths = [dimension(text) if text else 0 for text in texts]
-        width = next(filter(None, widths), 0)
-        self._places = numpy.array([place for place, each in enumerate(widths) if each and each == width], int)
-        chosen = [texts[place] or b"" for place in self._places]
-        joined = b"".join(text[1:] for text in chosen)
+        numpy, width = arrays.numpy(), next(filter(None, map(dimension, filter(None, texts))), 0)
+        places = [place for place, text in enumerate(texts) if width and text and dimension(text) == width]
+        chosen = [texts[place] or b"" for place in places]
+        self._places = numpy.array(places, int)
+        joined = b"".join([text[1:] for text in chosen])
         self._count, self._rows = len(texts), numpy.frombuffer(joined, "<f2").astype("f4").reshape(-1, width or 1)
-        self._starts = numpy.cumsum([0, *(text[0] for text in chosen)])[:-1]
-        self.is_whole = all(text is not None for text in texts)
+        self._starts = [0, *accumulate([text[0] for text in chosen[:-1]])] if chosen else []
+        self.is_whole = None not in texts
         """True if every text has been looked at, also one that can have no vector."""
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is no vector."""
+        return not self._starts
 
     @property
     def size(self) -> int:
@@ -79,12 +84,20 @@ class Stack:
         Not a number where there are no vectors of one dimension. The nearest, not the mean: a passage is about what one
         of its parts is about.
         """
-        numpy = arrays.numpy()
-        found = numpy.full((self._count, others._count), nan)
-        if len(self._rows) and len(others._rows) and self._rows.shape[1] == others._rows.shape[1]:
-            near = numpy.maximum.reduceat(self._rows @ others._rows.T, self._starts, axis=0)
+        numpy, shape = arrays.numpy(), (self._count, others._count)
+        if self.is_empty or others.is_empty or self._rows.shape[1] != others._rows.shape[1]:
+            return numpy.full(shape, nan)
+        near = self._rows @ others._rows.T
+        if len(self._starts) < len(self._rows):
+            near = numpy.maximum.reduceat(near, self._starts, axis=0)
+        if len(others._starts) < len(others._rows):
             near = numpy.maximum.reduceat(near, others._starts, axis=1)
-            found[numpy.ix_(self._places, others._places)] = near.clip(-1.0, 1.0)
+        near = near.clip(-1.0, 1.0).astype(float)
+        if near.shape == shape:
+            return near
+        found, columns = numpy.full(shape, nan), numpy.full((len(near), others._count), nan)
+        columns[:, others._places] = near
+        found[self._places] = columns
         return found
 
 

@@ -70,7 +70,7 @@ async def texts(service: MemoryService, owner: Owner) -> list[str]:
 
 
 async def found(service: MemoryService, owner: Owner, query: str) -> list[str]:
-    hits = (await service.search([owner], query, limit=10, wait=10)).hits
+    hits, _ = await service.search([owner], query, limit=10, wait=10)
     return [hit.memory.text for hit in hits]
 
 

@@ -17,9 +17,9 @@ async def test_a_language_that_the_model_does_not_know_is_compared_by_words() ->
     with ThreadPoolExecutor(1) as threads:
         relevance = MemoryRelevance(service, threads)
         await relevance.warm()
-        assert (await relevance.scores("t", "Какая столица у Перу?", texts, 30)).values == [0.0] * 3
-        found = await relevance.scores("t", "Где работает сестра?", texts, 30)
-        assert max(zip(found.values, texts, strict=True))[1] == texts[1]
+        assert await relevance.scores("t", "Какая столица у Перу?", texts, 30) == ([0.0] * 3, True)
+        found, _ = await relevance.scores("t", "Где работает сестра?", texts, 30)
+        assert max(zip(found, texts, strict=True))[1] == texts[1]
     await service.aclose()
 
 
@@ -34,8 +34,8 @@ async def test_a_model_that_tells_nothing_apart_is_not_used() -> None:
     service = EmbeddingService(backend)
     with ThreadPoolExecutor(1) as threads:
         relevance = MemoryRelevance(service, threads)
-        found = await relevance.scores("t", "green tea", ["likes green tea", "is tall"], 30)
-        assert [score > 0.5 for score in found.values] == [True, False], "by words"
+        found, _ = await relevance.scores("t", "green tea", ["likes green tea", "is tall"], 30)
+        assert [score > 0.5 for score in found] == [True, False], "by words"
     await service.aclose()
 
 
@@ -63,8 +63,8 @@ async def test_the_shipped_vectors_find_what_helps_without_a_word_in_common(ques
     with ThreadPoolExecutor(1) as threads:
         relevance = MemoryRelevance(service, threads)
         await relevance.warm()
-        found = await relevance.scores("t", question, ENGLISH, 30)
-        best = max(zip(found.values, ENGLISH, strict=True))
+        found, _ = await relevance.scores("t", question, ENGLISH, 30)
+        best = max(zip(found, ENGLISH, strict=True))
         assert best[1] == helps
         assert best[0] > 0.5
     await service.aclose()

@@ -362,5 +362,5 @@ async def test_a_model_that_fails_is_done_without() -> None:
     backend.fault = lambda: EmbeddingFailed("broken")
     async with remembering(backend=backend) as service:
         await service.add(ANN, [draft("black coffee"), draft("green tea")])
-        found_by = await service.search([ANN], "coffee", limit=5, wait=0.2)
-        assert ([hit.memory.text for hit in found_by.hits], found_by.found_by) == (["black coffee"], "words")
+        hits, found_by = await service.search([ANN], "coffee", limit=5, wait=0.2)
+        assert ([hit.memory.text for hit in hits], found_by) == (["black coffee"], "words")

@@ -179,7 +179,7 @@ async def test_a_question_finds_the_memory_that_helps_in_any_language(
     with ThreadPoolExecutor(1) as threads:
         relevance = MemoryRelevance(service, threads)
         await relevance.warm()
-        scores = (await relevance.scores("t", question, texts, LONG)).values
+        scores, _ = await relevance.scores("t", question, texts, LONG)
     await service.aclose()
     assert scores[helps] == max(scores) > 0.5
     assert scores[1] < 0.5, "the nurse helps with none of these"

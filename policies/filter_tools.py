@@ -11,7 +11,7 @@ from proxy.context import Context
 from proxy.policy import SETTINGS, BringsTools, Count, Decision, InternalTool, Keep, Need, Policy, Rewrite, ToolContext
 from proxy.text import counted
 from proxy.text.sections import sections_of, without_sections
-from proxy.tools.deferral import OURS, CallTool, deferred, is_function, searching
+from proxy.tools.deferral import OURS, CallTool, deferred, searching
 from proxy.tools.offer import OfferFinder, Wishes, clients_tools, in_first_order
 from proxy.tools.ranking import matches, text_of
 from proxy.tools.search_tools import SearchTools, by_relevance
@@ -191,7 +191,7 @@ class FilterTools(Policy, BringsTools):
         searches = [_DEFERS in tool or str(tool.get("type", "")).startswith("tool_search") for tool in request.tools]
         if _DEFERS not in ctx.native_edits or any(searches):
             return None
-        marked = [not is_function(tool) or "cache_control" in tool for tool in request.tools]
+        marked = [not tool.is_function or "cache_control" in tool for tool in request.tools]
         named = [matches(tool.name, self.always) for tool in request.tools]
         stays = [*map(any, zip(marked, named, strict=True))]
         if all(stays):

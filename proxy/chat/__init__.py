@@ -255,12 +255,15 @@ def digest(message: Message) -> bytes:
 class Tool(JsonObject):
     """One tool definition, of a function or a custom tool."""
 
-    __slots__ = ("name",)
+    __slots__ = ("is_function", "name")
 
     def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), raw: bytes | None = None) -> None:
         super().__init__(data, raw)
         self.name = called_name(self)
         """The name that the model calls it by; empty if the client gave none."""
+        function = self.get("function")
+        self.is_function: bool = isinstance(function, (dict, Mapping)) and bool(function.get("name"))
+        """True if it takes arguments in JSON, as custom tools and those of a provider do not."""
 
     @classmethod
     def function(

@@ -50,10 +50,12 @@ class PromptPrefixes(NamedTuple):
 
     def shared(self, later: "PromptPrefixes") -> int:
         """Return the number of prefixes that a later request has too."""
-        mine, other, most = self.keys, later.keys, min(len(self.keys), len(later.keys))
-        if most and mine[most - 1] == other[most - 1]:
-            return most
-        return bisect_left(range(most), True, key=lambda place: mine[place] != other[place])
+        mine, other = self.keys, later.keys
+        same = different = min(len(mine), len(other))
+        step = 1
+        while same and mine[same - 1] != other[same - 1]:  # most differ near their end
+            same, different, step = max(0, same - step), same - 1, 2 * step
+        return same + bisect_left(range(same, different), True, key=lambda place: mine[place] != other[place])
 
 
 class Bill(NamedTuple):

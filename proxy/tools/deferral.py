@@ -53,11 +53,13 @@ def deferrable(request: ChatRequest, client: Sequence[Tool]) -> tuple[Tool, ...]
     Only functions may, because only they have arguments in JSON, and only those whose name is theirs alone and that
     `tool_choice` does not name. None may where the client has a tool of its own that is named like one of ours.
     """
-    if any(tool.name in _NAMES and not is_ours(tool) for tool in client):
+    names = [tool.name for tool in client]
+    if not _NAMES.isdisjoint(names) and any(tool.name in _NAMES and not is_ours(tool) for tool in client):
         return ()
-    count = Counter([tool.name for tool in request.tools])
-    sent = {tool.name for tool in client} - {*chosen_tools(request.rest.get("tool_choice"))} - _NAMES
-    return tuple([t for t in request.tools if (name := t.name) in sent and count[name] == 1 and is_function(t)])
+    count = Counter(names if request.tools is client else [tool.name for tool in request.tools])
+    sent = {*names} - {*chosen_tools(request.rest.get("tool_choice"))} - _NAMES
+    once = {name for name in sent if count[name] == 1}
+    return tuple([tool for tool in request.tools if tool.is_function and tool.name in once])
 
 
 def deferred(request: ChatRequest, left_out: Set[str], staying: Sequence[Tool] | None = None) -> ChatRequest:
@@ -90,12 +92,6 @@ def is_ours(tool: Tool) -> bool:
     A client's own may have the same name.
     """
     return tool.name in _NAMES and tool in OURS
-
-
-def is_function(tool: Mapping[str, Any]) -> bool:
-    """Return whether a tool takes arguments in JSON, as custom tools and those of a provider do not."""
-    inner = tool.get("function")
-    return isinstance(inner, (dict, Mapping)) and bool(inner.get("name"))  # most are of the first, which is quick
 
 
 def unwrapped(arguments: str) -> WantedCall:
@@ -208,7 +204,7 @@ def _checked(tools: Mapping[str, Tool], arguments: str, *, strict: bool) -> Want
         raise Misfit(
             f"There is no tool of this name{'; near it: ' + ', '.join(near) if near else ''}. Use search_tools."
         )
-    if not is_function(tool):
+    if not tool.is_function:
         raise Misfit(f"{wanted.name} is called directly.")
     if strict:
         _fit(tool, wanted)

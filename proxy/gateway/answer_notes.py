@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote
 
@@ -75,20 +76,19 @@ class CorrectionService:
             _log.warning("answer not looked at", extra={"fields": {"fault": type(error).__name__}})
 
 
+@dataclass(frozen=True, slots=True)
 class BoundCorrections:
     """The `Corrections` of a request's context."""
 
-    __slots__ = ("_outage", "_prefix", "_service", "observers")
-
-    def __init__(
-        self, service: CorrectionService, prefix: str, observers: Sequence[AnswerObserver], outage: Outage
-    ) -> None:
-        self._service, self._prefix, self.observers, self._outage = service, prefix, observers, outage
+    service: CorrectionService
+    _prefix: str
+    observers: Sequence[AnswerObserver]
+    _outage: Outage
 
     async def pending(self, kinds: Collection[str]) -> Sequence[Correction]:
         keys = [f"{self._prefix}note/{kind}" for kind in sorted(kinds)]
         try:
-            values = await asyncio.gather(*map(self._service.store.get, keys))
+            values = await asyncio.gather(*map(self.service.store.get, keys))
         except StoreError:
             self._outage.begun = True
             return ()
@@ -96,30 +96,30 @@ class BoundCorrections:
 
     async def leave(self, kind: str, sentence: str, observer: AnswerObserver) -> None:
         """Leave a note, unless one of its kind was left within the cooldown. Raises `StoreError`."""
-        store = self._service.store
+        store = self.service.store
         cool = f"{self._prefix}cool/{kind}"
         if await store.get(cool) is not None:
             return
-        name = f"{kind}-{self._service.clock():.3f}"
+        name = f"{kind}-{self.service.clock():.3f}"
         # of several workers that find the same at once, the first leaves it
         if await store.add(cool, name.encode(), ttl=observer.cooldown) == name.encode():
             await store.put(f"{self._prefix}note/{kind}", orjson.dumps([name, sentence]), ttl=observer.expiry)
 
     def watch(self, sent: ChatRequest) -> "AnswerWatch":
         """Return what takes a copy of the answer to a request."""
-        return AnswerWatch(self._service, self, sent)
+        return AnswerWatch(self, sent)
 
 
 class AnswerWatch(Copying):
     """Has an answer looked at once it has ended."""
 
-    def __init__(self, service: CorrectionService, notes: BoundCorrections, sent: ChatRequest) -> None:
+    def __init__(self, notes: BoundCorrections, sent: ChatRequest) -> None:
         super().__init__(LARGEST)
-        self._service, self._notes, self._sent = service, notes, sent
+        self._notes, self._sent = notes, sent
 
     def ended(self, reply: Reply, usage: Usage) -> None:
         if reply.status == 200 and (answer := self.copy):
-            self._service.look(self._notes, self._sent, answer, streamed=reply.chunks is not None)
+            self._notes.service.look(self._notes, self._sent, answer, streamed=reply.chunks is not None)
 
 
 def _find(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from proxy.access.exchange import Exchange
@@ -16,7 +16,7 @@ from proxy.models.usage import Usage, UsageReader, without_usage
 from proxy.policy import Fact
 from proxy.step import usage_header
 from proxy.telemetry.attributes import operation_of
-from proxy.telemetry.observation import Observation
+from proxy.telemetry.observation import Observation, ObservedCall
 from proxy.upstreams.base import Call, Reply, Upstream
 
 _KEPT = 4 * 2**20
@@ -37,28 +37,25 @@ class Observer:
         """Take note that the client has all of the answer; `usage` is what all its rounds used."""
 
 
+@dataclass
 class Observers:
     """The observers of one call, from its reservation to the end of its answer.
 
     Whatever ends the block ends the observation as well: an answer, an error, or a client that leaves.
     """
 
-    def __init__(
-        self,
-        call: Call,
-        upstream: Upstream,
-        http: Exchange,
-        seen: Observation,
-        body: Body | None = None,
-        watches: Sequence[Observer] = (),
-    ) -> None:
-        """`body` is the client's; `watches` look at the answer on behalf of a policy, or of who saves it."""
-        self.call = call
-        """The call as it is to be sent: it carries the trace."""
-        self._upstream, self._http, self._seen, self._body = upstream, http, seen, body
-        self.watches = watches
-        self.facts: Mapping[str, Fact] = {}
-        """The facts of the reply, once there is one."""
+    call: Call
+    """The call as it is to be sent: it carries the trace."""
+    _upstream: Upstream
+    _http: Exchange
+    _seen: Observation
+    _body: Body | None = None
+    """The client's."""
+    watches: Sequence[Observer] = ()
+    """They look at the answer on behalf of a policy, or of who saves it."""
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    """The facts of the reply, once there is one."""
+    observed: ObservedCall = field(init=False)
 
     async def __aenter__(self) -> "Observers":
         """Reserve what the call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it may."""

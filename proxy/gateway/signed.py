@@ -260,25 +260,17 @@ class Prefixes:
 
     def __init__(self, memory: StoredMemory, max_bytes: int = 16 * 2**20) -> None:
         """At most so many bytes are remembered of what this process sent last."""
-        self._memory = memory
-        self._sent: Cache[_Key, bytes] = Cache(max_bytes)
+        self.memory = memory
+        self.sent: Cache[_Key, bytes] = Cache(max_bytes)
         self._work = BackgroundWork[str]()
 
     def bound(self, scope: str, outage: Outage) -> "Settled":
         """Return those of one conversation, for one request; `scope` is that of `HiddenParts`."""
         return Settled(self, scope, outage)
 
-    async def get(self, key: _Key) -> bytes | None:
-        """Return what was stored."""
-        return await self._memory.get("/".join(key))
-
-    def recall(self, key: _Key) -> bytes | None:
-        """Return what this process sent last."""
-        return self._sent.get(key)
-
     def remember(self, key: _Key, value: bytes) -> None:
         """Remember what is sent now."""
-        self._sent.put(key, value, _ENTRY + len(value))
+        self.sent.put(key, value, _ENTRY + len(value))
 
     def put(self, key: _Key, value: bytes) -> None:
         """Remember it, and have it stored."""
@@ -287,11 +279,11 @@ class Prefixes:
 
     async def _put(self, key: _Key, value: bytes) -> None:
         with suppress(StoreError):  # health and metrics tell; what is not kept is worked out again
-            await self._memory.put("/".join(key), value)
+            await self.memory.put("/".join(key), value)
 
     def forget(self, tenant: str) -> int:
         """Forget what was sent of a tenant's; return how much that was."""
-        return self._sent.forget(quote(tenant, safe=""))
+        return self.sent.forget(quote(tenant, safe=""))
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
         """Have something done that keeps prefixes."""
@@ -319,7 +311,7 @@ class Settled:
             if end in places:
                 key = self._key(request, before)
                 known = await self._stored(key, request, end) if end in signed else None
-                if known is None and (sent := self._prefixes.recall(key)) is not None:
+                if known is None and (sent := self._prefixes.sent.get(key)) is not None:
                     known = _read(sent, request, end)
                 if known is not None:
                     return known
@@ -330,7 +322,7 @@ class Settled:
             return None
         try:
             async with asyncio.timeout(_PATIENCE):
-                stored = await self._prefixes.get(key)
+                stored = await self._prefixes.memory.get("/".join(key))
             return None if stored is None else _read(stored, request, end)
         except Exception as error:
             self._outage.begun = True

@@ -70,11 +70,11 @@ class MessagesRequest(NativeRequest):
     def tool(item: JsonObject) -> ToolView:
         """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
         if "input_schema" not in item:
-            return ToolView.over(item, item)
+            return ToolView(item, item=item)
         function = {"name": item.get("name", ""), "description": item.get("description") or ""}
         function["parameters"] = item["input_schema"]
         others = {key: value for key, value in item.items() if key not in (*_TOOL, "type")}
-        return ToolView.over({"type": "function", "function": function, **others}, item)
+        return ToolView({"type": "function", "function": function, **others}, item=item)
 
     @staticmethod
     def with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
@@ -151,14 +151,14 @@ def _views(item: JsonObject) -> tuple[View, ...]:
     """Return the views of one of the client's messages, results first."""
     role, content = item["role"], item.get("content")
     if not isinstance(content, list):
-        return (View.over({"role": role, "content": content}, item),)
+        return (View({"role": role, "content": content}, item=item),)
     if role == "assistant":
-        return (View.over(_assistant_fields(content), item),)
+        return (View(_assistant_fields(content), item=item),)
     results = [place for place, block in enumerate(content) if block["type"] == "tool_result"]
     found = [_result(item, place, content[place]) for place in results]
     others = [block for block in content if block["type"] != "tool_result"]
     if others or not results:
-        found.append(View.over({"role": role, "content": plain(others)}, item))
+        found.append(View({"role": role, "content": plain(others)}, item=item))
     return tuple(found)
 
 
@@ -167,7 +167,7 @@ def _result(item: JsonObject, place: int, block: Mapping[str, Any]) -> View:
     data = {"role": "tool", "tool_call_id": block["tool_use_id"]}
     data["content"] = plain(content) if isinstance(content, list) else content or ""
     data |= {key: value for key, value in block.items() if key in ("is_error", "cache_control")}
-    return View.over(data, item, place)
+    return View(data, item=item, place=place)
 
 
 def _assistant_fields(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -96,11 +96,11 @@ class ResponsesRequest(NativeRequest):
     def tool(item: JsonObject) -> ToolView:
         """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
         if item.get("type") != "function":
-            return ToolView.over(item, item)
+            return ToolView(item, item=item)
         function = {key: item.get(key) or "" for key in ("name", "description")}
         function["parameters"] = item.get("parameters") or {}
         others = {key: value for key, value in item.items() if key not in _TOOL}
-        return ToolView.over({"type": "function", "function": function, **others}, item)
+        return ToolView({"type": "function", "function": function, **others}, item=item)
 
     @staticmethod
     def with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
@@ -191,16 +191,16 @@ def _is_said(item: Mapping[str, Any], *, begun: bool) -> bool:
 def _view(item: JsonObject) -> View:
     kind = _kind(item)
     if kind == "message":
-        return View.over({"role": item["role"], "content": _content(item["content"])}, item)
+        return View({"role": item["role"], "content": _content(item["content"])}, item=item)
     if kind in _RESULTS and isinstance(item.get("output"), str | list):
         output = _content(item["output"])
-        return View.over({"role": "tool", "tool_call_id": str(item.get("call_id") or ""), "content": output}, item)
-    return View.over({"role": OPAQUE, "content": [dict(item)]}, item)
+        return View({"role": "tool", "tool_call_id": str(item.get("call_id") or ""), "content": output}, item=item)
+    return View({"role": OPAQUE, "content": [dict(item)]}, item=item)
 
 
 def _answer(run: Sequence[JsonObject]) -> View:
     """Return what a model said in one go."""
-    return run[0].derive(("run", *map(id, run)), lambda: View.over(said_in(run), JsonObject({"run": tuple(run)})))
+    return run[0].derive(("run", *map(id, run)), lambda: View(said_in(run), item=JsonObject({"run": tuple(run)})))
 
 
 def said_in(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -21,15 +21,15 @@ class View(Message):
     place: int | None
     """The place of its block in that object; None for one that is all that is left of it."""
 
-    def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), raw: bytes | None = None) -> None:
+    def __init__(
+        self,
+        data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+        raw: bytes | None = None,
+        item: JsonObject | None = None,
+        place: int | None = None,
+    ) -> None:
         super().__init__(data, raw)
-        self.item = self.place = None
-
-    @classmethod
-    def over(cls, data: Mapping[str, Any], item: JsonObject, place: int | None = None) -> Self:
-        view = cls(data)
-        view.item, view.place = item, place
-        return view
+        self.item, self.place = item, place
 
     def in_place_of(self, view: Message) -> Self:
         """Return the message, which knows that it stands in the place of another one."""
@@ -44,15 +44,14 @@ class ToolView(Tool):
     __slots__ = ("item",)
     item: JsonObject | None
 
-    def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), raw: bytes | None = None) -> None:
+    def __init__(
+        self,
+        data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+        raw: bytes | None = None,
+        item: JsonObject | None = None,
+    ) -> None:
         super().__init__(data, raw)
-        self.item = None
-
-    @classmethod
-    def over(cls, data: Mapping[str, Any], item: JsonObject) -> Self:
-        view = cls(data)
-        view.item = item
-        return view
+        self.item = item
 
 
 def root_of(message: Message) -> View | None:

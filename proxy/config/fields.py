@@ -1,6 +1,7 @@
 """The common base of all settings, and types of fields that several of them use."""
 
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, WithJsonSchema
 
@@ -38,3 +39,14 @@ class Base(BaseModel):
     """The base of all settings."""
 
     model_config = SETTINGS
+
+
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+def classes_of(annotation: Any, base: type[Kind]) -> Iterator[type[Kind]]:
+    """Yield the subclasses of a class that a type names."""
+    if isinstance(annotation, type) and issubclass(annotation, base):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from classes_of(inner, base)

@@ -1,13 +1,14 @@
 """Validation errors of pydantic in plain words: each with its line and the right value."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from proxy.config.checks import suggest
 from proxy.config.document import Document, Place
+from proxy.config.fields import classes_of
 
 _UNIONS = ("embedding", "state", "auth", "vectors")
 """Sections of which there are several kinds."""
@@ -76,18 +77,10 @@ def _siblings(kind: type[BaseModel], loc: Iterable[str | int]) -> list[str]:
     for part in list(loc)[:-1]:
         field = None if is_entry else next((each.model_fields.get(str(part)) for each in classes), None)
         if field is not None:
-            classes = [*_classes(field.annotation)]
+            classes = [*classes_of(field.annotation, BaseModel)]
             is_entry = get_origin(field.annotation) in (dict, tuple)  # its key or index comes next
         elif is_entry:
             is_entry = False
         else:  # pydantic's name of a member of a union
             classes = [each for each in classes if part in get_args(each.model_fields["kind"].annotation)]
     return list(classes[0].model_fields)
-
-
-def _classes(annotation: Any) -> Iterator[type[BaseModel]]:
-    """Yield the classes of settings that a type names."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _classes(inner)

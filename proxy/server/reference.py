@@ -3,12 +3,12 @@
 import argparse
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from proxy.config.fields import Base
+from proxy.config.fields import Base, classes_of
 from proxy.config.load import policy_class, policy_names
 from proxy.config.settings import Settings
 from proxy.policy import Policy, When
@@ -95,7 +95,7 @@ def _sections() -> dict[type[Base], str]:
     """
     titles: dict[type[Base], str] = {Settings: "The file"}
     for key, field in Settings.model_fields.items():
-        under = list(_classes(field.annotation))
+        under = list(classes_of(field.annotation, Base))
         for kind in under:
             chosen = kind.model_fields.get("kind")
             if chosen is None or not chosen.is_required():
@@ -104,16 +104,8 @@ def _sections() -> dict[type[Base], str]:
                 titles[kind] = f"{key}: kind: {get_args(chosen.annotation)[0]}"
         for kind in under:
             for name, inner in kind.model_fields.items():
-                titles |= {each: f"{key}: {name}" for each in _classes(inner.annotation) if each not in titles}
+                titles |= {each: f"{key}: {name}" for each in classes_of(inner.annotation, Base) if each not in titles}
     return titles
-
-
-def _classes(annotation: Any) -> Iterator[type[Base]]:
-    """Yield the classes of settings that a type names."""
-    if isinstance(annotation, type) and issubclass(annotation, Base):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from _classes(inner)
 
 
 def _list(title: str, kind: type[BaseModel], titles: dict[str, str]) -> list[str]:

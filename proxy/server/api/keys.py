@@ -39,14 +39,11 @@ class KeysApi:
         auth = settings.auth
         if not isinstance(auth, KeysAuth):
             return {"kind": auth.kind, "keys": [], "locked": "clients have keys of upstreams"}
+        listed, locked = set[str](), None
         try:
-            path, locked = self._file(), None
-        except Rejected as error:
-            path, locked = None, error.message
-        try:
-            listed = set() if path is None else await asyncio.to_thread(names_in, path)
-        except ConfigError as error:
-            listed, locked = set(), str(error)
+            listed = await asyncio.to_thread(names_in, self._file())
+        except (Rejected, ConfigError) as error:
+            locked = str(error)
         callers = [Caller(tenant_named(key.tenant or key.name), key) for key in auth.keys]
         try:
             used = await self._meter.days(caller.account for caller in callers)
@@ -63,7 +60,7 @@ class KeysApi:
                     "tenant": key.tenant or key.name,
                     "tenant_id": caller.tenant,
                     "limits": Terms.of(settings.limits, caller).model_dump(),
-                    "revocable": locked is None and key.name in listed,
+                    "revocable": key.name in listed,
                     "used": None if used is None else _summed(used[caller.account], today),
                 }
                 for key, caller in zip(auth.keys, callers, strict=True)

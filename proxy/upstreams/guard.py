@@ -63,26 +63,21 @@ class GuardedUpstream:
         return reply
 
     async def _ask(self, call: Call, ticket: int) -> Reply:
-        breaker = self._breaker
         try:
             reply = await self._upstream.send(call)
+        except asyncio.CancelledError:
+            self._breaker.abandoned(ticket)
+            raise
         except PenstockError as error:
             error.message = self._mask.text(error.message)
-            if isinstance(error, UpstreamFailed) or is_down(error.status, error.headers.get("x-should-retry")):
-                breaker.failed(ticket)
-            else:
-                breaker.succeeded(ticket)
-            raise
-        except asyncio.CancelledError:
-            breaker.abandoned(ticket)
+            is_failure = isinstance(error, UpstreamFailed) or is_down(error.status, error.headers.get("x-should-retry"))
+            self._breaker.answered(ticket, is_sound=not is_failure)
             raise
         except Exception:
-            breaker.failed(ticket)
+            self._breaker.answered(ticket, is_sound=False)
             raise
-        if reply.status >= 500 and is_down(reply.status, advice(reply.headers).get("x-should-retry")):
-            breaker.failed(ticket)
-        else:
-            breaker.succeeded(ticket)
+        is_failure = reply.status >= 500 and is_down(reply.status, advice(reply.headers).get("x-should-retry"))
+        self._breaker.answered(ticket, is_sound=not is_failure)
         return reply
 
     def _check(self) -> None:
@@ -198,42 +193,31 @@ class Breaker:
             self._since = self._clock()
         return self._era
 
-    def succeeded(self, ticket: int) -> None:
+    def answered(self, ticket: int, *, is_sound: bool) -> None:
+        """Count an answer, or the failure of a request."""
         if ticket != self._era:
             return
         if self.state == "half_open":
-            self._become("closed")
-        else:
-            self._count()
-
-    def failed(self, ticket: int) -> None:
-        if ticket != self._era:
+            self._become("closed" if is_sound else "open")
             return
-        if self.state == "half_open":
-            self._become("open")
-            return
-        self._count()
-        self._failures += 1
-        most = self._settings.failures
-        if most and self._failures >= most and self._failures >= _SHARE * self._answers:
+        now, most = self._clock(), self._settings.failures
+        if now - self._since > self._settings.within:
+            self._since, self._failures, self._answers = now, 0, 0
+        self._answers += 1
+        self._failures += not is_sound
+        if not is_sound and most and self._failures >= max(most, _SHARE * self._answers):
             self._become("open")
 
     def broke_off(self, ticket: int) -> None:
         """Count an answer as failed that had counted as one."""
         if ticket == self._era and self.state == "closed":
             self._answers = max(0, self._answers - 1)
-            self.failed(ticket)
+            self.answered(ticket, is_sound=False)
 
     def abandoned(self, ticket: int) -> None:
         """Note that the client left before an outcome was known. A probe is then made anew."""
         if ticket == self._era and self.state == "half_open":
             self._since = float("-inf")
-
-    def _count(self) -> None:
-        now = self._clock()
-        if now - self._since > self._settings.within:
-            self._since, self._failures, self._answers = now, 0, 0
-        self._answers += 1
 
     def _become(self, state: State) -> None:
         self._since = self._clock()

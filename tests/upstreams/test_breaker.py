@@ -29,8 +29,10 @@ class Bench:
                 self.now += int(each)
             elif self.breaker.refusal() is None:
                 ticket = self.breaker.admit()
-                report = {"+": self.breaker.succeeded, "-": self.breaker.failed, "~": self.breaker.abandoned}[each]
-                report(ticket)
+                if each == "~":
+                    self.breaker.abandoned(ticket)
+                else:
+                    self.breaker.answered(ticket, is_sound=each == "+")
 
 
 @pytest.mark.parametrize(
@@ -73,9 +75,9 @@ def test_half_open_it_lets_one_through_and_one_more_if_that_takes_long() -> None
     bench.now += 10
     second = bench.asks()
     assert bench.breaker.refusal() == 10
-    bench.breaker.succeeded(second)
+    bench.breaker.answered(second, is_sound=True)
     assert bench.breaker.state == "closed"
-    bench.breaker.failed(slow)
+    bench.breaker.answered(slow, is_sound=False)
     bench.play("--")
     assert bench.breaker.state == "closed", "what was admitted in another state says nothing about this one"
 
@@ -84,7 +86,7 @@ def test_what_was_under_way_when_it_opened_does_not_close_it() -> None:
     bench = Bench()
     early = bench.asks()
     bench.play("---")
-    bench.breaker.succeeded(early)
+    bench.breaker.answered(early, is_sound=True)
     assert bench.breaker.state == "open"
 
 
@@ -92,7 +94,7 @@ def test_streams_that_break_off_are_failures() -> None:
     bench = Bench()
     for _ in range(3):
         ticket = bench.asks()
-        bench.breaker.succeeded(ticket)
+        bench.breaker.answered(ticket, is_sound=True)
         bench.breaker.broke_off(ticket)
     assert bench.breaker.state == "open"
     bench.breaker.broke_off(ticket)
@@ -117,5 +119,5 @@ def test_whatever_happens_an_upstream_that_recovers_is_asked_again(script: str) 
     bench.play(script)
     bench.now += 10
     assert bench.breaker.refusal() is None
-    bench.breaker.succeeded(bench.breaker.admit())
+    bench.breaker.answered(bench.breaker.admit(), is_sound=True)
     assert bench.breaker.state == "closed"

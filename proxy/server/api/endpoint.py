@@ -23,6 +23,7 @@ from proxy.chat.errors import BadRequest, NotKept, PenstockError
 from proxy.http.headers import Headers
 from proxy.identity import tenant_of
 from proxy.state.store import StoreError
+from proxy.state.threads import do_sized
 from proxy.telemetry.observation import Observation, Telemetry
 from proxy.wires import wire_at
 
@@ -180,6 +181,12 @@ def parsed(raw: bytes, place: str = "the body") -> Any:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
         raise BadRequest(f"{place} is not valid JSON", code="invalid_json") from None
+
+
+async def sent_json(http: Exchange, empty: bytes = b"") -> Any:
+    """Return the JSON value of a client's body, and of `empty` where there is none. Raise `BadRequest`."""
+    raw = await http.read() or empty
+    return await do_sized(len(raw), partial(parsed, raw))
 
 
 def valid(kind: type[Fields], value: Any, place: str = "") -> Fields:

@@ -14,7 +14,7 @@ from proxy.identity import session_key
 from proxy.memories import ID, KIND, SOURCES, Draft, Memory, Owner, kinds_of, scope_of
 from proxy.memories.change import Added
 from proxy.memories.service import Hit, MemoryService
-from proxy.server.api.endpoint import JsonFields, parameters, parsed, valid
+from proxy.server.api.endpoint import JsonFields, parameters, parsed, sent_json, valid
 
 _MOST_LISTED = 1000
 
@@ -216,7 +216,7 @@ class MemoriesApi:
 
     async def aggregate(self, http: Exchange) -> Any:
         """`POST /v1/memories/aggregate`: merge what says the same."""
-        asked = valid(_Merging, parsed(await http.read() or b"{}"))
+        asked = valid(_Merging, await sent_json(http, b"{}"))
         merged = await self._service.aggregate(self._owner(http, asked.names), asked.similarity)
         return {"object": "memories.aggregated", "merged": merged}
 

@@ -13,7 +13,7 @@ from proxy.chat.parse import Body
 from proxy.context import Identity
 from proxy.gateway.prepare import Services
 from proxy.identity import session_key
-from proxy.server.api.endpoint import JsonFields, parsed, valid
+from proxy.server.api.endpoint import JsonFields, sent_json, valid
 from proxy.state.inbox import Given, TooMany
 from proxy.tools.originals import readable
 
@@ -46,7 +46,7 @@ class Sharing:
 
     async def give(self, http: Exchange) -> Mapping[str, Any]:
         """`POST /v1/context/share`."""
-        asked = valid(_Share, parsed(await http.read()))
+        asked = valid(_Share, await sent_json(http))
         own, named = _names(http.headers), _listed(asked.sender or _Names())
         if any(own[name] and named[name] and own[name] != named[name] for name in _NAMES):
             raise BadRequest("`from` and the headers name different ones", param="from", code="invalid_sender")

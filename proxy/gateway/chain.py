@@ -108,17 +108,13 @@ async def run(
 
 
 def _ended(outcome: Outcome, name: str, policy: Policy, decision: Reject | Choose) -> Outcome:
-    """Return an outcome at the step that ends the chain."""
+    """Return an outcome at the step that ends the chain. Texts that a guard rejected are stored nowhere."""
     if isinstance(decision, Choose):
         return replace(outcome, chosen=(name, decision.model))
-    outcome = replace(outcome, rejected=decision)
-    return _emptied(outcome) if policy.is_guard else outcome
-
-
-def _emptied(outcome: Outcome) -> Outcome:
-    """Return an outcome without the texts of its request: texts that a guard rejected are stored nowhere."""
+    if not policy.is_guard:
+        return replace(outcome, rejected=decision)
     empty = outcome.request.with_messages(()).with_tools(())
-    return replace(outcome, request=empty, incoming=empty, is_emptied=True)
+    return replace(outcome, request=empty, incoming=empty, rejected=decision, is_emptied=True)
 
 
 async def count_checked(

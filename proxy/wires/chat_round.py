@@ -225,7 +225,8 @@ class ChatRound(AnswerRound):
         is_end = not chunk.get("choices") or any(choice.get("finish_reason") for choice in choices)
         is_end = is_end and not chunk.get("error") if chunk else data == b"[DONE]"
         if not (is_end and self._is_moved):
-            if is_changed and not (is_end or _speaks(chunk) or isinstance(chunk.get("usage"), dict)):
+            says_more = is_end or _speaks(chunk) or chunk.get("usage") or chunk.get("error")
+            if is_changed and not says_more:
                 return b""
             return (with_data(event, chunk) if is_changed else event) + boundary
         self._tail.append((event, chunk, boundary))

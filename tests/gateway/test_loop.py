@@ -629,13 +629,17 @@ async def test_an_error_of_a_later_round_is_raised(second: Any, status: int, cod
 
 
 async def test_an_error_event_ends_the_loop() -> None:
-    failed = b'data: {"error":{"message":"x","type":"server_error","param":null,"code":null}}\n\n'
+    error = b'"error":{"message":"x","type":"server_error","param":null,"code":null}'
+    failed = b"data: {%b}\n\n" % error
     recall = Recall()
     first = Scripted(streaming([*events(INTERNAL, usage=False)[:-2], failed]))
     assert (await read(await send(first, ask(stream=True), [recall]))).endswith(failed)
     assert not recall.asked
     later = Scripted(streaming(events(INTERNAL)), streaming([failed]))
     assert (await read(await send(later, ask(stream=True), [recall]))).endswith(failed)
+    empty = b'data: {"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}],%b}\n\n' % error
+    later = Scripted(streaming(events(INTERNAL)), streaming([empty]))
+    assert error in await read(await send(later, ask(stream=True), [recall])), "as some servers say it"
 
 
 async def test_a_stream_that_breaks_off_is_an_error_in_every_round() -> None:

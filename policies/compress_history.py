@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from proxy.chat import ChatRequest, Message, legal_cuts, split_head
 from proxy.chat.markers import shortened
 from proxy.chat.texts import texts_of, with_text
-from proxy.compaction import condensed
+from proxy.compaction.lines import condensed
 from proxy.compaction.references import with_standing
 from proxy.context import Archive, Context
 from proxy.history.cuts import Marks, Room, as_sent, foresee

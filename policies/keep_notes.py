@@ -8,7 +8,7 @@ from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, Tool, called_name, split_head
 from proxy.chat.blocks import NOTES, SUMMARY, build, escaped, indented, is_block, placed
-from proxy.compaction import arguments_of
+from proxy.compaction.calls import arguments_of
 from proxy.context import Context
 from proxy.economics import may_be_cached
 from proxy.history.tail import standing_statements

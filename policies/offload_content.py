@@ -11,9 +11,8 @@ from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.markers import MARKER_TOKENS, shortened
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import Text, arguments, texts_of, with_text
-from proxy.compaction import weight
 from proxy.compaction.fitting import forced, is_ours
-from proxy.compaction.form import ShortForm
+from proxy.compaction.form import ShortForm, weight
 from proxy.compaction.preview import preview
 from proxy.compaction.references import with_standing
 from proxy.context import Context

@@ -10,9 +10,8 @@ from pydantic import Field
 
 from policies.compact_tool_results.exchange import Before, SentExchange, ShortenedExchange, ShorteningRules
 from proxy.chat import ChatRequest, Message, Tool
-from proxy.compaction import weight
 from proxy.compaction.edited_files import edits_files
-from proxy.compaction.form import plain, rows
+from proxy.compaction.form import plain, rows, weight
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from proxy.chat import Message
-from proxy.compaction import unwrapped
 from proxy.compaction.cut_json import cut_off
+from proxy.compaction.envelopes import unwrapped
 from proxy.compaction.html import is_html, visible
 from proxy.text import counted
 from proxy.text.bm25 import terms

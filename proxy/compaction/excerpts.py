@@ -10,10 +10,12 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from proxy.chat.passages import Passage, passages
-from proxy.compaction import condensed, json_value, readable, rendered
+from proxy.compaction.cut_json import json_value
+from proxy.compaction.html import readable
+from proxy.compaction.lines import condensed
 from proxy.compaction.pieces import LONGEST_LINE
 from proxy.text.bm25 import Lexical, terms
-from proxy.text.json_values import Pairs
+from proxy.text.json_values import Pairs, rendered
 
 _OUTLINE = 3
 """The outline takes at least this part of the room, and what the passages leave."""

@@ -16,9 +16,9 @@ from proxy.chat import ChatRequest, Message, legal_cuts, split_head
 from proxy.chat.markers import MARKER_TOKENS, is_shortened, marked_handle, shortened
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import Text, arguments, texts_of, with_text
-from proxy.compaction import parts
 from proxy.compaction.excerpts import excerpt, line_starts
 from proxy.compaction.form import rows
+from proxy.compaction.pieces import parts
 from proxy.compaction.preview import divided
 from proxy.compaction.references import BESIDE, Shown, is_referring, with_references
 from proxy.context import Archive, Context

@@ -9,7 +9,7 @@ import orjson
 from proxy.chat import ROLES, Message, called_name
 from proxy.chat.attachments import described
 from proxy.chat.blocks import escaped
-from proxy.compaction import arguments_of, callers
+from proxy.compaction.calls import arguments_of, callers
 from proxy.compaction.pieces import LONGEST_LINE
 from proxy.text.bm25 import Lexical, fits, index
 

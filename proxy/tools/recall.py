@@ -9,7 +9,7 @@ from typing import Any
 
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.markers import MARKER
-from proxy.compaction import weight
+from proxy.compaction.form import weight
 from proxy.context import Archive, Context, Unavailable
 from proxy.policy import ORIGINALS_READ, InternalTool
 from proxy.text import counted

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.compaction import minified
 from proxy.compaction.cut_json import bare, cut_off
 from proxy.compaction.form import rows
+from proxy.text.json_values import minified
 
 LEAVES = st.one_of(
     st.none(),

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from proxy.compaction import unwrapped
+from proxy.compaction.envelopes import unwrapped
 
 TEXT = 'It\'s a "quoted" word,\n\ta tab, a back\\\\slash, é, 漢字 and \u2003 a wide blank. ' * 5
 ITEM = {"type": "text", "text": TEXT, "annotations": None}

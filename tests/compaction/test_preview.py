@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.compaction import weight
+from proxy.compaction.form import weight
 from proxy.compaction.preview import preview
 
 LINE = "It was a long afternoon and the people in the hall had little to say about the matter."

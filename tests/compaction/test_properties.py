@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.chat.markers import is_shortened, shortened
-from proxy.compaction import condensed, unwrapped
+from proxy.compaction.envelopes import unwrapped
 from proxy.compaction.form import rows
 from proxy.compaction.identifiers import identifiers
 from proxy.compaction.layout import joined, lay_out
-from proxy.compaction.lines import short_form
+from proxy.compaction.lines import condensed, short_form
 from proxy.compaction.references import shown, with_references
 
 GAP = re.compile(r"\[… [^\n]*?\](?=\s|$|\])")

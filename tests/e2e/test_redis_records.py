@@ -132,3 +132,21 @@ async def test_a_replica_that_stops_leaves_its_last_records(
     base = await lab.start(config(lab.behind, running), "second")
     status, last = await Client(base, lab.http).ask("GET", "/v1/explain/last", bearer("mine"))
     assert (status, last["request_id"]) == (200, "last")
+
+
+async def test_without_the_server_requests_go_on_and_each_replica_tells_its_own(
+    running: RedisProcess, lab: Lab
+) -> None:
+    first, second = await replicas(lab, running, patience=2.0)
+    await first.chat("mine", "before")
+    await told(second, "/v1/explain/before", bearer("mine"))
+    running.stop()
+    await first.chat("mine", "meanwhile")
+    assert (await first.ask("GET", "/v1/explain/meanwhile", bearer("mine")))[0] == 200
+    assert (await first.ask("GET", "/v1/explain/before", bearer("mine")))[0] == 200
+    status, answer = await second.ask("GET", "/v1/explain/meanwhile", bearer("mine"))
+    assert (status, answer["error"]["code"]) == (404, "unknown_request")
+    assert "cannot be read right now" in answer["error"]["message"]
+    assert (await second.ask("GET", "/v1/explain/meanwhile", bearer("other")))[1] == answer, "it tells nobody more"
+    running.start()
+    assert (await told(second, "/v1/explain/meanwhile", bearer("mine")))["request_id"] == "meanwhile"

@@ -147,15 +147,17 @@ class ChatRound(AnswerRound):
         message: dict[str, Any] = {}
         usage: Any = None
         stop: Any = None
-        indexes, is_broken, is_answer = list[int](), False, False
+        indexes, is_broken, is_answer = set[int](), False, False
         is_stream = self._answer is None
         for chunk in map(json_object, self._data) if self._answer is None else [self._answer]:
             usage = used if isinstance(used := chunk.get("usage"), dict) else usage
             is_broken = is_broken or chunk.get("error") is not None
             for place, choice in enumerate(_choices(chunk)):
                 index, part = (_index(choice), choice.get("delta")) if is_stream else (place, choice.get("message"))
-                indexes += [index] if index not in indexes else []
-                if index == indexes[0]:
+                if index < min(indexes, default=index + 1):
+                    message, stop = {}, None
+                indexes.add(index)
+                if index == min(indexes):
                     stop = choice.get("finish_reason") or stop
                     is_answer = is_answer or isinstance(part, dict)
                     _merge(message, part if isinstance(part, dict) else {})
@@ -163,7 +165,7 @@ class ChatRound(AnswerRound):
         result = RoundResult(
             message, usage or {}, stop, len(indexes) == 1 and not is_broken, is_answer and not is_broken
         )
-        return indexes[0] if indexes else 0, result
+        return min(indexes, default=0), result
 
     def result(self) -> RoundResult:
         place, first = self._first

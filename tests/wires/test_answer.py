@@ -44,6 +44,7 @@ def call(index: int | None, name: str | None, arguments: str) -> dict[str, objec
         (whole({"content": [{"type": "text", "text": "hi"}]}), False, Answer("hi", finish="stop")),
         (whole({"content": None, "audio": {"id": "x"}}), False, Answer(finish="stop", other=True)),
         (whole({"content": None, "tool_calls": [{"custom": {"name": "x", "input": "y"}}]}), False, Answer(calls=[("x", "y")], finish="stop")),
+        (b'data: {"choices":[{"index":1,"delta":{"content":"b"}}]}\n\ndata: {"choices":[{"delta":{"content":"a"}}]}\n\n', True, Answer("a")),
         (b'{"error": {"code": "x"}}', False, None),
         (b'data: {"choices":[{"delta":{"content":"h"}}]}\n\ndata: {"error": {}}\n\n', True, None),
         (b"", False, None),

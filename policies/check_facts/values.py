@@ -50,7 +50,8 @@ def value(text: str) -> Date | Amount | None:
 def differ(one: Date | Amount, other: Date | Amount) -> bool:
     """Return whether two values cannot be of the same thing. A doubtful pair can."""
     if isinstance(one, Date) or isinstance(other, Date):
-        return isinstance(one, Date) and isinstance(other, Date) and _dates_differ(one, other)
+        parts = zip(one, other, strict=True) if isinstance(one, Date) and isinstance(other, Date) else ()
+        return any(a is not None and b is not None and a != b for a, b in parts)
     if not one.readings or not other.readings:
         return any(a != b for a, b in zip(one.parts, other.parts, strict=False))
     near = any(_near(a, b, one.is_about or other.is_about) for a in one.readings for b in other.readings)
@@ -59,10 +60,6 @@ def differ(one: Date | Amount, other: Date | Amount) -> bool:
     if one.unit and other.unit and one.unit != other.unit:
         return near  # else one may be the other, converted
     return not near
-
-
-def _dates_differ(one: Date, other: Date) -> bool:
-    return any(a is not None and b is not None and a != b for a, b in zip(one, other, strict=True))
 
 
 def _near(one: float, other: float, is_about: bool) -> bool:

@@ -154,18 +154,25 @@ class HistorySearch:
             once.setdefault(there.texts[each.place], each)
         order = sorted(once.values(), key=lambda each: each.place not in named)
         order = [each for each in order if there.places[each.place] not in self._standing]
-        said = [self._is_said(there, each.place) for each in order]
+        # an attachment stands nowhere but in its message
+        in_summary = [
+            not attachments(self._gone[there.places[each.place][0]])
+            and "".join(there.texts[each.place].split()) in self._summary
+            for each in order
+        ]
         # where the summary says the best, what only stands beside it is not needed
-        is_said = bool(said) and said[0]
+        is_said = in_summary[:1] == [True]
         matches = [
             Found(there.places[place], share, int(candidates.tokens[place]), bool(is_about[bears]))
-            for (place, share, bears), in_summary in zip(order, said, strict=True)
-            if not in_summary and (is_about[place] or not is_said)
+            for (place, share, bears), stands in zip(order, in_summary, strict=True)
+            if not stands and (is_about[place] or not is_said)
         ]
         most = asked.most
         if most is not None and matches and asked.is_beyond_chance:
             most = max(most, matches[0].tokens + _BLOCK)
-        how = _how(int(is_known.sum()), len(meaning))
+        count, known = len(meaning), int(is_known.sum())
+        how = "by words and meaning" if known else "by their words"
+        how += f" ({known} of {count} vectors were there)" if 0 < known < count else ""
         return SearchResult(matches, how if matches or not order else "the summary says it", most=most)
 
     async def _asked(
@@ -198,17 +205,13 @@ class HistorySearch:
         most = _UNCLEAR if above < _CLEAR or not rarities.size else _UNSURE if is_chance or not asks else None
         return _Asked(above >= (_ASKED if asks else _PERHAPS), most, is_beyond_chance=above >= 0)
 
-    def _is_said(self, there: "_SearchedMessages", place: int) -> bool:
-        """Return whether the summary has a passage word for word; an attachment stands nowhere but in its message."""
-        has_more = bool(attachments(self._gone[there.places[place][0]]))
-        return not has_more and "".join(there.texts[place].split()) in self._summary
-
     async def _read(self) -> "_SearchedMessages":
         """Return the passages of all messages and the places of their terms; only newly left messages are read."""
         form, name = self._ctx.incoming.folds.of(self._gone), "passages"
         known: _SearchedMessages | None = form.known(name)
         if known is None:
-            count, before = form.resume(name, _nothing())
+            nothing = _SearchedMessages(0, (), (), arrays.numpy().zeros((_ROWS, 0), int), ())
+            count, before = form.resume(name, nothing)
             new = await self._ctx.once.of_each(_indexed, self._gone[count:])
             settled = before.behind(new[: form.settled - count])
             if len(settled.terms) > _INDEXES:
@@ -361,10 +364,6 @@ def _with_plain(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[s
     return (*before, *(described(message).casefold() for message in messages))
 
 
-def _nothing() -> _SearchedMessages:
-    return _SearchedMessages(0, (), (), arrays.numpy().zeros((_ROWS, 0), int), ())
-
-
 def _indexed(message: Message) -> _Indexed:
     text = described(message)
     parts = passages(text)
@@ -413,9 +412,3 @@ def _covering(words: Fits) -> Array:
     """Return for each passage whether it has enough of the question's words to be about it."""
     is_much = (words.terms >= _TERMS) & (words.shares >= _COVERED)
     return is_much | ((words.terms > 0) & (words.terms >= _MOST * words.wanted))
-
-
-def _how(known: int, count: int) -> str:
-    if not known:
-        return "by their words"
-    return "by words and meaning" + ("" if known == count else f" ({known} of {count} vectors were there)")

@@ -147,11 +147,6 @@ def outdated(texts: Sequence[str]) -> dict[int, int]:
 def _contradicts(older: _ReadText, newer: _ReadText) -> bool:
     if any(value.casefold() != newer.facts.get(name, value).casefold() for name, value in older.facts.items()):
         return True
-    return any(_holds_no_longer(old, new) for old in older.statements for new in newer.statements)
-
-
-def _holds_no_longer(old: Statement, new: Statement) -> bool:
-    reason = clash(old, new)
-    if reason == "value":  # one travels to many places
-        return any(value.kind != "place" for value in new.values)
-    return reason is not None
+    pairs = ((clash(old, new), new) for old in older.statements for new in newer.statements)
+    # one travels to many places
+    return any(rule and (rule != "value" or any(one.kind != "place" for one in new.values)) for rule, new in pairs)

@@ -148,19 +148,16 @@ def relevance(text: str, query: str) -> Finding | None:
     if len(present_terms) < _FEWEST:
         return None
     hits = len(asked & present_terms)
-    if not hits and _differ(text, query):
-        return None
+    if not hits:
+        # both may be about the same in different languages, or the text sets no spaces
+        theirs = language(text)
+        if theirs is None or language(query) not in (None, theirs):
+            return None
     return Finding(round(1 - 0.3**hits, 6), "" if hits else "it shares no words with what asked for it")
 
 
 def _telling(text: str) -> set[str]:
     return {term for term in terms(text) if len(term) > 2}
-
-
-def _differ(text: str, query: str) -> bool:
-    """Return whether both may be about the same in different languages, or the text sets no spaces."""
-    theirs = language(text)
-    return theirs is None or language(query) not in (None, theirs)
 
 
 _CUT_OFF = 0.4

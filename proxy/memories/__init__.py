@@ -47,14 +47,9 @@ class Owner(NamedTuple):
         return self._replace(scope=None)
 
     @property
-    def part(self) -> str:
-        """The user in keys."""
-        return self.user or _ALL
-
-    @property
     def key(self) -> str:
         """The owner with all scopes in keys."""
-        return f"{quote(self.tenant, safe='')}/{self.part}"
+        return f"{quote(self.tenant, safe='')}/{self.user or _ALL}"
 
     @classmethod
     def of(cls, key: str) -> "Owner":

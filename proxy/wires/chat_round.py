@@ -300,7 +300,8 @@ class ChatRound(AnswerRound):
             calls = self._calls.get(_index(choice))
             if choice.get("finish_reason") == "tool_calls" and calls and calls.hidden and not calls.indexes:
                 choice["finish_reason"] = "stop"
-        return (with_data(event, chunk) if chunk else event) + boundary
+        is_changed = chunk and chunk != json_object(event_data(event))
+        return (with_data(event, chunk) if is_changed else event) + boundary
 
 
 def joined(before: str, after: str) -> str:

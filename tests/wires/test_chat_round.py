@@ -157,3 +157,13 @@ def test_pieces_of_reasoning_are_put_together() -> None:
     deltas.end()
 
     assert deltas.result().message["reasoning_details"] == [{**entry, "text": "Let me see.", "signature": "sig"}]
+
+
+def test_an_end_that_does_not_change_keeps_its_bytes() -> None:
+    """The client has a call of its own beside the internal one: the end says what it said."""
+    deltas = ChatRound(frozenset({"recall"}))
+    calls = [delta(0, "a", "look_up", "{}"), delta(1, "r", "recall", "{}")]
+    deltas.feed(event({"choices": [{"index": 0, "delta": {"tool_calls": calls}, "finish_reason": None}]}))
+    end = b'data: {"choices" : [{"index":0,"delta":{},"finish_reason":"tool_calls"}], "x": 1.50}\n\ndata: [DONE]\n\n'
+    assert deltas.feed(end) == b""
+    assert deltas.tail() == end

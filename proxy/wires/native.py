@@ -193,7 +193,14 @@ class _Renewal:
         views = tuple(request.views(listed if system is None else (system, *listed)))
         if len(views) != len(came.messages):
             raise Unwritable("a message would become another one")
-        self._views = {id(old): new.in_place_of(old) for old, new in zip(came.messages, views, strict=True)}
+        self._views = dict[int, View]()
+        """By the message in whose place each view stands, and those in whose place that one stood before it."""
+        for old, new in zip(came.messages, views, strict=True):
+            earlier: Message | None = old
+            while earlier is not None:
+                self._views[id(earlier)] = new
+                earlier = earlier.made_of
+            new.in_place_of(old)
         own, (name, head) = came.own, request.names
         changes = dict[str, bytes | None]()
         if system is not None and system is not came.system:

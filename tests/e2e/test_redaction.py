@@ -192,3 +192,39 @@ async def test_the_same_conversation_sends_the_same_bytes(setup: Setup) -> None:
         messages += [{"role": "assistant", "content": f"Hello {MARK}"}, {"role": "user", "content": f"{n}"}]
     assert bodies[1].startswith(bodies[0])
     assert bodies[2].startswith(bodies[1])
+
+
+@pytest.mark.parametrize("path", ["messages", "responses"])
+async def test_nor_behind_signed_reasoning(setup: Setup, path: str) -> None:
+    """The beginning that the reasoning stands on was sent with placeholders, and stays so."""
+    listed, own = ("messages", {"max_tokens": 9}) if path == "messages" else ("input", {})
+    thought: dict[str, Any]
+    answer: dict[str, Any]
+    said: list[dict[str, Any]]
+    if path == "messages":
+        thought = {"type": "thinking", "thinking": "Let me see.", "signature": "s"}
+        answer = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+                  "content": [thought, {"type": "text", "text": "Hello."}],
+                  "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
+        said = [{"role": "assistant", "content": answer["content"]}]
+    else:
+        thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}
+        said = [thought, {**openai_server.message("Hello."), "id": "msg_1", "status": "completed"}]
+        answer = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": said}
+
+    async def respond(upstream: Any, received: Any, writer: Any) -> None:
+        await send(writer, 200, json.dumps(answer).encode())
+
+    setup.upstream.respond = respond
+    talk: list[dict[str, Any]] = [{"role": "user", "content": f"I am {MARK}"}]
+    before: list[Any] = []
+    for n in range(3):
+        body = {"model": "claude-opus-5" if path == "messages" else "guarded", listed: talk, **own}
+        async with setup.session.post(f"{setup.base}/v1/{path}", json=body) as response:
+            assert response.status == 200, await response.text()
+        assert MARK.encode() not in setup.upstream.last.body
+        sent = json.loads(setup.upstream.last.body)[listed]
+        assert sent[: len(before)] == before
+        assert json.dumps(sent).count("encrypted_content" if path == "responses" else "signature") == n
+        before = sent
+        talk += [*said, {"role": "user", "content": f"I am {MARK} still, {n}."}]

@@ -197,7 +197,9 @@ def valid(kind: type[Fields], value: Any, place: str = "") -> Fields:
         first = error.errors(include_url=False, include_input=False)[0]
         param = ".".join(filter(None, (place, *(str(part)[:50] for part in first["loc"][:1]))))
         code = "invalid_type" if first["type"].endswith(("_type", "missing")) else "invalid_value"
-        message = f"{param or 'the body'}: {first['msg'].removeprefix('Value error, ')}"
+        # pydantic names the class of ours
+        told = "Input should be an object" if first["type"] == "model_type" else first["msg"]
+        message = f"{param or 'the body'}: {told.removeprefix('Value error, ')}"
         raise BadRequest(message, param=param or None, code=code) from None
 
 

@@ -3,9 +3,11 @@
 import gc
 import weakref
 
+import pytest
+
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest
-from proxy.server.api.endpoint import Endpoint, Serving
+from proxy.server.api.endpoint import Endpoint, JsonFields, Serving, valid
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation, Telemetry
 
@@ -36,3 +38,17 @@ async def test_an_answered_error_keeps_nothing_of_its_request() -> None:
         assert [each() for each in held] == [None]
     finally:
         gc.enable()
+
+
+class _Inner(JsonFields):
+    name: str
+
+
+class _Outer(JsonFields):
+    to: _Inner
+
+
+@pytest.mark.parametrize(("body", "place"), [(5, "the body"), ([], "the body"), ({"to": 5}, "to")])
+def test_a_refusal_names_no_class(body: object, place: str) -> None:
+    with pytest.raises(BadRequest, match=f"^{place}: Input should be an object$"):
+        valid(_Outer, body)

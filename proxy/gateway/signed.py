@@ -28,9 +28,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import orjson
-from orjson import Fragment
-
 from proxy.chat import ChatRequest, Message, Tool, chosen_tools, raws
 from proxy.chat.cache_marks import unmarked
 from proxy.chat.markers import named_handles
@@ -372,26 +369,26 @@ def _by_content(tools: Sequence[Tool]) -> list[Tool]:
 def _written(sent: ChatRequest, outgoing: ChatRequest) -> bytes:
     """Return the tools and messages that were made: a place for what is the client's, itself for what is not."""
     places = {id(message): place for place, message in enumerate(sent.messages)}
-    tools = {id(tool): place for place, tool in enumerate(_by_content(sent.tools))}
-    made = {
-        "tools": [tools.get(id(tool), Fragment(tool.raw)) for tool in outgoing.tools],
-        "messages": [_message(message, sent.messages, places) for message in outgoing.messages],
-    }
-    return orjson.dumps(made)
+    tools = {id(tool): b"%d" % place for place, tool in enumerate(_by_content(sent.tools))}
+    # joined here: orjson writes behind its buffer where it copies finished JSON (`Fragment`)
+    return b'{"tools":[%b],"messages":[%b]}' % (
+        b",".join([tools.get(id(tool)) or tool.raw for tool in outgoing.tools]),
+        b",".join([_message(message, sent.messages, places) for message in outgoing.messages]),
+    )
 
 
-def _message(message: Message, sent: Sequence[Message], places: Mapping[int, int]) -> Any:
+def _message(message: Message, sent: Sequence[Message], places: Mapping[int, int]) -> bytes:
     """Return a place in what was sent; below zero for the message there without its reasoning, counted from -1.
 
     A message that was made of one there stands behind its place; one that was made of none stands alone.
     """
     if (place := places.get(id(message))) is not None:
-        return place
+        return b"%d" % place
     place = sent_as(message, places)
-    bare = Fragment(unmarked(message).raw)  # marks are no part of what is bound
+    bare = unmarked(message).raw  # marks are no part of what is bound
     if place is None:
         return bare
-    return -1 - place if message == without_reasoning(sent[place]) else [place, bare]
+    return b"%d" % (-1 - place) if message == without_reasoning(sent[place]) else b"[%d,%b]" % (place, bare)
 
 
 def _read(stored: bytes, request: ChatRequest, end: int) -> Prefix:

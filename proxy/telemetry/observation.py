@@ -146,6 +146,8 @@ class Observation(Record):
         self._key: str | None = None
         self._profile: ModelProfile | None = None
         self._overflow = self._answering = self._ended = False
+        self._ran: list[Step] = []
+        """The steps of all chains that ran: another model, or a smaller window, has them run again."""
         self.entry = NONE
         """The entry of the configuration that the last model matched."""
         self.metrics.of("active_requests").inc()
@@ -196,6 +198,7 @@ class Observation(Record):
         `refused` is the code of the answer where it is too large to be sent.
         """
         self.steps, self.before, self.after, self.window = steps, before, after, window
+        self._ran += steps
         self._overflow = after is not None and window is not None and after > window
         for phase, tokens in (("before", before), ("after", after)):
             if tokens is not None:
@@ -308,7 +311,7 @@ class Observation(Record):
             known = {name: facts.get(fact) for name, fact in _ATTRIBUTES.items()}
             known |= attr.of_conversation(who, conversation_id(who), turn)
             has_failed = self.status >= 500 or (self.error is not None and self.status < 400)
-            self._span.end(known, self.steps, has_failed=has_failed)
+            self._span.end(known, self._ran, has_failed=has_failed)
         if _access.isEnabledFor(logging.INFO):
             line = {_LOGGED.get(name, name): value for name, value in facts.items() if name not in _NOT_LOGGED}
             line["verdicts"] = dict(

@@ -43,6 +43,16 @@ async def test_a_request_is_a_server_span_with_its_steps_and_its_call_below(reco
     assert all(span.parent is not None and span.parent.span_id == server.context.span_id for span in children)
 
 
+async def test_steps_of_a_chain_that_ran_before_another_one_have_spans(recorded: Recorded) -> None:
+    """As where an upstream refuses a prompt as too long, or another model answers."""
+    seen = recorded.telemetry.begin("POST", "/v1/chat/completions", {})
+    for name in ("window_history", "filter_tools"):
+        seen.ran([step(name)], before=900, after=400, window=8192)
+    seen.end(200)
+
+    assert {"policy window_history", "policy filter_tools"} < {*await recorded.spans()}
+
+
 async def test_the_server_span_says_what_was_asked_and_answered(recorded: Recorded) -> None:
     request(recorded.telemetry)
 

@@ -66,7 +66,7 @@ class _FunctionFields(TypedDict, total=False):
 
 class _CallFields(TypedDict, total=False):
     id: str | None
-    type: str
+    type: str | None
     function: _FunctionFields
     custom: _FunctionFields
 

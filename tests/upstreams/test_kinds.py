@@ -267,6 +267,16 @@ async def test_a_request_that_cannot_be_translated_is_never_sent(lab: Lab) -> No
 # --- fields -----------------------------------------------------------------------------------------------------------
 
 
+async def test_calls_with_a_type_of_null_are_sent(lab: Lab) -> None:
+    """Clients that put the deltas of a stream together send such calls."""
+    request = ask("u a!c1 tc1")
+    calling = request.messages[1]
+    calls = [{**each, "type": None} for each in calling["tool_calls"]]
+    messages = (request.messages[0], calling.with_changes(tool_calls=calls), request.messages[2])
+
+    assert (await lab.send(request.with_messages(messages))).status == 200
+
+
 async def test_fields_that_the_server_lacks_are_left_out_and_told(lab: Lab) -> None:
     reply = await lab.send(ask(logit_bias={"1": 2}, n=1, parallel_tool_calls=True))
 

@@ -68,7 +68,7 @@ class JsonObject(dict[str, Any]):
         return derived
 
     def has_derived(self, key: Hashable) -> bool:
-        """Return whether this was made already."""
+        """Return whether `derive` has made the result of this key already."""
         return key in getattr(self, "_derived", ())
 
     def with_changes(self, **changes: Any) -> Self:

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.many_tools import padded
 from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest, Fields, Message, Tool
-from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.context import Embedder, Identity
 from proxy.policy import Rewrite
 from proxy.testing import context, profile

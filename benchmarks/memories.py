@@ -3,7 +3,7 @@
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.memories.relevance import MemoryRelevance
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences

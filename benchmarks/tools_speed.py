@@ -19,7 +19,7 @@ from benchmarks.turns import Writer
 from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest
 from proxy.chat.parse import Body
-from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.context import CacheRules, Context, Identity
 from proxy.models.tokens import TokenService
 from proxy.policy import Rewrite

@@ -172,7 +172,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _key_name(text: str) -> str:
-    from proxy.config.access_settings import KEY_NAME
+    from proxy.config.settings import KEY_NAME
 
     if not re.fullmatch(KEY_NAME, text):
         raise argparse.ArgumentTypeError(

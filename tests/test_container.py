@@ -24,7 +24,7 @@ import yaml
 import proxy
 from proxy.__main__ import main
 from proxy.config.load import load
-from proxy.config.state_settings import StateSettings
+from proxy.config.settings import StateSettings
 from tests.e2e import servers
 from tests.loopback import answering, free_port, listening
 

@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from urllib.parse import unquote_plus
 
 from proxy.chat.errors import BadRequest, NotFound, Unauthorized, UpstreamFailed
-from proxy.config.access_settings import PLAIN_PATH, AuthSettings, KeysAuth, KeySettings
 from proxy.config.keys_file import hash_of
+from proxy.config.settings import PLAIN_PATH, AuthSettings, KeysAuth, KeySettings
 from proxy.http.headers import OF_ACCOUNT, WITHHELD
 from proxy.identity import tenant_named, tenant_of
 from proxy.upstreams.base import Reply

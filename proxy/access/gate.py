@@ -10,8 +10,7 @@ from proxy.access.exchange import Exchange
 from proxy.access.limits import Admission, KeyLimits, Terms
 from proxy.access.metering import ALL, Meter
 from proxy.chat.errors import ConfigError, Overloaded, RateLimited
-from proxy.config.access_settings import Allowance, AuthSettings, KeysAuth
-from proxy.config.settings import Settings
+from proxy.config.settings import Allowance, AuthSettings, KeysAuth, Settings
 from proxy.http.headers import retry_after
 from proxy.telemetry.observation import Observation
 

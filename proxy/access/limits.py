@@ -17,7 +17,7 @@ from typing import Literal
 from proxy.access.callers import Caller
 from proxy.access.demand import Demand, check_caps, demand_of
 from proxy.chat.errors import RateLimited
-from proxy.config.access_settings import Allowance, LimitsSettings
+from proxy.config.settings import Allowance, LimitsSettings
 from proxy.economics import money, reported_cost
 from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage

@@ -14,7 +14,7 @@ from yarl import URL
 
 from proxy.access.callers import Caller
 from proxy.chat.errors import Unauthorized, UpstreamFailed
-from proxy.config.access_settings import KEY_NAME, Allowance, KeysAuth, KeySettings, TokenIssuer
+from proxy.config.settings import KEY_NAME, Allowance, KeysAuth, KeySettings, TokenIssuer
 from proxy.http.client import Timeouts, Transport
 from proxy.identity import tenant_named
 from proxy.state.cache import Cache

@@ -5,10 +5,12 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
-from proxy.config.access_settings import BYPASS, KeysAuth, KeySettings
 from proxy.config.document import Place
 from proxy.config.settings import (
+    BYPASS,
     Chain,
+    KeysAuth,
+    KeySettings,
     ModelSettings,
     OpenAIUpstream,
     Settings,

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from proxy.chat.errors import ConfigError
-from proxy.config.access_settings import KeySettings
 from proxy.config.document import Document, Sources, with_item, without_item
 from proxy.config.load import keys_of
+from proxy.config.settings import KeySettings
 
 
 def add_entry(path: Path, name: str, entry: str, *, if_missing: bool = False) -> bool:

@@ -15,11 +15,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from proxy.chat.errors import ConfigError
-from proxy.config.access_settings import KeysAuth, KeySettings, KeysFile
 from proxy.config.checks import doubts, suggest, unknown_names, wrong_access, wrong_keys
 from proxy.config.document import Document, Place, Sources, hash_of
 from proxy.config.mistakes import add_mistakes
-from proxy.config.settings import Settings
+from proxy.config.settings import KeysAuth, KeySettings, KeysFile, Settings
 from proxy.policy import Guard, Policy, ReadsFiles
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from proxy.config.checks import suggest
 from proxy.config.document import Document, Place
-from proxy.config.fields import classes_of
+from proxy.config.settings import classes_of
 
 _UNIONS = ("embedding", "state", "auth", "vectors")
 """Sections of which there are several kinds."""

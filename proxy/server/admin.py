@@ -24,10 +24,9 @@ from proxy.access.browsers import Browsers, is_loopback
 from proxy.access.metering import Meter
 from proxy.chat import encode
 from proxy.chat.errors import Unauthorized
-from proxy.config.access_settings import KeysAuth
 from proxy.config.document import items_of, literal_parts, with_masks
 from proxy.config.load import check
-from proxy.config.settings import Settings
+from proxy.config.settings import KeysAuth, Settings
 from proxy.server.api.endpoint import NO_STORE, JsonFields, answered, json_object, read_body, valid
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.keys import KeysApi

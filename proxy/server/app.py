@@ -19,9 +19,8 @@ from proxy.access.gate import Gate, Handler, is_needed
 from proxy.access.limits import KeyLimits
 from proxy.access.metering import Meter
 from proxy.chat.parse import Body
-from proxy.config.access_settings import KeysAuth
 from proxy.config.load import Config, load
-from proxy.config.settings import Settings
+from proxy.config.settings import KeysAuth, Settings
 from proxy.context import Identity
 from proxy.gateway.chain import run
 from proxy.gateway.pilot import Pilot

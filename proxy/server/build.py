@@ -10,22 +10,20 @@ from typing import Any, NamedTuple
 
 from proxy.access.limits import PATIENCE
 from proxy.chat.errors import ConfigError
-from proxy.config.embedding_settings import (
+from proxy.config.settings import (
     AutoEmbedding,
     EmbeddedVectors,
+    Guarded,
     NoEmbedding,
     NoVectors,
+    OllamaUpstream,
     OpenAIEmbedding,
     QdrantVectors,
     SentenceTransformersEmbedding,
+    Settings,
+    StateSettings,
     StaticEmbedding,
 )
-from proxy.config.settings import (
-    OllamaUpstream,
-    Settings,
-)
-from proxy.config.state_settings import StateSettings
-from proxy.config.upstream_settings import Guarded
 from proxy.gateway.answer_notes import CorrectionService
 from proxy.gateway.hidden import HiddenParts
 from proxy.gateway.prepare import Services, Writing

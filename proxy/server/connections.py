@@ -9,10 +9,8 @@ from time import perf_counter
 from typing import NamedTuple
 
 from proxy.chat.errors import PenstockError, UpstreamFailed
-from proxy.config.embedding_settings import OpenAIEmbedding
 from proxy.config.load import Config, load
-from proxy.config.settings import ForeignUpstream, OpenAIUpstream
-from proxy.config.state_settings import RedisStateSettings
+from proxy.config.settings import ForeignUpstream, OpenAIEmbedding, OpenAIUpstream, RedisStateSettings
 from proxy.server.build import build_backend, build_index, build_stores, build_upstreams
 from proxy.state.store import Store
 from proxy.upstreams.base import Call, Upstream

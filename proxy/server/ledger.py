@@ -9,8 +9,7 @@ import orjson
 
 from proxy.chat.errors import ConfigError, PenstockError
 from proxy.config.load import load
-from proxy.config.settings import Settings
-from proxy.config.state_settings import StateSettings
+from proxy.config.settings import Settings, StateSettings
 from proxy.server.build import build_stores
 from proxy.telemetry.ledger import LEDGER, chains_of, hash_of, manifest, verify
 from proxy.telemetry.record_table import Filters, rows

@@ -8,9 +8,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from proxy.config.fields import Base, classes_of
 from proxy.config.load import policy_class, policy_names
-from proxy.config.settings import Settings
+from proxy.config.settings import Base, Settings, classes_of
 from proxy.policy import Policy, When
 
 _VARIABLE = {"type": "string", "pattern": r"\$\{.+\}", "description": "A variable, filled in before it is checked."}

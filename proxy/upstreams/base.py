@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.sse import ByteStream
-from proxy.config.upstream_settings import Connected
+from proxy.config.settings import Connected
 from proxy.context import ModelProfile, TokenCount, Tokens
 from proxy.http.client import Response, Timeouts, Transport
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamUnavailable
 from proxy.chat.sse import ByteStream
-from proxy.config.upstream_settings import BreakerSettings, Guarded
+from proxy.config.settings import BreakerSettings, Guarded
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.masking import Mask, keys_of
 from proxy.upstreams.refusal import advice

@@ -9,7 +9,7 @@ from yarl import URL
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import BadRequest, UpstreamFailed
-from proxy.config.upstream_settings import Translated
+from proxy.config.settings import Translated
 from proxy.http.client import Timeouts, Transport
 
 _TIMEOUTS = Timeouts(connect=5.0, idle=5.0)

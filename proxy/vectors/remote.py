@@ -11,7 +11,7 @@ import orjson
 from yarl import URL
 
 from proxy.chat.errors import UpstreamFailed
-from proxy.config.embedding_settings import OpenAIEmbedding
+from proxy.config.settings import OpenAIEmbedding
 from proxy.http.client import Timeouts, Transport
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.packing import pack

@@ -21,7 +21,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.text.arrays import one_thread
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.packing import pack

@@ -12,7 +12,7 @@ from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.access.limits import MINUTE, Admission, KeyLimits, Terms, Window, duration
 from proxy.chat.errors import RateLimited
-from proxy.config.access_settings import KeySettings, LimitsSettings
+from proxy.config.settings import KeySettings, LimitsSettings
 from proxy.context import CacheRules, ModelProfile, Prices, TokenCount
 from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage

@@ -10,8 +10,8 @@ import yaml
 
 from proxy.access.callers import Caller, Callers, without_account, without_secrets
 from proxy.chat.errors import NotFound, Unauthorized, UpstreamFailed
-from proxy.config.access_settings import KeysAuth, KeySettings, KeysFile, PassThroughAuth
 from proxy.config.keys_file import entry_of, hash_of, new_key
+from proxy.config.settings import KeysAuth, KeySettings, KeysFile, PassThroughAuth
 from proxy.identity import tenant_of
 from proxy.upstreams.base import Reply
 from tests.scripted import Chunks

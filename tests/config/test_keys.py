@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.config.access_settings import KeysAuth
+from proxy.config.settings import KeysAuth
 from tests.config.files import BASE, loaded, refusal
 
 KEYS = """

@@ -8,8 +8,7 @@ import pytest
 
 from proxy.chat.errors import ConfigError
 from proxy.config.load import load
-from proxy.config.settings import Settings
-from proxy.config.state_settings import RedisStateSettings, StateSettings
+from proxy.config.settings import RedisStateSettings, Settings, StateSettings
 from proxy.server.build import build_stores
 from proxy.state.redis import RedisStore
 from proxy.state.sqlite import SqliteStore

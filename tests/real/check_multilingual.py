@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from proxy.chat import Tool
-from proxy.config.embedding_settings import OpenAIEmbedding
+from proxy.config.settings import OpenAIEmbedding
 from proxy.context import Identity
 from proxy.memories.relevance import MemoryRelevance
 from proxy.state.cache import OnceService

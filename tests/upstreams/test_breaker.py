@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.config.upstream_settings import BreakerSettings
+from proxy.config.settings import BreakerSettings
 from proxy.upstreams.guard import Breaker, State
 
 

@@ -11,8 +11,7 @@ import pytest
 from pydantic import SecretStr
 
 from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed, UpstreamTimeout, UpstreamUnavailable
-from proxy.config.settings import OpenAIUpstream
-from proxy.config.upstream_settings import BreakerSettings, Guarded
+from proxy.config.settings import BreakerSettings, Guarded, OpenAIUpstream
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.guard import Breaker, GuardedUpstream, is_down
 from tests.scripted import Scripted as Behind

@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
-from proxy.config.embedding_settings import OpenAIEmbedding
+from proxy.config.settings import OpenAIEmbedding
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.packing import dimension
 from proxy.vectors.remote import LARGEST, Remote

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.config.embedding_settings import AutoEmbedding, EmbeddingSettings, SentenceTransformersEmbedding
 from proxy.config.load import load
+from proxy.config.settings import AutoEmbedding, EmbeddingSettings, SentenceTransformersEmbedding
 from proxy.context import Identity
 from proxy.server.build import build_embedding
 from proxy.vectors.embedding import EmbeddingService

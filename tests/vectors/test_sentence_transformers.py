@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.config.embedding_settings import SentenceTransformersEmbedding
+from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
@@ -205,7 +205,6 @@ from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences
-from proxy.config.embedding_settings import SentenceTransformersEmbedding
 from proxy.vectors.packing import dimension
 
 def made(**settings):

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from proxy.chat.errors import ConfigError
-from proxy.config.embedding_settings import EmbeddedVectors, NoVectors, QdrantVectors
 from proxy.config.load import load
-from proxy.config.settings import Settings
+from proxy.config.settings import EmbeddedVectors, NoVectors, QdrantVectors, Settings
 from proxy.server.build import build_index
 from proxy.vectors.embedded import FILE
 from tests.vectors.made import T, points

@@ -16,8 +16,8 @@ from proxy.access.callers import Caller
 from proxy.access.limits import DAY, Terms
 from proxy.access.metering import Meter
 from proxy.chat.errors import BadRequest, ConfigError, NotFound, Rejected
-from proxy.config.access_settings import BYPASS, KeysAuth, KeySettings
 from proxy.config.keys_file import add_entry, entry_of, hash_of, names_in, new_key, remove_entry
+from proxy.config.settings import BYPASS, KeysAuth, KeySettings
 from proxy.identity import tenant_named
 from proxy.server.api.endpoint import answered, json_object, valid
 from proxy.server.reload import Reloading

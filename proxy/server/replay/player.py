@@ -21,8 +21,7 @@ from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.errors import BadRequest, UpstreamFailed
 from proxy.chat.parse import Body
 from proxy.chat.reasoning import is_signed
-from proxy.config.settings import Chain, Settings
-from proxy.config.state_settings import RedisStateSettings, StateSettings
+from proxy.config.settings import Chain, RedisStateSettings, Settings, StateSettings
 from proxy.context import Identity, Material, ModelProfile, Pair, Question
 from proxy.gateway.chain import Outcome
 from proxy.gateway.hidden import Hidden

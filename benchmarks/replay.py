@@ -16,10 +16,10 @@ from typing import Any
 
 from benchmarks.score import HERE, scored
 from proxy.config.load import load
-from proxy.server.replay.prompts import OTHERS
 from proxy.server.replay.reading import read
 from proxy.server.replay.report import build_report
 from proxy.server.replay.run import replay
+from proxy.server.replay.score import OTHERS
 
 MODELS = ("eval-agent", "eval-window-20-1")
 """The default chain, and `window_history: {keep_turns: 20, stride: 1}`."""

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -11,13 +12,18 @@ from importlib import import_module
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.access.browsers import Browsers, open_to
 from proxy.access.exchange import Intake
 from proxy.access.gate import Gate, Handler, is_needed
 from proxy.access.limits import KeyLimits
 from proxy.access.metering import Meter
+from proxy.chat.errors import PenstockError, error_body
 from proxy.chat.parse import Body
 from proxy.config.load import Config, load
 from proxy.config.settings import KeysAuth, Settings
@@ -27,18 +33,19 @@ from proxy.gateway.pilot import Pilot
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.saving import Saving
 from proxy.gateway.signed import Steps
+from proxy.http.headers import request_id
 from proxy.models import Models
 from proxy.models.tokens import TokenService
 from proxy.server.admin import Admin
 from proxy.server.api.chat import WIRES, Api
 from proxy.server.api.compress import Sidecar
-from proxy.server.api.endpoint import Answer, Endpoint, Serving, by_method
+from proxy.server.api.endpoint import NO_STORE, Answer, Endpoint, by_method, unavailable
 from proxy.server.api.erase import Forgetting
+from proxy.server.api.keys import UsageApi
 from proxy.server.api.memories import MemoriesApi
 from proxy.server.api.models import ModelsApi
 from proxy.server.api.requests import RecordsApi
 from proxy.server.api.share import Sharing
-from proxy.server.api.usage import UsageApi
 from proxy.server.build import (
     build_index,
     build_judge,
@@ -48,7 +55,6 @@ from proxy.server.build import (
     build_writing,
     reusable,
 )
-from proxy.server.dispatch import CHAT, ERRORS, App
 from proxy.server.explain import Explaining
 from proxy.server.health import Health
 from proxy.server.malloc import bound_arenas, give_back_free_memory
@@ -56,6 +62,7 @@ from proxy.server.reload import Generation, Reloading
 from proxy.server.shutdown import Draining
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import OnceService
+from proxy.state.store import StoreError
 from proxy.state.workers import Peers
 from proxy.telemetry import logs
 from proxy.telemetry.observation import Telemetry
@@ -69,6 +76,70 @@ from proxy.vectors.embedding import EmbeddingService
 _log = logging.getLogger("penstock.config")
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+CHAT = "/v1/chat/completions"
+_FOR_CLIENTS = ("/v1", "/chat/", "/models")
+"""Prefixes of the paths for clients; all others are for operators."""
+
+
+class App:
+    """The whole app. Chat goes straight to its endpoint, everything else through Starlette's router.
+
+    The router and its two error handlers would take a tenth of the time of a small request.
+    """
+
+    def __init__(self, reloading: Reloading, rest: ASGIApp, operators: ASGIApp, own_port: int | None) -> None:
+        """Serve clients by `reloading`, `own_port` by `operators`, and the other paths of the main port by `rest`."""
+        self._reloading = reloading
+        self._rest = rest
+        self._operators = operators
+        self._own_port = own_port
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one exchange. A client's exchange keeps the generation that is current when it begins."""
+        if scope["type"] != "http":
+            await self._rest(scope, receive, send)
+            return
+        if self._own_port is not None and (scope.get("server") or ("", 0))[1] == self._own_port:
+            await self._operators(scope, receive, send)
+            return
+        path = scope["path"]
+        if "//" in path or path.endswith("/"):  # of a base URL with a slash at its end
+            plain = re.sub("//+", "/", path).rstrip("/")
+            if plain.startswith(_FOR_CLIENTS):
+                path, scope = plain, {**scope, "path": plain}
+        if path == CHAT and scope["method"] == "POST":
+            await self._reloading.current(scope, receive, send, is_chat=True)
+        elif path.startswith(_FOR_CLIENTS):
+            await self._reloading.current(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
+
+
+async def answer_http_error(request: Request, error: Exception) -> Response:
+    """Answer the framework's own 404 and 405 with OpenAI's error body."""
+    if not isinstance(error, HTTPException):
+        raise error
+    known = {
+        404: ("not_found", f"there is no {request.method} {request.url.path[:200]}; the API is under /v1"),
+        405: ("method_not_allowed", f"{request.method} is not allowed here"),
+    }
+    code, message = known.get(error.status_code, ("http_error", str(error.detail)))
+    body = error_body(message, "invalid_request_error", None, code)
+    headers = {"x-request-id": request_id(request.headers.get("x-request-id")), **(error.headers or {})}
+    return Response(body, error.status_code, headers, "application/json")
+
+
+async def answer_own_error(request: Request, error: Exception) -> Response:
+    """Answer an error of an endpoint for operators."""
+    if isinstance(error, StoreError):
+        error = unavailable(error)
+    if not isinstance(error, PenstockError):
+        raise error
+    return Response(error.body(), error.status, {**NO_STORE, **error.headers}, "application/json")
+
+
+ERRORS = {HTTPException: answer_http_error, PenstockError: answer_own_error, StoreError: answer_own_error}
+"""Answers to what Starlette's endpoints raise."""
 
 
 def create(
@@ -215,19 +286,18 @@ class Process:
         pipeline = Pipeline(settings, routes, services, self.saving, self.pilot)
         api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
         memories, sharing, models = MemoriesApi(settings, services.memories), Sharing(services), ModelsApi(routes)
-        explaining = Explaining(config, routes, services, self.stores.store)
         # only where clients have keys of Penstock: with others the path is an upstream's
         usage = UsageApi(settings, limits, self.meter) if isinstance(settings.auth, KeysAuth) else None
-        headers = [(b"x-penstock-config", config.version.encode())]
         browsers = None if isinstance(settings.auth, KeysAuth) else Browsers(settings.server)  # no page has a key
-        largest = int(settings.server.max_body_mib * 2**20)
-        serving = Serving(telemetry, config.version, headers, gate, browsers, self.intake, largest)
+        explaining = Explaining(config, routes, services, self.stores.store)
+        generation = Generation(config, upstreams, services, explaining, telemetry, self.intake, gate, browsers)
+        generation.headers.append((b"x-penstock-config", config.version.encode()))
 
         def endpoint(
             path: str, handler: Handler, methods: Sequence[str], route: str = "", **options: bool
         ) -> HttpRoute:
             route = route or path.replace(":path}", "}")
-            return HttpRoute(path, Endpoint(handler, route, serving, **options), methods=list(methods))
+            return HttpRoute(path, Endpoint(handler, route, generation, **options), methods=list(methods))
 
         def answers(path: str, *, spends: bool = True, **by: Answer) -> HttpRoute:
             # of all methods: what belongs to no upstream must not be forwarded to one
@@ -262,8 +332,8 @@ class Process:
         rest.router.redirect_slashes = False  # to an address made of the client's own Host header
         origins = settings.server.cors_origins
         telemetry.metrics.has_upstreams(upstreams)
-        chat_app, rest_app = open_to(origins, chat.app), open_to(origins, rest)
-        return Generation(config, upstreams, services, headers, chat_app, rest_app, explaining)
+        generation.chat, generation.rest = open_to(origins, chat.app), open_to(origins, rest)
+        return generation
 
 
 def _most_of_bodies(settings: Settings) -> tuple[int, int, int]:

@@ -11,6 +11,9 @@ from typing import Any, Literal
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proxy.access.browsers import Browsers
+from proxy.access.exchange import Intake
+from proxy.access.gate import Gate
 from proxy.chat.errors import ConfigError
 from proxy.config.load import Config, hashes
 from proxy.config.settings import Settings
@@ -19,6 +22,7 @@ from proxy.http.headers import Headers
 from proxy.server.explain import Explaining
 from proxy.state.background import BackgroundWork
 from proxy.telemetry.metrics import Metrics
+from proxy.telemetry.observation import Telemetry
 from proxy.upstreams.base import Upstream
 
 FIXED = (
@@ -55,11 +59,17 @@ class Generation:
     config: Config
     upstreams: Mapping[str, Upstream]
     services: Services
-    headers: Headers
-    """The headers that go out with every answer."""
-    chat: ASGIApp
-    rest: ASGIApp
     explaining: Explaining
+    telemetry: Telemetry
+    intake: Intake | None = None
+    gate: Gate | None = None
+    """Without one, everybody comes in."""
+    browsers: Browsers | None = None
+    """The refusals of web pages."""
+    headers: Headers = field(default_factory=list)
+    """The headers that go out with every answer."""
+    chat: ASGIApp = field(init=False)
+    rest: ASGIApp = field(init=False)
     _users: int = 0
     _unused: asyncio.Event = field(default_factory=asyncio.Event)
 

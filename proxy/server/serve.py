@@ -24,8 +24,7 @@ from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.gateway.saving import Saving
 from proxy.server.admin import is_open
-from proxy.server.app import create
-from proxy.server.dispatch import App
+from proxy.server.app import App, create
 from proxy.telemetry.metrics import take_out
 
 

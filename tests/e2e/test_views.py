@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from proxy.config.keys_file import hash_of
 from proxy.server import admin, app
-from proxy.server.dispatch import CHAT
+from proxy.server.app import CHAT
 from tests.e2e.default_chain import MARKER
 from tests.e2e.servers import Received, Upstream, proxy, send
 from tests.scripted import answer

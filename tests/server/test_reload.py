@@ -62,7 +62,9 @@ class World:
         own: Any = Closing(name, self.closed)
         services: Any = SimpleNamespace(judge=None, writing=None, forget=self.forgotten.append)
         unused: Any = None
-        return Generation(config, {"kept": kept, name: own}, services, [], self.serve, self.serve, unused)
+        made = Generation(config, {"kept": kept, name: own}, services, unused, unused)
+        made.chat = made.rest = self.serve
+        return made
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.under_way.append(asyncio.Event())

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, quote
@@ -16,15 +15,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from proxy.access.browsers import Browsers
-from proxy.access.exchange import ClientGone, Exchange, Intake, is_gone
-from proxy.access.gate import Gate, Handler
+from proxy.access.exchange import ClientGone, Exchange, is_gone
+from proxy.access.gate import Handler
 from proxy.chat.errors import BadRequest, NotKept, PenstockError
 from proxy.http.headers import Headers
 from proxy.identity import tenant_of
+from proxy.server.reload import Generation
 from proxy.state.store import StoreError
 from proxy.state.threads import do_sized
-from proxy.telemetry.observation import Observation, Telemetry
+from proxy.telemetry.observation import Observation
 from proxy.wires import wire_at
 
 _log = logging.getLogger("penstock.api")
@@ -39,61 +38,41 @@ _HANDLES = ("/v1/retrieve/{handle}", "/v1/memories/{id}")
 """Routes of which telemetry gets no path: what stands in it would open what it names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """The common parts of all endpoints of a configuration."""
-
-    telemetry: Telemetry
-    config: str
-    """The version of the configuration."""
-    headers: Headers
-    """Go out with every answer; whoever gave the list may add to it later."""
-    gate: Gate | None
-    """Says who comes in; without one everybody does."""
-    browsers: Browsers | None
-    """Says what web pages may not ask."""
-    intake: Intake | None
-    """Bounds what is received at the same time."""
-    largest: int
-    """Bytes of the largest body."""
-
-
 class Endpoint:
     """A handler as an ASGI app: every error that it raises becomes OpenAI's error body, or an event of the stream."""
 
     def __init__(
-        self, handler: Handler, route: str, serving: Serving, *, spends: bool = True, takes_forms: bool = False
+        self, handler: Handler, route: str, generation: Generation, *, spends: bool = True, takes_forms: bool = False
     ) -> None:
         """Serve a route by a handler.
 
         One that `spends` nothing is open to those who have nothing left; one that `takes_forms` also gets bodies that
         are no JSON.
         """
-        gate = serving.gate
+        gate, server = generation.gate, generation.config.settings.server
         self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
-        self._serving = serving
-        self._route = route
-        self._takes_forms = takes_forms
+        self._generation, self._largest = generation, int(server.max_body_mib * 2**20)
+        self._route, self._takes_forms = route, takes_forms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        serving = self._serving
-        http = Exchange(scope, receive, send, serving.intake, serving.largest)
-        http.own_headers += serving.headers
-        seen = serving.telemetry.begin(
+        generation = self._generation
+        http = Exchange(scope, receive, send, generation.intake, self._largest)
+        http.own_headers += generation.headers
+        seen = generation.telemetry.begin(
             scope["method"],
             self._route,
             http.headers,
             path=None if self._route in _HANDLES else scope["path"],
             request_id=http.request_id,
-            tenant="" if serving.gate is not None else tenant_of(http.headers),  # the gate knows better
-            config=serving.config,
+            tenant="" if generation.gate is not None else tenant_of(http.headers),  # the gate knows better
+            config=generation.config.version,
         )
         if seen.explains:
             http.own_headers.append((b"x-penstock-explain", f"/v1/explain/{quote(http.request_id)}".encode()))
         await self._serve(http, seen)
 
     async def _let_in(self, http: Exchange, seen: Observation) -> None:
-        browsers = self._serving.browsers
+        browsers = self._generation.browsers
         if browsers is not None:
             browsers.check(http.scope["method"], http.headers, takes_forms=self._takes_forms)
         try:

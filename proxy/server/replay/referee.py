@@ -28,8 +28,8 @@ from proxy.economics import money, reported_cost
 from proxy.http.client import Timeouts, Transport
 from proxy.models.usage import UsageReader
 from proxy.server.build import build_upstreams
-from proxy.server.replay.child import serving
 from proxy.server.replay.reading import Conversation, RecordedRequest, read
+from proxy.server.replay.trial import serving
 from proxy.upstreams.routing import Routes
 from proxy.wires import WIRES, body_of
 

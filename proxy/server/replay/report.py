@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from proxy.chat.errors import ConfigError
-from proxy.server.replay.prompts import OTHERS, OWN
-from proxy.server.replay.score import Replayed, Turn
+from proxy.server.replay.score import OTHERS, OWN, Replayed, Turn
 from proxy.text import counted
 
 RULES = (OWN, *OTHERS)

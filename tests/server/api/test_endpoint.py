@@ -2,12 +2,16 @@
 
 import gc
 import weakref
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest
-from proxy.server.api.endpoint import Endpoint, JsonFields, Serving, valid
+from proxy.config.load import load
+from proxy.server.api.endpoint import Endpoint, JsonFields, valid
+from proxy.server.reload import Generation
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Observation, Telemetry
 
@@ -16,7 +20,7 @@ class Held:
     """What a handler has of a request."""
 
 
-async def test_an_answered_error_keeps_nothing_of_its_request() -> None:
+async def test_an_answered_error_keeps_nothing_of_its_request(tmp_path: Path) -> None:
     held: list[weakref.ref[Held]] = []
 
     async def refuse(http: Exchange, seen: Observation) -> None:
@@ -33,8 +37,10 @@ async def test_an_answered_error_keeps_nothing_of_its_request() -> None:
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "query_string": b""}
     gc.disable()
     try:
-        serving = Serving(Telemetry(Metrics("0")), "", [], None, None, None, 100)
-        await Endpoint(refuse, "/x", serving)(scope, receive, send)
+        (tmp_path / "config.yaml").write_text('upstreams: {a: {kind: echo}}\nmodels: [{match: "*", upstream: a}]\n')
+        unused: Any = None
+        config, telemetry = load(tmp_path / "config.yaml"), Telemetry(Metrics("0"))
+        await Endpoint(refuse, "/x", Generation(config, {}, unused, unused, telemetry))(scope, receive, send)
         assert [each() for each in held] == [None]
     finally:
         gc.enable()

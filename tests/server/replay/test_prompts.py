@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.chat import CacheMarks, ChatRequest, Message
 from proxy.context import CacheRules
-from proxy.server.replay.prompts import OWN, Prompt, PromptHistory, common, prompt_of, rules_of
+from proxy.server.replay.score import OWN, Prompt, PromptHistory, common, prompt_of, rules_of
 from proxy.testing import chat, context, tool
 
 RULES = CacheRules(read=0.1, minimum=0, ttl=300)

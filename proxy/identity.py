@@ -76,7 +76,6 @@ def session_key(name: str) -> str:
 
 
 def _unnamed(request: ChatRequest) -> str:
-    """Return the session id of an unnamed conversation, from its first messages."""
     opening = _opening(request)
     key = text_of(request.rest.get("prompt_cache_key"))
     if key:
@@ -97,7 +96,6 @@ def _opening(request: ChatRequest) -> bytes:
 
 
 def _tagged(request: ChatRequest | None) -> str:
-    """Return the task that the last user message is tagged with."""
     text = None if request is None else last_user(request)
     return "" if text is None else tag_of(text)
 

@@ -13,7 +13,6 @@ FILE_TOKENS = 1000
 """Tokens assumed for an image, a sound or a file in a prompt that was not counted."""
 
 _FILES = (b";base64,", b'"data":"')
-"""JSON that precedes the content of a file."""
 
 _OUTPUT = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _ANSWERS = ("n", "best_of")
@@ -29,7 +28,6 @@ class Demand:
 
     @property
     def total(self) -> int:
-        """Sum of prompt and answer."""
         return self.prompt + self.answer
 
 
@@ -86,7 +84,6 @@ def _fields(call: Call) -> Mapping[str, Any] | None:
 
 
 def _most(fields: Mapping[str, Any], names: Iterable[str], otherwise: int) -> int:
-    """Return the largest positive integer among these fields, or `otherwise`."""
     values = [fields.get(name) for name in names]
     return max((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), default=otherwise)
 

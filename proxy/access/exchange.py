@@ -63,7 +63,6 @@ class Intake:
         self.bound(most, most_of_one, most_together)
         self._by_address: dict[str, int] = {}
         self.incomplete = 0
-        """Bytes of all incomplete bodies."""
         self.complete = 0
         """Bytes of the complete bodies of requests under way."""
 
@@ -77,7 +76,6 @@ class Intake:
         self.complete += size
 
     def release(self, size: int) -> None:
-        """Stop counting a complete body."""
         self.complete -= size
 
     @contextmanager
@@ -136,29 +134,22 @@ class Exchange:
         self._largest = largest
         self._intake = intake or Intake(sys.maxsize, sys.maxsize)
         self._counted = 0
-        """Bytes of the body that `intake` counts."""
         self.headers = _headers(scope["headers"])
         """Request headers, names in lower case; values of a repeated header joined by commas (RFC 9110 §5.3)."""
         self.request_id = request_id(self.headers.get("x-request-id"))
         self.own_headers: Headers = [(b"x-request-id", self.request_id.encode())]
         """Headers that Penstock adds to the answer; the list grows while the request is processed."""
         self.query: str = scope.get("query_string", b"").decode("latin-1")
-        """Query string as the client encoded it."""
         self.caller: Caller | None = None
-        """Caller, once the gate has identified it."""
         self.admission: Admission | None = None
         """Account of the request with the limits of its key, if there are any."""
         self.status: int | None = None
-        """Status of the answer, once it has been sent."""
         self.streamed = False
-        """True if the answer was sent chunk by chunk."""
         self.sends_events = False
-        """True if the answer is an event stream."""
         self.names_events = False
         """True if the events of the stream have names, as in Anthropic's API and in OpenAI's Responses."""
         self._last = b""
         self._done = False
-        """True once `[DONE]` of a stream was sent: the client may disconnect."""
         self._watch: Watch | None = None
         self._begun = perf_counter()
         self._receive = receive
@@ -192,17 +183,13 @@ class Exchange:
                 more = message.get("more_body", False)
         raw = parts[0] if len(parts) == 1 else b"".join(parts)
         if coding is not None and raw:
-            raw = await self._decoded(raw, coding)
+            content = await asyncio.to_thread(decoded, raw, coding, self._largest)
+            if content is None:
+                raise _too_large(self._largest)
+            raw = content
         self._intake.keep(len(raw))
         self._counted += len(raw)
         return raw
-
-    async def _decoded(self, raw: bytes, coding: str) -> bytes:
-        """Return the decompressed body. Raise `BadRequest` (413) if it is too large."""
-        content = await asyncio.to_thread(decoded, raw, coding, self._largest)
-        if content is None:
-            raise _too_large(self._largest)
-        return content
 
     async def body(self) -> Body:
         """Return the body as a JSON object. Raise `BadRequest` if it is none."""
@@ -210,13 +197,11 @@ class Exchange:
         return await do_sized(len(raw), partial(Body, raw))
 
     def release(self) -> None:
-        """Stop counting the body, at the end of the request."""
         self._intake.release(self._counted)
         self._counted = 0
 
     @property
     def tenant(self) -> str:
-        """Owner of the data that the request may see."""
         return tenant_of(self.headers) if self.caller is None else self.caller.tenant
 
     async def tell(self, answer: Any) -> None:
@@ -224,7 +209,6 @@ class Exchange:
         await self.respond(200, [(b"content-type", b"application/json"), NO_STORE], encode(answer))
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a whole answer."""
         await self._begin(status, [*headers, *self.own_headers, (b"content-length", str(len(body)).encode())])
         await self._send({"type": "http.response.body", "body": body})
 
@@ -260,7 +244,6 @@ class Exchange:
 
     @property
     def between_events(self) -> bool:
-        """True if the stream so far ends with a complete event."""
         return self._last.endswith((b"\n\n", b"\r\n\r\n")) or not self._last
 
     async def finish(self, last: bytes = b"") -> None:
@@ -312,7 +295,6 @@ class Watch:
             raise ClientGone from None
 
     def release(self) -> None:
-        """Stop listening: the client may disconnect."""
         self._timer.cancel()
         if self._listener is not None:
             self._listener.cancel()

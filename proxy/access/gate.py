@@ -98,7 +98,6 @@ class Gate:
 
 
 def _tokens(auth: AuthSettings) -> "TokenVerifier | None":
-    """Return what reads the tokens of identity providers, where there are any."""
     if not isinstance(auth, KeysAuth) or not auth.tokens:
         return None
     try:

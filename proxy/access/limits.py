@@ -27,7 +27,6 @@ from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Call
 
 MINUTE = 60.0
-"""Seconds of a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +34,8 @@ class Window:
     """The counts at a moment."""
 
     before: float
-    """Count of the previous minute."""
     current: float
-    """Count of this minute so far."""
     elapsed: float
-    """Seconds since this minute began."""
 
     @property
     def used(self) -> float:
@@ -47,7 +43,6 @@ class Window:
         return self.current + self.before * (1 - self.elapsed / MINUTE)
 
     def remaining(self, limit: int) -> int:
-        """Return the unused part of a limit."""
         return max(0, math.floor(limit - self.used))
 
     @property
@@ -77,7 +72,6 @@ def duration(seconds: float) -> str:
 
 _MINUTES_TTL = 3 * MINUTE
 DAY = 86400.0
-"""Seconds of a day."""
 _DAYS_TTL = 2 * DAY
 _HOUR = 3600.0
 """Seconds of a reservation's bucket: the reservations of a killed process count for one to two of them."""
@@ -104,7 +98,6 @@ class Terms(Allowance):
 
     @cached_property
     def are_counted(self) -> bool:
-        """True if there is any limit besides concurrency."""
         return any(getattr(self, name) is not None for name in Allowance.model_fields)
 
     @property
@@ -280,7 +273,8 @@ class Admission:
         refused = window.used > limit
         if refused:
             window = Window(window.before, max(0.0, window.current - amount), elapsed)
-        headers += [(name.encode(), value.encode()) for name, value in _rate_limit_headers(kind, window, limit).items()]
+        figures = {"limit": str(limit), "remaining": str(window.remaining(limit)), "reset": duration(window.reset)}
+        headers += [(f"x-ratelimit-{name}-{kind}".encode(), value.encode()) for name, value in figures.items()]
         if not refused:
             return None
         message = f"Rate limit reached for {kind} per minute: limit {limit:,}, used {window.used:,.0f}"
@@ -326,7 +320,6 @@ class Admission:
         raise await self._limits.refuse(error, "budget", {})
 
     def _used_up(self, terms: Terms, tokens: float, usd: float) -> RateLimited | None:
-        """Return the error if the day is used up."""
         spent = terms.budget_per_day is not None and usd >= terms.budget_per_day
         if not spent and not (terms.tokens_per_day is not None and tokens >= terms.tokens_per_day):
             return None
@@ -354,16 +347,7 @@ def count_key(account: str, unit: str, span: Literal["minute", "day", "reserved"
 
 
 def _price(call: Call, demand: Demand) -> float:
-    """Return the estimated cost of a call in US dollars."""
     if call.profile is None:
         return 0.0
     profile, prompt = call.profile, demand.prompt
     return money(profile.prices.at(prompt), reported_cost(profile.cache, prompt, 0, 0), demand.answer)
-
-
-def _rate_limit_headers(kind: str, window: Window, limit: int) -> dict[str, str]:
-    return {
-        f"x-ratelimit-limit-{kind}": str(limit),
-        f"x-ratelimit-remaining-{kind}": str(window.remaining(limit)),
-        f"x-ratelimit-reset-{kind}": duration(window.reset),
-    }

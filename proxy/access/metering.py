@@ -22,7 +22,6 @@ from proxy.state.store import StoreError
 FIGURES = ("requests", "without_usage", "input_tokens", "cached_tokens", "output_tokens", "usd")
 """Answered requests, those whose upstream reported no usage, tokens, US dollars."""
 ALL = ""
-"""Name that stands for all models together."""
 
 _GATHER = 1.0
 """Seconds for which use is gathered before it is written."""
@@ -31,7 +30,6 @@ _DAYS = 31
 """Days of which requests and cost are known, today included."""
 _FIGURES_BY_DAY = ("requests", "usd")
 _BY_DAY = tuple(f"/{figure}/{ALL}" for figure in _FIGURES_BY_DAY)
-"""Ends of the keys that are kept so long."""
 _AT_ONCE = 256
 
 _log = logging.getLogger("penstock.limits")
@@ -53,7 +51,6 @@ class Meter:
 
     @property
     def day(self) -> int:
-        """Today, in days since 1970 (UTC)."""
         return int(self._clock() // DAY)
 
     def note(self, account: str, model: str, answers: Sequence[Usage], usd: float | None) -> None:
@@ -119,7 +116,6 @@ class Meter:
             await self._add()
 
     async def aclose(self) -> None:
-        """Write the rest of the use; `share` must have ended."""
         await self._add()
 
     async def _add(self) -> None:

@@ -24,7 +24,6 @@ _log = logging.getLogger("penstock.tokens")
 
 _LARGEST = 1024 * 1024
 _REFRESH = 3600.0
-"""Seconds after which a provider's keys are read again."""
 _PAUSE = 60.0
 """The least seconds between two attempts to read them."""
 _REMEMBERED = 300.0
@@ -38,7 +37,6 @@ class TokenVerifier:
     """The callers who send tokens. For use on one event loop."""
 
     def __init__(self, auth: KeysAuth, *, clock: Callable[[], float] = time.time) -> None:
-        """`clock` returns seconds since 1970."""
         self._clock, self._paths = clock, auth.paths
         self._issuers = {each.issuer: _Issuer(each, clock) for each in auth.tokens}
         self._known: Cache[str, tuple[Caller, float]] = Cache(10_000, age=_REMEMBERED)
@@ -73,8 +71,6 @@ class TokenVerifier:
 
 
 class _Issuer:
-    """A provider, with its keys."""
-
     def __init__(self, settings: TokenIssuer, clock: Callable[[], float]) -> None:
         self.name, self.leeway = settings.name, settings.leeway
         self._settings, self._clock = settings, clock

@@ -19,7 +19,6 @@ from proxy.config.settings import (
 from proxy.policy import Guard, Policy, RefusesContent, Stage
 
 Found = tuple[Place, str]
-"""A place of the file, and what is wrong there."""
 
 
 def unknown_names(settings: Settings) -> Iterator[Found]:
@@ -41,7 +40,6 @@ def unknown_names(settings: Settings) -> Iterator[Found]:
 
 
 def _steps(settings: Settings) -> Iterator[tuple[Place, Policy, Chain]]:
-    """Yield each step of the chains with its place, and the steps before it."""
     for name, steps in settings.chains.items():
         for index, (policy, step) in enumerate(steps):
             yield ("chains", name, index, policy), step, steps[:index]

@@ -23,7 +23,6 @@ _VARIABLE = re.compile(
 )
 
 _SECRET = 6
-"""The least characters of a value that may be a secret."""
 
 _MISSPELT = re.compile(r"\$\{")
 
@@ -181,7 +180,6 @@ class Document:
             self.settle()
 
     def add_all(self, mistakes: Iterable[tuple[Place, str]]) -> None:
-        """Keep errors for `settle`, each with its place."""
         for place, message in mistakes:
             self.add(place, message)
 
@@ -193,21 +191,16 @@ class Document:
     def settle(self) -> None:
         """Raise `ConfigError` with all errors that were kept, one a line, in the file's order, if there are any."""
         if self._errors:
-            found = sorted(self._errors, key=lambda place: self.lines.get(self._nearest(place) or (), 0))
+            found = sorted(self._errors, key=lambda place: self.lines.get(self.known(place), 0))
             raise ConfigError("\n".join(str(self._errors[place]) for place in found))
-
-    def _nearest(self, place: Place) -> Place | None:
-        """Return the longest beginning of a place that the file has."""
-        return next((place[:n] for n in range(len(place), -1, -1) if place[:n] in self.lines), None)
 
     def known(self, place: Place) -> Place:
         """Return the place, or the nearest one around it that the file has."""
-        return place if (found := self._nearest(place)) is None else found
+        return next((place[:n] for n in range(len(place), -1, -1) if place[:n] in self.lines), place)
 
     def error(self, place: Place, message: str) -> ConfigError:
-        """Return an error with the nearest line of the file."""
-        found = self._nearest(place)
-        line = f":{self.lines[found]}" if found is not None else ""
+        number = self.lines.get(self.known(place))
+        line = "" if number is None else f":{number}"
         name = ".".join(str(part) for part in place)
         return ConfigError(f"{self.path}{line}: {name + ': ' if name else ''}{message}")
 
@@ -268,7 +261,6 @@ class Document:
 
 
 def _in_words(error: yaml.YAMLError, text: str) -> str:
-    """Say what is wrong with the YAML, for somebody who does not know its grammar."""
     problem = str(getattr(error, "problem", None) or str(error).partition("\n")[0])
     context, mark = getattr(error, "context_mark", None), getattr(error, "problem_mark", None)
     lines = text.splitlines()

@@ -80,7 +80,6 @@ def _with_entry(listed: Document, text: str, entry: str) -> str:
 
 
 def _keys_in(path: Path, text: str) -> tuple[KeySettings, ...] | None:
-    """Return the keys in a text; None if it is no file of keys."""
     try:
         return keys_of(Document(path, text, Sources(os.environ)))
     except ConfigError:
@@ -136,11 +135,10 @@ def entry_of(name: str, key: str, tenant: str | None = None, **more: Any) -> str
     """Return the entry of a key, as lines of YAML; `more` are further settings as JSON values."""
     values = more if tenant is None else {"tenant": tenant, **more}
     lines = [f"- name: {json.dumps(name)}", f"  hash: {hash_of(key)}"]
-    return "\n".join([*lines, *(f"  {field}: {_as_yaml(value)}" for field, value in values.items())])
-
-
-def _as_yaml(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("$", "$$")  # a dollar begins a variable
+    for field, value in values.items():
+        text = json.dumps(value, ensure_ascii=False).replace("$", "$$")  # a dollar begins a variable
+        lines.append(f"  {field}: {text}")
+    return "\n".join(lines)
 
 
 _SHOWN = "# the new key, shown only once and stored nowhere:\n"

@@ -33,9 +33,7 @@ class Config:
     files: Mapping[Path, str] = field(default_factory=dict, repr=False)
     """The files that were read, with the hash of each; empty for one that could not be read."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The environment of its variables."""
     warnings: tuple[str, ...] = ()
-    """Warnings: settings that are valid but probably a mistake."""
     text: str = field(default="", repr=False)
     """The file's text. It may hold secrets."""
 
@@ -107,7 +105,6 @@ def hashes(paths: Iterable[Path]) -> dict[Path, str]:
 
 
 def _loaded(path: Path, text: str, sources: Sources) -> Config:
-    """Load a text."""
     document = Document(path, text, sources, settled=False)
     settings = _validated(document)
     document.add_all(unknown_names(settings))
@@ -124,7 +121,6 @@ def _loaded(path: Path, text: str, sources: Sources) -> Config:
 
 
 def _with_keys(document: Document, settings: Settings, auth: KeysAuth) -> Settings:
-    """Return the settings with the keys of the file that they name."""
     document.add_all(wrong_access(settings, auth))
     document.settle()
     if auth.file is None:
@@ -192,7 +188,6 @@ def _imported(name: str, folder: Path | None) -> ModuleType:
 
 
 def _only_policy(name: str, module: ModuleType) -> type[Policy]:
-    """Return the policy class that a module defines."""
     policies = [
         value
         for value in vars(module).values()
@@ -243,7 +238,6 @@ def _chain(document: Document, place: Place, steps: Any) -> tuple[tuple[str, Pol
 
 
 def _step(document: Document, place: Place, step: Any) -> tuple[str, Policy] | None:
-    """Return the step; None if it is wrong, which the document then knows."""
     if isinstance(step, str):
         step = {step: None}
     if not isinstance(step, dict) or len(step) != 1:

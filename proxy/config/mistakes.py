@@ -11,7 +11,6 @@ from proxy.config.document import Document, Place
 from proxy.config.settings import classes_of
 
 _UNIONS = ("embedding", "state", "auth", "vectors")
-"""Sections of which there are several kinds."""
 _PERCENT = re.compile(r"\s*(\d{1,3}(?:\.\d+)?)\s*%\s*")
 
 
@@ -59,7 +58,6 @@ def _in_words(error: Mapping[str, Any]) -> str:
 
 
 def _share(error: Mapping[str, Any]) -> str:
-    """Return a hint where a share from 0 to 1 is written in percent."""
     number: Any = error.get("input")
     ctx = error.get("ctx") or {}
     if isinstance(number, str) and error["type"] in ("float_parsing", "int_parsing"):
@@ -72,7 +70,6 @@ def _share(error: Mapping[str, Any]) -> str:
 
 
 def _siblings(kind: type[BaseModel], loc: Iterable[str | int]) -> list[str]:
-    """Return the known keys at the place of an unknown one."""
     classes, is_entry = [kind], False
     for part in list(loc)[:-1]:
         field = None if is_entry else next((each.model_fields.get(str(part)) for each in classes), None)

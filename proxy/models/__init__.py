@@ -30,7 +30,6 @@ UNKNOWN_OUTPUT = 65_536
 UNKNOWN_FACTOR = 1.1
 """Tokens of an unknown model per token of o200k_base, with a margin: newer vocabularies differ by 0 to 10 %."""
 USUAL_RESERVE = 4096
-"""Tokens of an ordinary answer, and then some."""
 
 _REMEMBERED = 4096
 
@@ -66,7 +65,6 @@ class ModelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return not any(fnmatchcase(name, glob) for glob in self.unbound)
 
     def find(self, name: str) -> ModelRow | None:
-        """Return the first line that matches a canonical name."""
         return next((row for row in self.models if any(fnmatchcase(name, glob) for glob in row.match)), None)
 
 
@@ -97,7 +95,6 @@ class Models:
 
     @cached_property
     def table(self) -> ModelTable:
-        """The table that ships with the package."""
         return msgspec.json.decode((files("proxy") / "data" / "models.json").read_bytes(), type=ModelTable)
 
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
@@ -219,7 +216,6 @@ def _usual_reserve(window: int, max_output: int) -> int:
 
 
 def _profile(name: str, facts: Mapping[str, Any]) -> ModelProfile:
-    """Return a profile in which the figures fit each other."""
     known = dict(facts)
     window = known["window"]
     if known.get("max_input") and known["max_input"] >= window:

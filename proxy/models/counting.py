@@ -19,13 +19,10 @@ from proxy.models.families import Family
 from proxy.models.images import base64_bytes, base64_dimensions, data_url_dimensions, decoded_head
 
 MESSAGE_FRAME = 3
-"""Tokens around each message."""
 NAME_FRAME = 1
-"""Tokens for a message's name, besides the name itself."""
 REPLY_FRAME = 3
 """Tokens that prime the answer, once a request."""
 CALL_FRAME = 3
-"""Tokens around each tool call: an estimate."""
 
 _DIGITS_A_TOKEN = 3
 _DIGITS = re.compile(r"[0-9]{2,}")
@@ -47,7 +44,6 @@ _PAGE_TOKENS, _PAGE_BYTES = 2000, 50_000
 """A PDF's page as text and image, and the bytes that such a page usually has."""
 _MOST_PAGES = 100
 _SOUND_BYTES = 16_000
-"""Bytes of a second of compressed sound at 128 kbit/s."""
 _USUAL_SECONDS = 30
 
 
@@ -85,7 +81,6 @@ class Tally:
         self.add(compact(value))
 
     def message(self, message: Mapping[str, Any]) -> None:
-        """Count a message, its framing included."""
         self.text += MESSAGE_FRAME
         for key, value in message.items():
             if key in _SILENT or value is None:
@@ -205,13 +200,9 @@ def _file_tokens(file: Mapping[str, Any]) -> int:
 # --- tools ---
 
 PROPERTIES_FRAME = 3
-"""Tokens for an object that has properties."""
 PROPERTY_FRAME = 3
-"""Tokens for each property."""
 ENUM_FRAME = -3
-"""Tokens for an enumeration, its items apart."""
 ITEM_FRAME = 3
-"""Tokens for each item of an enumeration."""
 JSON_FRAME = 8
 """Tokens around a tool that is rendered as JSON: an estimate."""
 

@@ -55,7 +55,6 @@ class Patches(msgspec.Struct, frozen=True, tag="patches"):
     multiplier: float = 1.0
     budget: int = 1536
     original: int = 1536
-    """The budget for the detail `original`."""
     side: int = 32
 
     def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
@@ -93,11 +92,8 @@ class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     terse_tools: bool = False
     """Tools are rendered as type declarations, as OpenAI does; else as their JSON."""
     function_start: int = 0
-    """Tokens in front of each terse tool."""
     tools_frame: int = 100
-    """Tokens of the instructions that come with any tools at all."""
     audio_rate: int = 10
-    """Tokens of a second of sound."""
     digits: bool = False
     """Each digit is a token; OpenAI's vocabularies have three in one."""
     scripts: bool = False

@@ -4,7 +4,6 @@ from base64 import b64decode
 from collections.abc import Callable
 
 Dimensions = tuple[int, int]
-"""Width and height in pixels."""
 
 FIRST_BYTES = 96
 """Bytes in which PNG, GIF and WebP state their size."""

@@ -53,7 +53,6 @@ class PriceList:
         return cls(Path(spec.origin).with_name(_FILE) if spec and spec.origin else None)
 
     def find(self, name: str) -> Listed | None:
-        """Return the chat model of that name, in any of its spellings."""
         for spelling in spellings(name):
             raw = self._entries.get(spelling)
             found = None if raw is None else _parsed(raw)

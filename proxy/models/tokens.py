@@ -36,7 +36,6 @@ class TokenService:
     """The vocabularies, the memo and the calibration; `bind` gives a counter for one model and tenant."""
 
     def __init__(self, *, load: Callable[[str], Encoder] = load_encoder, entries: int = 200_000) -> None:
-        """`load` makes an encoder from a name, `entries` bounds the memo."""
         self.calibration = Calibration()
         self.memo: Cache[int, int] = Cache(entries)
         self.tool_sets: Cache[int, tuple[tuple[int, ...], bool]] = Cache(entries)
@@ -58,11 +57,9 @@ class TokenService:
                 await loop.run_in_executor(self.lanes.threads[0], load, name)
 
     def close(self) -> None:
-        """Stop the threads; work that has not begun is dropped."""
         self.lanes.close()
 
     def is_loaded(self, encoding: str) -> bool:
-        """Return whether counting with this encoding needs no loading."""
         return canonical_encoding(encoding) in self._encoders
 
     def failed(self, encoding: str) -> bool:
@@ -86,7 +83,6 @@ class TokenService:
             return self._encoders[name]
 
     async def run(self, tenant: str, size: int, work: Callable[[], list[int]]) -> list[int]:
-        """Count in a thread; `size` is in bytes."""
         work_time = current_work()
         running = self.lanes.submit(tenant, size, work_time.measured(work))
         return await work_time.job_done(asyncio.wrap_future(running))
@@ -205,7 +201,6 @@ class BoundTokens:
         return tuple([known[id(message)] for message in messages])
 
     async def _values(self, items: Sequence[JsonObject], scope: int) -> list[int]:
-        """Return the packed counts of messages, or of tools."""
         raws: list[bytes] = []
         for start in range(0, len(items), _PIECE):
             await self._turns.give()
@@ -247,8 +242,6 @@ class BoundTokens:
 
 
 class _Sizes(NamedTuple):
-    """The sizes of messages."""
-
     each: tuple[int, ...] = ()
     total: int = 0
     system: int = 0
@@ -293,7 +286,6 @@ FRAMING = 32
 LOWEST, HIGHEST = 0.5, 3.0
 """A ratio beyond this is no tokenizer's: the prompt was cut, or something was added to it. It is not learned from."""
 WEIGHT = 0.1
-"""The share of a new ratio in the running mean, once there are ten."""
 PATIENCE = 8
 """Ratios to see before the correction moves again."""
 STEP = 0.05
@@ -301,7 +293,6 @@ STEP = 0.05
 SHORT = 1.25
 """The ratio of reported to counted tokens from which a count is far too low."""
 LIMIT = 4096
-"""Corrections kept; beyond it the oldest is forgotten."""
 
 
 @dataclass(slots=True)
@@ -327,7 +318,6 @@ class Calibration:
         self._lock = Lock()
 
     def ratio(self, key: tuple[object, ...]) -> float:
-        """Return the factor for counts, between 0.5 and 3."""
         learned = self._learned.get(key)
         return 1.0 if learned is None else learned.ratio
 

@@ -40,7 +40,6 @@ class Usage:
     cached: int | None = None
     """Prompt tokens that the provider read from its cache."""
     model: str | None = None
-    """The model that answered, as the upstream names it."""
     response_id: str | None = None
     finish_reasons: tuple[str, ...] = ()
     error: str | None = None
@@ -48,9 +47,7 @@ class Usage:
     written: int | None = None
     """Prompt tokens that the provider wrote into its cache, where it charges for that and says so."""
     report: VendorReport = NO_REPORT
-    """Its report on the request."""
     reasoning: int | None = None
-    """Tokens of the answer that the model reasoned with."""
     modalities: tuple[tuple[str, int], ...] = ()
     """Tokens by modality, such as `audio.input_tokens`; none for an answer of several rounds."""
 
@@ -80,7 +77,6 @@ class UsageReader:
         self._size = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Take note of the next bytes of a stream."""
         self._recent.append(chunk)
         self._size += len(chunk)
         if self._size > 8 * _TAIL:  # now and then: it happens for each chunk of each stream
@@ -111,7 +107,6 @@ class UsageReader:
         return replace(result, finish_reasons=finish, error=error, report=report)
 
     def of_body(self, body: bytes) -> Usage:
-        """Return the usage of a whole answer."""
         try:
             answer = _whole.decode(body)
         except (ValueError, RecursionError):

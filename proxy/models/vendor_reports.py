@@ -20,7 +20,6 @@ _CHANGED = re.compile(r"(?!model)\w+_changed")
 
 _CONVERSATIONS = 20_000
 _AGE = 24 * 3600.0
-"""Seconds for which a step is on hold after the last report."""
 
 
 class VendorReport(NamedTuple):
@@ -78,7 +77,6 @@ MISSES = 3
 """So many answers in a row without a read that was expected: then the cache is taken for unused."""
 
 PAUSE = 600.0
-"""Seconds after which it is tried again."""
 
 
 class ReportMemory:
@@ -88,16 +86,13 @@ class ReportMemory:
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        """`clock` is in seconds."""
         self._holds: Cache[tuple[str, str], Mapping[str, str]] = Cache(_CONVERSATIONS, age=_AGE)
         self._misses: Cache[tuple[str, str, str, str], int] = Cache(_CONVERSATIONS, age=PAUSE, clock=clock)
 
     def hold(self, who: Identity, steps: Iterable[str], reason: str) -> None:
-        """Put steps on hold in a conversation."""
         self._holds.put((who.tenant, who.scope), {**self.on_hold(who), **dict.fromkeys(steps, reason)})
 
     def on_hold(self, who: Identity) -> Mapping[str, str]:
-        """Return the reason for each step that is on hold in a conversation."""
         return self._holds.get((who.tenant, who.scope)) or {}
 
     def note(self, who: Identity, upstream: str, model: str, expected: int, reported: int | None) -> None:
@@ -114,5 +109,4 @@ class ReportMemory:
         return replace(profile, cache=CacheRules()) if unused else profile
 
     def forget(self, tenant: str) -> int:
-        """Forget a tenant's conversations; return how many entries they had."""
         return self._holds.forget(tenant) + self._misses.forget(tenant)

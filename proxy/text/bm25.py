@@ -29,12 +29,10 @@ _DIGITS = 4
 """Digits from which on a number tells texts apart; shorter numbers occur anywhere."""
 
 _KIND = "i"
-"""Type code of 32-bit integers."""
 
 _REMEMBERED = 10_000
 """Words whose terms are cached: most words of a text are among them."""
 _LONGEST = 40
-"""Characters of the longest word that is cached."""
 
 _WORD = re.compile(WORD)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -63,7 +61,6 @@ class Index(NamedTuple):
     """An inverted index of texts, built once for many queries."""
 
     lengths: tuple[int, ...]
-    """Number of terms of each text."""
     postings: Mapping[str, "array[int]"]
     """For each term the places of the texts that contain it, each followed by the count; never changed in place."""
 
@@ -108,11 +105,9 @@ class Fits(NamedTuple):
     rarities: Array
     """Sum of the rarities of the query's terms in the text; about the logarithm of all texts for each that has it."""
     terms: Array
-    """Number of the query's terms in the text."""
     telling: Array
     """Number of the query's terms in the text that few texts contain, without short numbers."""
     wanted: int
-    """Number of terms of the query."""
 
 
 def fits(query: str, indexes: Sequence[Index]) -> Fits:

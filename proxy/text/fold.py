@@ -22,7 +22,6 @@ _ENDINGS = (
 )  # fmt: skip
 
 STOP_WORDS = word_lists("stop_words")
-"""Stop words by language, without accents."""
 
 
 def unaccented(text: str) -> str:

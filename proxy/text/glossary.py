@@ -23,9 +23,7 @@ _BOTH = _SPANISH & _ENGLISH
 """Stop words of both languages, which tell nothing about the language."""
 
 WORDS = MappingProxyType(dict(pair.split(maxsplit=1) for pair in " ".join(lines("glossary")).split(";")))
-"""English words by the beginning of a Spanish word."""
 _FIRST = frozenset([key[:_EXACT] for key in WORDS])
-"""First letters of all keys."""
 
 
 def english(text: str) -> str | None:

@@ -15,7 +15,6 @@ NAMES = {
     "it": "Italian",
     "pt": "Portuguese",
 }
-"""Names of the languages that are detected, by their codes."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\"[^\"\n]*\"|«[^»\n]{0,400}»|“[^”\n]{0,400}”", re.DOTALL)
@@ -23,7 +22,6 @@ _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+|\"[^\"\n]*\"|«[^
 _OWN = "="
 _READ = 6000
 _FEWEST = 4
-"""Least number of stop words of the language."""
 _SHARE = 0.2
 """Least share of stop words among all words: ordinary prose has a third to a half."""
 _LEAD = 1.6
@@ -49,7 +47,6 @@ def stop_words(words: Iterable[str]) -> frozenset[str]:
 
 
 def _counts(words: Iterable[str]) -> list[tuple[int, str]]:
-    """Return the number of stop words of each language among these words, the largest first."""
     words = list(words)
     return sorted(((sum(map(known.__contains__, words)), name) for name, known in STOP_WORDS.items()), reverse=True)
 

@@ -17,7 +17,6 @@ from proxy.text.vocabulary import DENIALS, NEGATIONS
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|[。！？؟।\n]+")
 _QUESTION = ("?", "？", "؟")
 _TURN = re.compile(r"^\s*(?:\d+:|->|-)\s+")
-"""The marks of a digest's lines and of a list's items."""
 _COMMA = re.compile(r"[,;，；、،]\s*")
 _WORD = re.compile(r"[^\W_]+")
 _ELISION = re.compile(r"(?<=\w)['’]\w{1,2}\b")

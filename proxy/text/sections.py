@@ -8,7 +8,6 @@ _MARK = re.compile(
     r"|<(?P<close>/?)(?P<tag>[A-Za-z][\w.-]*+)[^<>]*>[ \t]*)$",
     re.MULTILINE,
 )
-"""A heading, or a tag on a line of its own."""
 
 
 def without_sections(text: str, names: Collection[str]) -> str:
@@ -28,7 +27,6 @@ def sections_of(text: str, names: Collection[str]) -> str:
 
 
 def _spans(text: str, name: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each section of a name, in order."""
     name = name.strip().casefold()
     end = 0
     for begin, until in _under_headings(text, name):

@@ -13,7 +13,6 @@ LONGEST = 400
 _FENCE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _QUOTED = re.compile(r"“[^”]*”?|«[^»]*»?|\"[^\"\n]*\"|(?m:^[ \t]*>.*$)|(?<!\w)'[^'\n]{2,}'(?!\w)|‘[^‘’\n]*’(?!\w)")
 _MARKS = re.compile(r"[“«\">‘']")
-"""Marks that a quotation needs."""
 # lookbehinds after the full stop, so that the pattern is tried at full stops only
 _ABBREVIATED = r"(?<!\b[A-Z].)(?<!\b(?:Dr|Mr|Ms|Sr|St|vs|No).)(?<!\b(?:Mrs|Sra|etc|Inc|e\.g|i\.e).)"
 _ENDS = re.compile(rf"[.!?…\n](?:(?<=\n)\n*|(?<!\n){_ABBREVIATED}(?<![.!?…].)[.!?…]*+(?=[\s\"”»)]|$))")
@@ -38,7 +37,6 @@ _MOST_OPENING = 7
 _MOST_CLAUSE = 3
 """Most words before `that`: after more of them it may belong to a noun."""
 _MOST_UNMARKED = 4
-"""Most words of an opening that mentions neither speaker nor listener."""
 _TITLE_MARKS = re.compile(r"[\"“”«»]|``|''")
 _SPACE = re.compile(r"\s+")
 _PRONOUN = re.compile(r"(?:He|She|It|They)\s")
@@ -51,7 +49,6 @@ class Sentence(NamedTuple):
     text: str
     start: int
     end: int
-    """Position after its full stop."""
 
 
 def sentences(text: str) -> Iterator[Sentence]:

@@ -15,7 +15,6 @@ _NO_WORD = re.compile(r"[\W_]+")
 _DRAWN = re.compile(r"(\w)\1{2,}")
 _REPEATED = re.compile(r"(\w{2,3}?)\1{2,}")
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
-"""Scripts without spaces between words."""
 
 
 def is_small_talk(text: str) -> bool:
@@ -36,7 +35,6 @@ def phrases() -> tuple[str, ...]:
 
 @cache
 def _parts() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the phrases of small talk, and those of assent."""
     halves = [line.partition(":")[2].split("/") for line in lines("small_talk")]
     talk, assent = (
         [phrase.strip() for each in part for phrase in each.split(";")] for part in zip(*halves, strict=True)

@@ -20,14 +20,19 @@ CHAINS = _SHIPPED[0]
 
 @asynccontextmanager
 async def served(
-    path: Path, *arguments: str, pinned: bool = False, stderr: IO[bytes] | None = None, **environment: str
+    path: Path,
+    *arguments: str,
+    under: Sequence[str] = (),
+    pinned: bool = False,
+    stderr: IO[bytes] | None = None,
+    **environment: str,
 ) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """Run `penstock serve` with the configuration at `path` on a free port, and stop it at the end.
 
-    Yield the process, which has its exit code afterwards, and the address of the proxy.
+    `under` is a command that runs it. Yield the process, which has its exit code afterwards, and the proxy's address.
     """
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0", *arguments),
+        *(*under, sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=stderr,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},

@@ -113,7 +113,7 @@ class Proxy:
     """A running proxy with its client."""
 
     def __init__(self, http: aiohttp.ClientSession, base: str, pid: int) -> None:
-        self._http, self._base, self._pid = http, base, pid
+        self._http, self._base, self.pid = http, base, pid
 
     async def ask(self, body: dict[str, Any], chain: str) -> float:
         """Send a request, and return the seconds until its answer."""
@@ -127,7 +127,7 @@ class Proxy:
 
     def cpu(self) -> float:
         """Return the CPU seconds of the proxy so far."""
-        return cpu(self._pid)
+        return cpu(self.pid)
 
     async def cost(self, bodies: Iterable[dict[str, Any]], chain: str) -> float:
         """Send requests, and return the mean CPU of one in ms, including the work after its answer."""
@@ -144,7 +144,7 @@ class Proxy:
 
 @asynccontextmanager
 async def running(
-    folder: Path, embedding: str, state: str = "{kind: memory}", records: str = "{}"
+    folder: Path, embedding: str, state: str = "{kind: memory}", records: str = "{}", under: Sequence[str] = ()
 ) -> AsyncIterator[Proxy]:
     """Run a proxy before a stand-in that answers at once."""
 
@@ -158,7 +158,7 @@ async def running(
         values = {"embedding": embedding, "state": state, "records": records}
         config.write_text(CONFIG.format(url=behind.url, chains=CHAINS.rstrip(), **values))
         async with (
-            served(config, pinned=True) as (process, base),
+            served(config, under=under, pinned=True) as (process, base),
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(300)) as http,
         ):
             await until_ready(base)

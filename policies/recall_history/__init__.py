@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
-from policies.recall_history.search import Found, HistorySearch, Place, prepare, split_standing
+from policies.recall_history.search import Found, HistorySearch, Place, prepare, without_standing
 from proxy.chat import ChatRequest, Message, digest
 from proxy.chat.blocks import RECALLED, injected
 from proxy.chat.provenance import departed, of_client
@@ -94,10 +94,10 @@ class RecallHistory(Policy):
         if not users:
             return Keep("no user message of the client's stands in the request")
         forms = {came: request.messages[place] for place, came in sent.items()}
-        gone, standing = await split_standing(gone, forms, ctx)
+        gone, missing = await without_standing(gone, forms, ctx)
         if not gone:
             return Keep("what left stands in another form")
-        recollection = _Recollection(self, request, ctx, sent, gone, standing)
+        recollection = _Recollection(self, request, ctx, sent, gone, missing)
         return await recollection.decision(users[-1], users[-EARLIER - 1 : -1])
 
     async def _prepare(self, request: ChatRequest, ctx: Context) -> None:
@@ -142,12 +142,12 @@ class _Recollection(Tail[Place]):
         ctx: Context,
         sent: Mapping[int, int],
         gone: Sequence[int],
-        standing: Mapping[int, Collection[int]],
+        missing: Mapping[int, Collection[int]],
     ) -> None:
         super().__init__(request, ctx, sent)
         self._policy, self._gone = policy, gone
         made = [message.text for place, message in enumerate(request.messages) if place not in sent]
-        self._search = HistorySearch(gone, ctx, "\n".join(made), standing)
+        self._search = HistorySearch(gone, ctx, "\n".join(made), missing)
         self._usable = ctx.model.usable(request)
         self._blocks: dict[tuple[Place, ...], Block[Place]] = {}
         self._most = policy.max_tokens

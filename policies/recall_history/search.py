@@ -65,6 +65,7 @@ _DIGIT = re.compile(r"\d")
 _QUESTION_MARKS = frozenset("?؟՞")
 _SHORTEST = 4
 _WORD = re.compile(r"\w+")
+_MISSING = "passages that the prompt lacks"
 _INDEXES = 32
 """Indexes above which those of messages that left become one."""
 
@@ -113,17 +114,18 @@ class HistorySearch:
         gone: Sequence[int],
         ctx: Context,
         summary: str = "",
-        standing: Mapping[int, Collection[int]] = MappingProxyType({}),
+        missing: Mapping[int, Collection[int]] = MappingProxyType({}),
     ) -> None:
         """Search the client's messages at the places `gone`.
 
-        A passage is not found if it stands word for word in the summary, or is among the `standing` of its place.
+        A passage is not found if it stands word for word in the summary, or if its place has `missing` ones and it is
+        none of them.
         """
         messages = ctx.incoming.messages
         turns = [*accumulate(message.get("role") == "user" for message in messages)]
         self._gone, self._turns = tuple(messages[place] for place in gone), [turns[place] for place in gone]
         self._ctx, self._summary = ctx, "".join(summary.split())
-        self._standing = {(place, part) for place, at in enumerate(gone) if at in standing for part in standing[at]}
+        self._missing = [missing.get(place) for place in gone]
 
     async def find(self, question: str, *, least: float, wait: float) -> SearchResult:
         """Return the passages that a question asks for.
@@ -153,7 +155,7 @@ class HistorySearch:
         for each in ranked(candidates, words.scores, meaning, least):
             once.setdefault(there.texts[each.place], each)
         order = sorted(once.values(), key=lambda each: each.place not in named)
-        order = [each for each in order if there.places[each.place] not in self._standing]
+        order = [each for each in order if self._is_missing(there.places[each.place])]
         # an attachment stands nowhere but in its message
         in_summary = [
             not attachments(self._gone[there.places[each.place][0]])
@@ -174,6 +176,10 @@ class HistorySearch:
         how = "by words and meaning" if known else "by their words"
         how += f" ({known} of {count} vectors were there)" if 0 < known < count else ""
         return SearchResult(matches, how if matches or not order else "the summary says it", most=most)
+
+    def _is_missing(self, place: Place) -> bool:
+        missing = self._missing[place[0]]
+        return missing is None or place[1] in missing
 
     async def _asked(
         self,
@@ -248,33 +254,35 @@ class HistorySearch:
         return numpy.array(near, float)
 
 
-async def split_standing(
+async def without_standing(
     gone: Sequence[int], forms: Mapping[int, Message], ctx: Context
 ) -> tuple[list[int], Mapping[int, Collection[int]]]:
-    """Return the messages that left of which something does not stand in the prompt, and the passages that do.
+    """Return the messages that left of which something does not stand in the prompt, and which of their passages.
 
     A passage stands if the form that its message has in the prompt has its words: it may be a table of them. So does
     one of which notes say where an earlier message shows its lines. `forms` are by the places of the messages.
     """
-    standing: dict[int, tuple[int, ...] | None] = {}
+    missing: dict[int, tuple[int, ...]] = {}
     for place in gone:
-        if place in forms:
-            message, form = ctx.incoming.messages[place], forms[place]
-            key = ("standing passages", hash(message.raw), len(message.raw), hash(form.raw))
-            standing[place] = await ctx.once.of_key(key, len(message.raw), partial(_standing, message, form))
-    rest = [place for place in gone if standing.get(place, ()) is not None]
-    return rest, {place: parts for place, parts in standing.items() if parts}
+        if (form := forms.get(place)) is not None:
+            if (parts := form.derived(_MISSING)) is None:
+                message = ctx.incoming.messages[place]
+                key = (_MISSING, hash(message.raw), len(message.raw), hash(form.raw))
+                parts = await ctx.once.of_key(key, len(message.raw), partial(_missing, message, form))
+                form.derive(_MISSING, partial(tuple[int, ...], parts))
+            missing[place] = parts
+    return [place for place in gone if missing.get(place) != ()], missing
 
 
-def _standing(message: Message, form: Message) -> tuple[int, ...] | None:
-    """Return the passages of a message that stand in the prompt in another form; None if they all do."""
+def _missing(message: Message, form: Message) -> tuple[int, ...]:
+    """Return the passages of a message that do not stand in the prompt in another form."""
     text, shown = described(message), form.text
     if is_referring(shown) and not is_shortened(shown) and not is_referring(text):
-        return None
+        return ()
     there = {*_WORD.findall(shown)}
     words = [{*_WORD.findall(part.of(text))} for part in passages(text)]
-    parts = tuple([place for place, own in enumerate(words) if there and len(own & there) >= _SAID * len(own)])
-    return None if len(parts) == len(words) else parts
+    stand = [bool(there) and len(own & there) >= _SAID * len(own) for own in words]
+    return tuple([place for place, stands in enumerate(stand) if not stands])
 
 
 async def prepare(messages: Sequence[Message], ctx: Context) -> None:

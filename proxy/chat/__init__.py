@@ -26,7 +26,7 @@ _TEXTS = _ARGUMENTS | {"text", "content", "refusal", "reasoning_content", "reaso
 
 _NO_CALLS: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
-_NOTHING: Mapping[str, Any] = {}
+_NOTHING: Mapping[Any, Any] = {}
 _UNREAD: Any = object()
 
 Derived = TypeVar("Derived")
@@ -67,9 +67,9 @@ class JsonObject(dict[str, Any]):
         derived: Derived = known[key]
         return derived
 
-    def has_derived(self, key: Hashable) -> bool:
-        """Return whether `derive` has made the result of this key already."""
-        return key in getattr(self, "_derived", ())
+    def derived(self, key: Hashable) -> Any:
+        """Return what `derive` has made for a key; None where that is nothing yet."""
+        return getattr(self, "_derived", _NOTHING).get(key)
 
     def with_changes(self, **changes: Any) -> Self:
         """Return a copy with these keys set; keys keep their place, a value of `None` stays as null."""

@@ -131,14 +131,14 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
         return []
     users, texts = standing_users(request, incoming), raws(request)
     changed = [request.messages[sent[one]] for one in sent.keys() - came.keys()]
-    calls = Counter(call for message in changed for call in message.call_ids)
-    gone: list[int] = []
+    calls = Counter(call for message in changed if "tool_calls" in message for call in message.call_ids)
+    gone, last = list[int](), came[id(asked_last)]
     for place in reversed(missing):
         message = incoming.messages[place]
-        asked = message.call_ids
+        asked = message.call_ids if "tool_calls" in message else ()
         if asked and all(calls[call] > 0 for call in asked):
             calls.subtract(asked)
-        elif place < came[id(asked_last)] and not (id(message) in users or message.is_system or message.raw in texts):
+        elif place < last and not (id(message) in users or message.is_system or message.raw in texts):
             gone.append(place)
     return gone[::-1]
 

@@ -262,7 +262,7 @@ _TRAIL = "trail"
 def digest(messages: Sequence[Message]) -> None:
     """Read the new messages for the trails that they will be part of; for a thread."""
     for message in reversed(messages):
-        if message.has_derived(_TRAIL):  # an earlier request had those before it
+        if message.derived(_TRAIL):  # an earlier request had those before it
             break
         _digest(message)
 

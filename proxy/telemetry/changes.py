@@ -13,10 +13,9 @@ An entry has JSON values:
 """
 
 import re
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from itertools import groupby, islice, takewhile
+from itertools import takewhile
 from operator import is_
 from typing import Any
 
@@ -27,6 +26,8 @@ from proxy.context import Tokens
 MOST = 200
 """Entries of one request. Where there would be more, neighbours of one kind and step are one entry."""
 
+_ALIKE = frozenset({"unchanged", "removed"})
+"""The kinds of which neighbours are one entry in any case."""
 _HANDLE = re.compile(r'recall\("([a-z2-7]{20})"\) has the whole\]\s*\Z')
 _TAIL = 400
 
@@ -39,9 +40,9 @@ async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: 
     """Return the change of each message of the client's, and the added ones, in the order of the sent request."""
     before = await tokens.sizes(came.messages)
     if came.messages is sent.messages:  # most requests
-        return [_unchanged(came.messages, 0, 0, sum(before), sum(before))] if before else []
+        return [_unchanged(came.messages, sum(before))] if before else []
     after = await tokens.sizes(sent.messages)
-    return _shortened(_each(came, sent, before, after, *_steps_of(came, stages)))
+    return _within_bound(_each(came, sent, before, after, *_steps_of(came, stages)))
 
 
 def _change(
@@ -68,10 +69,11 @@ def _change(
     }
 
 
-def _unchanged(messages: Sequence[Message], before: int, after: int, tokens_before: int, tokens_after: int) -> Change:
+def _unchanged(messages: Sequence[Message], tokens: int) -> Change:
+    """Return the entry of the first messages, where they are the client's own."""
     role = messages[0].role
     one = role if all(each.role == role for each in messages) else None
-    return _change(before, after, one, "unchanged", tokens_before, tokens_after, count=len(messages))
+    return _change(0, 0, one, "unchanged", tokens, tokens, count=len(messages))
 
 
 def _steps_of(came: ChatRequest, stages: Stages) -> tuple[Mapping[int, str], Mapping[int, str]]:
@@ -98,38 +100,35 @@ def _each(
     after: Sequence[int],
     makers: Mapping[int, str],
     removed: Mapping[int, str],
-) -> Iterator[Change]:
-    """Yield the changes, message by message; `before` and `after` are their tokens."""
+) -> list[Change]:
+    """Return the changes, message by message; `before` and `after` are their tokens."""
+    own = sum(takewhile(bool, map(is_, came.messages, sent.messages)))  # often nearly all
     origins = of_client(sent, came)
-    gone, furthest = deque(sorted({*range(len(came.messages))} - {*origins.values()})), -1
+    gone = sorted({*range(own, len(came.messages))}.difference(origins.values()), reverse=True)
+    entries = [_unchanged(sent.messages[:own], sum(before[:own]))] if own else []
+    furthest = own - 1
 
-    def leave(until: int) -> Iterator[Change]:
-        while gone and gone[0] < until:
-            place = gone.popleft()
-            yield _change(place, None, came.messages[place].role, "removed", before[place], 0, step=removed.get(place))
+    def leave(until: int) -> None:
+        while gone and gone[-1] < until:
+            place = gone.pop()
+            _add(
+                entries,
+                _change(place, None, came.messages[place].role, "removed", before[place], 0, removed.get(place)),
+            )
 
-    place = 0
-    while place < len(sent.messages):
-        begin, first = place, furthest + 1
-        if origins.get(begin) == first:  # most messages are the client's own, and where they were
-            own = map(came.messages.__getitem__, range(first, len(came.messages)))
-            there = map(sent.messages.__getitem__, range(begin, len(sent.messages)))
-            if same := sum(takewhile(bool, map(is_, own, there))):
-                place, furthest = begin + same, furthest + same
-                sizes = sum(before[first : first + same]), sum(after[begin:place])
-                yield _unchanged(sent.messages[begin:place], first, begin, *sizes)
-                continue
-        message, origin = sent.messages[place], origins.get(place)
-        step, size, place = makers.get(id(message)), after[place], place + 1
+    for place in range(own, len(sent.messages)):
+        message, origin, size = sent.messages[place], origins.get(place), after[place]
+        step = makers.get(id(message))
         if origin is None:
-            yield _change(None, begin, message.role, "added", 0, size, step=step)
+            _add(entries, _change(None, place, message.role, "added", 0, size, step))
             continue
-        yield from leave(origin)
+        leave(origin)
         kind, handle = _edit(came.messages[origin], message, before[origin], size)
         kind = "moved" if kind == "unchanged" and origin < furthest else kind
         furthest = max(furthest, origin)
-        yield _change(origin, begin, message.role, kind, before[origin], size, step=step, handle=handle)
-    yield from leave(len(came.messages))
+        _add(entries, _change(origin, place, message.role, kind, before[origin], size, step, handle))
+    leave(len(came.messages))
+    return entries
 
 
 def _edit(was: Message, message: Message, tokens_before: int, tokens_after: int) -> tuple[str, str | None]:
@@ -140,23 +139,25 @@ def _edit(was: Message, message: Message, tokens_before: int, tokens_after: int)
     return "shortened" if handle or tokens_after < tokens_before else "changed", handle
 
 
-def _shortened(every: Iterator[Change]) -> list[Change]:
-    """Return the changes with runs of unchanged or removed messages as one entry each; of very many, all runs."""
-    alike = {"unchanged", "removed"}
-    grouped = groupby(every, key=lambda each: (each["kind"], each["step"]))
-    runs = [list(run) for _, run in islice(grouped, MOST + 1)]
-    short = [each for run in runs for each in ([_run(run)] if run[0]["kind"] in alike else run)]
-    return short if len(short) <= MOST else [_run(run) for run in runs][:MOST]
+def _within_bound(entries: list[Change]) -> list[Change]:
+    """Return entries with neighbours of one kind and step as one, where there would be more than `MOST`."""
+    if len(entries) <= MOST:
+        return entries
+    short = list[Change]()
+    for entry in entries:
+        _add(short, entry, alike=[entry["kind"]])
+    return short[:MOST]
 
 
-def _run(run: Sequence[Change]) -> Change:
-    """Return neighbours as one entry."""
-    first = run[0]
-    if len(run) == 1:
-        return first
-    role = first["role"] if len({each["role"] for each in run}) == 1 else None
-    sums = {name: sum(each[name] for each in run) for name in ("tokens_before", "tokens_after", "count")}
-    return {**first, **sums, "role": role, "handle": None}
+def _add(entries: list[Change], entry: Change, alike: Collection[str] = _ALIKE) -> None:
+    """Add an entry; one of the kinds `alike` to the one before it, where that has its kind and step."""
+    last = entries[-1] if entries else None
+    if last is None or entry["kind"] not in alike or (last["kind"], last["step"]) != (entry["kind"], entry["step"]):
+        entries.append(entry)
+        return
+    last["role"], last["handle"] = last["role"] if last["role"] == entry["role"] else None, None
+    for name in ("tokens_before", "tokens_after", "count"):
+        last[name] += entry[name]
 
 
 def _handle(message: Message) -> str | None:

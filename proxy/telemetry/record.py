@@ -6,7 +6,9 @@ The row is the JSON of one object, made when nobody waits. The page and the sums
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
@@ -164,7 +166,9 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         sections = {when: count and count.by_section() for when, count in counts.items()}
         changed = await changes(came, sent, rewriting.stages, rewriting.ctx.tokens)
         made = identities(sent).keys() - identities(came).keys() if rewriting.stages else ()
-        handles = named_handles(b"\n".join(each.raw for each in sent.messages if id(each) in made)) if made else []
+        written = [each for each in sent.messages if id(each) in made]
+        named = [each.derive("named handles", partial(named_handles, each.raw)) for each in written]
+        handles = [*dict.fromkeys(chain.from_iterable(named))]
     effects, broken = await _priced(record)
     conversation = conversation_id(who)
     key = record.tenant, conversation or ""

@@ -231,11 +231,8 @@ class OfferFinder:
         wants = [next(made) if want is None else want for want in known_wants]
         message_sizes = await self._ctx.tokens.sizes(self._messages)
         offer = self._kind(limits, request_ends(self._ctx.incoming), message_sizes, self._pinned)
-        called: frozenset[int] = frozenset()
-        begin = 0
-        for want, settled in zip(wants, [*known, None], strict=True):
-            called |= self._places(frozenset().union(*[each.called_tools for each in self._messages[begin : want.end]]))
-            begin = want.end
+        for moment, want, settled in zip(walked, wants, [*known, None], strict=True):
+            called = self._places(moment.called)
             offer.decide(want if settled is None else want._replace(settled=_read(settled)), called)
         return _ALL if offer.chosen is None else ",".join(map(str, offer.chosen))
 

@@ -53,6 +53,8 @@ class Moment(NamedTuple):
     """The user's words, and short ones with the assistant's before them; none after a call."""
     prefix: bytes
     """Stands for these messages, the same in every process."""
+    called: frozenset[str]
+    """The names of the tools that were called in them."""
     is_idle: bool = False
     """True if it is small talk, and no answer to a question."""
 
@@ -116,25 +118,23 @@ class _RequestsSoFar(NamedTuple):
     """The places of the answers, each of which followed a request."""
     moments: tuple[Moment, ...] = ()
     called: frozenset[str] = frozenset()
-    """The tools that were called in earlier requests."""
-    new: frozenset[str] = frozenset()
-    """The tools that were called in this one, which goes on."""
+    """The names of the tools that were called."""
     words: tuple[str, ...] = ()
-    """The user's words in it."""
+    """The user's words in the request that goes on."""
     last: str = ""
     """The assistant's words that came last."""
 
     def ended(self) -> "_RequestsSoFar":
         """Return the same with the end of a request here."""
-        text, new, moments_so_far = "\n".join(self.words), self.new - self.called, self.moments
+        text, queries, is_idle = "\n".join(self.words), tuple[str, ...](), False
         if text:
             is_short = self.last and len(text) <= _SHORT
             queries = (text, f"{self.last[-_BEFORE:]}\n{text}") if is_short else (text,)
             is_idle = is_small_talk(text) and "?" not in self.last
-            moments_so_far = (*moments_so_far, Moment(self.end, queries, self.prefix, is_idle))
-        elif new:
-            moments_so_far = (*moments_so_far, Moment(self.end, (), self.prefix))
-        return self._replace(moments=moments_so_far, called=self.called | new, new=frozenset(), words=())
+        elif self.called == (self.moments[-1].called if self.moments else frozenset()):
+            return self
+        moment = Moment(self.end, queries, self.prefix, self.called, is_idle)
+        return self._replace(moments=(*self.moments, moment), words=())
 
 
 def moments(request: ChatRequest) -> Sequence[Moment]:
@@ -158,8 +158,8 @@ def _walked(before: _RequestsSoFar, messages: Sequence[Message]) -> _RequestsSoF
         if role == "assistant":
             if here.end:
                 answers.append(here.end)
-            here = here.ended() if here.end and (here.words or here.new) else here
-            here = here._replace(new=here.new.union(message.called_tools), last=message.text or here.last)
+            here = here.ended() if here.end else here
+            here = here._replace(called=here.called.union(message.called_tools), last=message.text or here.last)
         elif role == "user" and (text := message.text).strip():
             here = here._replace(words=(*here.words, text))
         prefix = blake2b(here.prefix + digest(message), digest_size=16).digest()

@@ -62,7 +62,6 @@ _HEADERS = {
 
 class _Checked(JsonFields):
     yaml: str
-    """The text of a configuration."""
 
 
 class Admin:
@@ -91,11 +90,7 @@ class Admin:
         peers.on("reload", self._reload_here)
 
     def routes(self, *, own_port: bool) -> list[BaseRoute]:
-        """Return the routes.
-
-        On the main port without an admin key they are a 404, but for the `local` ones where the page is open to the
-        machine that Penstock runs on.
-        """
+        """Return the routes; on the main port without an admin key, those that are not `local` answer 404."""
 
         def admin(
             path: str, handler: Handler, method: str = "GET", *, keyed: bool = True, local: bool = False
@@ -132,7 +127,7 @@ class Admin:
             # the page itself shows nothing; what it asks for needs the key
             *(
                 admin(path, handler, keyed=False, local=True)
-                for path, handler in (("/", to_page), ("/ui", page), ("/ui/{name}", page_file))
+                for path, handler in (("/", to_page), ("/ui", page), ("/ui/{name}", page))
             ),
         ]
 
@@ -153,15 +148,11 @@ class Admin:
                 raise Unauthorized(told, headers={"www-authenticate": "Bearer"})
 
     def _check_page(self, request: Request, *, local: bool = False) -> None:
-        """Refuse web pages other than this server's own, where no key is asked for. Raise `BadRequest`."""
         browsers = Browsers(self._reloading.settings.server, origins=False, local=local)
         browsers.check(request.method, request.headers)
 
     async def _metrics_for(self, request: Request, *, own_port: bool) -> Response:
-        """Serve the metrics. On the clients' port they need the admin key, if there is one or if clients have keys.
-
-        Otherwise each client could read the names and the usage of the other keys.
-        """
+        """Serve the metrics; on the clients' port with the admin key, as clients must not read others' names."""
         settings = self._reloading.settings
         is_open = settings.server.admin_key is None and not isinstance(settings.auth, KeysAuth)
         if own_port or is_open:
@@ -216,15 +207,10 @@ def _hash(text: bytes) -> bytes:
 
 
 _LOGIN = re.compile(r"://[^/?#]*:[^/?#@]+@")
-"""In an address: a user and a password."""
 
 
 def masked(text: str, settings: Settings) -> str:
-    """Return the text with a mask for each value of a secret setting, and for each address with a password.
-
-    Comments do not quote one either, unless it is so short that it would be found everywhere. `${NAME}` stays, because
-    its value is not in the text.
-    """
+    """Return the text with `***` for secret values, also in comments, and for addresses with a password."""
     secrets = {value for value in _secrets(settings) if value}
     shown = with_masks(text, lambda value: _is_secret(value, secrets))
     for secret in secrets:
@@ -261,34 +247,21 @@ def _secrets(value: Any) -> Iterator[str]:
 
 
 def is_open(settings: Settings, host: str | None = None) -> bool:
-    """Return whether the page needs no key on the main port: on loopback, and where all clients are of one house.
-
-    Clients with keys of Penstock are kept apart: none of them is an operator. `host` is the address in use, if it is
-    not the one of the settings.
-    """
+    """Return whether the page needs no key on the main port: on loopback, where no client has a key of Penstock."""
     server = settings.server
     has_key = server.admin_key is not None or isinstance(settings.auth, KeysAuth)
     return not has_key and server.admin_port is None and is_loopback(host or server.host)
 
 
 async def page(request: Request) -> Response:
-    """Return `GET /ui`."""
-    return await _file("index.html")
-
-
-async def page_file(request: Request) -> Response:
-    """Return `GET /ui/{name}`: a script or a style of the page."""
-    return await _file(request.path_params["name"])
+    """Return `GET /ui`, or `GET /ui/{name}`: a script or a style of the page."""
+    path = _FILES.get(request.path_params.get("name", "index.html"))
+    if path is None:
+        raise HTTPException(404)
+    content = await asyncio.to_thread(path.read_bytes)
+    return Response(content, headers=_HEADERS, media_type=_TYPES[path.suffix])
 
 
 async def to_page(request: Request) -> Response:
     """Return `GET /`: leads to the page, also where a proxy in front serves this under another path."""
     return Response(status_code=307, headers={"location": "ui", "cache-control": "no-store"})
-
-
-async def _file(name: str) -> Response:
-    path = _FILES.get(name)
-    if path is None:
-        raise HTTPException(404)
-    content = await asyncio.to_thread(path.read_bytes)
-    return Response(content, headers=_HEADERS, media_type=_TYPES[path.suffix])

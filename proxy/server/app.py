@@ -34,6 +34,7 @@ from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.saving import Saving
 from proxy.gateway.signed import Steps
 from proxy.http.headers import request_id
+from proxy.llm.judge import UpstreamJudge
 from proxy.models import Models
 from proxy.models.tokens import TokenService
 from proxy.server.admin import Admin
@@ -48,7 +49,6 @@ from proxy.server.api.requests import RecordsApi
 from proxy.server.api.share import Sharing
 from proxy.server.build import (
     build_index,
-    build_judge,
     build_services,
     build_stores,
     build_upstreams,
@@ -78,7 +78,6 @@ _log = logging.getLogger("penstock.config")
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CHAT = "/v1/chat/completions"
 _FOR_CLIENTS = ("/v1", "/chat/", "/models")
-"""Prefixes of the paths for clients; all others are for operators."""
 
 
 class App:
@@ -202,7 +201,6 @@ class Process:
             Starlette(routes=for_operators, exception_handlers=ERRORS),
             own_port,
         )
-        """The endpoints of clients, of operators and of orchestrators."""
 
     def _stop(self) -> float:
         self.reloading.close_connections()
@@ -280,7 +278,8 @@ class Process:
         upstreams = build_upstreams(settings, telemetry, reusable(settings, before, upstreams))
         routes = Routes(settings, upstreams)
         writing = build_writing(settings, routes, self.stores.store, telemetry.metrics)
-        services = replace(self.services, writing=writing, judge=build_judge(settings, routes, telemetry))
+        judge = None if settings.judge is None else UpstreamJudge(settings.judge, routes, telemetry.metrics)
+        services = replace(self.services, writing=writing, judge=judge)
         limits = KeyLimits(settings.limits, self.stores.counters, telemetry.metrics, patience=self.stores.patience)
         gate = Gate(settings, limits, self.slots, self.meter) if is_needed(settings) else None
         pipeline = Pipeline(settings, routes, services, self.saving, self.pilot)
@@ -337,10 +336,7 @@ class Process:
 
 
 def _most_of_bodies(settings: Settings) -> tuple[int, int, int]:
-    """Return the most bytes of incomplete bodies, in all and of one address, and of all bodies.
-
-    Each is at least twice the largest body, so that one always fits beside others.
-    """
+    """Return the most bytes of incomplete bodies, of those of an address, and of all: at least twice the largest."""
     least, limits = int(2 * settings.server.max_body_mib * 2**20), settings.limits
     bounds = limits.incomplete_mib, limits.incomplete_mib_per_address, limits.bodies_mib
     most, of_one, together = (max(least, bound * 2**20) for bound in bounds)

@@ -29,7 +29,6 @@ from proxy.gateway.hidden import HiddenParts
 from proxy.gateway.prepare import Services, Writing
 from proxy.gateway.signed import Prefixes
 from proxy.llm.drafts import DEADLINES, DraftService, Write
-from proxy.llm.judge import UpstreamJudge
 from proxy.llm.writer import Writer
 from proxy.memories import Count, uncounted
 from proxy.memories.relevance import MemoryRelevance
@@ -71,7 +70,6 @@ class Stores(NamedTuple):
     counters: Counters
     """Clients' usage, counted by all who share the state."""
     records: Records | None
-    """Records of requests, if they are wanted."""
     patience: float
     """Seconds to wait for counts: longer than the server's own timeout, which finds out a hanging server."""
 
@@ -215,12 +213,6 @@ def build_embedding(
     if backend.is_quick or isinstance(settings.embedding, OpenAIEmbedding):
         missing = None
     return EmbeddingService(backend, index, max_bytes=max_bytes, patient=patient, missing=missing)
-
-
-def build_judge(settings: Settings, routes: Routes, telemetry: Telemetry) -> UpstreamJudge | None:
-    """Return the judge of texts by an upstream's model, if one is named."""
-    judge = settings.judge
-    return None if judge is None else UpstreamJudge(judge, routes, telemetry.metrics)
 
 
 def build_backend(

@@ -3,10 +3,9 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from contextlib import suppress
 from time import perf_counter
-from typing import NamedTuple
 
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.config.load import Config, load
@@ -30,31 +29,12 @@ def check_configuration(options: argparse.Namespace) -> int:
     chains = ", ".join(f"{name} {len(steps)}" for name, steps in settings.chains.items())
     counts = f"upstreams: {len(settings.upstreams)}; model entries: {len(settings.models)}; steps per chain: {chains}"
     print(f"{config.path}: good ({counts}; version {config.version})")
-    return asyncio.run(_print_answers(config)) if options.connect else 0
+    return asyncio.run(connect(config)) if options.connect else 0
 
 
-async def _print_answers(config: Config) -> int:
-    code = 0
-    async for answered in connect(config):
-        print(answered, file=sys.stdout if answered.is_there else sys.stderr, flush=True)
-        code = code if answered.is_there else 1
-    return code
-
-
-class Answered(NamedTuple):
-    """A server's answer, or the reason for none."""
-
-    name: str
-    text: str
-    is_there: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.text}"
-
-
-async def connect(config: Config) -> AsyncIterator[Answered]:
-    """Ask each server once, and yield what came of it. The questions cost nothing and change nothing."""
-    settings = config.settings
+async def connect(config: Config) -> int:
+    """Ask each server once, and print its answer. Return 1 if one is missing. The questions cost and change nothing."""
+    settings, are_there = config.settings, list[bool]()
     litellm = {name: each for name, each in settings.upstreams.items() if isinstance(each, ForeignUpstream)}
     # litellm has no question that costs nothing: only an address of the operator's own is asked, and not by litellm
     addresses = {name: each.base_url for name, each in litellm.items() if each.base_url is not None}
@@ -63,37 +43,39 @@ async def connect(config: Config) -> AsyncIterator[Answered]:
     for name, upstream in build_upstreams(asked).items():
         named = f"upstream {name!r}"
         if name in litellm and name not in plain:
-            yield Answered(named, "not asked: litellm knows its address, and asks it nothing that costs no tokens")
+            print(f"{named}: not asked: litellm knows its address, and asks it nothing that costs no tokens")
         elif upstream.address is None:
-            yield Answered(named, "not asked: it has no address of its own")
+            print(f"{named}: not asked: it has no address of its own")
         else:
-            yield await _answer(named, _upstream(upstream, keyless=name in plain), upstream)
+            are_there.append(await _answers(named, _upstream(upstream, keyless=name in plain), upstream))
     if isinstance(settings.state, RedisStateSettings):
         store = build_stores(settings).store
-        yield await _answer("state", _service(store), store)
+        are_there.append(await _answers("state", _service(store), store))
     if (index := build_index(settings)) is not None:
-        yield await _answer("vectors", _service(index), index)
+        are_there.append(await _answers("vectors", _service(index), index))
     if isinstance(settings.embedding, OpenAIEmbedding):
         backend = build_backend(settings.embedding)
-        yield await _answer("embedding", _embedding(backend), backend)
+        are_there.append(await _answers("embedding", _embedding(backend), backend))
+    return 0 if all(are_there) else 1
 
 
-async def _answer(name: str, question: Awaitable[str], server: Upstream | Store | IndexService | Backend) -> Answered:
-    started = perf_counter()
+async def _answers(name: str, question: Awaitable[str], server: Upstream | Store | IndexService | Backend) -> bool:
+    started, is_there = perf_counter(), False
     try:
         async with asyncio.timeout(PATIENCE):
             text = await question
-        return Answered(name, f"{text}, {(perf_counter() - started) * 1000:.0f} ms")
+        text, is_there = f"{text}, {(perf_counter() - started) * 1000:.0f} ms", True
     except TimeoutError:
-        return Answered(name, f"no answer within {PATIENCE:g} seconds", is_there=False)
+        text = f"no answer within {PATIENCE:g} seconds"
     except UpstreamFailed as error:
-        text = error.message.removeprefix(f"the {name} ")
-        return Answered(name, f"{text}{f' ({error.cause})' if error.cause else ''}", is_there=False)
+        text = error.message.removeprefix(f"the {name} ") + (f" ({error.cause})" if error.cause else "")
     except (ConnectionError, EmbeddingFailed) as error:
-        return Answered(name, getattr(error, "cause", str(error)), is_there=False)
+        text = getattr(error, "cause", str(error))
     finally:
         with suppress(OSError):
             await server.aclose()
+    print(f"{name}: {text}", file=sys.stdout if is_there else sys.stderr, flush=True)
+    return is_there
 
 
 async def _upstream(upstream: Upstream, *, keyless: bool) -> str:

@@ -29,7 +29,6 @@ from proxy.telemetry.changes import changes
 from proxy.upstreams.routing import Routes
 
 _WIDTH = 40
-"""Characters of the longest bar."""
 
 
 def explain_file(options: argparse.Namespace) -> int:
@@ -64,12 +63,7 @@ async def explain(
     before: Sequence[bytes] = (),
     waits: bool = False,
 ) -> Explained:
-    """Prepare a request as it would be served, behind the requests `before` it, and send nothing.
-
-    `headers` are the client's, names in lower case. The state is read as it is configured and nothing in it is changed.
-    A model that compares texts by meaning is loaded only if this `waits` for it. Raise `PenstockError` for what the
-    proxy would refuse before the chain runs.
-    """
+    """Prepare a request, and those `before` it, as served, and change no state. It `waits` for an embedding model."""
     caller = Callers(config.settings.auth).of(headers) if headers else None
     async with open_player(config.settings, reads_state=True, loads=waits) as player:
         return await play_all(player, raw, before, chain=chain_name, headers=headers, caller=caller)
@@ -247,7 +241,6 @@ def _prompt_usd(profile: ModelProfile, count: TokenCount | None) -> float | None
 
 
 def _diff(explained: Explained, tell: Tell) -> list[str]:
-    """Return which messages left (-) and came (+); unchanged ones are counted."""
     before, after = explained.incoming.messages, explained.outcome.request.messages
     kept = {id(message) for message in after}
     old = {id(message) for message in before}
@@ -279,7 +272,6 @@ _TIME = 30.0
 """Seconds for the chain: nobody waits for an answer."""
 
 _TRIED = "tried here"
-"""The name of a chain that is only tried."""
 
 Find = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any] | None]]
 """The record of a request id, if there is one."""
@@ -301,10 +293,7 @@ class Explaining:
             return await self._explain(self._settings, _request(asked), asked, None, headers, http.caller)
 
     async def for_operators(self, body: bytes, find: Find) -> dict[str, Any]:
-        """Explain any request, or a recorded one, with any chain, and with another to compare.
-
-        `chain_yaml` is a chain that is only tried. Raise `PenstockError`.
-        """
+        """Explain any request or a recorded one, with any chain, with one that is only tried, and `against` another."""
         asked, caller = Body(body), None
         request_id = _text(asked, "request_id")
         if request_id is None:
@@ -351,7 +340,6 @@ def _request(asked: Body) -> bytes:
 
 
 async def _recorded(request_id: str, which: Mapping[str, str], find: Find) -> tuple[bytes, Caller]:
-    """Return a recorded request, and whose it was."""
     record = await find(request_id, which)
     text = None if record is None else record.get("text")
     if record is None or not isinstance(text, Mapping):

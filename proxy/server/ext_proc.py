@@ -129,7 +129,6 @@ class Processor:
             yield answer
 
     async def aclose(self) -> None:
-        """Close the connections to Penstock."""
         await self._transport.aclose()
 
     async def _of_body(self, headers: Mapping[str, str], body: bytes, *, is_whole: bool) -> Any:
@@ -170,7 +169,6 @@ def _is_for(headers: Mapping[str, str], paths: tuple[str, ...]) -> bool:
 
 
 def _headers(message: Any) -> dict[str, str]:
-    """Return headers by name; of several with one name, the first."""
     found: dict[str, str] = {}
     for each in message.headers.headers:
         found.setdefault(each.key.lower(), each.raw_value.decode("latin-1") or each.value)
@@ -216,11 +214,7 @@ async def serve(
     started: Callable[[int], None],
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve on an address until a stop signal, or until `stop` is set; call `started` with the port.
-
-    `patience` is in seconds for each body, `limit` in bytes of a body. Raise `ConfigError` without gRPC, and for an
-    address that cannot be had.
-    """
+    """Serve until a stop signal, or until `stop` is set; call `started` with the port. Raise `ConfigError`."""
     try:
         import grpc  # type: ignore[import-untyped]
     except ImportError:

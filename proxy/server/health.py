@@ -40,15 +40,10 @@ class Health:
         outside: Mapping[str, object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Answer probes from the state of the process.
-
-        `pools` are those for the work of chains, which waits for nothing outside the process. `outside` are services
-        that may fail while requests go on without them. `clock` is in seconds.
-        """
+        """`pools` do the chains' work; `outside` services may fail while requests go on. `clock` is in seconds."""
         self._reloading, self._draining, self._peers = reloading, draining, peers
         self._pools, self._outside = tuple(pools), outside
         self._clock, self._ready = clock, clock() + LONGEST_START
-        """The time from which orchestrators may send requests."""
         self._reported: float | None = None
         """The start of the job that was reported as stuck; each is reported once."""
         peers.on("stuck", self._is_stuck)
@@ -98,15 +93,11 @@ class Health:
         return JSONResponse({"status": "ready", "config": self._reloading.brief(), "degraded": degraded})
 
     def _degraded(self) -> dict[str, str | None]:
-        """Return the services in use, and why each does not work."""
         services = {name: each for name, each in self._outside.items() if each is not None}
         return {name: getattr(service, "degraded", None) for name, service in services.items()}
 
     async def watch(self, tell: Callable[[str, bool], None]) -> None:
-        """Check the external services and report whether each is degraded, until cancelled.
-
-        Without this, a missing server would be noticed only by the first request that needs it.
-        """
+        """Check the external services until cancelled: else only a request would notice that one is missing."""
         looks = [service.look for service in self._outside.values() if hasattr(service, "look")]
         while True:
             await asyncio.gather(*(look() for look in looks))

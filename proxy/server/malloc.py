@@ -24,10 +24,7 @@ are free. Under mixed load a trim gave back 95 MB of 790; half of it was in use 
 
 
 def bound_arenas(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Limit the number of arenas, and keep blocks of a MiB and more outside them. Call it before threads start.
-
-    Return the options that were set; none if the C library is not glibc.
-    """
+    """Limit arenas, and keep blocks of a MiB out of them, before threads start. Return the options that were set."""
     library = ctypes.CDLL(None)
     if not hasattr(library, "gnu_get_libc_version"):
         return ()

@@ -88,10 +88,7 @@ def config_markdown() -> str:
 
 
 def _sections() -> dict[type[Base], str]:
-    """Return each class of settings and its title.
-
-    The title is the key under which it stands, and its kind where there are several.
-    """
+    """Return each class of settings, with the key under which it stands and its kind as the title."""
     titles: dict[type[Base], str] = {Settings: "The file"}
     for key, field in Settings.model_fields.items():
         under = list(classes_of(field.annotation, Base))

@@ -137,7 +137,6 @@ class Reloading:
     def __init__(self, config: Config, make: Make, metrics: Metrics, applied: Callable[[Config], None]) -> None:
         """Build the first generation. `applied` is called with each configuration that comes into force."""
         self.current = make(config, {}, None)
-        """The generation for the next exchange."""
         self._running = config.settings
         self._make = make
         self._metrics = metrics
@@ -154,7 +153,6 @@ class Reloading:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
         return self.current.config.settings
 
     def close_connections(self) -> None:
@@ -179,7 +177,6 @@ class Reloading:
         return {**version, **refused, **waiting, "generations": len(self._live)}
 
     def forget(self, tenant: str) -> None:
-        """Forget what the services of all generations have in memory of a tenant."""
         for generation in self._live:
             generation.services.forget(tenant)
 
@@ -240,7 +237,6 @@ class Reloading:
         await self._close(old)
 
     async def _close(self, *ended: Generation) -> None:
-        """Close the upstreams that no other generation shares."""
         used = _upstreams(self._live)
         unused = [upstream for key, upstream in _upstreams(ended).items() if key not in used]
         await asyncio.gather(*(upstream.aclose() for upstream in unused), return_exceptions=True)
@@ -262,7 +258,6 @@ class Reloading:
         return self._seen is known and await asyncio.to_thread(hashes, paths) == found
 
     async def aclose(self) -> None:
-        """Close all upstreams, also of generations that have not ended."""
         await self._ending.aclose()
         live, self._live = self._live, []
         await asyncio.gather(*(generation.aclose() for generation in live), return_exceptions=True)

@@ -29,10 +29,7 @@ from proxy.telemetry.metrics import take_out
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serve until a stop signal, as the command line says. Return the exit code.
-
-    Raise `ConfigError`, and `OSError` if the address cannot be bound.
-    """
+    """Serve until a stop signal. Return the exit code. Raise `ConfigError`, and `OSError` for a wrong address."""
     config, workers = load(options.config), options.workers
     # until the app hears it: what it would reload is about to be loaded
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -74,10 +71,7 @@ busy machine; `/healthz` tells of a worker that is stuck."""
 
 
 class GuardedConfig(uvicorn.Config):
-    """uvicorn's configuration, and the limits of a connection. Each worker calls `build` in its own process.
-
-    There is no access log of uvicorn's: Penstock's own has no prompts and no query strings.
-    """
+    """uvicorn's configuration, and the limits of a connection. Each worker calls `build` in its own process."""
 
     def __init__(self, build: Callable[[], App], settings: Settings, workers: int) -> None:
         super().__init__(
@@ -100,7 +94,6 @@ class GuardedConfig(uvicorn.Config):
         self.limits = settings.limits
 
     def load(self) -> None:
-        """Load the app, in the process that serves it."""
         super().load()
         self.lifespan_class = _Life
 
@@ -127,7 +120,6 @@ class Connection(HttpToolsProtocol):
         """The part of a request that is awaited."""
         self._head = 0
         self._completed = False
-        """A request has ended in the bytes that are being parsed."""
         self._timed = "none"
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
@@ -145,7 +137,6 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sends, and start a timer for the rest."""
         if self._refused:
             return
         self._head += len(data)
@@ -268,10 +259,7 @@ class Connection(HttpToolsProtocol):
             self._refuse(408, "request_timeout", f"the request's {self._part} did not come in time")
 
     def _refuse(self, status: int, code: str, message: str, header: str = "") -> None:
-        """Answer in place of the app, behind the answers to the requests before, and close.
-
-        Send no answer if this request's own is under way.
-        """
+        """Answer in place of the app, behind earlier answers, and close; send nothing in this request's own."""
         self._refused = True
         self._await("none")
         cycle = self.cycle

@@ -14,19 +14,11 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Draining:
-    """The handler of stop signals, ahead of the server's, and of SIGHUP.
-
-    A worker whose parent is gone stops too, because it holds the port and nobody else would stop it.
-    """
+    """The handler of stop signals, ahead of the server's, and of SIGHUP. A worker whose parent is gone stops too."""
 
     def __init__(self, begin: Callable[[], float], reload: Callable[[], None]) -> None:
-        """Prepare the handlers; `install` sets them.
-
-        `begin` is called once at a stop signal, and returns for how many seconds to go on taking connections. `reload`
-        is called on SIGHUP.
-        """
+        """Call `begin` once; it returns the seconds to go on taking connections. Call `reload` on SIGHUP."""
         self.begun = False
-        """A stop signal has come."""
         self._begin = begin
         self._reload = reload
         self._before: dict[int, Any] = {}
@@ -46,7 +38,6 @@ class Draining:
             self._loop.add_reader(self._parent.sentinel, self._orphaned)
 
     def remove(self) -> None:
-        """Restore the previous signal handlers."""
         self._forget_parent()
         for number, before in self._before.items():
             signal.signal(number, before)

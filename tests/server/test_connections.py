@@ -35,28 +35,31 @@ async def answering(behind: Upstream, received: Received, writer: asyncio.Stream
         await send(writer, 401 if "refused" in received.path else 200, b'{"data": []}')
 
 
-async def test_every_server_is_asked_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_every_server_is_asked_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     async with upstream() as behind:
         behind.respond = answering
         (tmp_path / "config.yaml").write_text(CONFIG.format(one=behind.url))
         with caplog.at_level(logging.WARNING, "penstock.http"):
-            found = {each.name: each async for each in connect(load(tmp_path / "config.yaml", {}))}
+            assert await connect(load(tmp_path / "config.yaml", {})) == 1
+        out, err = ([line.partition(": ") for line in text.splitlines()] for text in capsys.readouterr())
+        found = {name: text for name, _, text in (*out, *err)}
         asked = [(each.method, each.path, each.header("authorization")) for each in behind.received]
-    there = {name: each.is_there for name, each in found.items()}
-    assert there == {
+    assert {name: each in out for each in (*out, *err) for name in each[:1]} == {
         "upstream 'one'": True, "upstream 'two'": True, "upstream 'gone'": False, "upstream 'nowhere'": False,
         "upstream 'echo'": True, "upstream 'far'": True, "upstream 'near'": True, "upstream 'lost'": False, "state": False, "vectors": False, "embedding": True,
     }  # fmt: skip
-    assert "answers with status 200" in found["upstream 'one'"].text
-    assert "refuses its api_key" in found["upstream 'two'"].text
-    assert found["upstream 'gone'"].text.endswith("could not be reached (127.0.0.1:9: Connection refused)")
-    assert "nowhere.invalid:11434: its name is not known" in found["upstream 'nowhere'"].text
+    assert "answers with status 200" in found["upstream 'one'"]
+    assert "refuses its api_key" in found["upstream 'two'"]
+    assert found["upstream 'gone'"].endswith("could not be reached (127.0.0.1:9: Connection refused)")
+    assert "nowhere.invalid:11434: its name is not known" in found["upstream 'nowhere'"]
     assert asked[0] == ("GET", "/v1/models", "Bearer sk-one")
     assert len(asked) == 4
     assert asked[2][2] is None, "only its provider gets the key"
-    assert found["upstream 'far'"].text.startswith("not asked: ")
-    assert "its address answers with status 200" in found["upstream 'near'"].text
-    assert "Connection refused" in found["upstream 'lost'"].text
+    assert found["upstream 'far'"].startswith("not asked: ")
+    assert "its address answers with status 200" in found["upstream 'near'"]
+    assert "Connection refused" in found["upstream 'lost'"]
     told = [vars(record)["fields"] for record in caplog.records if record.name == "penstock.http"]
     causes = [(fields["server"], fields["cause"]) for fields in told]
     assert ("gone", "127.0.0.1:9: Connection refused") in causes

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from proxy.server.admin import page, page_file, to_page
+from proxy.server.admin import page, to_page
 
 Json = dict[str, Any]
 PRICES = {"input": 2.5, "output": 10.0, "read": 0.25, "write": 2.5}
@@ -254,7 +254,7 @@ class StandIn:
             return Route(path, endpoint, methods=[method])
 
         return [
-            *(Route(path, served) for path, served in (("/", to_page), ("/ui", page), ("/ui/{name}", page_file))),
+            *(Route(path, served) for path, served in (("/", to_page), ("/ui", page), ("/ui/{name}", page))),
             route("/admin/config", lambda *_: {"version": "6a0db5b8f6a1", "since": "2026-11-23T08:00:00Z", "workers": [], "generations": 1, "text": CONFIG, "chains": {"default": CHAIN, "empty": "[]\n"}}),
             route("/admin/conversations", self._list),
             route("/admin/conversations/{id}/export", lambda *_: Response("turn\r\n1\r\n", media_type="text/csv")),

@@ -57,11 +57,9 @@ class Api:
     def __init__(self, settings: Settings, routes: Routes, pipeline: Pipeline) -> None:
         self._auth, self._chains = settings.auth, settings.chains
         self._keyed = {name for name, each in settings.upstreams.items() if keys_of(each)}
-        """The upstreams that have a key of the operator's."""
         self._guards = {
             each.upstream: found[0][0] for each in settings.models if (found := guards(settings.chains[each.chain]))
         }
-        """By upstream a guard of one of its models."""
         self._pipeline = pipeline
         self._routes = routes
 
@@ -83,7 +81,6 @@ class Api:
         return serve
 
     async def forward(self, http: Exchange, seen: Observation) -> None:
-        """Any other path under `/v1`: pass it to the upstream of the model that it names, or to the default one."""
         # an upstream may take it for the path of a wire: no spelling may go around the chain
         kind = WIRES.get(http.scope["path"].casefold())
         if kind is not None:
@@ -128,7 +125,6 @@ class Api:
         return route.upstream, route.model, raw, route.profile
 
     def _unnamed(self, raw: bytes, http: Exchange, seen: Observation) -> Upstream:
-        """Return the upstream of a body that names no model."""
         if http.caller is not None:
             http.caller.check_unnamed()
         default = self._routes.unnamed(forwarded(http.headers))
@@ -145,10 +141,7 @@ _REFERENCE = re.compile(rb'"type"\s*:\s*"item_reference"')
 
 
 def _check_stored(body: Body, caller: Caller) -> None:
-    """Raise `Rejected` where a request reads what is stored under the operator's key, unless all of that is passed on.
-
-    The callers of one key are one account.
-    """
+    """Raise `Rejected` where a request reads what is stored for all callers of the operator's key."""
     named = [name for name in _STORED if body.get(name) is not None]
     if (named or _REFERENCE.search(body.raw)) and not caller.may_pass("POST", body.path):
         told = f"{(named or ['item_reference'])[0]} names what is stored for all keys; send the whole conversation"
@@ -156,7 +149,6 @@ def _check_stored(body: Body, caller: Caller) -> None:
 
 
 def _model_in(raw: bytes) -> str | None:
-    """Return the model that a body names."""
     model = Body(raw).get("model") if raw.lstrip()[:1] == b"{" else None
     return model if isinstance(model, str) and model else None
 
@@ -175,10 +167,7 @@ def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:
 
 
 def _form_model(raw: bytes) -> str | None:
-    """Return the field `model` of a multipart form, as audio and image endpoints get it.
-
-    Raise `BadRequest` if there are several: the upstream might read another one.
-    """
+    """Return the field `model` of a multipart form. Raise `BadRequest` for several: upstreams may read another."""
     places = [each.end() for each in _DISPOSITION.finditer(raw) if _IS_MODEL.search(each[1])]
     if len(places) > 1:
         raise BadRequest("the form names its model twice", param="model", code="invalid_type")
@@ -187,10 +176,7 @@ def _form_model(raw: bytes) -> str | None:
 
 
 def _below_v1(scope: Scope) -> str:
-    """Return the path behind `/v1` as the client encoded it.
-
-    Raise `NotFound` for one that, however a server reads it, would climb out of `/v1` or is Penstock's own.
-    """
+    """Return the path behind `/v1`. Raise `NotFound` for one that climbs out of it, or is Penstock's own."""
     path: str = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
     path = read = re.sub(r"^//+", "/", path)
     for _ in range(4):

@@ -93,11 +93,7 @@ def _shown(handle: str, content: str, part: Part, *, plain: bool) -> bytes:
 
 
 def _compressed(body: Body, rewritten: Rewritten, chain: str | None, before: TokenCount, after: TokenCount) -> bytes:
-    """Return the answer of `/v1/compress`: the fields of the conversation, in them the caller's own bytes.
-
-    With them come the caller's other fields that the chain changed, such as those of which a guard took something out;
-    null for one that it removed.
-    """
+    """Return the conversation's fields as they are sent; the others that the chain changed are in `fields`."""
     request, sent = rewritten.outcome.request, rewritten.sent
     original, result = fields(body.raw), fields(request.encode())
     changed = [name for name in original if name not in body.conversation and result.get(name) != original[name]]

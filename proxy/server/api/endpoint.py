@@ -44,11 +44,7 @@ class Endpoint:
     def __init__(
         self, handler: Handler, route: str, generation: Generation, *, spends: bool = True, takes_forms: bool = False
     ) -> None:
-        """Serve a route by a handler.
-
-        One that `spends` nothing is open to those who have nothing left; one that `takes_forms` also gets bodies that
-        are no JSON.
-        """
+        """Without `spends`, serve also those who have nothing left; with `takes_forms`, bodies that are no JSON."""
         gate, server = generation.gate, generation.config.settings.server
         self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
         self._generation, self._largest = generation, int(server.max_body_mib * 2**20)
@@ -207,10 +203,7 @@ def answered(value: Any, status: int = 200) -> Response:
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:
-    """Tell the client what went wrong: with a status while there is none yet, else with an event that SDKs raise.
-
-    Any other answer is left without its end: the server closes the connection, so the client knows.
-    """
+    """Send an error: with its status, or as an event; another answer under way is left without its end."""
     wire = wire_at(http.scope["path"])
     if http.status is not None:
         if not http.sends_events:

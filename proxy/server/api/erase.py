@@ -39,7 +39,6 @@ class Forgetting:
     def __init__(
         self, stores: Stores, services: Services, index: IndexService | None, peers: Peers, here: Sequence[Here]
     ) -> None:
-        """Each of `here` forgets something that this process keeps in memory."""
         self._stores, self._services, self._index = stores, services, index
         self._peers, self._here = peers, here
         peers.on("forget", self._forgotten_here)
@@ -65,7 +64,6 @@ class Forgetting:
         }
 
     def _stored(self, tenant: str) -> dict[str, Callable[[], Awaitable[int | bool]]]:
-        """Return the stored contents, and the deletion of each."""
         return {
             "memories": partial(self._services.memories.forget_tenant, tenant),
             "originals": partial(self._services.archives.forget, tenant),

@@ -36,7 +36,6 @@ class KeysApi:
         self._reloading, self._meter, self._peers = reloading, meter, peers
 
     async def get(self, request: Request) -> dict[str, Any]:
-        """`GET /admin/keys`: the keys with their limits and their use."""
         settings = self._reloading.settings
         auth = settings.auth
         if not isinstance(auth, KeysAuth):
@@ -88,7 +87,6 @@ class KeysApi:
         return answered({"object": "key", "name": wanted.name, "key": key, "in_force": await self._is_in_force()}, 201)
 
     async def revoke(self, request: Request) -> dict[str, Any]:
-        """`DELETE /admin/keys/{name}`: remove a key from its file."""
         name = request.path_params["name"]
         if not await self._change(partial(remove_entry, self._file(), name)):
             told = f"the file of keys has no key {name[:64]!r}; one in the configuration itself is removed there"

@@ -1,7 +1,8 @@
 """The endpoints for memories: what an application stores about its users, finds, and forgets."""
 
 import asyncio
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec.structs import asdict
 from pydantic import BeforeValidator, Field, StringConstraints
@@ -24,17 +25,7 @@ Number = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 Kind = Annotated[str, StringConstraints(pattern=f"^{KIND.pattern}$")]
 
 
-class Names(NamedTuple):
-    """The owner and scope that a request names; empty for what it does not name."""
-
-    user: str = ""
-    session: str = ""
-    agent: str = ""
-    task: str = ""
-
-
-Entry = tuple[Names, Draft]
-"""A memory to be added, behind its owner."""
+_NAMES = ("user", "session", "agent", "task")
 
 
 class NamedFields(JsonFields):
@@ -46,9 +37,8 @@ class NamedFields(JsonFields):
     task: Name = None
 
     @property
-    def names(self) -> Names:
-        """The names, empty where there is none."""
-        return Names(self.user or "", self.session or "", self.agent or "", self.task or "")
+    def has_scope(self) -> bool:
+        return bool(self.session or self.agent or self.task)
 
 
 def _listed(value: Any) -> Any:
@@ -62,7 +52,9 @@ class _ListBody(NamedFields):
     memories: list[Any]
 
 
-class _MemoryBody(NamedFields):
+class MemoryBody(NamedFields):
+    """A memory to be added, with its owner."""
+
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     kind: Kind = "fact"
     source: Sources = Field(default=[])
@@ -98,21 +90,23 @@ class _Forgotten(NamedFields):
     shared: str | None = None
 
 
-def entries(raw: bytes, bounds: MemoriesSettings) -> tuple[list[Entry], bool]:
+def entries(raw: bytes, bounds: MemoriesSettings) -> tuple[list[MemoryBody], bool]:
     """Return the memories of a body, and whether it has a list of them. Raise `BadRequest`."""
     body = parsed(raw)
     if not isinstance(body, dict) or "memories" not in body:
         return [_entry(body, "", bounds)], False
-    body_fields = valid(_ListBody, body)
-    _check_count(len(body_fields.memories), bounds, "memories")
-    read = [_entry(each, f"memories[{number}]", bounds) for number, each in enumerate(body_fields.memories)]
-    shared = body_fields.names
-    return [(Names(*(own or other for own, other in zip(names, shared, strict=True))), d) for names, d in read], True
+    shared = valid(_ListBody, body)
+    _check_count(len(shared.memories), bounds, "memories")
+    read = [_entry(each, f"memories[{number}]", bounds) for number, each in enumerate(shared.memories)]
+    for each in read:
+        for name in _NAMES:
+            setattr(each, name, getattr(each, name) or getattr(shared, name))
+    return read, True
 
 
-def lines(raw: bytes, bounds: MemoriesSettings) -> list[Entry]:
+def lines(raw: bytes, bounds: MemoriesSettings) -> list[MemoryBody]:
     """Return the memories of JSON lines; empty lines are passed over. Raise `BadRequest`, which names the line."""
-    read: list[Entry] = []
+    read: list[MemoryBody] = []
     for number, line in enumerate(raw.splitlines(), 1):
         if line.strip():
             _check_count(len(read) + 1, bounds, None)
@@ -121,13 +115,13 @@ def lines(raw: bytes, bounds: MemoriesSettings) -> list[Entry]:
     return read
 
 
-def _entry(value: Any, place: str, bounds: MemoriesSettings) -> Entry:
-    body_fields = valid(_MemoryBody, value, place)
-    if len(body_fields.text) > bounds.max_characters:
+def _entry(value: Any, place: str, bounds: MemoriesSettings) -> MemoryBody:
+    entry = valid(MemoryBody, value, place)
+    if len(entry.text) > bounds.max_characters:
         param = f"{place}.text" if place else "text"
         message = f"{param}: must have at most {bounds.max_characters} characters"
         raise BadRequest(message, param=param, code="string_above_max_length")
-    return body_fields.names, body_fields.draft
+    return entry
 
 
 def _check_count(count: int, bounds: MemoriesSettings, param: str | None) -> None:
@@ -149,7 +143,6 @@ class MemoriesApi:
         self._service = service
 
     async def add(self, http: Exchange) -> Any:
-        """`POST /v1/memories`: one memory, or a list."""
         entered, is_list = await asyncio.to_thread(entries, await http.read(), self._bounds)
         added = await self._added(http, entered)
         if not is_list:
@@ -157,23 +150,22 @@ class MemoriesApi:
         return _summed(added) | {"data": [{**_shown(each.memory), "status": each.status} for each in added]}
 
     async def load(self, http: Exchange) -> Any:
-        """`POST /v1/memories/import`: JSON lines."""
         entered = await asyncio.to_thread(lines, await http.read(), self._bounds)
         return _summed(await self._added(http, entered))
 
-    async def _added(self, http: Exchange, entered: list[Entry]) -> list[Added]:
-        """Add entries and return them as they were added. All names are checked before anything is written."""
-        known = {names: self._owner(http, names) for names in dict.fromkeys(names for names, _ in entered)}
-        owners = [known[names] for names, _ in entered]
+    async def _added(self, http: Exchange, entered: Sequence[MemoryBody]) -> list[Added]:
+        groups: dict[tuple[str | None, ...], list[int]] = {}
+        for place, each in enumerate(entered):
+            groups.setdefault(tuple(getattr(each, name) for name in _NAMES), []).append(place)
+        # all names are checked before anything is written
+        owned = [(self._owner(http, entered[places[0]]), places) for places in groups.values()]
         added: dict[int, Added] = {}
-        for owner in dict.fromkeys(owners):
-            places = [place for place, each in enumerate(owners) if each == owner]
-            results = await self._service.add(owner, [entered[place][1] for place in places])
+        for owner, places in owned:
+            results = await self._service.add(owner, [entered[place].draft for place in places])
             added |= dict(zip(places, results, strict=True))
         return [added[place] for place in range(len(entered))]
 
     async def find(self, http: Exchange) -> Any:
-        """`GET /v1/memories`: those of an owner, or with `query` the nearest ones."""
         asked = _query(_Search, http)
         owner, kind, query, limit = self._asked(http, asked), asked.kind, asked.query, asked.limit
         if query is None:
@@ -189,7 +181,6 @@ class MemoriesApi:
         return {"object": "list", "data": [_scored(hit) for hit in fitting[:limit]], "found_by": found_by}
 
     async def get(self, http: Exchange) -> Any:
-        """`GET /v1/memories/{id}`."""
         owner, id = self._named(http)
         found = await self._service.get(owner, id)
         if found is None:
@@ -197,7 +188,6 @@ class MemoriesApi:
         return _shown(found)
 
     async def delete(self, http: Exchange) -> Any:
-        """`DELETE /v1/memories/{id}`."""
         owner, id = self._named(http)
         if not await self._service.delete(owner, id):
             raise _unknown()
@@ -206,8 +196,8 @@ class MemoriesApi:
     async def forget(self, http: Exchange) -> Any:
         """`DELETE /v1/memories`: all of a user, or of a scope."""
         asked = _query(_Forgotten, http)
-        owner = self._owner(http, asked.names)
-        if not any(asked.names[1:]):
+        owner = self._owner(http, asked)
+        if not asked.has_scope:
             owner = owner.whole
         if not owner.user and asked.shared != "true":
             told = "name a user, or say shared=true to forget what belongs to no user"
@@ -215,9 +205,8 @@ class MemoriesApi:
         return {"object": "memories.deleted", "deleted": await self._service.forget(owner)}
 
     async def aggregate(self, http: Exchange) -> Any:
-        """`POST /v1/memories/aggregate`: merge what says the same."""
         asked = valid(_Merging, await sent_json(http, b"{}"))
-        merged = await self._service.aggregate(self._owner(http, asked.names), asked.similarity)
+        merged = await self._service.aggregate(self._owner(http, asked), asked.similarity)
         return {"object": "memories.aggregated", "merged": merged}
 
     def _named(self, http: Exchange) -> tuple[Owner, str]:
@@ -228,21 +217,22 @@ class MemoriesApi:
 
     def _asked(self, http: Exchange, asked: _Place) -> Owner:
         """Whose memories a query string is about: of one scope, or with `scope=all` of all."""
-        owner = self._owner(http, asked.names)
+        owner = self._owner(http, asked)
         if asked.scope is None:
             return owner
-        if any(asked.names[1:]):
+        if asked.has_scope:
             told = "scope must be all, without session, agent or task; else name these"
             raise BadRequest(told, param="scope", code="invalid_value")
-        if any(http.headers.get(f"x-penstock-{kind}") for kind in Names._fields[1:]):
+        if any(http.headers.get(f"x-penstock-{kind}") for kind in _NAMES[1:]):
             told = "who names a session, agent or task by a header may not see those of all others"
             raise BadRequest(told, param="scope", code="scope_mismatch", status=403)
         return owner.whole
 
-    def _owner(self, http: Exchange, names: Names) -> Owner:
+    def _owner(self, http: Exchange, names: NamedFields) -> Owner:
         """Whose memories a request is about. Raises `BadRequest` where headers name others than it does itself."""
         tenant = http.tenant
-        for kind, name in zip(Names._fields, names, strict=True):
+        for kind in _NAMES:
+            name = getattr(names, kind)
             header = http.headers.get(f"x-penstock-{kind}", "")
             if name and header and name != header:
                 told = f"{kind} is another one than x-penstock-{kind} names"
@@ -250,8 +240,8 @@ class MemoriesApi:
                 raise BadRequest(told, param=kind, code=code, status=403)
         scope = scope_of(
             session_key(names.session) if names.session else "",
-            key_of("agent", tenant, names.agent),
-            key_of("task", tenant, names.task),
+            key_of("agent", tenant, names.agent or ""),
+            key_of("task", tenant, names.task or ""),
         )
         return Owner(tenant, key_of("user", tenant, names.user or http.headers.get("x-penstock-user", "")), scope)
 

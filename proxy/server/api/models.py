@@ -42,11 +42,7 @@ class ModelsApi:
         return {"object": "list", "data": data, "has_more": False, "first_id": first, "last_id": last}
 
     async def get(self, http: Exchange) -> dict[str, Any]:
-        """`GET /v1/models/{id}`: one, with what its upstream says about it; its id may have slashes.
-
-        Raises `NotFound` for one that nothing serves, `BadRequest` for another vendor's key, and what the upstream says
-        if it refuses the key.
-        """
+        """`GET /v1/models/{id}`, as its upstream describes it. Raise the upstream's refusal of a key."""
         name = http.scope["path_params"]["model"]
         headers: Mapping[str, str] = forwarded(http.headers)
         known, route = self._described(name), self._routes.of(name, http.caller)
@@ -58,12 +54,7 @@ class ModelsApi:
         return {**known, **answer, "id": name}
 
     async def _listed(self, headers: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """Return all models by id; `headers` are the client's.
-
-        The request names no model, so its key is meant for one server (`Routes.unnamed`): any other is asked without
-        it. What an upstream does not tell in time, or without the key, is left out. Models stand in the order of their
-        entries in the configuration. Raises what the server says that refuses the client's key.
-        """
+        """Return all models by id, in the order of their entries. Only `Routes.unnamed` gets the client's key."""
         listed = {name: self._described(name) for name in self._routes.names()}
         upstreams, meant, others = self._routes.upstreams, self._routes.unnamed(headers), impersonal(headers)
         asked = [
@@ -77,10 +68,7 @@ class ModelsApi:
         return {name: listed[name] for name in sorted(listed, key=self._routes.place)}
 
     def _described(self, name: str) -> dict[str, Any]:
-        """Return one model in OpenAI's words, with its limits in tokens where they are known.
-
-        Raise `NotFound` for one that nothing serves.
-        """
+        """Return one model in OpenAI's words, with its limits in tokens where known. Raise `NotFound`."""
         route = self._routes.of(name)
         profile = route.profile
         limits = {"context_length": profile.window, "max_output_tokens": profile.max_output}

@@ -22,7 +22,6 @@ from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
 
 _MOST = 50
-"""Conversations of a comparison."""
 _LONGEST_LINE = 2**24
 _TEXTS = ("before", "after", "tools_before", "tools_after")
 
@@ -45,7 +44,6 @@ class ReplaysApi:
         peers.on("cancel_replay", self._cancel_here)
 
     async def begin(self, request: Request) -> Response:
-        """`POST /admin/replays`: begin to compare `chain` with `against` on recorded conversations."""
         asked = valid(_Comparison, await json_object(request))
         known = self._reloading.settings.chains
         chains = [asked.chain or "", asked.against or ""]
@@ -71,18 +69,15 @@ class ReplaysApi:
         return answered(job, 202)
 
     async def get(self, request: Request) -> dict[str, Any]:
-        """`GET /admin/replays`: the latest comparison of all workers, its progress, and at its end the report."""
         jobs: list[dict[str, Any]] = await self._peers.ask_all("replay")
         latest = max(jobs, key=lambda job: (job["state"] == "running", job["started"]))
         return {**latest, "text": self._records.has_text}
 
     async def cancel(self, request: Request) -> dict[str, Any]:
-        """`DELETE /admin/replays`: end the comparison that runs, in whichever worker."""
         await self._peers.ask_all("cancel_replay")
         return await self.get(request)
 
     async def aclose(self) -> None:
-        """End the comparison that runs here."""
         await self._work.aclose()
 
     async def _here(self, question: Question) -> dict[str, Any]:
@@ -111,7 +106,6 @@ class ReplaysApi:
                 job["state"] = "failed" if job["report"] is None else "done"
 
     async def _write(self, file: IO[bytes], job: dict[str, Any], ids: Sequence[str]) -> None:
-        """Write the requests of conversations whose text is kept whole."""
         for id in dict.fromkeys(ids):
             requests = []
             with suppress(NotFound):

@@ -24,7 +24,6 @@ from proxy.telemetry.records import Records
 
 _MOST = 1000
 _LONGEST = 200
-"""Characters of a search."""
 
 _COSTS = (
     "turn", "started", "ended", "request_id", "key", "model", "chain", "status", "tokens_before", "tokens_after",
@@ -41,7 +40,6 @@ class RecordsApi:
     """The records of all workers of this server, and of the replicas that share its state."""
 
     def __init__(self, records: Records | None, peers: Peers, archives: Archives) -> None:
-        """Without records, there is nothing to tell."""
         self._records, self._archives = records, archives
         self._peers = peers
         peers.on("flush", self._flush_here)
@@ -55,12 +53,10 @@ class RecordsApi:
         return {**found[0], "title": None}
 
     async def requests(self, request: Request) -> dict[str, Any]:
-        """`GET /admin/requests`: the latest ones."""
         asked = valid(_AskedRecords, _sent(request))
         return {"requests": await self._latest(asked.filters, min(asked.limit, _MOST)), **self._about}
 
     async def request(self, request: Request) -> dict[str, Any]:
-        """`GET /admin/requests/{request_id}`: one, with its text where that is kept."""
         found = await self.find(request.path_params["request_id"], request.query_params)
         if found is None:
             raise NotFound(f"no recent request has this id{self._doubt}", code="unknown_request")
@@ -88,20 +84,17 @@ class RecordsApi:
         return found[0] if found else None
 
     async def conversations(self, request: Request) -> dict[str, Any]:
-        """`GET /admin/conversations`: those with the latest requests."""
         asked = valid(_AskedConversations, _sent(request))
         limit, filters, before = min(asked.limit, _MOST), asked.filters, _seconds(asked.before)
         found = await self._ask(lambda records: records.ask(table.conversations, filters, limit + 1, before)) or []
         return {"conversations": found[:limit], "more": len(found) > limit, **self._about}
 
     async def conversation(self, request: Request) -> dict[str, Any]:
-        """`GET /admin/conversations/{id}`."""
         text = request.query_params.get("text") == "true"
         return {**await self.recorded(request.path_params["id"], text=text), **self._about}
 
     @property
     def has_text(self) -> bool:
-        """True where records keep the text of requests."""
         return self._about["text"]
 
     async def newest(self, count: int) -> list[str]:
@@ -117,7 +110,6 @@ class RecordsApi:
         return found
 
     async def export(self, request: Request) -> Response:
-        """`GET /admin/conversations/{id}/export`: a conversation as a file."""
         id, kind = request.path_params["id"], request.query_params.get("format")
         records = (await self.recorded(id))["requests"]
         match kind:
@@ -134,13 +126,11 @@ class RecordsApi:
         return Response(content, headers={**NO_STORE, "content-type": media, "content-disposition": name})
 
     async def policies(self, request: Request) -> dict[str, Any]:
-        """`GET /admin/policies`: the work of each policy."""
         filters = valid(_AskedRecords, _sent(request)).filters
         found = await self._ask(lambda records: records.ask(table.policies, filters))
         return {"policies": found or [], **self._about}
 
     async def periods(self, request: Request) -> dict[str, Any]:
-        """`GET /admin/periods`: figures over time."""
         asked = valid(_AskedRecords, _sent(request))
         filters, by = asked.filters, asked.by
         found = await self._ask(lambda records: records.ask(table.periods, filters, by))
@@ -207,7 +197,6 @@ def _cell(value: Any) -> Any:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Yield all texts in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -237,7 +226,6 @@ class _AskedRecords(BaseModel):
 
     @property
     def filters(self) -> Filters:
-        """The filters of records that it asks for."""
         return Filters(
             since=_seconds(self.since),
             until=_seconds(self.until),
@@ -255,7 +243,6 @@ class _AskedConversations(_AskedRecords):
 
 
 def _sent(request: Request) -> dict[str, str]:
-    """Return the parameters that are not empty."""
     return {name: value for name, value in request.query_params.items() if value}
 
 

@@ -45,7 +45,6 @@ class Sharing:
         self._shares, self._archives = services.shares, services.archives
 
     async def give(self, http: Exchange) -> Mapping[str, Any]:
-        """`POST /v1/context/share`."""
         asked = valid(_Share, await sent_json(http))
         own, named = _names(http.headers), _listed(asked.sender or _Names())
         if any(own[name] and named[name] and own[name] != named[name] for name in _NAMES):
@@ -70,12 +69,10 @@ class Sharing:
         return {"id": share.id, "object": "context.share", "bytes": len(content.encode())}
 
     async def received(self, http: Exchange) -> Mapping[str, Any]:
-        """`GET /v1/context/share`."""
         received = await self._shares.received(_identity(http, _names(http.headers)))
         return {"object": "list", "data": list(map(_entry, received))}
 
     async def get(self, http: Exchange) -> Mapping[str, Any]:
-        """`GET /v1/context/share/{id}`."""
         received = await self._shares.received(_identity(http, _names(http.headers)))
         entry = next((_entry(share) for share in received if share.id == _id(http)), None)
         if entry is None:
@@ -83,7 +80,6 @@ class Sharing:
         return entry
 
     async def take_back(self, http: Exchange) -> Mapping[str, Any]:
-        """`DELETE /v1/context/share/{id}`."""
         if not await self._shares.take_back(_identity(http, _names(http.headers)), _id(http)):
             raise _unknown()
         return {"id": _id(http), "object": "context.share", "deleted": True}

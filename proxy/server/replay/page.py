@@ -11,7 +11,6 @@ from proxy.text import counted
 
 _HEIGHT, _BAR = 100, 10
 _OPEN = 3
-"""Conversations that are shown open."""
 
 
 def render_page(report: Mapping[str, Any], title: str) -> str:

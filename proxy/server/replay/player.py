@@ -72,28 +72,22 @@ class Explained:
     """The body for the upstream; None if the chain refuses the request."""
     seconds: float
     tokens: BoundTokens
-    """The counter of its tokens."""
     estimate: Estimate | None = None
     """The price of the prompt if the provider has the requests before it in its cache; None if it is refused."""
     effects: Sequence[Effect] = ()
-    """The worth of each step, in the same case."""
     ignored: Sequence[str] = ()
-    """The fields that the upstream does not support."""
     unasked: Mapping[str, int] = field(default_factory=dict)
     """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
     not_compared: Mapping[str, int] = field(default_factory=dict)
     """By step, the texts that a running proxy would compare by meaning; here its model is not loaded."""
     meaning: str | None = None
-    """The model that compares texts by meaning."""
 
     @property
     def route(self) -> Route:
-        """The route of the request."""
         return self.prepared.route
 
     @property
     def usable(self) -> int:
-        """The tokens of the window that the prompt may have."""
         return self.profile.usable(self.incoming)
 
 
@@ -126,13 +120,7 @@ class Player:
         at: float | None = None,
         conversation: str | None = None,
     ) -> Explained:
-        """Prepare a request as it would be served. `headers` are the client's, names in lower case.
-
-        `chain` is run instead of the model's own. `at` is when it came, in seconds since 1970: as the one before it, if
-        not given. With a `conversation`, what was committed of that is taken to be in the provider's cache; without,
-        the request up to its last answer is. Raise `PenstockError` for what the proxy would refuse before the chain
-        runs.
-        """
+        """Prepare a request as served `at` seconds since 1970, with its `conversation` in the provider's cache."""
         self._now = self._now if at is None else at
         body = body_of(raw)
         route = self._routes.of(body.model, caller)
@@ -210,11 +198,9 @@ class Player:
         return [text for text in found if text is not None]
 
     async def forget(self) -> None:
-        """Forget what was kept of the conversations so far."""
         await self._store.clear()
 
     def _waited(self) -> float:
-        """Return seconds for which steps waited until a model was loaded."""
         return 0.0 if self._services.embedding is None else self._services.embedding.waited
 
     async def _settle(self) -> None:
@@ -245,7 +231,6 @@ class Player:
 
 
 async def _priced(bills: Bills, key: tuple[str, str], done: Rewritten) -> tuple[Estimate | None, Sequence[Effect]]:
-    """Return the price of a prompt, and the worth of each step; nothing if it is refused."""
     outcome, unknown = done.outcome, [Effect()] * len(done.outcome.steps)
     if outcome.rejected is not None:
         return None, unknown
@@ -281,7 +266,6 @@ class Unasked:
         self._asked: list[tuple[float, int]] = []
 
     def note(self, count: int) -> None:
-        """Take note of questions."""
         self._asked.append((perf_counter(), count))
 
     def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
@@ -301,18 +285,13 @@ class SilentJudge(UpstreamJudge):
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
     ) -> list[float | None]:
-        """Return None for each pair."""
         self.unasked.note(len(pairs))
         return [None] * len(pairs)
 
 
 @asynccontextmanager
 async def open_player(settings: Settings, *, reads_state: bool = False, loads: bool = True) -> AsyncGenerator[Player]:
-    """Return a player with services of its own. No model is asked, and the steps have all the time that they need.
-
-    With `reads_state` it reads the state as it is configured, and changes nothing in it; without, it begins with none.
-    Without `loads`, texts are compared by the vectors that are at hand, and else by words.
-    """
+    """Return a player with services of its own, which may read the configured state, and load models of vectors."""
     settings = choosing(patient(settings))
     if not (reads_state and _exists(settings.state)):
         settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=settings.state.ttl)})

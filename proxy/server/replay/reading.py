@@ -33,12 +33,9 @@ class RecordedRequest:
     raw: bytes | None = None
     """The client's own bytes of it, where the file has them: handles are made of them."""
     answer: Mapping[str, Any] | None = None
-    """The message that answered it."""
     headers: Mapping[str, str] = field(default_factory=dict)
     at: float | None = None
-    """When it came, in seconds since 1970."""
     usage: Usage | None = None
-    """Usage that the upstream reported."""
     sent: Mapping[str, Any] | None = None
     """The body that was sent at the time, where a chain had changed the request."""
     needed: tuple[str, ...] | None = None
@@ -84,10 +81,7 @@ def read(path: Path) -> list[Conversation]:
 
 
 def _is_list(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is a whole conversation.
-
-    A chat request names a model, and ends with the message to be answered.
-    """
+    """Return whether a row is a whole conversation; a request names a model, and ends with the open message."""
     if "request_points" in row or "messages" not in row or "text" in row:
         return "request_points" in row
     return "model" not in row or bool(_answer(row["messages"][-1:]))
@@ -111,7 +105,6 @@ def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
 
 
 def _unpacked(row: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the conversations and requests in what one line holds."""
     if isinstance(row, list):
         for item in row:
             yield from _unpacked(item)
@@ -219,7 +212,6 @@ def _native_answer(body: Mapping[str, Any], behind: list[Any]) -> Mapping[str, A
 
 
 def _of_record(row: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record as a saved request."""
 
     def body(when: str) -> dict[str, Any]:
         tools = text.get(f"tools_{when}")
@@ -238,7 +230,6 @@ def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
 
 
 def _answered(points: Sequence[RecordedRequest]) -> Iterator[RecordedRequest]:
-    """Yield the requests with their answers, as the next one of the conversation has them."""
     for point, later in zip_longest(points, points[1:]):
         if point.answer is None and later is not None:
             point = replace(point, answer=answer_in(request_of(point.body), request_of(later.body)))

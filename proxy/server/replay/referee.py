@@ -37,7 +37,6 @@ _TIMEOUTS = Timeouts(connect=10.0, idle=600.0)
 _DRAWS = 2000
 """Resamples of the conversations, from which the intervals are."""
 _SHOWN = 5
-"""Changed decisions that the report shows."""
 _NAMING = ("user", "safety_identifier", "metadata", "prompt_cache_key", "stream", "stream_options")
 """Fields of a recorded request that are not sent."""
 
@@ -46,16 +45,13 @@ class Decision(NamedTuple):
     """The decision that an answer is. The first field that differs names the kind of a change."""
 
     failed: str
-    """The status and code of an error; empty for an answer."""
     tools: tuple[str, ...]
     arguments: tuple[str, ...]
     """The arguments of the calls, in the order of the tools."""
     facts: tuple[str, ...]
-    """The identifiers, numbers and paths in the text."""
 
     @classmethod
     def of(cls, wire: str, status: int, body: bytes) -> "Decision":
-        """Return the decision in an answer."""
         answer = WIRES[wire].answer(body, streamed=False) if status == 200 else None
         if answer is None:
             return cls(f"{status} {UsageReader().of_body(body).error or 'no answer'}", (), (), ())
@@ -119,7 +115,6 @@ class Referee:
         self._transport = Transport("referee", _TIMEOUTS)
 
     async def play_all(self, conversations: Sequence[Conversation], at_once: int) -> list[ComparedRequest]:
-        """Play conversations, so many at a time."""
         free, done = asyncio.Semaphore(at_once), count(1)
 
         async def play(conversation: Conversation) -> list[ComparedRequest]:
@@ -136,11 +131,7 @@ class Referee:
         return [each for compared in played for each in compared]
 
     async def _play(self, conversation: Conversation) -> list[ComparedRequest]:
-        """Play a conversation, and return its decisions.
-
-        A is asked again behind the first answer: so its bill has no reads from a cache that only this second question
-        has written.
-        """
+        """Play a conversation. A is asked again last, so that its bill has no reads from this question's cache."""
         sessions, compared = [f"referee-{uuid4().hex}" for _ in range(3)], []
         for number, point in enumerate(conversation.points, 1):
             (first, ours), (other, theirs) = await asyncio.gather(
@@ -167,11 +158,7 @@ class Referee:
 
 
 def summary(compared: Sequence[ComparedRequest], seed: int = 1) -> dict[str, Any]:
-    """Return the shares of changed decisions, by kind and in all, with a 95 % interval of B's beyond the noise.
-
-    The interval is from a bootstrap over conversations, because the requests of one are alike; of a single one, over
-    its requests.
-    """
+    """Return the shares of changed decisions by kind, with 95 % intervals from a bootstrap over conversations."""
     names = {each.conversation for each in compared}
     groups: dict[Any, list[ComparedRequest]] = defaultdict(list)
     for place, each in enumerate(compared):
@@ -182,7 +169,6 @@ def summary(compared: Sequence[ComparedRequest], seed: int = 1) -> dict[str, Any
 
 
 def _changed(groups: Sequence[Sequence[ComparedRequest]], kind: str, seed: int) -> dict[str, Any]:
-    """Return the shares of one kind of change."""
 
     def share(*changes: str | None) -> float:
         return sum(change is not None and kind in (change, "any") for change in changes) / len(changes)
@@ -255,7 +241,6 @@ def referee_files(options: argparse.Namespace) -> int:
 
 
 def _first(conversations: Sequence[Conversation], most: int) -> Iterator[Conversation]:
-    """Yield the first conversations, with at most so many requests in all."""
     for conversation in conversations:
         if most > 0:
             yield Conversation(conversation.name, conversation.source, conversation.points[:most])

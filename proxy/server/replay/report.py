@@ -13,7 +13,6 @@ from proxy.text import counted
 RULES = (OWN, *OTHERS)
 
 _MET = 0.05
-"""Share of the prompt by which a prediction may be off."""
 
 _MOST = 5
 """Requests that the text shows of those with a prefix break, with lost values, and so on."""

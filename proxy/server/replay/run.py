@@ -28,10 +28,8 @@ from proxy.wires import body_of
 _WIDTH = 30
 _NO_CHAIN = "no chain"
 _NICE = 10
-"""The priority below the server's."""
 
 _Group = Sequence[tuple[Conversation, Replayed]]
-"""Conversations that are played together, and their results."""
 
 Advance = Callable[[int], None]
 """A function that is called with the number of requests that were played since the last call."""
@@ -75,7 +73,6 @@ async def replay(
 
 
 async def _play(player: Player, group: _Group, chain: str | None, model: str | None, advance: Advance) -> None:
-    """Play conversations together, and add the scores to their results. Raise `PenstockError`."""
     at, scorings = 0.0, [Scoring(player) for _ in group]
     turns = [(point, place) for place, (talk, _) in enumerate(group) for point in talk.points]
     if len(group) > 1:
@@ -135,7 +132,6 @@ def replay_files(options: argparse.Namespace) -> int:
 
 
 def _advance(conversations: Iterable[Conversation], times: int, tell: Callable[[int, int], None]) -> Advance:
-    """Return what adds up played requests, and tells their number and that of all of them."""
     done, turns = 0, times * sum(len(each.points) for each in conversations)
 
     def advance(more: int) -> None:
@@ -147,7 +143,6 @@ def _advance(conversations: Iterable[Conversation], times: int, tell: Callable[[
 
 
 def _bar(done: int, turns: int) -> None:
-    """Show the progress on a terminal."""
     filled = _WIDTH * done // max(1, turns)
     end = "\n" if done == turns else ""
     print(f"\r{'#' * filled}{'.' * (_WIDTH - filled)} {done} of {turns} requests", end=end, file=sys.stderr)
@@ -157,11 +152,7 @@ def _bar(done: int, turns: int) -> None:
 def compare(
     settings: Settings, conversations: Sequence[Conversation], chains: Sequence[str], advance: Advance
 ) -> dict[str, Any]:
-    """Play each conversation by itself through each chain, and return the figures of all.
-
-    A chain without a name has no steps, but for the guards of the model's chain. The provider's cache counts by its
-    rules on both sides: reports were of one of them.
-    """
+    """Play each conversation by itself through each chain. A chain without a name has only guards."""
     talks = [replace(each, points=[replace(point, usage=None) for point in each.points]) for each in conversations]
     settings = settings.model_copy(update={"chains": {**settings.chains, _NO_CHAIN: ()}})
     sides = [

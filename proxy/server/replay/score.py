@@ -53,7 +53,6 @@ class Prompt:
     """A request as a provider reads it."""
 
     pieces: tuple[bytes, ...]
-    """Its tools and messages."""
     ends: tuple[int, ...]
     """The tokens in front of each piece, and those of all, as the model counts them."""
     wire_ends: tuple[int, ...]
@@ -64,7 +63,6 @@ class Prompt:
 
     @property
     def tokens(self) -> int:
-        """The tokens of all pieces."""
         return self.ends[-1]
 
 
@@ -98,7 +96,6 @@ class Common(NamedTuple):
     """The prefix that two prompts have in common."""
 
     place: int
-    """Of the first piece that differs."""
     share: float
     """The share of that piece in the first prompt that is the same."""
 
@@ -137,10 +134,7 @@ class PromptHistory:
         self._past: deque[Prompt] = deque(maxlen=_REMEMBERED)
 
     def send(self, prompt: Prompt, own: CacheRules) -> dict[str, Priced]:
-        """Return the price of a prompt by a model's own rules and by those of others, and take it as answered.
-
-        From then on it is in the cache.
-        """
+        """Return the price of a prompt by a model's own rules and by others', and put it into the cache."""
         shared = [(past, common(past, prompt)) for past in self._past]
         self._past.append(prompt)
         priced = {name: _priced(rules, prompt, shared, attrgetter("wire_ends")) for name, rules in OTHERS.items()}
@@ -247,7 +241,6 @@ class Scoring:
         return turn
 
     async def _prices(self, played: Explained, at: float) -> Turn:
-        """Return the costs of the prompt, and of the client's own."""
         tokens, request = self._player.counter(played.profile), played.outcome.request
         came, sent = await prompt_of(played.incoming, tokens, at), await prompt_of(request, tokens, at)
         own, table = played.profile.cache, played.route.profile.cache
@@ -310,7 +303,6 @@ def _break(played: Explained) -> dict[str, Any] | None:
 
 
 def _left_out(played: Explained, point: RecordedRequest) -> list[str]:
-    """Return the tools of the client's that were not offered and that the answer called."""
     offered = {tool.name for tool in played.outcome.request.tools}
     known = {tool.name for tool in played.incoming.tools} - offered
     called = Message(point.answer).called_tools if point.answer else ()
@@ -393,7 +385,6 @@ def _arguments(message: Message) -> Iterator[str]:
 
 @lru_cache(20_000)
 def _leaves(arguments: str) -> tuple[str, ...]:
-    """Return the scalars in arguments, as text."""
     try:
         parsed = json.loads(arguments)
     except (ValueError, RecursionError):

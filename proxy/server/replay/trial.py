@@ -27,7 +27,6 @@ from proxy.server.replay.run import replay
 from proxy.text import counted
 
 _PATIENCE = 30.0
-"""Seconds within which the proxy has to listen."""
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""Endpoints for operators: configuration, reload, recent requests, deletion of a tenant, and the page over them.
-
-The page shows nothing by itself. What it asks for, under `/admin`, has its own doors.
-"""
+"""Endpoints for operators: configuration, reload, recent requests, deletion of a tenant, and the page over them."""
 
 import asyncio
 import hmac
@@ -40,7 +37,6 @@ _NOT_OPERATORS = ("authorization", "x-api-key", "api-key", "forwarded", "via", "
 """Beginnings of the headers of clients' keys, and of those by which a proxy in front says that it is one."""
 
 Handler = Callable[[Request], Awaitable[Any]]
-"""Returns an answer, or what is told in JSON."""
 
 
 _FOLDER = Path(proxy.__file__).parent / "data" / "ui"

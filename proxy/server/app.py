@@ -56,10 +56,9 @@ from proxy.server.build import (
     reusable,
 )
 from proxy.server.explain import Explaining
-from proxy.server.health import Health
+from proxy.server.health import Draining, Health
 from proxy.server.malloc import bound_arenas, give_back_free_memory
 from proxy.server.reload import Generation, Reloading
-from proxy.server.shutdown import Draining
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import OnceService
 from proxy.state.store import StoreError
@@ -81,13 +80,9 @@ _FOR_CLIENTS = ("/v1", "/chat/", "/models")
 
 
 class App:
-    """The whole app. Chat goes straight to its endpoint, everything else through Starlette's router.
-
-    The router and its two error handlers would take a tenth of the time of a small request.
-    """
+    """The whole app. Chat does not go through Starlette's router, a tenth of the time of a small request."""
 
     def __init__(self, reloading: Reloading, rest: ASGIApp, operators: ASGIApp, own_port: int | None) -> None:
-        """Serve clients by `reloading`, `own_port` by `operators`, and the other paths of the main port by `rest`."""
         self._reloading = reloading
         self._rest = rest
         self._operators = operators
@@ -144,10 +139,7 @@ ERRORS = {HTTPException: answer_http_error, PenstockError: answer_own_error, Sto
 def create(
     path: Path, host: str, admin_port: int | None, save: Path | None, redact: Sequence[str], meeting: Path | None = None
 ) -> App:
-    """Return the app of a file, in the process that serves it. Raise `ConfigError`.
-
-    `save` is a file for what is served, `meeting` the folder in which the workers of this server find each other.
-    """
+    """Return the app of a file, in its process. `meeting` is the folder where workers meet. Raise `ConfigError`."""
     bound_arenas()
     saving = None if save is None else Saving(save, redact)
     app = Process(load(path), saving, Peers(meeting), host, admin_port).app
@@ -170,11 +162,7 @@ class Process:
         host: str | None = None,
         admin_port: int | None = None,
     ) -> None:
-        """Build everything. Nothing is connected or loaded before the app starts.
-
-        `host` is the address of the main port, `admin_port` the port for operators, where they differ from the
-        configuration's.
-        """
+        """Build everything, connect nothing. `host` and `admin_port` are given where they differ from the settings'."""
         settings, self.saving = config.settings, saving
         self.stores = stores = build_stores(settings)
         self.telemetry = Telemetry.open(settings.telemetry, stores.records, settings.server.remember_mib * 2**20)
@@ -232,7 +220,6 @@ class Process:
                 await asyncio.to_thread(self.saving.close)
 
     def apply(self, config: Config) -> None:
-        """Bring the services in line with the configuration that is in force from now on."""
         settings, services = config.settings, self.services
         logs.configure(settings.telemetry)
         self.telemetry.warn_at, self.pilot.settings = settings.telemetry.warn_at, settings.pilot
@@ -351,10 +338,7 @@ _WAIT = 30.0
 async def rehearse(
     chains: Iterable[Steps], tokens: TokenService, once: OnceService, embedding: EmbeddingService | None
 ) -> None:
-    """Run each chain over a made-up conversation with 40 tools that needs a cut. Nothing is sent or kept.
-
-    This loads the code, tables and patterns of the steps, the embedding model, and its vectors of small talk.
-    """
+    """Load code, tables and models of the steps: run each chain over a made-up conversation that needs a cut."""
     request, counter = lifelike(), tokens.bind(_WHO, profile())
     window = (await counter.count(request)).total
     for steps in chains:

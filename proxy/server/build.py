@@ -114,10 +114,7 @@ def build_services(
     patient: bool = False,
     missing: Callable[[int], None] | None = None,
 ) -> Services:
-    """Return the services of all requests that outlive a configuration, without an upstream's model.
-
-    If `patient`, steps wait for vectors as long as it takes. With `missing`, no large model is loaded for them.
-    """
+    """Return the services that outlive a configuration. With `missing`, no large model is loaded for vectors."""
     threads, room = Threads("recall", 2), settings.server.remember_mib
     embedding = build_embedding(settings, index, patient=patient, missing=missing)
     return Services(
@@ -203,10 +200,7 @@ def build_embedding(
     patient: bool = False,
     missing: Callable[[int], None] | None = None,
 ) -> EmbeddingService | None:
-    """Return the model that compares texts by meaning. Nothing is loaded or connected yet.
-
-    With `missing`, a model that takes seconds to load is not loaded: it gets the number of vectors left out.
-    """
+    """Return the model of meanings, unloaded. With `missing`, a slow one stays so: it gets the number of vectors."""
     if isinstance(settings.embedding, NoEmbedding):
         return None
     max_bytes, backend = settings.embedding.memory_mib * 2**20, build_backend(settings.embedding)
@@ -237,10 +231,7 @@ def build_backend(
 def build_upstreams(
     settings: Settings, telemetry: Telemetry | None = None, shared: Mapping[str, Upstream] = MappingProxyType({})
 ) -> dict[str, Upstream]:
-    """Return the upstreams by name, built unless they are `kept`; with telemetry, behind their bounds and breakers.
-
-    The module of a kind is only imported if an upstream of the kind is configured.
-    """
+    """Return the upstreams by name, those in `shared` as they are; with telemetry, behind bounds and breakers."""
 
     wanted = {name: each for name, each in settings.upstreams.items() if name not in shared}
     built: dict[str, Upstream] = {}

@@ -70,7 +70,6 @@ async def explain(
 
 
 Tell = Callable[[Message], str]
-"""The form of a message that left or came: `briefly` or `whole`."""
 
 
 def render_table(explained: Explained, tell: Tell | None = None) -> str:

@@ -106,9 +106,8 @@ class Processor:
     def __init__(self, to: str, *, patience: float, limit: int, closed: bool = False) -> None:
         """`to` is the address of a Penstock, `patience` in seconds for each body, `limit` in bytes of a body."""
         self._to = URL(f"{to.rstrip('/')}/v1/compress")
-        self._patience = patience
+        self.patience, self.limit = patience, limit
         self._transport = Transport("penstock", Timeouts(patience, patience))
-        self._limit = limit
         self._closed = closed
         self._warnings = Warnings(logging.getLogger("penstock.ext_proc"), "a request passes without its chain")
 
@@ -133,7 +132,7 @@ class Processor:
 
     async def _of_body(self, headers: Mapping[str, str], body: bytes, *, is_whole: bool) -> Any:
         is_plain = headers.get("content-encoding", "identity") == "identity"
-        if is_whole and is_plain and len(body) <= self._limit:
+        if is_whole and is_plain and len(body) <= self.limit:
             return await self._rewritten(headers, body)
         return self._passed("in pieces" if not is_whole else "too large" if is_plain else "encoded")
 
@@ -147,7 +146,7 @@ class Processor:
     async def _rewritten(self, headers: Mapping[str, str], body: bytes) -> Any:
         passed = {name: value for name, value in headers.items() if not name.startswith(":") and name not in _OWN}
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 reply = await self._transport.request("POST", self._to, passed, body)
                 status, answer = reply.status, await reply.read()
             if status == 200:
@@ -199,20 +198,13 @@ def _refusal(status: int, body: bytes) -> Any:
 def serve_beside(options: argparse.Namespace) -> None:
     """Serve as the command line says: `penstock ext-proc`."""
     configure(TelemetrySettings())
-    limits = {"patience": options.timeout, "limit": options.max_mib * MIB, "closed": options.closed}
+    processor = Processor(options.to, patience=options.timeout, limit=options.max_mib * MIB, closed=options.closed)
     tell = partial(print, f"penstock: ext_proc for {options.to}, on port", flush=True)
-    asyncio.run(serve(options.listen, options.to, **limits, started=tell))
+    asyncio.run(serve(options.listen, processor, tell))
 
 
 async def serve(
-    listen: str,
-    to: str,
-    *,
-    patience: float,
-    limit: int,
-    closed: bool,
-    started: Callable[[int], None],
-    stop: asyncio.Event | None = None,
+    listen: str, processor: Processor, started: Callable[[int], None], stop: asyncio.Event | None = None
 ) -> None:
     """Serve until a stop signal, or until `stop` is set; call `started` with the port. Raise `ConfigError`."""
     try:
@@ -223,12 +215,11 @@ async def serve(
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    processor = Processor(to, patience=patience, limit=limit, closed=closed)
     call = grpc.stream_stream_rpc_method_handler(
         processor.process, request_deserializer=Request.FromString, response_serializer=Response.SerializeToString
     )
     service, _, method = METHOD[1:].partition("/")
-    largest = [(f"grpc.max_{way}_message_length", limit + MIB) for way in ("receive", "send")]
+    largest = [(f"grpc.max_{way}_message_length", processor.limit + MIB) for way in ("receive", "send")]
     server = grpc.aio.server(options=largest)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: call}),))
     try:
@@ -238,5 +229,5 @@ async def serve(
     await server.start()
     started(port)
     await stop.wait()
-    await server.stop(patience)
+    await server.stop(processor.patience)
     await processor.aclose()

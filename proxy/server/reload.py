@@ -93,7 +93,6 @@ class Generation:
             await self.services.writing.drafts.drain()
 
     async def aclose(self) -> None:
-        """Cancel the background work. The upstreams may be shared, so the reload closes them."""
         if self.services.judge is not None:
             await self.services.judge.aclose()
         if self.services.writing is not None:
@@ -135,7 +134,6 @@ class Reloading:
     """The generation in force, and its replacement."""
 
     def __init__(self, config: Config, make: Make, metrics: Metrics, applied: Callable[[Config], None]) -> None:
-        """Build the first generation. `applied` is called with each configuration that comes into force."""
         self.current = make(config, {}, None)
         self._running = config.settings
         self._make = make
@@ -170,7 +168,6 @@ class Reloading:
         return state
 
     def detail(self) -> dict[str, Any]:
-        """Return the same for operators, with the error of a file that was refused."""
         refused = {} if self._refused is None else {"refused": dict(self._refused)}
         waiting = {"needs_restart": list(self._waiting)} if self._waiting else {}
         version = {"version": self.current.config.version, "since": self._since}

@@ -177,10 +177,7 @@ class Connection(HttpToolsProtocol):
         self._parse(b"\r\n".join(lines) + b"\r\n\r\n")
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse invalid HTTP with a JSON error.
-
-        uvicorn would write plain text, even in the middle of another answer.
-        """
+        """Refuse invalid HTTP with a JSON error; uvicorn would write text, even in the middle of an answer."""
         self._refuse(400, "malformed_request", "this is not valid HTTP/1.1")
 
     def on_message_begin(self) -> None:
@@ -218,7 +215,6 @@ class Connection(HttpToolsProtocol):
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Answer the refused request behind the last one that was taken."""
         was_last = not self.pipeline
         super().on_response_complete()
         if was_last and self._refusal and not self.transport.is_closing():
@@ -226,7 +222,6 @@ class Connection(HttpToolsProtocol):
             self.transport.close()
 
     def pause_writing(self) -> None:
-        """Start the write timer: the client does not read what was sent."""
         super().pause_writing()
         if self._writing is None:
             self._writing = self.loop.call_later(self._limits.write_timeout, self.transport.abort)

@@ -11,7 +11,7 @@ import grpc  # type: ignore[import-untyped]
 import pytest
 from aiohttp import web
 
-from proxy.server.ext_proc import METHOD, MIB, Request, Response, serve
+from proxy.server.ext_proc import METHOD, MIB, Processor, Request, Response, serve
 from tests.e2e.servers import proxy
 from tests.loopback import serving
 
@@ -37,7 +37,7 @@ async def service(to: str, **options: Any) -> AsyncGenerator[str, None]:
     """A running service for a proxy; its address."""
     begun, stop = asyncio.get_running_loop().create_future(), asyncio.Event()
     limits = {"patience": 10.0, "limit": MIB, "closed": False, **options}
-    running = asyncio.create_task(serve("127.0.0.1:0", to, **limits, started=begun.set_result, stop=stop))
+    running = asyncio.create_task(serve("127.0.0.1:0", Processor(to, **limits), begun.set_result, stop))
     try:
         yield f"127.0.0.1:{await begun}"
     finally:

@@ -15,7 +15,6 @@ from proxy.vectors.base import IndexFailed
 from proxy.vectors.index import IndexService
 
 Here = Callable[[str], object]
-"""Forgets what this process has in memory of a tenant."""
 
 KEPT: Mapping[str, str] = {
     "share": "shares",

@@ -69,7 +69,6 @@ class KeysApi:
         }
 
     async def make(self, request: Request) -> Response:
-        """`POST /admin/keys`: make a key with these settings, and return it."""
         fields = await json_object(request)
         path, key, settings = self._file(), new_key(), self._reloading.settings
         values = {name: value for name, value in fields.items() if name != "name" and value is not None}
@@ -142,7 +141,6 @@ class UsageApi:
         self._meter = meter
 
     async def report(self, http: Exchange) -> Mapping[str, object]:
-        """`GET /v1/usage`, for the key that it came with."""
         if http.caller is None:
             raise TypeError("there is no such path where clients have no key of Penstock")
         caller = http.caller

@@ -130,7 +130,6 @@ def _check_count(count: int, bounds: MemoriesSettings, param: str | None) -> Non
 
 
 _WAIT = 5.0
-"""Seconds to wait for the vector of a query."""
 
 Asked = TypeVar("Asked", bound=NamedFields)
 

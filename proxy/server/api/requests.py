@@ -75,10 +75,7 @@ class RecordsApi:
         return {"text": found}
 
     async def find(self, request_id: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the newest record of an id that the filters let through, with its text where that is kept.
-
-        Two clients may choose the same id: `tenant` and `until` tell which is meant. Raise `PenstockError`.
-        """
+        """Return the newest record of an id; `tenant` and `until` say which, as clients may share one."""
         filters = valid(_AskedRecords, {name: value for name, value in asked.items() if value}).filters
         found = await self._latest(filters._replace(request_id=request_id), 1, text=True)
         return found[0] if found else None

@@ -1,8 +1,4 @@
-"""Requests played through the path of served ones, without an upstream: `explain` is one request, a replay is many.
-
-After each request the player does what the proxy does once an answer is accepted. So the next request finds originals
-in the archive, decisions, notes, and the provider's cache as when served.
-"""
+"""Requests played through the path of served ones, and what follows an answer, without an upstream."""
 
 import time
 from collections import Counter
@@ -141,20 +137,10 @@ class Player:
             started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
         seconds = perf_counter() - started
         done = prepared.rewritten
-        outcome = Outcome(incoming, (), count, count) if done is None else done.outcome
-        explained = Explained(
-            incoming if done is None else done.sent,
-            prepared,
-            route.profile if done is None else done.ctx.model,
-            name,
-            # without steps nobody counted
-            replace(outcome, before=count, after=count) if outcome.before is None else outcome,
-            prepared.call.body if outcome.rejected is None else None,
-            seconds,
-            tokens if done is None else done.tokens,
-        )
         if done is None:
-            return explained
+            outcome = Outcome(incoming, (), count, count)
+            return Explained(incoming, prepared, route.profile, name, outcome, prepared.call.body, seconds, tokens)
+        outcome = done.outcome
         unasked, missing = (each.by_step(outcome.steps) for each in (self._unasked, self._missing))
         if conversation is None:
             await self._store.clear()
@@ -163,8 +149,22 @@ class Player:
             bills, scope = self._bills, (conversation, f"{route.upstream.name}\0{done.ctx.model.name}")
         estimate, effects = await _priced(bills, scope, done)
         meaning = None if self._services.embedding is None else self._services.embedding.name
-        explained = replace(explained, unasked=unasked, not_compared=missing, meaning=meaning)
-        return replace(explained, estimate=estimate, effects=effects)
+        return Explained(
+            done.sent,
+            prepared,
+            done.ctx.model,
+            name,
+            # without steps nobody counted
+            replace(outcome, before=count, after=count) if outcome.before is None else outcome,
+            prepared.call.body if outcome.rejected is None else None,
+            seconds,
+            done.tokens,
+            estimate,
+            effects,
+            unasked=unasked,
+            not_compared=missing,
+            meaning=meaning,
+        )
 
     async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:
         """Do the work that follows an answer. The answer and the reported usage are optional."""
@@ -192,7 +192,6 @@ class Player:
         return self._services.tokens.bind(Identity(""), profile)
 
     async def originals(self, played: Explained, handles: Sequence[str]) -> list[str]:
-        """Return the texts behind handles, as the model could read them; those that are there."""
         done = played.prepared.rewritten
         found = [] if done is None else [await done.archive.fetch(handle) for handle in handles]
         return [text for text in found if text is not None]
@@ -269,7 +268,6 @@ class Unasked:
         self._asked.append((perf_counter(), count))
 
     def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
-        """Return how many questions each step had since the last call; steps run one after the other."""
         found: Counter[str] = Counter()
         for when, count in self._asked:
             found[[step.policy for step in steps if step.started <= when][-1]] += count

@@ -1,12 +1,4 @@
-"""Reads conversations from files: requests, message lists, records of this proxy.
-
-| a line, or the whole file, is | with |
-|---|---|
-| a request of any wire | `messages` or `input`, `model`; the last message is to be answered |
-| a message list | `messages`, perhaps `tools`, and `request_points`: a request is `messages[:point]` |
-| a saved request, as `penstock serve --save` writes it | `request`, perhaps `usage` or `response`, `at` |
-| a record of `/admin/requests/{id}`, or a list of them | `text`, where `records: {text: true}` keeps it |
-"""
+"""Reads conversations from files; `docs/how-to/replay.md` has the forms."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +23,6 @@ class RecordedRequest:
     body: Mapping[str, Any]
     """The client's request; it may lack a model."""
     raw: bytes | None = None
-    """The client's own bytes of it, where the file has them: handles are made of them."""
     answer: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     at: float | None = None

@@ -7,21 +7,22 @@ writes lines of JSON: `{"played", "requests"}` as it goes on, at the end `{"repo
 import argparse
 import asyncio
 import json
+import operator
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from proxy.chat import Message, encode
 from proxy.chat.errors import ConfigError, PenstockError
 from proxy.config.load import load
 from proxy.config.settings import Settings
-from proxy.server.replay.page import render_page
 from proxy.server.replay.player import Explained, Player, open_player
 from proxy.server.replay.reading import Conversation, RecordedRequest, read, request_of
-from proxy.server.replay.report import Bound, build_report, render_text, totals
+from proxy.server.replay.report import build_report, render_page, render_text, totals
 from proxy.server.replay.score import Replayed, Scoring
 from proxy.wires import body_of
 
@@ -44,12 +45,9 @@ async def replay(
     apart: bool = False,
     advance: Advance = lambda turns: None,
 ) -> list[Replayed]:
-    """Play conversations.
+    """Play conversations: those whose requests have times together, in their order, the others each by itself.
 
-    Those whose requests have times are played together, in the order in which the requests came; each of the others by
-    itself, without anything that the others left. `chain` is run instead of the model's own; `model` is asked instead
-    of the one that the requests name. Raise `PenstockError` for a request that the proxy would refuse before the chain
-    runs. Where all are played `apart`, such a request ends its own conversation alone.
+    Raise `PenstockError` for a request that the proxy would refuse; played `apart`, it ends its own conversation alone.
     """
     results = [Replayed(each.name, each.source) for each in conversations]
     groups, timed = list[_Group](), list[tuple[Conversation, Replayed]]()
@@ -104,6 +102,60 @@ def _is_as_recorded(played: Explained, point: RecordedRequest) -> bool:
     """Return whether the request that would be sent is the one that the upstream reported on."""
     sent = point.body if point.sent is None else point.sent
     return played.outcome.request.messages == request_of(sent).messages
+
+
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+_BOUND = re.compile(r"\s*([a-z0-9_]+)\s*(>=|<=|==|!=|>|<)\s*(-?[0-9]+(?:\.[0-9]+)?)\s*(%?)\s*")
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "cost": ("cost", "own"),
+    "cost_against": ("cost_against", "own"),
+    "tokens": ("tokens", "ratio"),
+    "survival": ("values", "survival"),
+    "lost": ("values", "lost"),
+    "hidden": ("values", "retrievable"),
+    "gone": ("messages", "gone"),
+    "breaks": ("breaks", "count"),
+    "broken_tokens": ("breaks", "tokens"),
+    "left_out": ("left_out",),
+    "violations": ("violations", "requests"),
+    "refused": ("refused",),
+    "failed": ("failed_steps",),
+    "ms_p50": ("milliseconds", "p50"),
+    "ms_p99": ("milliseconds", "p99"),
+}
+"""The place of each name in the totals of a report."""
+
+
+class Bound(NamedTuple):
+    """A condition that fails the replay."""
+
+    name: str
+    sign: str
+    number: float
+    text: str
+
+    @classmethod
+    def read(cls, text: str) -> "Bound":
+        """Return the bound in a text. Raise `ConfigError`."""
+        found = _BOUND.fullmatch(text)
+        if found is None or found[1] not in NAMES:
+            told = f"--fail-if is NAME > NUMBER, or with >=, <, <=, ==, !=; names: {', '.join(NAMES)}"
+            raise ConfigError(f"{text!r}: {told}")
+        number = float(found[3]) / (100 if found[4] else 1)
+        return cls(found[1], found[2], number, " ".join(text.split()))
+
+    def broken_by(self, totals: Mapping[str, Any]) -> str | None:
+        """Return a message if the totals of a report meet the condition, else None. Raise `ConfigError`."""
+        value: Any = totals
+        for key in NAMES[self.name]:
+            value = None if value is None else value.get(key)
+        if value is None:
+            raise ConfigError(f"--fail-if {self.text!r}: this replay has no {self.name}; cost_against needs --against")
+        return f"{self.text}: it is {value:.6g}" if _COMPARE[self.sign](value, self.number) else None
 
 
 def replay_files(options: argparse.Namespace) -> int:

@@ -3,7 +3,8 @@
 import pytest
 
 from proxy.chat.errors import ConfigError
-from proxy.server.replay.report import NAMES, Bound, totals
+from proxy.server.replay.report import totals
+from proxy.server.replay.run import NAMES, Bound
 
 TOTALS = {"cost": {"own": 1.25}, "values": {"lost": 0, "survival": 0.98}, "violations": {"requests": 2}}
 

@@ -14,8 +14,9 @@ An entry has JSON values:
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import takewhile
+from itertools import groupby, islice, takewhile
 from operator import is_
 from typing import Any
 
@@ -28,6 +29,7 @@ MOST = 200
 
 _ALIKE = frozenset({"unchanged", "removed"})
 """The kinds of which neighbours are one entry in any case."""
+_KINDS = _ALIKE | {"shortened", "added", "moved", "changed"}
 _HANDLE = re.compile(r'recall\("([a-z2-7]{20})"\) has the whole\]\s*\Z')
 _TAIL = 400
 
@@ -38,11 +40,8 @@ Stages = Sequence[tuple[str, ChatRequest]]
 
 async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: Tokens) -> list[Change]:
     """Return the change of each message of the client's, and the added ones, in the order of the sent request."""
-    before = await tokens.sizes(came.messages)
-    if came.messages is sent.messages:  # most requests
-        return [_unchanged(came.messages, sum(before))] if before else []
-    after = await tokens.sizes(sent.messages)
-    return _within_bound(_each(came, sent, before, after, *_steps_of(came, stages)))
+    walk = _Walk(came, sent, stages, await tokens.sizes(came.messages), await tokens.sizes(sent.messages))
+    return walk.changes()
 
 
 def _change(
@@ -69,13 +68,6 @@ def _change(
     }
 
 
-def _unchanged(messages: Sequence[Message], tokens: int) -> Change:
-    """Return the entry of the first messages, where they are the client's own."""
-    role = messages[0].role
-    one = role if all(each.role == role for each in messages) else None
-    return _change(0, 0, one, "unchanged", tokens, tokens, count=len(messages))
-
-
 def _steps_of(came: ChatRequest, stages: Stages) -> tuple[Mapping[int, str], Mapping[int, str]]:
     """Return the step that made or changed each message last, by identity (`id`), and that which removed it, by place.
 
@@ -93,42 +85,103 @@ def _steps_of(came: ChatRequest, stages: Stages) -> tuple[Mapping[int, str], Map
     return makers, removed
 
 
-def _each(
-    came: ChatRequest,
-    sent: ChatRequest,
-    before: Sequence[int],
-    after: Sequence[int],
-    makers: Mapping[int, str],
-    removed: Mapping[int, str],
-) -> list[Change]:
-    """Return the changes, message by message; `before` and `after` are their tokens."""
-    own = sum(takewhile(bool, map(is_, came.messages, sent.messages)))  # often nearly all
-    origins = of_client(sent, came)
-    gone = sorted({*range(own, len(came.messages))}.difference(origins.values()), reverse=True)
-    entries = [_unchanged(sent.messages[:own], sum(before[:own]))] if own else []
-    furthest = own - 1
+@dataclass(slots=True)
+class _Listing:
+    """The entries of the first `end` messages of the sent request."""
 
-    def leave(until: int) -> None:
-        while gone and gone[-1] < until:
-            place = gone.pop()
-            _add(
-                entries,
-                _change(place, None, came.messages[place].role, "removed", before[place], 0, removed.get(place)),
-            )
+    end: int = 0
+    furthest: int = -1
+    """The last place of the client's request that was reached."""
+    entries: list[Change] = field(default_factory=list)
+    alike: Collection[str] = _ALIKE
+    """The kinds of which neighbours with the same step are one entry."""
 
-    for place in range(own, len(sent.messages)):
-        message, origin, size = sent.messages[place], origins.get(place), after[place]
-        step = makers.get(id(message))
+    def add(self, entry: Change) -> None:
+        last = self.entries[-1] if self.entries else None
+        kind, step = entry["kind"], entry["step"]
+        if last is not None and kind in self.alike and last["kind"] == kind and last["step"] == step:
+            role = last["role"] if last["role"] == entry["role"] else None
+            sums = {name: last[name] + entry[name] for name in ("tokens_before", "tokens_after", "count")}
+            self.entries[-1] = {**last, **sums, "role": role, "handle": None}
+        elif len(self.entries) <= MOST or self.alike is not _KINDS:  # one more, so that the last one ends
+            self.entries.append(entry)
+
+    def within_bound(self) -> "_Listing":
+        """Return the same; where there are more than `MOST` entries, all neighbours of one kind and step as one."""
+        if len(self.entries) <= MOST or self.alike is _KINDS:
+            return self
+        short = replace(self, entries=[], alike=_KINDS)
+        for entry in self.entries:
+            short.add(entry)
+        return short
+
+
+class _Walk:
+    """A walk through the sent request. The entries of settled messages are those of the request before."""
+
+    def __init__(
+        self, came: ChatRequest, sent: ChatRequest, stages: Stages, before: Sequence[int], after: Sequence[int]
+    ) -> None:
+        """`before` and `after` are the tokens of the messages."""
+        self._came, self._sent, self._before, self._after = came, sent, before, after
+        self._makers, self._removed = _steps_of(came, stages)
+        self._origins = of_client(sent, came)
+        self._stand = frozenset(self._origins.values())
+
+    def changes(self) -> list[Change]:
+        """Return all entries, at most `MOST`."""
+        if [*self._origins.values()] == sorted(self._stand):
+            name = "changes", self._came.form.lineage, self._sent.model
+            listing = self._sent.form.fold(name, _Listing(), self._extended)
+        else:  # what has moved is told from what has left by what follows alone
+            listing = self._extended(_Listing(), self._sent.messages)
+        listing = replace(listing, entries=[*listing.entries])
+        self._leave(listing, len(self._came.messages))
+        return listing.within_bound().entries[:MOST]
+
+    def _extended(self, listing: _Listing, messages: Sequence[Message]) -> _Listing:
+        listing = replace(listing, entries=[*listing.entries])
+        own = sum(takewhile(bool, map(is_, islice(self._came.messages, listing.furthest + 1, None), messages)))
+        if own:  # often all
+            self._keep(listing, own)
+        for place in range(listing.end, listing.end + len(messages) - own):
+            self._list(listing, place)
+        return listing.within_bound()
+
+    def _keep(self, listing: _Listing, count: int) -> None:
+        """Add messages that are the client's own, and where they were."""
+        begin, first = listing.end, listing.furthest + 1
+        listing.end, listing.furthest = begin + count, first + count - 1
+        roles = {message.role for message in self._sent.messages[begin : listing.end]}
+        size = sum(self._after[begin : listing.end])
+        listing.add(_change(first, begin, _one(roles), "unchanged", size, size, count=count))
+
+    def _list(self, listing: _Listing, place: int) -> None:
+        """Add a message of the sent request, behind those that left before it."""
+        message, origin, size = self._sent.messages[place], self._origins.get(place), self._after[place]
+        step = self._makers.get(id(message))
+        listing.end = place + 1
         if origin is None:
-            _add(entries, _change(None, place, message.role, "added", 0, size, step))
-            continue
-        leave(origin)
-        kind, handle = _edit(came.messages[origin], message, before[origin], size)
-        kind = "moved" if kind == "unchanged" and origin < furthest else kind
-        furthest = max(furthest, origin)
-        _add(entries, _change(origin, place, message.role, kind, before[origin], size, step, handle))
-    leave(len(came.messages))
-    return entries
+            listing.add(_change(None, place, message.role, "added", 0, size, step))
+            return
+        self._leave(listing, origin)
+        kind, handle = _edit(self._came.messages[origin], message, self._before[origin], size)
+        kind = "moved" if kind == "unchanged" and origin < listing.furthest else kind
+        listing.furthest = max(listing.furthest, origin)
+        listing.add(_change(origin, place, message.role, kind, self._before[origin], size, step, handle))
+
+    def _leave(self, listing: _Listing, until: int) -> None:
+        """Add the messages before a place of the client's request that left."""
+        gone = [place for place in range(listing.furthest + 1, until) if place not in self._stand]
+        for step, run in groupby(gone, self._removed.get):
+            places = [*run]
+            role = _one({self._came.messages[place].role for place in places})
+            size = sum(self._before[place] for place in places)
+            listing.add(_change(places[0], None, role, "removed", size, 0, step, count=len(places)))
+
+
+def _one(roles: Collection[str]) -> str | None:
+    return next(iter(roles)) if len(roles) == 1 else None
 
 
 def _edit(was: Message, message: Message, tokens_before: int, tokens_after: int) -> tuple[str, str | None]:
@@ -137,27 +190,6 @@ def _edit(was: Message, message: Message, tokens_before: int, tokens_after: int)
         return "unchanged", None
     handle = message.derive("handle", partial(_handle, message))
     return "shortened" if handle or tokens_after < tokens_before else "changed", handle
-
-
-def _within_bound(entries: list[Change]) -> list[Change]:
-    """Return entries with neighbours of one kind and step as one, where there would be more than `MOST`."""
-    if len(entries) <= MOST:
-        return entries
-    short = list[Change]()
-    for entry in entries:
-        _add(short, entry, alike=[entry["kind"]])
-    return short[:MOST]
-
-
-def _add(entries: list[Change], entry: Change, alike: Collection[str] = _ALIKE) -> None:
-    """Add an entry; one of the kinds `alike` to the one before it, where that has its kind and step."""
-    last = entries[-1] if entries else None
-    if last is None or entry["kind"] not in alike or (last["kind"], last["step"]) != (entry["kind"], entry["step"]):
-        entries.append(entry)
-        return
-    last["role"], last["handle"] = last["role"] if last["role"] == entry["role"] else None, None
-    for name in ("tokens_before", "tokens_after", "count"):
-        last[name] += entry[name]
 
 
 def _handle(message: Message) -> str | None:

@@ -18,7 +18,7 @@ import orjson
 from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.folds import Folds
-from proxy.chat.splice import Member, members
+from proxy.chat.splice import Member, members, readable
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _items = msgspec.json.Decoder(list[msgspec.Raw])
@@ -27,10 +27,6 @@ _INVALID = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, Re
 
 EMPTY = re.compile(rb"\[\s*\]")
 _BREAK = re.compile(rb"\s*,?")
-_SURROGATE = re.compile(
-    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
-"""The escapes of a surrogate pair, or of half of one."""
 
 _Item = TypeVar("_Item", bound=JsonObject)
 
@@ -336,18 +332,6 @@ def _check_utf8(raw: bytes, place: str) -> None:
     except UnicodeDecodeError:
         told = f"{place} is not valid JSON: str is not valid UTF-8"
         raise BadRequest(told, param=place, code="invalid_json") from None
-
-
-def readable(raw: bytes) -> bytes:
-    """Return JSON with U+FFFD for each half of a surrogate pair that stands alone; the same bytes where none does.
-
-    JSON's grammar allows one, and JavaScript writes it where it cuts a text. No text can hold it.
-    """
-    if not _SURROGATE.search(raw) or b"\0" in raw:
-        return raw
-    plain = raw.replace(b"\\\\", b"\0\0")  # so that a backslash begins an escape
-    read = _SURROGATE.sub(lambda found: found[1] or rb"\ufffd", plain)
-    return raw if read == plain else read.replace(b"\0\0", b"\\\\")
 
 
 def _reason(error: Exception, raw: bytes) -> str:

@@ -16,11 +16,35 @@ _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
 _BREAK = re.compile(rb"\s*,?")
 _GAP = re.compile(rb"[\s,]*")
 """White space and commas between the items of a list."""
+_SURROGATE = re.compile(
+    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+"""The escapes of a surrogate pair, or of half of one."""
 
 
 def fields(raw: bytes) -> dict[str, bytes]:
-    """Return the members of an object, each as its bytes."""
-    return {key: bytes(value) for key, value in _fields.decode(raw).items()}
+    """Return the members of an object, each as its bytes, `readable`."""
+    return {key: bytes(value) for key, value in _read(raw)[1].items()}
+
+
+def _read(raw: bytes) -> tuple[bytes, Mapping[str, msgspec.Raw]]:
+    """Return an object's bytes, which are as long where they had to be made `readable`, and its members."""
+    try:
+        return raw, _fields.decode(raw)
+    except msgspec.DecodeError:
+        return (read := readable(raw)), _fields.decode(read)
+
+
+def readable(raw: bytes) -> bytes:
+    """Return JSON with U+FFFD for each half of a surrogate pair that stands alone; the same bytes where none does.
+
+    JSON's grammar allows one, and JavaScript writes it where it cuts a text. No text can hold it.
+    """
+    if not _SURROGATE.search(raw) or b"\0" in raw:
+        return raw
+    plain = raw.replace(b"\\\\", b"\0\0")  # so that a backslash begins an escape
+    read = _SURROGATE.sub(lambda found: found[1] or rb"\ufffd", plain)
+    return raw if read == plain else read.replace(b"\0\0", b"\\\\")
 
 
 def items(raw: bytes) -> list[bytes]:
@@ -47,8 +71,10 @@ def members(raw: bytes, values: Mapping[str, msgspec.Raw] | None = None) -> dict
     Raises `ValueError` for one that names a member twice: the decoded members lie one behind the other only where
     there is no repetition.
     """
+    if values is None:
+        raw, values = _read(raw)
     places, position = dict[str, Member](), raw.index(b"{") + 1
-    for name, value in (_fields.decode(raw) if values is None else values).items():
+    for name, value in values.items():
         key = _KEY.match(raw, position)
         if key is None or orjson.loads(key[1]) != name or not raw.startswith(bytes(value), key.end()):
             raise ValueError("an object names a member twice")

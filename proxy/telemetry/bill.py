@@ -42,7 +42,7 @@ class PromptPrefixes(NamedTuple):
     @property
     def tokens(self) -> int:
         """The tokens of all of it."""
-        return self.sums[-1]
+        return self.tokens_of(len(self.sums))
 
     def tokens_of(self, count: int) -> int:
         """Return the tokens of the first messages and tools, so many of them."""
@@ -241,7 +241,7 @@ class Bills:
         if first is None or not ran:
             return [Effect()] * len(steps)
         prompt, rest, forms = await prompt_of(first, tokens), iter(stages), estimate.turn.forms
-        name = _CLIENT if prompt.keys[-1] == estimate.came.prompt.keys[-1] else _START
+        name = _CLIENT if prompt.keys[-1:] == estimate.came.prompt.keys[-1:] else _START
         forms[_START], bills = prompt, list[Bill]()
         is_known, last = estimate.is_known, None
         for step in ran:

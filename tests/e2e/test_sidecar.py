@@ -158,6 +158,11 @@ MISTAKES: list[tuple[str, str, dict[str, Any], int, str]] = [
 ]
 
 
+async def test_half_of_an_emoji_comes_back_as_a_sign_that_a_text_can_hold(client: Client) -> None:
+    answer = await client.compressed(messages=[{"role": "user", "content": "half \ud83d"}], user="\ude00")
+    assert (answer["messages"][0]["content"], answer["fields"]) == ("half \ufffd", {})
+
+
 async def test_errors_are_openais(client: Client) -> None:
     for method, path, options, status, code in MISTAKES:
         got, answer, _ = await client.ask(method, path, **dict(options))

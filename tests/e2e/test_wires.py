@@ -134,6 +134,12 @@ ANSWERS: Mapping[type[Body], Any] = {
 }  # fmt: skip
 
 
+async def test_a_request_whose_conversation_is_with_the_vendor_is_sent_on(lab: Lab) -> None:
+    base = await lab.start(CONFIG.format(url=lab.behind.url))
+    await posted(lab, base, ResponsesBody, body := {"model": "gpt-4.1", "prompt": {"id": "pmpt_1"}})
+    assert json.loads(lab.behind.last.body) == body
+
+
 async def test_all_are_recorded_and_counted_alike(lab: Lab) -> None:
     base, records = await lab.start(CONFIG.format(url=lab.behind.url)), {}
     for kind in BODIES:

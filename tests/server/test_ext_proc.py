@@ -91,6 +91,12 @@ async def test_the_body_is_the_one_that_the_chain_made(beside: str) -> None:
     assert (length.header.key, int(length.header.raw_value)) == ("content-length", len(body))
 
 
+async def test_half_of_an_emoji_stays_where_the_chain_changed_nothing(beside: str) -> None:
+    body = BODY.replace(b'"x": 1e2', b'"x": "\\ud83d"')
+    answer = await answer_to(beside, body)
+    assert answer.request_body.response.body_mutation.body.endswith(b' , "x": "\\ud83d" }')
+
+
 async def test_a_body_that_the_chain_keeps_has_the_same_bytes(beside: str) -> None:
     body = b'{"messages":[ {"role":"user","content":"\\u0068i"} ], "model":"echo"}'
     changed = (await answer_to(beside, body)).request_body.response

@@ -90,10 +90,10 @@ class RecallHistory(Policy):
         sent = of_client(request, ctx.incoming)
         if injected(request.messages, sent, RECALLED):
             return Keep("an earlier step has recalled already")
-        users = [place for place in sent if request.messages[place].get("role") == "user"]
+        users = [place for place in request.form.places("users", _is_user) if place in sent]
         if not users:
             return Keep("no user message of the client's stands in the request")
-        forms = {came: request.messages[place] for place, came in sent.items()}
+        forms = dict(zip(sent.values(), map(request.messages.__getitem__, sent), strict=True))
         gone, missing = await without_standing(gone, forms, ctx)
         if not gone:
             return Keep("what left stands in another form")
@@ -115,6 +115,10 @@ class RecallHistory(Policy):
                 break
             leaving += 1
         await prepare(talk[: min(leaving, len(talk) - 1)], ctx)
+
+
+def _is_user(message: Message) -> bool:
+    return message.get("role") == "user"
 
 
 class _Budget(NamedTuple):

@@ -125,22 +125,28 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     if request.messages is incoming.messages:
         return []
     came, sent = identities(incoming), identities(request)
-    missing = sorted(map(came.__getitem__, came.keys() - sent.keys()))
     asked_last = last_user(incoming)
+    missing = {came[one] for one in came.keys() - sent.keys() - standing_users(request, incoming)}
     if not missing or asked_last is None:
         return []
-    users, texts = standing_users(request, incoming), raws(request)
     changed = [request.messages[sent[one]] for one in sent.keys() - came.keys()]
     calls = Counter(call for message in changed if "tool_calls" in message for call in message.call_ids)
-    gone, last = list[int](), came[id(asked_last)]
-    for place in reversed(missing):
-        message = incoming.messages[place]
-        asked = message.call_ids if "tool_calls" in message else ()
-        if asked and all(calls[call] > 0 for call in asked):
+    for place in sorted(missing.intersection(incoming.form.places("calls", _calls)), reverse=True):
+        asked = incoming.messages[place].call_ids
+        if all(calls[call] > 0 for call in asked):
             calls.subtract(asked)
-        elif place < last and not (id(message) in users or message.is_system or message.raw in texts):
-            gone.append(place)
-    return gone[::-1]
+            missing.remove(place)
+    missing.difference_update(incoming.form.places("system messages", _is_system))
+    last, texts = came[id(asked_last)], raws(request)
+    return [place for place in sorted(missing) if place < last and incoming.messages[place].raw not in texts]
+
+
+def _calls(message: Message) -> bool:
+    return bool(message.get("tool_calls"))
+
+
+def _is_system(message: Message) -> bool:
+    return message.is_system
 
 
 def raws(request: ChatRequest) -> frozenset[bytes]:

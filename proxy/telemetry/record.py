@@ -6,9 +6,7 @@ The row is the JSON of one object, made when nobody waits. The page and the sums
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from hashlib import blake2b
-from itertools import chain
 from typing import Any, NamedTuple
 
 import orjson
@@ -165,10 +163,7 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         counts = {"before": rewriting.before, "after": rewriting.after}
         sections = {when: count and count.by_section() for when, count in counts.items()}
         changed = await changes(came, sent, rewriting.stages, rewriting.ctx.tokens)
-        made = identities(sent).keys() - identities(came).keys() if rewriting.stages else ()
-        written = [each for each in sent.messages if id(each) in made]
-        named = [each.derive("named handles", partial(named_handles, each.raw)) for each in written]
-        handles = [*dict.fromkeys(chain.from_iterable(named))]
+        handles = _handles(came, sent)
     effects, broken = await _priced(record)
     conversation = conversation_id(who)
     key = record.tenant, conversation or ""
@@ -220,6 +215,17 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         return b",".join((*new, packed))
     except TypeError:  # a policy of the operator's own may give such a fact
         return None
+
+
+def _handles(came: ChatRequest, sent: ChatRequest) -> list[str]:
+    """Return the handles that messages of the chain's name, each once."""
+    own = identities(came)
+
+    def extend(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
+        return (*before, *[handle for each in messages if id(each) not in own for handle in named_handles(each.raw)])
+
+    named: tuple[str, ...] = sent.form.fold(("handles", came.form.lineage), (), extend)
+    return [*dict.fromkeys(named)]
 
 
 def _title(request: ChatRequest | None) -> str | None:

@@ -99,7 +99,7 @@ async def main() -> None:
                 records = table(name, rng)
                 asked = [*questions(name, records, rng)]
                 text = json.dumps(records)
-                for layout, shown in (("json", text), ("rows", joined(lay_out(text).lines))):
+                for layout, shown in (("json", text), ("rows", joined(lay_out(text)))):
                     scores = [await ask(model, http, shown, each) for each in asked]
                     right, tokens = sum(each.right for each in scores), sum(each.tokens for each in scores)
                     total[layout] = Score(total[layout].right + right, total[layout].tokens + tokens)

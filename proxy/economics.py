@@ -72,14 +72,6 @@ def money(prices: Prices, cost: float, output_tokens: int = 0) -> float:
     return (cost * prices.input + output_tokens * prices.output) / 1e6
 
 
-def is_cold(rules: CacheRules, idle: float | None) -> bool:
-    """Return whether the cache of a conversation has expired: after `idle` seconds, None before its first request.
-
-    Then an edit costs nothing, because the whole prompt is written anyway.
-    """
-    return not rules.ttl or idle is None or idle > rules.ttl
-
-
 def turns_to_pay(rules: CacheRules, removed: int, rewritten: int) -> float:
     """Return the number of further requests after which an edit has paid for itself; infinity for never.
 
@@ -107,8 +99,6 @@ def pays_after(rules: CacheRules, before: int, after: int, net: float) -> int | 
     return ceil(-net / saved) if saved > 0 else None
 
 
-def pays(rules: CacheRules, removed: int, rewritten: int, turns: float, *, idle: float | None = 0.0) -> bool:
-    """Return whether an edit pays within `turns` further requests. On a cold cache every removal pays."""
-    if is_cold(rules, idle):
-        return removed > 0
-    return turns_to_pay(rules, removed, rewritten) < turns
+def pays(rules: CacheRules, removed: int, rewritten: int, turns: float) -> bool:
+    """Return whether an edit pays within `turns` further requests. Without a cache every removal pays."""
+    return turns_to_pay(rules, removed, rewritten) < turns if rules.ttl else removed > 0

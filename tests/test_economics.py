@@ -9,7 +9,6 @@ from proxy.economics import (
     UNCACHED,
     cached_tokens,
     cost_ahead,
-    is_cold,
     may_be_cached,
     money,
     pays,
@@ -84,18 +83,9 @@ def test_the_edges(rules: CacheRules, removed: int, rewritten: int, turns: float
     assert turns_to_pay(rules, removed, rewritten) == turns
 
 
-@pytest.mark.parametrize(
-    ("rules", "idle", "cold"),
-    [
-        pytest.param(FIVE_MINUTES, None, True, id="the first request"),
-        pytest.param(FIVE_MINUTES, 300.0, False, id="within the lifetime"),
-        pytest.param(FIVE_MINUTES, 301.0, True, id="beyond it"),
-        pytest.param(UNCACHED, 0.0, True, id="no cache is always cold"),
-    ],
-)
-def test_cold_or_warm(rules: CacheRules, idle: float | None, cold: bool) -> None:
-    assert is_cold(rules, idle) is cold
-    assert pays(rules, 1, 10**6, turns=1, idle=idle) is cold
+def test_without_a_cache_every_removal_pays() -> None:
+    assert pays(UNCACHED, 1, 10**6, turns=0)
+    assert not pays(UNCACHED, 0, 10**6, turns=9)
 
 
 @pytest.mark.parametrize(

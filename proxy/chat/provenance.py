@@ -55,6 +55,13 @@ def _identified(before: _KnownPlaces, messages: Sequence[Message]) -> _KnownPlac
     return _KnownPlaces(end, {**before.places, **dict(zip(map(id, messages), range(before.end, end), strict=True))})
 
 
+def origin(message: Message) -> Message:
+    """Return the message that one was made of, as it was sent."""
+    while (before := message.made_of) is not None:
+        message = before
+    return message
+
+
 def sent_as(message: Message | None, places: Places) -> int | None:
     """Return the place of the client's message that one was made of; `places` are by identity."""
     while message is not None:

@@ -26,7 +26,6 @@ class CutOff:
     whole: int
     """So many characters stand before the string that was cut off; all, if none was."""
     rest: str
-    """The end of the text that the value leaves out, such as half a key."""
 
 
 def cut_off(text: str) -> CutOff | None:

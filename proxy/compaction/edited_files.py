@@ -14,7 +14,6 @@ _NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
 _PATH = re.compile(r"(?!\w+://)[^\s\"'<>|]{0,300}[\w)\]]\.[A-Za-z]\w{0,7}")
 _SPLIT = re.compile(r"[;&|\n]+")
 _LONGEST = 400
-"""Characters of a path, or of a command that is looked at."""
 
 
 @cache
@@ -60,7 +59,6 @@ def _named(name: str) -> frozenset[str]:
 
 
 def _values(call: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return the short strings in a call's arguments, with their keys."""
     pairs = _strings("", parsed(str(arguments_of(call) or "")))
     return ((key, value) for key, value in pairs if len(value) <= _LONGEST)
 

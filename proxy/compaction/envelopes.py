@@ -80,7 +80,6 @@ def _printed(text: str) -> str | None:
 
 
 def _resolved(literal: str) -> str:
-    """Return a string literal with its escapes resolved. Half an escape at a truncated end is removed."""
     return _ESCAPE.sub(_character, literal)
 
 

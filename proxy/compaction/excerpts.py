@@ -13,14 +13,13 @@ from proxy.chat.passages import Passage, passages
 from proxy.compaction.cut_json import json_value
 from proxy.compaction.html import readable
 from proxy.compaction.lines import condensed
-from proxy.compaction.pieces import LONGEST_LINE
+from proxy.compaction.pieces import LONGEST_LINE, packed
 from proxy.text.bm25 import Lexical, terms
 from proxy.text.json_values import Pairs, rendered
 
 _OUTLINE = 3
 """The outline takes at least this part of the room, and what the passages leave."""
 _MOST = 6
-"""Passages for the first query."""
 _FURTHER = 2
 """And for each further one, which tells less."""
 _NEAR = 0.5
@@ -30,9 +29,7 @@ _LACKING = 0.2
 _COMMON = 1 / 3
 """The share of the passages above which a word in them picks none out, such as the articles of any language."""
 _FEW = 12
-"""Of fewer passages than these, any word does."""
 _HEADING = 80
-"""Characters of a passage that is too short to stand alone."""
 _PIECE = 600
 """Characters of a part of a JSON text that is one passage; a larger part is divided."""
 _PLAIN_KEY = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -112,7 +109,6 @@ def _pieces(text: str, line: int | None) -> Iterator[Piece]:
 
 
 def _with_headings(text: str, all_passages: Sequence[Passage]) -> Iterator[tuple[int, int]]:
-    """Yield where passages begin and end; one as short as a heading joins the next."""
     start: int | None = None
     for passage in all_passages:
         start = passage.start if start is None else start
@@ -122,7 +118,6 @@ def _with_headings(text: str, all_passages: Sequence[Passage]) -> Iterator[tuple
 
 
 def _by_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Divide a long passage into pieces of a few lines."""
     while end - start > 2 * _PIECE and (cut := text.find("\n", start + _PIECE, end)) > 0:
         yield start, cut
         start = cut + 1
@@ -148,7 +143,9 @@ def _members(value: Any, path: str) -> Iterator[Piece]:
         for place, item in enumerate(value):
             yield from _members(item, f"{path}[{place}]")
     elif isinstance(value, list):
-        yield from _slices([rendered(item) for item in value], path)
+        items = [rendered(item) for item in value]
+        for start, end in packed([len(item) + 1 for item in items], _PIECE + 1):
+            yield Piece(f"{path}[{start}:{end}]", ",".join(items[start:end]))
     else:
         for passage in passages(str(value)):
             yield Piece(path, passage.of(str(value)))
@@ -156,33 +153,12 @@ def _members(value: Any, path: str) -> Iterator[Piece]:
 
 def _runs(members: Sequence[tuple[str, str, Any]], path: str) -> Iterator[Piece]:
     """Yield the members of an object; small neighbours share a piece."""
-    run: list[tuple[str, Any]] = []
-    size = 0
-    for inner, key, member in members:
-        length = len(rendered(member)) + len(key)
-        if length > _PIECE or size + length > _PIECE:
-            if run:
-                yield Piece(path, rendered(Pairs(run)))
-            run, size = [], 0
-        if length > _PIECE:
-            yield from _members(member, inner)
+    sizes = [len(rendered(member)) + len(key) for _, key, member in members]
+    for start, end in packed(sizes, _PIECE):
+        if sizes[start] > _PIECE:
+            yield from _members(members[start][2], members[start][0])
         else:
-            run.append((key, member))
-            size += length
-    if run:
-        yield Piece(path, rendered(Pairs(run)))
-
-
-def _slices(items: Sequence[str], path: str) -> Iterator[Piece]:
-    """Divide a list of values into slices of a passage's size."""
-    start = size = 0
-    for place, item in enumerate(items):
-        if size and size + len(item) > _PIECE:
-            yield Piece(f"{path}[{start}:{place}]", ",".join(items[start:place]))
-            start, size = place, 0
-        size += len(item) + 1
-    if start < len(items):
-        yield Piece(f"{path}[{start}:{len(items)}]", ",".join(items[start:]))
+            yield Piece(path, rendered(Pairs((key, member) for _, key, member in members[start:end])))
 
 
 def _key(key: str) -> str:

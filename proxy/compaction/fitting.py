@@ -61,8 +61,6 @@ async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, 
 
 
 class _FittingWalk:
-    """The conversation up to an exchange."""
-
     def __init__(self, request: ChatRequest, head: int, room: Room, share: float, ctx: Context) -> None:
         self._messages, self._head, self._room, self._ctx = request.messages, head, room, ctx
         self._most = int(room.usable * share)
@@ -73,7 +71,6 @@ class _FittingWalk:
         self._done: dict[int, Message] = {}
 
     async def through(self, cuts: Sequence[int]) -> dict[int, Message]:
-        """Walk from exchange to exchange."""
         originals = [self._original(place) for place in range(self._head, len(self._messages))]
         sizes = await self._ctx.tokens.sizes(originals)
         before = [0, *accumulate(sizes)]
@@ -117,7 +114,6 @@ class _FittingWalk:
         return self._done
 
     def _original(self, place: int) -> Message:
-        """Return a message as the client sent it."""
         return self._ctx.incoming.messages[self._theirs[place]] if place in self._theirs else self._messages[place]
 
     async def _shorten(self, places: Sequence[int], most: int) -> int:
@@ -207,7 +203,6 @@ class _FittingWalk:
 
     @cached_property
     def _called(self) -> Mapping[str, Sequence[str]]:
-        """The arguments of each call."""
         called: dict[str, list[str]] = {}
         for message in self._messages:
             for call, words in dict(zip(message.call_ids, arguments(message), strict=False)).items():
@@ -244,7 +239,6 @@ def _places(request: ChatRequest, head: int, incoming: ChatRequest) -> Mapping[i
 
 
 _OWN = 1500
-"""A part of so many characters stays whole."""
 _ASIDE = 600
 """Characters of further paragraphs at an end of a document that stay with the first one."""
 _END = 300
@@ -309,7 +303,6 @@ def _divided(text: str) -> Iterator[str | _Piece]:
 
 
 def _outer(text: str, step: int) -> str:
-    """Return the first or the last paragraph, with the next one where it is as short as a word of thanks."""
     paragraphs = [part for part in _BREAK.split(text.strip()) if part.strip()][::step]
     many = 2 if paragraphs and len(paragraphs[0]) < _THANKS and not _SAYS_ALL.search(paragraphs[0]) else 1
     return "\n".join(paragraphs[:many][::step])

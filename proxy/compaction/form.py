@@ -29,7 +29,6 @@ def weight(text: str) -> int:
 
 
 _SHORTEST = 200
-"""A text of fewer characters has no other layout."""
 _WORTH = 0.9
 """A layout that takes more than this share of a text is not worth to be read anew."""
 
@@ -53,7 +52,6 @@ class ShortForm(NamedTuple):
 
     @classmethod
     def of(cls, short: str, sent: str) -> "ShortForm":
-        """Return the form of a text as it was sent."""
         same = next((i for i, pair in enumerate(zip(sent, short, strict=False)) if pair[0] != pair[1]), len(short))
         return cls(short, weight(short), weight(short[:same]))
 
@@ -79,7 +77,7 @@ def _sent(text: str, *, tables: bool) -> Sent:
     if len(inner) < _SHORTEST or is_html(inner):  # an agent in a browser needs the marks
         return Sent(inner, weight(inner))
     bare = without_blobs(inner)
-    laid = joined(lay_out(bare, tables=tables, pages=False).lines) if tables or json_and_rest(bare) is None else bare
+    laid = joined(lay_out(bare, tables=tables, pages=False)) if tables or json_and_rest(bare) is None else bare
     best, tokens = bare, weight(bare)
     if len(laid) < _WORTH * len(bare) and (short := weight(laid)) < tokens:
         best, tokens = laid, short

@@ -15,7 +15,6 @@ _CELLS = frozenset({"td", "th"})
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _ASIDES = frozenset({"nav", "aside", "footer"})
 _LARGE = 120
-"""Characters of a menu that is not shown."""
 _BLANKS = re.compile(r"[ \t\r\f\v]+")
 _FEWEST = 12
 
@@ -27,17 +26,12 @@ def is_html(text: str) -> bool:
 
 
 def page(text: str) -> str:
-    """Return the visible text of a page with marked headings and the sizes of menus, margins and feet."""
-    return content(text, marked=True)
-
-
-def content(text: str, *, marked: bool = False) -> str:
-    """Return the visible text of a page: its first line and its main part, if it marks one."""
+    """Return the visible text of a page, with `marked`: its first line and its main part, if it has a mark for one."""
     marks = [*_MAIN.finditer(text)]
     if not marks or marks[0][1] or not marks[-1][1]:
-        return visible(text, marked=marked)
+        return visible(text, marked=True)
     first, _, _ = visible(text[: marks[0].start()]).partition("\n")
-    return f"{first}\n{visible(text[marks[0].end() : marks[-1].start()], marked=marked)}".strip()
+    return f"{first}\n{visible(text[marks[0].end() : marks[-1].start()], marked=True)}".strip()
 
 
 def readable(text: str) -> str:

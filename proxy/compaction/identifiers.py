@@ -24,7 +24,6 @@ _PLAIN = re.compile(r"[0-9][0-9.,]*$")
 _BEHIND = re.compile(r" ?([^\W\d_]{1,20}|[%€$£])(?!\w)")
 _ENDS = ".:?&=#+-/@~$%"
 LONGEST = 240
-"""Characters of the longest word that is a value."""
 
 
 def identifiers(text: str) -> Iterator[tuple[str, str]]:
@@ -54,7 +53,6 @@ def identifiers(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _quiet(text: str) -> str:
-    """Remove colours, tags and line numbers, which look like values."""
     if "\x1b" in text or "<" in text:
         text = _NOISE.sub(" ", text)
     if 2 * sum(1 for _ in _NUMBERED.finditer(text)) > text.count("\n") > 2:

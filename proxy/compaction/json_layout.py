@@ -8,7 +8,6 @@ from proxy.compaction.pieces import WIDE, TextLine, pieces_of
 from proxy.text.json_values import Number, Pairs, quoted, rendered
 
 _FEWEST = 3
-"""So many objects make a table."""
 _DENSE = 0.5
 """Of all objects and all keys together, so many have a value."""
 _ROW = 160
@@ -30,7 +29,6 @@ class Table:
     inner: dict[int, "Table"]
     """The members that are objects of one shape themselves, or lists of such, by the key's place."""
     is_in_lists: bool = False
-    """True if the objects stand in lists."""
 
     @property
     def header(self) -> str:
@@ -90,7 +88,6 @@ def table_of(items: Sequence[Any], depth: int = 0) -> Table | None:
 
 
 def _table_within(column: Sequence[Any], depth: int) -> Table | None:
-    """Return the table of the objects that a column holds, alone or in lists."""
     values = [value for value in column if value is not None]
     if values and all(isinstance(value, list) for value in values):
         table = table_of([item for value in values for item in value], depth + 1)

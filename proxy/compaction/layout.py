@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from proxy.compaction import html
 from proxy.compaction.cut_json import json_and_rest
@@ -19,9 +19,7 @@ from proxy.compaction.pieces import WIDE, TextLine, depth_of, gap, pieces_of
 from proxy.text.json_values import Pairs, documents
 
 _FEW = 80
-"""Characters of repeated lines that are not worth a note."""
 _BLANK = 3
-"""So many empty lines in a row stay."""
 _BLOB = re.compile(r"[A-Za-z0-9+/_-]{2000,}={0,2}")
 _BLOB_LENGTH = 2000
 _BEGUN = 24
@@ -32,20 +30,12 @@ _WORTH = 0.9
 """JSON between other lines stays where its layout takes more than this share of it."""
 
 
-class Layout(NamedTuple):
-    """A text in lines."""
-
-    lines: Sequence[TextLine]
-    is_whole: bool = True
-    """True if the layout is lossless."""
-
-
 def joined(lines: Sequence[TextLine]) -> str:
     """Return the text that lines are."""
     return "".join(line.glue + line.text for line in lines).removeprefix(lines[0].glue if lines else "")
 
 
-def lay_out(text: str, *, tables: bool = True, pages: bool = True) -> Layout:
+def lay_out(text: str, *, tables: bool = True, pages: bool = True) -> Sequence[TextLine]:
     """Return the lines of a text.
 
     With `tables`, like records of JSON are rows below their keys; with `pages`, HTML is what a reader sees of it.
@@ -55,18 +45,17 @@ def lay_out(text: str, *, tables: bool = True, pages: bool = True) -> Layout:
         with suppress(RecursionError):
             return _of_json(*found, tables=tables, pages=pages)
     if pages and html.is_html(text):
-        return Layout([TextLine(line, depth_of(line)) for line in html.page(text).splitlines()], is_whole=False)
+        return [TextLine(line, depth_of(line)) for line in html.page(text).splitlines()]
     lines = _elements(text) if text.lstrip()[:1] == "<" else []
     if tables and not lines:
         with suppress(RecursionError):
             lines = [*_counted(_mixed_lines(text))]
-    return Layout(lines or [*_counted(_text_lines(text))])
+    return lines or [*_counted(_text_lines(text))]
 
 
-def _of_json(value: Any, rest: str | None, *, tables: bool, pages: bool) -> Layout:
-    inner = partial(lay_out, tables=tables, pages=pages)
-    lines = [*_counted(json_lines(value, lambda text: inner(text).lines, tables=tables))]
-    return Layout(lines if rest is None else [*lines, TextLine(gap("the text is cut off here", rest), 0)])
+def _of_json(value: Any, rest: str | None, *, tables: bool, pages: bool) -> Sequence[TextLine]:
+    lines = [*_counted(json_lines(value, partial(lay_out, tables=tables, pages=pages), tables=tables))]
+    return lines if rest is None else [*lines, TextLine(gap("the text is cut off here", rest), 0)]
 
 
 def _mixed_lines(text: str) -> Iterator[TextLine]:
@@ -74,7 +63,7 @@ def _mixed_lines(text: str) -> Iterator[TextLine]:
     place = 0
     for start, end, values in _runs(text):
         lines = [*table_lines(values)] or [
-            line for value in values for line in json_lines(value, lambda inner: lay_out(inner, pages=False).lines)
+            line for value in values for line in json_lines(value, partial(lay_out, pages=False))
         ]
         if len(joined(lines)) <= _WORTH * (end - start):
             if start > place:

@@ -22,7 +22,6 @@ _WORTH = 0.9
 """A form longer than this share of the text is none."""
 _HEAD, _TAIL = 4, 6
 _NOTE = 18
-"""Characters of the note on a gap, about."""
 _BRIDGE = 80
 """A gap of fewer characters is closed, where there is room."""
 _ROUNDS = 2
@@ -30,11 +29,9 @@ _NAMES = 0.15
 """The part of the room that the names of rows which are left out may take."""
 _NAME = 60
 _ROWS = 20
-"""Rows of fewer are not named."""
 _FEW = 100
 """Rows that are looked at to find what names them."""
 _SAMPLE = 3000
-"""Lines of a very long text that are looked at for values."""
 _INDENT = 24
 _PARENTS = 12
 _WORD = re.compile(r"\w[\w./:@#$%-]+\w")
@@ -45,17 +42,16 @@ _NAMED = re.compile(r"[\w./:@#$+-]{1,60}")
 _HIT = re.compile(r"([\w./@+-]+:\d+)[:-]")
 
 
-def short_form(text: str, *, tables: bool = True) -> str | None:
+def short_form(text: str) -> str | None:
     """Return the lines of a text that tell most, or None if that would hardly be shorter."""
-    layout = lay_out(text, tables=tables)
     room = max(_LEAST, min(int(_SHARE * len(text)), _MOST + len(text) // _PART))
-    form = _selected(layout.lines, room)
+    form = _selected(lay_out(text), room)
     return form if len(form) < _WORTH * len(text) else None
 
 
 def condensed(text: str, room: int) -> str:
     """Return the lines of a text that tell most, in at most about so many characters."""
-    lines = lay_out(text).lines
+    lines = lay_out(text)
     whole = joined(lines)
     return min(text, whole, key=len) if min(len(whole), len(text)) <= room else _selected(lines, room)
 
@@ -74,8 +70,6 @@ def _selected(lines: Sequence[TextLine], room: int) -> str:
 
 
 class _Choice:
-    """The lines that stay, as far as there is room."""
-
     def __init__(self, lines: Sequence[TextLine], room: int) -> None:
         self._lines = lines
         self._room = self._free = room - _NOTE
@@ -258,11 +252,8 @@ _STATES = 12
 _ALIKE = 3
 """So many rows with the same rare value stay; of reports of a fault so many of the first, and of the last."""
 _START = 300
-"""Characters of a line that are looked at."""
 _SAMPLED_ROWS = 100
-"""Rows of a long table that are looked at first."""
 _COLUMNS = 8
-"""Words of a log that are looked at."""
 CELL = re.compile(r'"(?:[^"\\]|\\.){0,200}"|[^\t;|,<>]+')
 _PAIR = re.compile(r"\"?([^\d\W][\w .-]{0,40}?)\"?\s*[:=]\s*(\S.{0,60})$|<([\w.:-]{1,40})[^<>]{0,100}>([^<>]{1,60})</")
 _DIGITS = re.compile(r"[0-9][0-9a-fA-F.:,-]*")

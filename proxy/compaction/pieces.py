@@ -1,7 +1,8 @@
 """Pieces of a text that stay whole or leave: its lines, and the sentences or members of a long line. Notes on gaps."""
 
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 WIDE = 400
@@ -23,7 +24,6 @@ class TextLine(NamedTuple):
     depth: int
     """Its indent; the nearest line above with a smaller one is its parent."""
     glue: str = "\n"
-    """The characters in front of it."""
     cells: tuple[str, ...] = ()
     """Of a row of JSON its values."""
 
@@ -54,6 +54,18 @@ def _last_break(line: str, start: int, end: int) -> int:
     """Return the last boundary of words in the second half of a stretch; its end if there is none."""
     ends = [found.end() for found in _BETWEEN.finditer(line, (start + end) // 2, end)]
     return ends[-1] if ends else end
+
+
+def packed(sizes: Sequence[int], most: int, count: int = sys.maxsize) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each run of at most `count` neighbours that together have at most the size `most`."""
+    start = total = 0
+    for place, size in enumerate(sizes):
+        if place > start and (place - start == count or total + size > most):
+            yield start, place
+            start, total = place, 0
+        total += size
+    if sizes:
+        yield start, len(sizes)
 
 
 def gap(note: str, known: str = "") -> str:

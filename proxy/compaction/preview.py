@@ -14,10 +14,8 @@ _SMALL = 2500
 _OWN = 1500
 """Characters at each end of a text without marks that count as the user's own words."""
 _NEAR = 300
-"""So many characters further a line may end that stays whole."""
 _LONGEST = 400
 _ASKS = 20
-"""So many questions in the middle of a text stay."""
 _WORTH = 0.75
 """A preview longer than this share of the text is none."""
 _OPENS = re.compile(r"\s{0,3}(?:(```+|~~~+)|<([A-Za-z][\w.-]{0,40})(?:\s[^<>]{0,300})?>\s*$)")
@@ -63,7 +61,6 @@ def divided(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _shortened(part: str, *, marked: bool, head: int, tail: int) -> str:
-    """Return a part of a text; of a large one so many characters at its ends, and a short form of the rest."""
     if marked and len(part) > _SMALL:
         first, _, rest = part.partition("\n")
         body, _, last = rest.rpartition("\n")
@@ -86,7 +83,6 @@ def _document(text: str) -> str:
 
 
 def _asked(text: str) -> Iterator[str]:
-    """Yield the questions outside of marked documents."""
     said = "\n".join(part for part, marked in divided(text) if not marked)
     bare = (each.strip().lstrip("-*•> ") for each in sentences(said))
     asked = [one for one in bare if 1 < len(one) <= _LONGEST and _ASKED.search(one) and MARKER not in one]

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from proxy.chat import Message
+from proxy.chat.provenance import origin
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction.form import as_file, plain, rows
 from proxy.compaction.pieces import gap
@@ -57,7 +58,6 @@ class Referred(NamedTuple):
 
     text: str
     used: frozenset[int]
-    """The places of those texts."""
     shown: Shown | None
     """Its lines for later texts; None where it is short."""
 
@@ -69,7 +69,6 @@ class _Repeat:
     text: int
     """The place of the earlier text."""
     at: int
-    """Its first line there."""
     noted: int
     """The lines that only a note stands for there."""
 
@@ -202,7 +201,6 @@ def _length(own: Shown, start: int, other: Shown, at: int) -> int:
 
 
 def _shift(own: Shown, place: int, other: Shown, at: int) -> int | None:
-    """Return the difference of two line numbers; None where neither line has one."""
     mine, theirs = _number(own, place), _number(other, at)
     return None if mine == theirs == _NONE else mine - theirs if _NONE not in (mine, theirs) else 1 << 40
 
@@ -248,25 +246,17 @@ def with_standing(messages: Sequence[Message]) -> Sequence[Message]:
                 changed.append(text)
             earlier += [lines] if lines is not None else []
         message = with_text(message, *changed)
-        if changed and message == (origin := _origin(message)):
-            message = origin  # byte for byte
+        if changed and message == (sent := origin(message)):
+            message = sent  # byte for byte
         standing.append(message)
     return standing
 
 
 def _whole(text: Text, message: Message) -> str | None:
     """Return a text with the lines that its notes stand for; None where it was not made of what the client sent."""
-    origin = _origin(message)
-    given = next((each.original for each in texts_of(text.message, origin) if each.part == text.part), "")
+    given = next((each.original for each in texts_of(text.message, origin(message)) if each.part == text.part), "")
     wholes = (layout(given).text for layout in (as_file, rows, plain))
     return next((whole for whole in wholes if _is_made_of(text.original, whole)), None)
-
-
-def _origin(message: Message) -> Message:
-    """Return the message as the client sent it."""
-    while (before := message.made_of) is not None:
-        message = before
-    return message
 
 
 def _is_made_of(text: str, whole: str) -> bool:

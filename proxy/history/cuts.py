@@ -35,7 +35,6 @@ class Marks:
     summary: float = 0.16
     warn: float = 0.70
     again: float = 0.80
-    """The high mark of a conversation that was cut."""
 
 
 class Room(NamedTuple):
@@ -51,7 +50,6 @@ class Room(NamedTuple):
     low: int
     """A cut leaves at most this, the summary included, where the last exchanges allow it."""
     summary: int
-    """The most that a summary takes."""
     warn: int = 2**62
     """Above it, the next cut is prepared."""
     again: int | None = None
@@ -77,7 +75,6 @@ class Cut:
     """A place where the conversation was cut."""
 
     start: int
-    """The index of the first message that stays."""
     at: int
     """The index of the message that crossed the mark: what stands behind it did not count."""
     carried: int | None = None
@@ -139,8 +136,6 @@ def foresee(
 
 
 class _CutWalk:
-    """The conversation so far, and where it was cut last."""
-
     def __init__(self, messages: Sequence[Message], sizes: Sequence[int], room: Room, keep: int) -> None:
         self._sizes, self._room, self._keep = sizes, room, keep
         self.before = [0, *accumulate(sizes)]
@@ -183,7 +178,6 @@ class _CutWalk:
         return cut if gain > (0 if total > room.critical else (room.high - room.low) // 8) else None
 
     def _turn(self, index: int, turns: int) -> int:
-        """Return the place where the last turns up to a message begin; 0 if there are no more."""
         before = bisect_right(self._users, index)
         return self._users[before - turns] if before > turns else 0
 
@@ -215,7 +209,6 @@ class _CutWalk:
         return 0 if carried is None else self._sizes[carried]
 
     def _limit(self, index: int, keep: int) -> int:
-        """Return the last place to cut that leaves so many exchanges."""
         return self._starts[max(0, bisect_right(self._starts, index) - keep)]
 
     def _fit(self, limit: int, index: int, most: int, last_user: int | None) -> int | None:

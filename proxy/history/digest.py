@@ -27,7 +27,6 @@ _GAP = "[...]"
 _FEW = 120
 """Letters of a statement that brings its answer."""
 _REPLY = 80
-"""Letters of such an answer."""
 _DONE = 16
 """Characters of such an answer that others have, too: "-> Done."."""
 _WHOLE = 600
@@ -37,15 +36,12 @@ _RICH = 500
 _POINTER = 64
 """Letters of a message that means what it answers: "The second one."."""
 _LONG = 100
-"""Turns from which on a conversation is long."""
 _LEVEL = 20
 """Turns that share a line where none of them has its own."""
 _SHARED = 0.1
-"""The share of the room for such lines."""
 _STEPS = 8
 """Assistant messages of a tool loop that share a line."""
 _SHOWN = 5
-"""Arguments of each tool that are shown."""
 _PLAIN = 0.6
 """The share of the room that ranks from `LineRank.RICH` on may fill."""
 _STATED = 0.8
@@ -67,7 +63,6 @@ class LineRank(IntEnum):
     FOUND = 3
     """The same to a question; a statement that ends in one; an answer with all items of a numbered list."""
     REST = 4
-    """A statement, once more."""
     LISTED = 5
     DONE = 6
     PART = 7
@@ -95,7 +90,6 @@ class Line(NamedTuple):
     rank: LineRank
     text: str
     is_part: bool = False
-    """True if something of it is left out."""
     news: float = 0.0
     """The share of new information in its message."""
     beside: tuple[int, ...] = ()
@@ -117,7 +111,6 @@ class Line(NamedTuple):
         return not self.is_answer and self.rank <= LineRank.REST and self.size <= _FEW
 
     def with_places(self, places: Iterable[int]) -> "Line":
-        """Return the line with others that stand beside it."""
         return self._replace(beside=(*self.beside, *places))
 
     @property
@@ -132,8 +125,6 @@ class Line(NamedTuple):
 
 
 class _Talk(NamedTuple):
-    """The messages that left, and what all of them say together."""
-
     messages: Sequence[Message]
     readings: Sequence[Reading]
     news: Sequence[float]
@@ -206,7 +197,6 @@ def choose(digest_lines: Sequence[Line], room: int) -> list[str]:
 
 
 def _packed(ordered: Sequence[Line], room: int) -> dict[int, Line]:
-    """Return the lines that fit into so many letters, by their places."""
     first: dict[int, Line] = {}
     for line in ordered:
         first.setdefault(line.place, line)
@@ -312,7 +302,6 @@ def _user_lines(talk: _Talk, place: int, turn: int) -> Iterator[Line]:
 
 
 def _rank(talk: _Talk, place: int, turn: int) -> LineRank:
-    """Return the rank of a message of the user's."""
     message, reading = talk.messages[place], talk.readings[place]
     if message.text.strip() and talk.newest.get(_key(message), place) != place:
         return LineRank.REPEATED
@@ -425,5 +414,4 @@ def _listed(texts: Iterable[str]) -> str:
 
 
 def _key(message: Message) -> tuple[object, str]:
-    """Return a key that is equal for two messages that say the same."""
     return message.get("role"), message.text.strip().casefold()

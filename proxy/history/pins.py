@@ -8,9 +8,7 @@ from proxy.chat import Message
 from proxy.history.plans import Plan, plan_of
 
 _LONGEST = 600
-"""The longest line that is pinned, in characters."""
 _SYSTEM = 2000
-"""The longest system message."""
 _SCANNED = 4000
 """Characters of each end of a message that are read: more is a pasted document."""
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.chat.markers import MARKER
+from proxy.chat.provenance import origin
 from proxy.chat.texts import arguments
 from proxy.context import Context
 from proxy.economics import turns_to_pay
 from proxy.text.json_values import Pairs, parsed
 
 _LONGEST = 8000
-"""Characters of the longest text that is read as a plan."""
 _MOST = 2000
 _BOX = re.compile(r"^[ \t]*+(?:(?:[-*+]|\d{1,3}[.)])[ \t]*+)?\[([ xX✓✔~>-])\][ \t]+(\S.*)$", re.MULTILINE)
 _DONE = frozenset({"x", "X", "✓", "✔", "completed", "complete", "done", "cancelled", "canceled", True})
@@ -29,9 +29,7 @@ class Plan(NamedTuple):
     """The steps of a plan."""
 
     text: str
-    """A line with a box for each."""
     steps: tuple[str, ...]
-    """The text of each."""
     is_open: bool
     """True if any step is still to be done."""
 
@@ -42,9 +40,9 @@ def plan_of(message: Message) -> Plan | None:
 
 
 def _read(message: Message) -> Plan | None:
-    origin = _origin(message)
-    if origin.is_system:
-        steps = _boxes(origin.text)
+    sent = origin(message)
+    if sent.is_system:
+        steps = _boxes(sent.text)
     elif message.get("role") == "assistant":
         steps = next(filter(None, (_boxes(message.text), *map(_listed, arguments(message)))), [])
     else:
@@ -54,11 +52,6 @@ def _read(message: Message) -> Plan | None:
     text = "\n".join(f"- [{'x' if is_done else ' '}] {' '.join(step.split())}" for step, is_done in steps)
     text = text[:_MOST].rpartition("\n")[0] if len(text) > _MOST else text
     return Plan(text, tuple(step for step, _ in steps), not all(is_done for _, is_done in steps))
-
-
-def _origin(message: Message) -> Message:
-    """Return the message as it was sent, whatever role an earlier step gave it."""
-    return message if message.made_of is None else _origin(message.made_of)
 
 
 def _boxes(text: str) -> list[tuple[str, bool]]:
@@ -99,12 +92,12 @@ async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Messag
     if ctx.frozen or ctx.archive is None:  # nothing may change in front of signed reasoning
         return {}
     messages = request.messages
-    system = request.form.places("system messages", lambda message: _origin(message).is_system)
+    system = request.form.places("system messages", lambda message: origin(message).is_system)
     if len(system) < 2:
         return {}
     plans = map(plan_of, [messages[place] for place in system])
     titles = {
-        place: _origin(messages[place]).text.lstrip().partition("\n")[0]
+        place: origin(messages[place]).text.lstrip().partition("\n")[0]
         for place, plan in zip(system, plans, strict=True)
         if plan is not None
     }

@@ -23,7 +23,6 @@ _PIECE = 240
 _ARGUMENT = 48
 _FAILURE = 120
 _READ = 4000
-"""Characters at each end of a text that are read."""
 
 _SENTENCE_END = re.compile(
     r"[.!?…](?<!\d\.)(?<![\s.(][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"  # `13.`, `J.` end none
@@ -68,7 +67,6 @@ _FAILED = re.compile(
 )
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
-"""Scripts that set no spaces between words."""
 
 
 class AnswerPiece(NamedTuple):
@@ -81,7 +79,6 @@ class AnswerPiece(NamedTuple):
     is_item: bool = False
     is_numbered: bool = False
     weight: int = 0
-    """A measure of its information."""
     is_sure: bool = False
     """True if it has a code or names one."""
 
@@ -92,7 +89,6 @@ class CallMade(NamedTuple):
     name: str
     id: str
     argument: str
-    """The first one."""
     carries_text: bool
     """True if another argument is a text: then it changes the object of the first one."""
 
@@ -107,7 +103,6 @@ class Reading(NamedTuple):
     """True if a message that asks also states something."""
     is_list: bool = False
     is_talk: bool = False
-    """True for small talk of the user's."""
     pieces: tuple[AnswerPiece, ...] = ()
     calls: tuple[CallMade, ...] = ()
     failure: str = ""
@@ -255,7 +250,6 @@ def _call(call: Mapping[str, Any]) -> CallMade:
 
 
 def _asks(text: str) -> bool:
-    """Return True if a text ends in a question mark."""
     end = unicodedata.normalize("NFKC", text[-200:]).rstrip(" \n\"'”»)*_`]")
     return end.endswith(("?", "؟", "՞", ";?"))
 

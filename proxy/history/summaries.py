@@ -25,14 +25,12 @@ _SMALLEST = 200
 _SHRINKING = (1.15, 1.1, 1.05, 1.0, 0.9, 0.8, 0.7, 0.5, 0.25, 0.0)
 """Shares of the room that are tried until the digest fits: the chosen lines may have fewer tokens a byte than all."""
 _WRITTEN_FROM = 0.5
-"""A share above which a model's text has room."""
 WRITTEN = 0.4
 """The share of the room that a model's text may take."""
 _TOGETHER = 2
 _LEVEL = 20
 """Turns that share a line of the list of entries."""
 _WORDS = 80
-"""Bytes of such a line that say how its turns begin."""
 _FIRST = 5
 """Among so many messages behind the head the summary is: it may stand behind a carried one, or behind pins."""
 
@@ -42,7 +40,6 @@ class Leaving:
     """A conversation without its head, and what of it leaves."""
 
     talk: Sequence[Message]
-    """As it is now."""
     sent: Sequence[Message]
     """The same messages as the client sent them."""
     ends: tuple[int, ...]
@@ -50,7 +47,6 @@ class Leaving:
     at: int
     """The index of the message at which the last cut was decided."""
     carried: int | None = None
-    """The index of a message that stays although it stands before the cut."""
 
     @property
     def start(self) -> int:
@@ -59,7 +55,6 @@ class Leaving:
 
     @property
     def count(self) -> int:
-        """The number of messages that leave."""
         return self.start - (self.carried is not None)
 
     def since(self, end: int) -> list[Message]:
@@ -68,7 +63,6 @@ class Leaving:
         return [*carried, *self.sent[self.start : end]] if self.start < end else []
 
     def without_carried(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages of these that leave."""
         parted = self.start if self.carried is None else self.carried
         return [*messages[:parted], *messages[parted + 1 : self.start]]
 
@@ -78,13 +72,11 @@ class SummarySize:
     """The size that a summary may have."""
 
     tokens: int
-    """All of it."""
     patterns: tuple[str, ...] = ()
     """Lines that match one of these regular expressions stay word for word."""
 
     @property
     def size(self) -> int:
-        """In bytes."""
         return max(_SMALLEST, int(self.tokens * _BYTES))
 
 

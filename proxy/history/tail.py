@@ -19,14 +19,12 @@ from proxy.text.same import KnownStatements
 Item = TypeVar("Item")
 
 EARLIER = 8
-"""Earlier user messages whose blocks may still stand."""
 
 
 class Choice(NamedTuple, Generic[Item]):
     """The choice for a user message."""
 
     items: tuple[Item, ...]
-    """The best first."""
     alone: bool
     """True if the blocks of earlier messages left with it."""
 
@@ -96,7 +94,6 @@ class Tail(ABC, Generic[Item]):
         return turns_to_pay(self.ctx.model.cache, tokens_of(blocks), behind) > turns
 
     def missing(self, items: Sequence[Item], blocks: Mapping[int, Block[Item]]) -> tuple[Item, ...]:
-        """Return the items that stand in none of the blocks."""
         there = {item for block in blocks.values() for item in block.items}
         return tuple(item for item in items if item not in there)
 
@@ -109,7 +106,6 @@ class Tail(ABC, Generic[Item]):
         return f"{ends(next(before, ''), most)}\n{question}"
 
     def with_blocks(self, blocks: Mapping[int, Block[Item]]) -> ChatRequest:
-        """Return the request with its blocks."""
         shown = {place: [block.message] for place, block in blocks.items()}
         return self.request.with_messages(placed(self.request.messages, shown))
 

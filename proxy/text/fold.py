@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from functools import lru_cache
 
 from proxy.text.tables import word_lists
@@ -50,9 +49,3 @@ def stem(word: str) -> str:
             break
     doubled = len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiou"
     return word[:-1] if doubled else word
-
-
-def stems(text: str, without: Iterable[str] = ()) -> set[str]:
-    """Return the stems of the words of a text, without the words in `without`."""
-    ignored = set(without)
-    return {stem(word) for word in words(text) if word not in ignored}

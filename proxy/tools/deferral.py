@@ -87,10 +87,7 @@ def through_call_tool(messages: Sequence[Message], left_out: Set[str]) -> list[M
 
 
 def is_ours(tool: Tool) -> bool:
-    """Return whether a tool is one of ours, which an earlier step put there.
-
-    A client's own may have the same name.
-    """
+    """Return whether a tool is one of ours, not a client's own of the same name."""
     return tool.name in _NAMES and tool in OURS
 
 
@@ -115,7 +112,6 @@ def unwrapped(arguments: str) -> WantedCall:
 
 
 def _wrapped(message: Message, names: Set[str]) -> Message:
-    """Return a message whose calls of these tools go through `call_tool`."""
     called = message.called_tools
     if not called or names.isdisjoint(called):
         return message
@@ -147,7 +143,6 @@ def _parsed(text: str) -> Any:
 
 
 _LONGEST_SCHEMA = 6000
-"""Characters of a schema that an error repeats."""
 
 
 class CallTool(InternalTool):
@@ -177,7 +172,6 @@ class CallTool(InternalTool):
         return {**call, "function": {**function, "name": wanted.name, "arguments": wanted.arguments}}
 
     async def run(self, arguments: str) -> str:
-        """Return why a call was not handed on."""
         try:
             await self._in_thread(arguments, strict=True)
         except Misfit as misfit:

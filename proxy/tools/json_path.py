@@ -20,7 +20,6 @@ LONGEST_PATH = 500
 _BUDGET = 8 * 2**20
 """Values and characters that an expression may make."""
 _RENDERED = 2**20
-"""Characters of what was found that are gone through."""
 _SHOWN_KEYS = 20
 
 _NOT_JSON = "The text is not JSON: use pattern, or first_line and last_line."
@@ -70,8 +69,6 @@ def _compiled(path: str) -> Any:
 
 
 class _Functions(functions.Functions):  # type: ignore[misc]
-    """The functions of JMESPath; those that multiply look first."""
-
     @functions.signature({"types": ["string"]}, {"types": ["array-string"]})  # type: ignore[untyped-decorator]
     def _func_join(self, separator: str, items: Sequence[str]) -> str:
         if len(separator) * len(items) > _BUDGET:

@@ -15,7 +15,6 @@ from jsonschema.validators import extend, validator_for
 from referencing import Registry
 
 MOST = 3
-"""Misfits that are told at once."""
 LARGEST = 200_000
 """Characters of arguments that are checked; more than that takes too long."""
 _MOST_REFERENCES = 5_000

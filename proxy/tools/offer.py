@@ -27,7 +27,6 @@ _ALONE = 0.8
 _NEARLY = 0.1
 """A tool's score may be so much lower than the floor of relevance, which is the cosine of the nearest small talk."""
 _ALL = "all"
-"""The value that is remembered where all tools are offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +36,14 @@ class Wishes:
     least: int
     """As many tools are offered even if fewer fit, where a search finds the others."""
     max_tokens: int
-    """The most tokens that the definitions may take."""
     always: tuple[str, ...]
     """Globs of tools that never leave."""
     small_talk: str
     """The offer for small talk: `none`, `select` or `all`."""
     wait: float
-    """Seconds to wait for vectors."""
     examples: Mapping[str, Sequence[str]]
     """Phrases of people who need a tool, by globs of its name."""
     groups: Mapping[str, Sequence[str]]
-    """Globs of the tools of each group."""
 
 
 class Clients(NamedTuple):
@@ -57,7 +53,6 @@ class Clients(NamedTuple):
     reachable: frozenset[str]
     """The names of those that can be called though they are left out."""
     others: int
-    """The number of the others."""
 
 
 def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
@@ -117,7 +112,6 @@ class OfferFinder:
         self._kind: type[Offer | Standing] = Offer
         self._is_late = False
         self.how = "as before"
-        """The way in which the tools were found."""
 
     async def selected(
         self, keep: int, sizes: tuple[int, ...], search: int, *, is_forced: bool

@@ -1,7 +1,7 @@
 """Archived content as lines that can be read, numbered and searched."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -10,7 +10,7 @@ from proxy.chat import ROLES, Message, called_name
 from proxy.chat.attachments import described
 from proxy.chat.blocks import escaped
 from proxy.compaction.calls import arguments_of, callers
-from proxy.compaction.pieces import LONGEST_LINE
+from proxy.compaction.pieces import LONGEST_LINE, packed
 from proxy.text.bm25 import Lexical, fits, index
 
 READ = 8 * 2**20
@@ -18,7 +18,6 @@ READ = 8 * 2**20
 _ORIGIN = 200
 """Characters of a call that say where a content came from."""
 _MOST = 8
-"""Passages that are found."""
 _TALLEST = 12
 _LARGEST = 800
 """Lines and characters of a passage, about."""
@@ -30,10 +29,8 @@ class FoundPassage:
 
     handle: str
     first: int
-    """The number of its first line, from 1."""
     lines: tuple[str, ...]
     of: int
-    """The lines of the content."""
     origin: str = ""
     """The source of the content: the call of a tool."""
 
@@ -81,7 +78,11 @@ def best_passages(contents: Sequence[tuple[str, str]], query: str, origins: Mapp
     firsts: set[int] = set()
     for (handle, content), origin, share in zip(contents, known, shares, strict=True):
         firsts.add(len(passages))
-        fresh = [replace(each, origin=origin) for each in _passages(handle, lines_of(readable(content)))]
+        lines = lines_of(readable(content))
+        fresh = [
+            FoundPassage(handle, start + 1, tuple(lines[start:end]), len(lines), origin)
+            for start, end in packed([*map(len, lines)], _LARGEST, _TALLEST)
+        ]
         passages += fresh
         weights += [share] * len(fresh)
     scores = Lexical(["\n".join(each.lines) for each in passages]).scores(query)
@@ -99,19 +100,6 @@ def best_passages(contents: Sequence[tuple[str, str]], query: str, origins: Mapp
         if len(best) == _MOST:
             break
     return best
-
-
-def _passages(handle: str, lines: Sequence[str]) -> list[FoundPassage]:
-    passages: list[FoundPassage] = []
-    start = size = 0
-    for place, line in enumerate(lines):
-        if place > start and (place - start == _TALLEST or size + len(line) > _LARGEST):
-            passages.append(FoundPassage(handle, start + 1, tuple(lines[start:place]), len(lines)))
-            start, size = place, 0
-        size += len(line)
-    if lines:
-        passages.append(FoundPassage(handle, start + 1, tuple(lines[start:]), len(lines)))
-    return passages
 
 
 def _is_message(value: Any) -> bool:

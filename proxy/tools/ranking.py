@@ -48,11 +48,9 @@ class Pool(NamedTuple):
     texts: tuple[str, ...]
     """The texts that have a vector: one for each tool, and the examples behind them."""
     owners: tuple[int, ...]
-    """The tool of each text."""
     words: Index
     """Of a text for each tool."""
     groups: tuple[str, ...]
-    """The group of each tool; empty for one that stands alone."""
 
 
 class Relevance(NamedTuple):
@@ -123,7 +121,6 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T]:
 
 
 def _by_words(queries: Sequence[str], words: Index) -> Array:
-    """Return the share of the words of one of the queries that each tool has."""
     return arrays.numpy().maximum.reduce([fits(query, [words]).shares for query in queries])
 
 
@@ -174,11 +171,9 @@ _PARTS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+")
 _DESCRIPTION = 1200
 """Characters of a description that are read for its meaning: what a tool is for stands at the beginning."""
 _NAMES = 24
-"""Parameters whose names are read for the meaning."""
 _DEPTH = 4
 """Levels of nested parameters that are read. A `$ref` is not followed: it may lead back to itself."""
 _MOST_WORDS = 8_000
-"""Characters of a tool that are read for its words."""
 
 
 class ToolText(NamedTuple):
@@ -231,7 +226,6 @@ lookup make modify move open play put query read remove retrieve run save search
 upload view write
 """
 _VERBS = frozenset(_ACTIONS.split())
-"""The verbs that a name may begin with: they name no subject."""
 
 
 def grouped(tools: Sequence[Tool], texts: Sequence[ToolText], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

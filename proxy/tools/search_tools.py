@@ -21,17 +21,14 @@ DEFINITION = Tool.function(
 )
 
 MOST = 5
-"""Tools that one search finds."""
 FURTHER = 5
 """Tools that it names besides, the next best ones: some 25 tokens for each."""
 _ABOUT = 80
-"""Characters of a description that stand beside such a name."""
 MOST_CHARACTERS = 16_000
 """Characters of an answer: some 4,000 tokens. A definition that does not fit is shortened; a single one has all."""
 _SHORT = 1500
 """Characters kept for each of the tools that are still to come."""
 _MOST_ALONE = 60_000
-"""Characters of a single schema; more than that is cut off."""
 _SHORTENED = "Shortened: search for its exact name to see all of it."
 _STANDS = "Fits too; its definition is in another result. Search for its exact name to see it again."
 _MOST_NAMES = 200
@@ -68,7 +65,6 @@ class SearchTools(InternalTool):
         self._in_turn = asyncio.Lock()
 
     async def run(self, arguments: str) -> str:
-        """Return the definitions of the tools that fit best, a line of JSON for each."""
         query = text_in(arguments, "query")
         if not query:
             return 'Say what the tool should do: {"query": "..."}.' + self._names()
@@ -164,7 +160,6 @@ def _shortened(tool: Tool, *, alone: bool) -> str:
 
 
 def _answers(messages: Sequence[Message]) -> Iterator[str]:
-    """Return the answers of the searches in a conversation."""
     asked: set[str] = set()
     for message in messages:
         if message.get("role") == "tool":

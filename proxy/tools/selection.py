@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Message, digest
@@ -48,7 +48,6 @@ class Moment(NamedTuple):
     """A request at which the set may change: the first after a user message, or after a tool's first call."""
 
     end: int
-    """The number of its messages."""
     queries: tuple[str, ...]
     """The user's words, and short ones with the assistant's before them; none after a call."""
     prefix: bytes
@@ -78,12 +77,10 @@ class OfferLimits:
     """The bounds of an offer, and its costs."""
 
     keep: int
-    """The most tools."""
     least: int
     """As many are offered even if fewer fit."""
     max_tokens: int
     sizes: tuple[int, ...]
-    """The tokens of each tool."""
     groups: tuple[str, ...]
     """The group of each tool, empty for none."""
     rules: CacheRules
@@ -113,14 +110,11 @@ class _RequestsSoFar(NamedTuple):
 
     end: int = 0
     prefix: bytes = b""
-    """Stands for all messages."""
     answers: tuple[int, ...] = ()
     """The places of the answers, each of which followed a request."""
     moments: tuple[Moment, ...] = ()
     called: frozenset[str] = frozenset()
-    """The names of the tools that were called."""
     words: tuple[str, ...] = ()
-    """The user's words in the request that goes on."""
     last: str = ""
     """The assistant's words that came last."""
 
@@ -181,7 +175,8 @@ class Offer:
         self._all = sum(limits.sizes)
         self._wants = [0.0] * len(limits.sizes)
         self._measured: tuple[Collection[int] | None, int] = None, 0
-        self._passed: list[tuple[int, tuple[int, ...] | None]] = []
+        self._saved = 0.0
+        """Input tokens that the requests so far cost less with their tools."""
         self._last: int | None = None
         self._has_begun = self._is_declined = False
         self.chosen: tuple[int, ...] | None = None
@@ -241,7 +236,6 @@ class Offer:
         return best_first(self._wants)
 
     def _fitting(self) -> list[int]:
-        """Return the tools that fit, the most wanted first."""
         return self._best()[: max(self._limits.least, len(self._limits.likely(self._wants)))]
 
     def _filled(self, must: Collection[int], others: Sequence[int]) -> tuple[int, ...]:
@@ -261,13 +255,13 @@ class Offer:
         if self._limits.is_forced or (self.chosen is not None and not {*must} <= {*self.chosen}):
             return True
         if self.chosen is not None:
-            return _SPENT * self._saved() + self._gain(end, new, self.chosen, self._last) >= 0
+            return _SPENT * self._saved + self._gain(end, new) >= 0
         if self._block(new) > _WORTH * self._all:
             return False
         # what begins is expected to go on; a prompt that became too short to be cached would cost more each time
         talk = self._before[end]
         later = self._next(self._all + talk) - self._next(self._block(new) + talk)
-        return len(new) <= len(self._pinned) or self._gain(end, new, None, self._last) + later >= 0
+        return len(new) <= len(self._pinned) or self._gain(end, new) + later >= 0
 
     def _next(self, tokens: int) -> float:
         """Return what the further requests of a conversation cost that begins with a prompt of so many tokens."""
@@ -280,32 +274,19 @@ class Offer:
             self._pass(each, self.chosen)
 
     def _pass(self, end: int, new: tuple[int, ...] | None) -> None:
-        self._passed.append((end, new))
+        self._saved += self._gain(end, new)
         self._last = end
 
-    def _saved(self) -> float:
-        """Return how much less the requests so far cost with their tools, in input tokens."""
-        starts = chain([(None, None)], self._passed)
-        return sum(
-            [
-                self._gain(end, new, before, last)
-                for (last, before), (end, new) in zip(starts, self._passed, strict=False)
-            ]
-        )
-
-    def _gain(self, end: int, new: tuple[int, ...] | None, before: tuple[int, ...] | None, last: int | None) -> float:
-        """Return how much less a request costs with a set of tools than with all of them, in input tokens.
-
-        The request before it had `last` messages and the tools `before`; None for none, and for all of them.
-        """
+    def _gain(self, end: int, new: tuple[int, ...] | None) -> float:
+        """Return how much less the next request costs with these tools than with all of them, in input tokens."""
         if new is None:
             return 0.0
         rules, talk = self._limits.rules, self._before[end]
         whole, ours = self._all + talk, self._block(new) + talk
-        if last is None:
+        if self._last is None:
             return prompt_cost(rules, 0, whole) - prompt_cost(rules, 0, ours)
-        read = self._before[last]
-        shared = self._shared(range(len(self._wants)) if before is None else before, new, read)
+        read = self._before[self._last]
+        shared = self._shared(range(len(self._wants)) if self.chosen is None else self.chosen, new, read)
         return prompt_cost(rules, self._all + read, whole) - prompt_cost(rules, shared, ours)
 
     def _shared(self, before: Collection[int], after: Collection[int], talk: int) -> int:

@@ -211,4 +211,4 @@ def test_a_text_takes_at_most_the_room_that_it_gets(text: str, room: int) -> Non
 
 def test_what_has_room_stays_whole() -> None:
     assert condensed(SERVICES, len(SERVICES)) == SERVICES
-    assert short_form("a line\n" * 90) is None or len(lay_out("a line\n" * 90).lines) < 5
+    assert short_form("a line\n" * 90) is None or len(lay_out("a line\n" * 90)) < 5

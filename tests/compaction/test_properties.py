@@ -63,7 +63,7 @@ def stand_in_order(pieces: list[str], text: str) -> bool:
 @settings(max_examples=100, deadline=None)
 @given(TEXTS)
 def test_each_line_of_a_form_stands_in_the_text_in_order(text: str) -> None:
-    whole = joined(lay_out(text).lines)
+    whole = joined(lay_out(text))
     form = short_form(text)
 
     assert form == short_form(text)
@@ -99,7 +99,7 @@ def leaves(value: object) -> Iterator[object]:
 @given(st.one_of(JSON, TABLES))
 def test_each_leaf_of_json_stands_in_its_layout(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
-    laid = joined(lay_out(text).lines)
+    laid = joined(lay_out(text))
 
     assert [leaf for leaf in leaves(value) if json.dumps(leaf, ensure_ascii=False) not in laid] == []
 
@@ -191,9 +191,7 @@ def test_numbers_keep_their_spelling() -> None:
 
 
 def test_members_that_repeat_a_key_stay() -> None:
-    assert joined(lay_out('{"id": 1, "id": 2, "note": "' + "word " * 200 + '"}').lines).startswith(
-        '{\n "id":1\n "id":2\n'
-    )
+    assert joined(lay_out('{"id": 1, "id": 2, "note": "' + "word " * 200 + '"}')).startswith('{\n "id":1\n "id":2\n')
 
 
 @pytest.mark.parametrize(

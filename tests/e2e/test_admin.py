@@ -96,26 +96,22 @@ async def test_the_key_opens_it(lab: Lab) -> None:
     base = await lab.start(config(lab.behind, "admin_key: s3cret"))
     client = Client(base, lab.http)
     for sent in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "Basic s3cret"}, {"authorization": ""}):
-        for path in (*PATHS[:3], "/metrics"):
+        for path in (*PATHS[:3], "/metrics", "/admin/keys", "/admin/replays"):
             status, answer = await client.ask("GET", path, sent)
             assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
-        assert (await client.ask("POST", "/admin/reload", sent))[0] == 401
+        for method, path in (("POST", "/admin/reload"), ("DELETE", "/admin/tenants/x"), ("POST", "/admin/replays")):
+            assert (await client.ask(method, path, sent))[0] == 401
     for path in OPEN:
         assert (await client.ask("GET", path))[0] == 200
     assert "penstock_build_info" in (await client.ask("GET", "/metrics", ADMIN))[1]
     status, told = await client.ask("GET", "/admin/config", ADMIN)
     assert status == 200
-    assert told.keys() == {
-        "process",
-        "tasks",
-        "version",
-        "since",
-        "generations",
-        "workers",
-        "text",
-        "chains",
-        "trace_url",
-    }
+    names = "process tasks version since generations workers text chains trace_url"
+    assert told.keys() == {*names.split()}
+    assert "s3cret" not in told["text"]
+    assert "admin_key: '***'" in told["text"]
+    assert lab.behind.url in told["text"]
+    assert "keep_turns: 1" in told["chains"]["default"]
     assert (await client.ask("POST", "/admin/reload", ADMIN))[1]["outcome"] == "unchanged"
     assert (await client.ask("GET", "/admin/reload", ADMIN))[0] == 405
 
@@ -140,15 +136,7 @@ async def test_a_port_of_its_own(lab: Lab) -> None:
         await client.chat("k", "mine")
         for path in (*PATHS, "/metrics"):
             assert (await client.ask("GET", path))[0] == 404
-        for path in (
-            "/admin/config",
-            "/admin/requests",
-            "/admin/requests/mine",
-            "/ui",
-            "/metrics",
-            "/readyz",
-            "/healthz",
-        ):
+        for path in (*PATHS[:2], "/admin/requests/mine", "/ui", "/metrics", "/readyz", "/healthz"):
             assert (await operator.ask("GET", path))[0] == 200
         for path in ("/v1/chat/completions", "/v1/compress"):
             assert (await operator.ask("POST", path, json=BODY))[0] == 404

@@ -129,13 +129,3 @@ async def test_every_worker_forgets(lab: Lab) -> None:
         for _ in range(4):
             async with aiohttp.ClientSession() as http:
                 assert await Client(running.base, http, lab.behind).sees("pk-1", handles[0]) == [0, 0, 404, 404]
-
-
-async def test_only_operators_may(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind))
-    client = Client(base, lab.http, lab.behind)
-    await client.leaves("pk-1")
-    for key in ("pk-1", "s3cre", ""):
-        assert (await client.ask("DELETE", "/admin/tenants/one", key))[0] == 401
-    assert (await client.ask("GET", "/v1/memories?user=ann", "pk-1"))[1]["data"]
-    assert (await client.ask("GET", "/admin/tenants/one", "s3cret"))[0] == 405

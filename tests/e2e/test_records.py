@@ -312,15 +312,6 @@ async def test_each_text_of_a_long_conversation_is_kept_once(lab: Lab) -> None:
     assert size < 1_000_000
 
 
-async def test_the_configuration_is_shown_without_its_secrets(lab: Lab) -> None:
-    client = await running(lab)
-    shown = await told(client, "/config")
-    assert "s3cret" not in shown["text"]
-    assert "admin_key: '***'" in shown["text"]
-    assert lab.behind.url in shown["text"]
-    assert "keep_turns: 3" in shown["chains"]["default"]
-
-
 async def test_a_lifelike_conversation_is_recorded_as_it_was_sent(lab: Lab) -> None:
     """Every change names a place of the client's request, and of the one that went upstream."""
     messages: list[Message] = [dict(each) for each in lifelike(24).messages]

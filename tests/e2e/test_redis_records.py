@@ -5,13 +5,11 @@ import secrets
 import zlib
 from typing import Any
 
-import pytest
-
 from proxy.state.redis import RedisLog
 from proxy.state.redis_server import RedisServer
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, proxy
+from tests.e2e.servers import Upstream
 from tests.e2e.test_admin import ADMIN, CONFIG, SECRET, Client
 from tests.redis_process import RedisProcess
 
@@ -121,17 +119,6 @@ async def test_the_log_is_bounded(running: RedisProcess) -> None:
     assert found[-1] == b"49"
     assert await reader.read() == await log.read() == []
     await server.aclose()
-
-
-async def test_a_replica_that_stops_leaves_its_last_records(
-    running: RedisProcess, lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
-    async with proxy(config(lab.behind, running), lab.folder) as leaving:
-        await Client(leaving, lab.http).chat("mine", "last")
-    assert capsys.readouterr().err == ""
-    base = await lab.start(config(lab.behind, running), "second")
-    status, last = await Client(base, lab.http).ask("GET", "/v1/explain/last", bearer("mine"))
-    assert (status, last["request_id"]) == (200, "last")
 
 
 async def test_without_the_server_requests_go_on_and_each_replica_tells_its_own(

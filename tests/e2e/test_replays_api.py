@@ -5,8 +5,6 @@ import json
 import time
 from typing import Any
 
-import pytest
-
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served
 from tests.e2e.servers import answering, until_ready
@@ -103,15 +101,6 @@ async def test_all_workers_know_of_the_one_that_compares(lab: Lab) -> None:
         assert sorted(status for status, _ in at_once) == [202, *[409] * 11]
 
 
-async def test_a_comparison_is_cancelled(lab: Lab) -> None:
-    base = await lab.start(CONFIG.format(url=lab.behind.url, text="true"))
-    await record(lab, base, "ann")
-    assert (await ask(lab, base, "POST", {"chain": "default"}))[0] == 202
-    status, told = await ask(lab, base, "DELETE")
-    assert (status, told["state"], told["report"]) == (200, "cancelled", None)
-    assert (await ask(lab, base, "POST", {"chain": "default"}))[0] == 202, "and another one may begin"
-
-
 async def test_without_text_it_says_so(lab: Lab) -> None:
     base = await lab.start(CONFIG.format(url=lab.behind.url, text="false"))
     await record(lab, base, "ann", 1)
@@ -138,10 +127,3 @@ async def test_wrong_questions_and_other_pages_start_nothing(lab: Lab) -> None:
         assert (await ask(lab, base, method, {}, {"origin": "http://evil.example"}))[0] == 403
     assert (await ask(lab, base, "POST", {"chain": "default"}))[0] == 202
     assert "no text is kept" in (await ended(lab, base))["error"]
-
-
-@pytest.mark.parametrize("key", [{}, {"authorization": "Bearer wrong"}])
-async def test_a_server_with_an_admin_key_asks_for_it(lab: Lab, key: dict[str, str]) -> None:
-    base = await lab.start(CONFIG.format(url=lab.behind.url, text="true") + "server: {admin_key: s3cret}\n")
-    for method in ("GET", "POST", "DELETE"):
-        assert (await ask(lab, base, method, {}, key))[0] == 401

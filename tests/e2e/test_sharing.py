@@ -78,30 +78,6 @@ async def test_the_next_request_of_the_receiver_has_it_and_all_later_ones_at_the
         assert await sent(asked, BOB) == asked
 
 
-async def test_tasks_of_one_list_are_kept_apart_with_the_sdk(base: str, behind: Upstream) -> None:
-    messages: Any = [
-        {"role": "system", "content": "You book."},
-        {"role": "user", "content": "A hotel in Paris.", "x_penstock_task": "hotel"},
-        {"role": "user", "content": "A table in London.", "x_penstock_task": "table"},
-        {"role": "user", "content": "We are four.", "x_penstock_task": "shared"},
-        {"role": "user", "content": "Go on.", "x_penstock_task": "hotel"},
-    ]
-    plain = [{"role": each["role"], "content": each["content"]} for each in messages]
-    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
-        hotel = [plain[place] for place in (0, 1, 3, 4)]
-        for options, seen in (
-            ({}, hotel),
-            ({"metadata": {"task": "hotel"}}, hotel),
-            ({"extra_headers": {"x-penstock-task": "table"}, "metadata": {"task": "hotel"}}, [*plain[:1], *plain[2:4]]),
-        ):
-            await client.chat.completions.create(model="m", messages=messages, **options)  # type: ignore[call-overload]
-            assert json.loads(behind.last.body)["messages"] == seen
-        with pytest.raises(openai.BadRequestError) as caught:
-            wrong: Any = [{**messages[1], "x_penstock_task": 7}]
-            await client.chat.completions.create(model="m", messages=wrong)
-        assert (caught.value.code, caught.value.param) == ("invalid_task", "messages[0].x_penstock_task")
-
-
 async def test_tags_reach_no_provider_whatever_the_chain_and_all_else_stays_as_it_came(lab: Lab) -> None:
     config = CONFIG.format(url=lab.behind.url, state="{kind: memory}")
     head = config.partition("chains:\n")[0]
@@ -236,9 +212,3 @@ async def test_without_its_store_it_says_so_and_requests_go_on(
         assert (status, answer["error"]["code"]) == (503, "state_unavailable")
     body = {"model": "m", "messages": [{"role": "user", "content": "Hello."}]}
     assert (await caller.ask("POST", "/v1/chat/completions", BOB, json=body))[0] == 200
-
-
-async def test_an_agent_retrieves_what_is_its_own(caller: Caller) -> None:
-    alone = {"x-penstock-agent": "ann"}
-    status, answer = await caller.ask("GET", f"/v1/retrieve/{'a' * 20}", alone)
-    assert (status, answer["error"]["code"]) == (400, "session_required")

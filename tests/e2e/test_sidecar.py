@@ -142,6 +142,7 @@ MISTAKES: list[tuple[str, str, dict[str, Any], int, str]] = [
     ("GET", "/v1/retrieve", {}, 404, "unknown_handle"),
     ("GET", "/v1/retrieve/a/b", {}, 404, "unknown_handle"),
     ("GET", f"/v1/retrieve/{NOWHERE}?first_line=x", {}, 400, "invalid_part"),
+    ("GET", f"/v1/retrieve/{NOWHERE}", {"headers": {"x-penstock-agent": "ann"}}, 400, "session_required"),
     ("GET", f"/v1/retrieve/{NOWHERE}?patern=x", {}, 400, "invalid_value"),
     ("POST", "/v1/compress", {"data": b"{"}, 400, "invalid_json"),
     ("POST", "/v1/compress", {"json": {"messages": CONVERSATION}}, 400, "invalid_type"),

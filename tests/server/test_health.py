@@ -78,16 +78,6 @@ async def test_the_start_is_over_once_what_requests_need_is_loaded() -> None:
     again.cancel()
 
 
-async def test_the_start_is_over_although_loading_fails() -> None:
-    async def load() -> None:
-        raise OSError
-
-    starting = health_of()
-    with pytest.raises(OSError):
-        await starting.until(load())
-    assert starting.is_ready
-
-
 def test_the_start_is_over_after_a_while_whatever_is_still_loaded() -> None:
     now = 5.0
     starting = health_of(clock=lambda: now)

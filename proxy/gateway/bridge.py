@@ -345,7 +345,7 @@ class BridgedUpstream:
         reply = await self._upstream.send(chat)
         if ignored:
             cast(dict[str, Any], reply.facts)["ignored"] = ",".join(filter(None, (_ignored(reply), *ignored)))
-        if reply.status >= 400 or (reply.chunks is None and reply.status != 200):
+        if reply.status >= 400:
             return replace(reply, body=self._wire.error(refusal_in(reply)))
         writer = _WRITERS[self._wire.name](asked, custom, 0 if call.counted is None else call.counted.total)
         headers = [(name, value) for name, value in reply.headers if name not in (b"content-type", b"content-length")]

@@ -251,6 +251,14 @@ async def test_errors_have_the_form_of_the_wire(world: World) -> None:
         await ask_gpt(world, streamed=False, input="hi")
 
 
+async def test_an_answer_without_a_body_is_an_error_of_the_upstream(world: World) -> None:
+    world.script = [(204, b"")] * 2
+    with pytest.raises(anthropic.InternalServerError, match="no answer of OpenAI's"):
+        await ask_claude(world, streamed=False, messages=[{"role": "user", "content": "hi"}])
+    with pytest.raises(openai.InternalServerError, match="no answer of OpenAI's"):
+        await ask_gpt(world, streamed=False, input="hi")
+
+
 async def test_tokens_are_counted_here(world: World) -> None:
     async with world.claude as client:
         asked: Any = [{"role": "user", "content": "x" * 400}]

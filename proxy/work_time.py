@@ -69,7 +69,6 @@ class WorkTime:
             self._waits = None
 
     def go_on(self) -> None:
-        """Count CPU of this thread from here on."""
         if self._waits is not None:
             self._used += time.monotonic() - self._waits
             self._waits = None
@@ -96,7 +95,6 @@ class WorkTime:
         return work
 
     async def job_done(self, job: Awaitable[Result]) -> Result:
-        """Wait for a job of a thread."""
         self._jobs += 1
         try:
             return await job

@@ -178,7 +178,6 @@ class Message(JsonObject):
 
     @property
     def is_system(self) -> bool:
-        """True for the operator's authority: system or developer."""
         return self.role in SYSTEM_ROLES
 
     @property
@@ -212,12 +211,10 @@ class Message(JsonObject):
 
     @property
     def call_ids(self) -> tuple[str, ...]:
-        """The ids of the tool calls it makes, in order."""
         return self._named_calls()[0]
 
     @property
     def called_tools(self) -> tuple[str, ...]:
-        """The names of the tools it calls, in order."""
         return self._named_calls()[1]
 
     def _named_calls(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -232,7 +229,6 @@ class Message(JsonObject):
 
 
 def _changed(value: Any, change: Callable[[str], str], key: str) -> Any:
-    """Return the value under a key with each text in it changed."""
     if isinstance(value, str):
         return change(value) if key in _TEXTS else value
     if isinstance(value, list):
@@ -345,15 +341,12 @@ class ChatRequest:
         return self if model == self.model else replace(self, model=model)
 
     def with_field(self, name: str, value: Any) -> Self:
-        """Return the same request with one field of `rest` set."""
         return replace(self, rest=self.rest.with_changes(**{name: value}))
 
     def with_cache_marks(self, marks: CacheMarks) -> Self:
-        """Return the same request with other places at which the provider's cache is to end."""
         return replace(self, cache_marks=marks)
 
     def without(self, *names: str) -> Self:
-        """Return the same request without these fields of `rest`."""
         if not any(name in self.rest for name in names):
             return self
         return replace(self, rest=self.rest.without(*names))
@@ -365,12 +358,10 @@ class ChatRequest:
 
     @property
     def size(self) -> int:
-        """The bytes of its messages, tools and other fields."""
         return sum(map(len, (*raws(self.messages), *raws(self.tools), *map(self.rest.raw, self.rest))))
 
     @property
     def stream(self) -> bool:
-        """True if the client wants the answer as a stream."""
         return self.rest.get("stream") is True
 
     @property
@@ -460,7 +451,6 @@ def legal_cuts(messages: Sequence[Message]) -> frozenset[int]:
 
 
 def _ends(messages: Sequence[Message]) -> list[int]:
-    """Return the index behind each exchange."""
     reach = list(range(len(messages)))
     caller: dict[str, int] = {}
     for index, message in enumerate(messages):

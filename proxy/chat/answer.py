@@ -22,7 +22,6 @@ class Answer:
 
     @classmethod
     def of(cls, message: Mapping[str, Any], finish: Any) -> "Answer":
-        """Return what a message in chat form says."""
         calls, other = list[tuple[str, str]](), any(message.get(name) for name in ("audio", "function_call", "images"))
         listed = message.get("tool_calls")
         for call in listed[:_MOST_CALLS] if isinstance(listed, list) else ():
@@ -36,7 +35,6 @@ class Answer:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing in it for the client."""
         return not (self.text.strip() or self.refusal.strip() or self.calls or self.other)
 
 

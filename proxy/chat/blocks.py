@@ -244,7 +244,6 @@ def changed(messages: Sequence[Message], changes: Iterable[TextChange]) -> tuple
 
 
 def _with_text(message: Message, text: str) -> Message:
-    """Return a block with another text, and the attachments that it has."""
     content = message.get("content")
     parts = [{"type": "text", "text": text}, *content[1:]] if isinstance(content, list) else text
     return Message({"role": "user", "content": parts})

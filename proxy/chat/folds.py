@@ -109,11 +109,9 @@ class Folds:
         self._own: dict[int, Form] = {}
 
     def begin(self) -> "Folds":
-        """Begin another request of the conversation."""
         return Folds(self._known)
 
     def of(self, messages: tuple[Any, ...]) -> Form:
-        """Return the form that these messages are."""
         form = self._own.get(id(messages))
         if form is None:
             form = self._own[id(messages)] = self._resumed(messages)

@@ -80,7 +80,6 @@ class ParsedList(Generic[_Item]):
 
     @property
     def pieces(self) -> int:
-        """The number of the items' parts and calls."""
         return self._pieces[-1] if self._pieces else 0
 
     def start_of(self, raw: bytes) -> "ParsedList[_Item]":
@@ -176,7 +175,6 @@ class Body:
         return self._members() is None
 
     def _members(self) -> dict[str, Member] | None:
-        """Return where each field stands in the body; None where one comes twice."""
         try:
             return members(self._read, self._fields)
         except ValueError:
@@ -188,7 +186,6 @@ class Body:
         return None if raw is None else parse_value(raw, name)
 
     def raw_of(self, name: str) -> bytes:
-        """Return the client's own bytes of a top-level field."""
         return bytes(self._fields[name])
 
     def raws_of(self, name: str) -> list[bytes]:
@@ -216,13 +213,11 @@ class Body:
         return name in self._fields and bytes(self._fields[name]) != b"null"
 
     def rest(self) -> Fields:
-        """Return every field but those of the conversation."""
         raw = {name: bytes(raw) for name, raw in self._fields.items() if name not in self.conversation}
         return Fields.unread(raw, parse_value)
 
     @property
     def is_compaction(self) -> bool:
-        """True if its client asks for a summary of the conversation."""
         return False
 
     def check_messages(self) -> None:
@@ -353,7 +348,6 @@ def _check_length(name: str, length: int, most: int) -> None:
 
 
 def _pieces(item: Mapping[str, Any]) -> int:
-    """Return how many parts and calls a message has."""
     lists = (item.get("content"), item.get("tool_calls"))
     return sum(len(each) for each in lists if isinstance(each, list))
 
@@ -389,7 +383,6 @@ def _check_calls(calls: Any, place: str) -> None:
 
 
 def _check_callable(item: Mapping[str, Any], place: str) -> None:
-    """Return a tool or a call: what it names stands under `function` or `custom`."""
     for kind in ("function", "custom"):
         if kind in item:
             inner = item[kind]

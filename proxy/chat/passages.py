@@ -28,7 +28,6 @@ class Passage:
     end: int
 
     def of(self, text: str) -> str:
-        """Return what it says."""
         return text[self.start : self.end]
 
 

@@ -46,17 +46,14 @@ class CorrectionService:
     def bind(
         self, who: Identity, observers: Sequence[AnswerObserver], outage: Outage | None = None
     ) -> "BoundCorrections":
-        """Return the notes of a conversation, which these leave."""
         prefix = f"correction/{quote(who.tenant, safe='')}/{quote(who.scope, safe='')}/"
         return BoundCorrections(self, prefix, observers, outage or Outage())
 
     def look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
-        """Begin to look at an answer; returns at once."""
         if len(self._looking) < _MOST:
             self._looking.begin(self._look(notes, sent, body, streamed=streamed))
 
     async def settled(self) -> None:
-        """Wait until all answers were looked at that there are."""
         await self._looking.drain()
 
     async def aclose(self) -> None:
@@ -106,7 +103,6 @@ class BoundCorrections:
             await store.put(f"{self._prefix}note/{kind}", orjson.dumps([name, sentence]), ttl=observer.expiry)
 
     def watch(self, sent: ChatRequest) -> "AnswerWatch":
-        """Return what takes a copy of the answer to a request."""
         return AnswerWatch(self, sent)
 
 

@@ -13,6 +13,7 @@ import orjson
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import Unanswered
+from proxy.chat.reasoning import AS_TEXT
 from proxy.chat.sse import ByteStream, EventSplitter
 from proxy.context import ModelProfile
 from proxy.state.threads import do_sized
@@ -25,8 +26,6 @@ from proxy.wires.messages_answer import read_event, written
 from proxy.wires.to_chat import INPUT, bridge
 from proxy.wires.view import MALFORMED, parsed_arguments
 
-_REASONING = ("reasoning_content", "reasoning")
-"""Fields in which servers put the model's reasoning as text."""
 _STOPS = {"length": "max_tokens", "tool_calls": "tool_use", "function_call": "tool_use", "content_filter": "refusal"}
 
 
@@ -49,7 +48,7 @@ def _identifier(prefix: str) -> str:
 
 def pieces_of(message: Mapping[str, Any]) -> Iterator[AnswerPart]:
     """Yield the parts of a message or of a delta, reasoning first."""
-    yield from (AnswerPart("reasoning", message[name]) for name in _REASONING if isinstance(message.get(name), str))
+    yield from (AnswerPart("reasoning", message[name]) for name in AS_TEXT if isinstance(message.get(name), str))
     for name in ("content", "refusal"):
         if isinstance(message.get(name), str) and message[name]:
             yield AnswerPart("text", message[name])
@@ -79,14 +78,12 @@ class AnswerWriter(ABC):
         self._used: Mapping[str, Any] = {}
 
     def take(self, answer: Mapping[str, Any]) -> None:
-        """Take note of what any part of an answer may tell: its model and its usage."""
         if isinstance(answer.get("model"), str):
             self._model = answer["model"]
         if isinstance(answer.get("usage"), Mapping):
             self._used = answer["usage"]
 
     def feed(self, message: Mapping[str, Any], finish: str | None = None) -> Iterator[bytes]:
-        """Yield the events for more of the answer."""
         self._finish = finish or self._finish
         for piece in pieces_of(message):
             if self._open != (piece.kind, piece.place):
@@ -103,14 +100,12 @@ class AnswerWriter(ABC):
             yield from self._done(kind, "".join(self._text))
 
     def _count(self, *path: str) -> int:
-        """Return a number of the usage."""
         value: Any = self._used
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
         return value if isinstance(value, int) else 0
 
     def whole(self, answer: Mapping[str, Any]) -> bytes:
-        """Return a whole answer."""
         choices = answer.get("choices")
         choice = choices[0] if isinstance(choices, Sequence) and choices else {}
         self.take(answer)
@@ -344,7 +339,9 @@ class BridgedUpstream:
         chat = replace(call, path=CHAT, query="", headers=forwarded, request=made, body=made.encode(), keep=None)
         reply = await self._upstream.send(chat)
         if ignored:
-            cast(dict[str, Any], reply.facts)["ignored"] = ",".join(filter(None, (_ignored(reply), *ignored)))
+            cast(dict[str, Any], reply.facts)["ignored"] = ",".join(
+                filter(None, (str(reply.facts.get("ignored") or ""), *ignored))
+            )
         if reply.status >= 400:
             return replace(reply, body=self._wire.error(refusal_in(reply)))
         writer = _WRITERS[self._wire.name](asked, custom, 0 if call.counted is None else call.counted.total)
@@ -398,7 +395,3 @@ class BridgedUpstream:
 
     async def aclose(self) -> None:
         await self._upstream.aclose()
-
-
-def _ignored(reply: Reply) -> str:
-    return str(reply.facts.get("ignored") or "")

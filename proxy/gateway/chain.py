@@ -140,7 +140,6 @@ async def count_checked(
 
 
 def _broken(policy: Policy, before: ChatRequest, after: ChatRequest) -> frozenset[str]:
-    """Return the rules of the wire that a rewrite breaks."""
     # what is no part of the conversation may leave even if it is the last user message
     if policy.defines_conversation:
         broken = flaws(after) - flaws(before)
@@ -228,7 +227,6 @@ async def _run_step(
 async def _decide(
     policy: Policy, request: ChatRequest, before: TokenCount, ctx: Context
 ) -> tuple[Decision, TokenCount]:
-    """Return a step's decision, and the tokens of the request behind it."""
     decision = await policy.decide(request, ctx)
     if isinstance(decision, Keep):
         return decision, before

@@ -226,7 +226,6 @@ class Attempts:
         return self._call is not None and failed and error.code != OVERFLOW
 
     def _other(self) -> Route | None:
-        """Return the next model to try, if there is one."""
         settings, overflow = self._route.settings, self._reason == OVERFLOW
         names = (settings.larger,) if overflow and settings.larger else () if overflow else settings.fallbacks
         self._remaining.extendleft(reversed(names))

@@ -9,8 +9,7 @@ import asyncio
 import json
 import logging
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from operator import itemgetter
@@ -82,7 +81,7 @@ class HiddenParts:
             settle(hidden.before)
         parts = {"before": hidden.before, "last": hidden.last, "results": hidden.results}
         try:
-            key = _key(scope, answers_of(request, scope).trail.key(shown(hidden.shown, restores or {})))
+            key = _key(scope, _key_of(shown(hidden.shown, restores or {}), answers_of(request, scope).running))
             self._absent.pop(key)
             async with asyncio.timeout(_PATIENCE):
                 await self._memory.put(key, encode(parts))
@@ -128,9 +127,9 @@ class HiddenParts:
         return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
 
 
-def _key(scope: str, print_: str) -> str:
+def _key(scope: str, key: str) -> str:
     """Return where it is kept: under the tenant, so that all of a tenant's can be found."""
-    return f"{quote(scope.partition(chr(0))[0], safe='')}/{print_}"
+    return f"{quote(scope.partition(chr(0))[0], safe='')}/{key}"
 
 
 def _read(stored: bytes) -> Hidden | None:
@@ -194,81 +193,60 @@ _MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
 """Marks that clients move from message to message while the conversation grows."""
 
 
-class Trail:
-    """The prints of a conversation's answers: each stands for the whole conversation up to it, and for its scope.
+def _key_of(answer: Message, before: blake2b) -> str:
+    """Return the key of an answer behind what was digested before it.
 
     Of the answer itself only that is part of it which survives clients that re-write it, its white space and the JSON
     of its arguments included.
     """
-
-    def __init__(self, scope: str) -> None:
-        self._running = blake2b(_framed([scope]), digest_size=32)
-
-    def add(self, message: Message) -> None:
-        """Go on with a message."""
-        self._running.update(_digest(message))
-
-    def then(self, messages: Iterable[Message]) -> "Trail":
-        """Return the trail behind more messages."""
-        longer = copy(self)
-        longer._running = self._running.copy()
-        for message in messages:
-            longer.add(message)
-        return longer
-
-    def here(self) -> str:
-        """Return the print of what was added so far."""
-        return self._running.hexdigest()
-
-    def key(self, answer: Message) -> str:
-        """Return the key of an answer to what was added."""
-        texts = ["answer", "".join(answer.text.split())]
-        for call in answer.get("tool_calls") or ():
-            inner = call.get("function") or call.get("custom") or {}
-            arguments = _normal(inner.get("arguments", inner.get("input", "")))
-            texts += [str(call.get("id", "")), called_name(call), arguments]
-        made = self._running.copy()
-        made.update(_framed(texts))
-        return made.hexdigest()
+    texts = ["answer", "".join(answer.text.split())]
+    for call in answer.get("tool_calls") or ():
+        inner = call.get("function") or call.get("custom") or {}
+        arguments = _normal(inner.get("arguments", inner.get("input", "")))
+        texts += [str(call.get("id", "")), called_name(call), arguments]
+    made = before.copy()
+    made.update(_framed(texts))
+    return made.hexdigest()
 
 
 class Answers(NamedTuple):
-    """The answers in a conversation, or up to a message, and the trail to it."""
+    """The answers in a conversation, or up to a message."""
 
-    trail: Trail
+    running: blake2b
+    """The digest of the scope and of all messages so far."""
     places: tuple[tuple[int, str, str], ...] = ()
-    """The place of each, the print of what stands in front of it, and its key."""
+    """The place of each, the digest of what stands in front of it, and its key."""
     end: int = 0
     """The number of messages."""
+
+    def then(self, messages: Sequence[Message]) -> "Answers":
+        """Return the answers with those of more messages."""
+        running, places = self.running.copy(), list(self.places)
+        for place, message in enumerate(messages, self.end):
+            if message.get("role") == "assistant":
+                places.append((place, running.hexdigest(), _key_of(message, running)))
+            running.update(_digest(message))
+        return Answers(running, tuple(places), self.end + len(messages))
 
 
 def answers_of(request: ChatRequest, scope: str) -> Answers:
     """Return the answers in a conversation."""
-    return request.form.fold(("answers", scope), Answers(Trail(scope)), _walked)
+    return request.form.fold(("answers", scope), Answers(blake2b(_framed([scope]), digest_size=32)), Answers.then)
 
 
-def _walked(before: Answers, messages: Sequence[Message]) -> Answers:
-    trail, places = before.trail.then(()), list(before.places)
-    for place, message in enumerate(messages, before.end):
-        if message.get("role") == "assistant":
-            places.append((place, trail.here(), trail.key(message)))
-        trail.add(message)
-    return Answers(trail, tuple(places), before.end + len(messages))
-
-
-_TRAIL = "trail"
+_DIGEST = "digest for answers"
 
 
 def digest(messages: Sequence[Message]) -> None:
-    """Read the new messages for the trails that they will be part of; for a thread."""
+    """Read the new messages for the answers behind them; for a thread."""
     for message in reversed(messages):
-        if message.derived(_TRAIL):  # an earlier request had those before it
+        if message.derived(_DIGEST):  # an earlier request had those before it
             break
         _digest(message)
 
 
 def _digest(message: Message) -> bytes:
-    return message.derive(_TRAIL, lambda: blake2b(_content(message), digest_size=32).digest())
+    return message.derive(_DIGEST, lambda: blake2b(_content(message), digest_size=32).digest())
 
 
 def _content(message: Message) -> bytes:

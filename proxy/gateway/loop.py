@@ -20,13 +20,11 @@ from proxy.policy import InternalTool
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
-from proxy.wires.chat_round import ChatRound, joined
-from proxy.wires.rounds import AnswerRound, Hand, MessagesRound, ResponsesRound
+from proxy.wires import WIRES
+from proxy.wires.chat_round import joined
+from proxy.wires.rounds import AnswerRound, Hand
 
 _log = logging.getLogger("penstock.loop")
-
-ROUNDS: Mapping[str, type[AnswerRound]] = {"chat": ChatRound, "messages": MessagesRound, "responses": ResponsesRound}
-"""By wire."""
 
 CUT_OFF = frozenset({"length", "content_filter"})
 """Finish reasons behind which the last call may be half a call."""
@@ -181,8 +179,7 @@ class Dialogue:
         self.facts |= {**facts, **{key: count + int(self.facts.get(key, 0)) for key, count in counts.items()}}
 
     def begin(self, before: Any) -> AnswerRound:
-        """Return what reads the round of an answer behind `before`, or the first one."""
-        return ROUNDS[self._request.wire](frozenset(self._tools), before)
+        return WIRES[self._request.wire].round(frozenset(self._tools), before)
 
     async def end(self, read: AnswerRound) -> bytes:
         """Return what the client gets once all of a round is known, but for its last events."""
@@ -190,7 +187,6 @@ class Dialogue:
         return shown + await read.hand_on(self.hand(read)) if read.hidden else shown
 
     def hand(self, read: AnswerRound) -> Hand:
-        """Return how the calls of a round are handed on to the client."""
         strict = heard(read).whole and self._rounds_left > 0
 
         async def hand(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -286,7 +282,6 @@ class Dialogue:
             raise Unanswered(told, code="no_answer")
 
     async def _keep(self, round_: Round, results: tuple[Message, ...]) -> None:
-        """Remember the hidden parts of the answer, of which this is the last round."""
         if self._record is None or not (self._added or results):
             return
         shown = round_.spoken.with_changes(content=joined(self._text, round_.message.text))
@@ -346,7 +341,6 @@ def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, I
 
 
 async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
-    """Return the answer to a call that is not streamed. An error is relayed as it is."""
     rounds: list[AnswerRound] = []
     later: Reply | None = reply
     while later is not None:

@@ -85,7 +85,6 @@ class Pilot:
         return _Watch(self, prepared, done)
 
     def rest(self, prepared: Prepared, done: Rewritten) -> None:
-        """Watch a conversation that has just been answered."""
         profile, after, key = done.ctx.model, done.outcome.after, _conversation(prepared, done)
         if after is None or not profile.cache.ttl or after.total < profile.cache.minimum or not profile.prices.known:
             return
@@ -109,7 +108,6 @@ class Pilot:
         self._windows.pop(key, None)
 
     async def _ask(self, prepared: Prepared, call: Call, usd: float) -> bool:
-        """Send a refresh; return whether the upstream took it."""
         self._usd += usd
         try:
             reply = await prepared.route.upstream.send(call)
@@ -159,7 +157,6 @@ class Pilot:
                 writing.set()
 
     def forget(self, tenant: str) -> int:
-        """Forget a tenant's conversations; return how many were watched."""
         watched = sum(key[0] == tenant for key in self._resting)
         self._resting.forget(tenant)
         self._windows = {key: window for key, window in self._windows.items() if key[0] != tenant}
@@ -167,7 +164,6 @@ class Pilot:
         return watched
 
     async def aclose(self) -> None:
-        """Stop watching."""
         await self._resting.aclose()
 
     def _idle(self, key: Key) -> IdleTimes:

@@ -50,14 +50,11 @@ from proxy.vectors.embedding import EmbeddingService
 from proxy.work_time import begin_work
 
 CHAT_WIRE = "chat"
-
 _STORED = ("previous_response_id", "conversation", "background")
 """Fields of Responses of which the answer is a part of something that the vendor stores."""
 
 _PARSING = 4
 """To parse the messages of a body takes so many times as long as to find its fields, or more."""
-
-
 _EDITS, _BETA = "context_management", "context-management-2025-06-27"
 """Anthropic's field for its own edits, and the beta that it belongs to."""
 
@@ -74,6 +71,10 @@ class Asked(NamedTuple):
     may_choose_model: bool = False
     """True if a policy may send it to another model."""
 
+    @property
+    def tenant(self) -> str:
+        return tenant_of(self.headers) if self.caller is None else self.caller.tenant
+
 
 @dataclass(frozen=True, slots=True)
 class Writing:
@@ -83,7 +84,6 @@ class Writing:
     drafts: DraftService
 
     def bind(self, who: Identity, route: Route, headers: Mapping[str, str], outage: Outage) -> BoundDrafts:
-        """Return the drafts of a request's context."""
         return self.drafts.bind(who, self.writer.authorization(route.upstream, headers), outage)
 
 
@@ -111,7 +111,6 @@ class Services:
     writing: Writing | None = None
 
     def judging(self, who: Identity, route: Route, headers: Mapping[str, str]) -> BoundJudge | None:
-        """Return the judge of a request's context, if a model is configured for it."""
         if self.judge is None:
             return None
         return self.judge.bind(who, self.judge.authorization(route.upstream, headers))
@@ -229,7 +228,6 @@ class Preparation:
         return Chosen(name, with_guards(() if name is None else self._chains[name], self._chains[route.chain]))
 
     def _chosen(self, asked: Asked) -> str | None:
-        """Return the chain that a request names, if it names one."""
         chosen = asked.headers.get("x-penstock-chain")
         if chosen is None:
             return None
@@ -242,7 +240,6 @@ class Preparation:
         return chosen
 
     def _skips(self, asked: Asked) -> bool:
-        """Return whether a request skips its chain."""
         may = self._server.may_bypass and (asked.caller is None or asked.caller.may_choose(BYPASS))
         if asked.headers.get("x-penstock-bypass", "").lower() != "true":
             # what the client itself sums up, it sums up whole
@@ -295,22 +292,22 @@ class Preparation:
 
     def _settle_untouched(self, body: Body, asked: Asked, rounds: Sequence[Message]) -> None:
         """Keep what was sent as it came: a chain that runs later must not change it any more."""
-        self._services.prefixes.begin(self._settled_untouched(body, asked, rounds))
 
-    async def _settled_untouched(self, body: Body, asked: Asked, rounds: Sequence[Message]) -> None:
-        tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
-        with suppress(BadRequest):
-            sent = await self._read(body, tenant)
-            who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
-            self._services.prefixes.bound(f"{who.tenant}\0{who.scope}", Outage()).record(sent, sent)(rounds)
+        async def keep() -> None:
+            with suppress(BadRequest):
+                sent, who = await self._read(body, asked)
+                self._services.prefixes.bound(f"{who.tenant}\0{who.scope}", Outage()).record(sent, sent)(rounds)
 
-    async def _read(self, body: Body, tenant: str) -> ChatRequest:
-        """Return the request in a body; a large one is read in a thread. Raises `BadRequest`."""
+        self._services.prefixes.begin(keep())
 
-        def read() -> ChatRequest:
+    async def _read(self, body: Body, asked: Asked) -> tuple[ChatRequest, Identity]:
+        """Return the request in a body, and whose it is; a large one is read in a thread. Raises `BadRequest`."""
+        tenant = asked.tenant
+
+        def read() -> tuple[ChatRequest, Identity]:
             sent = body.parse(self._server.max_messages, TenantCache(self._services.parsed, tenant))
             digest(sent.messages)
-            return sent
+            return sent, identify(asked.headers, sent, tenant)
 
         return await do_sized(_PARSING * len(body.raw), read)
 
@@ -322,13 +319,12 @@ class Preparation:
         """
         begin_work()
         steps, services, server = chosen.steps, self._services, self._server
-        tenant = tenant_of(asked.headers) if asked.caller is None else asked.caller.tenant
-        sent = incoming = await self._read(body, tenant)
+        sent, who = await self._read(body, asked)
+        incoming = sent
         is_guarded = bool(guards(steps))
         if is_guarded:
             tuple(sent.rest.values())  # a guard reads every field: one that cannot be read is the client's fault
         outage = Outage()
-        who = await do_sized(len(body.raw), partial(identify, asked.headers, sent, tenant))
         scope = f"{who.tenant}\0{who.scope}"
         brings_tools = sent.tools and any(isinstance(policy, BringsTools) for _, policy in steps)
         # what the vendor has stored is not seen here, and rounds in it would be stored too
@@ -387,7 +383,6 @@ class Preparation:
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, record, settle, watch, is_guarded)
 
     def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
-        """Return the internal tools that a request offers, ready to run."""
         request = outcome.request
         # what is held may offer more than the chain does now
         chains = (*self._chains.values(), steps) if ctx.model.binds_reasoning else (steps,)

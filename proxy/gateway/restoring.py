@@ -210,7 +210,6 @@ _STREAMS: Mapping[str, Callable[[Restoring], _Stream]] = {
 
 
 def _deltas(chunk: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the choices of a chunk that have a delta, with it."""
     choices = chunk.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and isinstance(delta := choice.get("delta"), dict):
@@ -218,7 +217,6 @@ def _deltas(chunk: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str
 
 
 def _leaves(holder: Any, path: _Path, *, ends: bool) -> Iterator[tuple[_Path, Any, Any, bool]]:
-    """Yield the texts in a delta, or in a part of one."""
     for key, value in holder.items() if isinstance(holder, dict) else enumerate(holder):
         at = value["index"] if isinstance(value, dict) and isinstance(value.get("index"), int) else key
         here = (*path, key if isinstance(holder, dict) else at)
@@ -231,7 +229,6 @@ def _leaves(holder: Any, path: _Path, *, ends: bool) -> Iterator[tuple[_Path, An
 
 
 def _nested(path: _Path, text: str) -> Any:
-    """Return a delta that has nothing but a text under a path."""
     made: Any = text
     for key in reversed(path):
         made = {key: made} if isinstance(key, str) else [{"index": key, **made} if isinstance(made, dict) else made]

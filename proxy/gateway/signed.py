@@ -197,7 +197,6 @@ class _Conversation:
 
 
 def _answers(messages: Sequence[Message]) -> list[int]:
-    """Return the places of the assistant's messages."""
     return [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
 
 
@@ -266,11 +265,9 @@ class Prefixes:
         return Settled(self, scope, outage)
 
     def remember(self, key: _Key, value: bytes) -> None:
-        """Remember what is sent now."""
         self.sent.put(key, value, _ENTRY + len(value))
 
     def put(self, key: _Key, value: bytes) -> None:
-        """Remember it, and have it stored."""
         self.remember(key, value)
         self.begin(self._put(key, value))
 
@@ -283,11 +280,9 @@ class Prefixes:
         return self.sent.forget(quote(tenant, safe=""))
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done that keeps prefixes."""
         self._work.begin(work)
 
     async def aclose(self) -> None:
-        """Wait for what is being kept."""
         await self._work.drain()
 
 
@@ -327,7 +322,6 @@ class Settled:
             return None
 
     def remember(self, sent: ChatRequest, outgoing: ChatRequest) -> None:
-        """Remember what was made of a request."""
         self._keep(self._prefixes.remember, sent, outgoing)
 
     def record(self, sent: ChatRequest, outgoing: ChatRequest) -> Settle:
@@ -343,11 +337,11 @@ class Settled:
         rounds: Sequence[Message] = (),
     ) -> None:
         try:
-            trail = answers_of(sent, self._scope).trail
+            answers = answers_of(sent, self._scope)
             if rounds:
-                trail = trail.then(rounds)
+                answers = answers.then(rounds)
                 sent, outgoing = (each.with_messages((*each.messages, *rounds)) for each in (sent, outgoing))
-            put(self._key(sent, trail.here()), _written(sent, outgoing))
+            put(self._key(sent, answers.running.hexdigest()), _written(sent, outgoing))
         except Exception as error:  # such as a message that JSON cannot hold
             _log.warning("what was sent is not kept", extra={"fields": {"error": type(error).__name__}})
 
@@ -400,7 +394,6 @@ def _read(stored: bytes, request: ChatRequest, end: int) -> Prefix:
 
 
 def _as_made(written: Any, sent: Sequence[Message]) -> Message:
-    """Return the message that `_message` wrote."""
     if isinstance(written, int):
         return sent[written] if written >= 0 else without_reasoning(sent[-1 - written])
     if isinstance(written, list):

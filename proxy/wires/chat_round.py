@@ -41,7 +41,6 @@ class Calls:
         return called_name(call) in self._names
 
     def take(self, calls: Any) -> None:
-        """Take in all calls of a whole answer."""
         self.all = [{**call} for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
         self.hidden = any(map(self.is_internal, self.all))
 
@@ -174,13 +173,11 @@ class ChatRound(AnswerRound):
 
     @property
     def text(self) -> str:
-        """The text of all rounds so far."""
         content = self._first[1].message.get("content")
         return joined(self._earlier, content if isinstance(content, str) else "")
 
     @property
     def thoughts(self) -> int:
-        """The blocks of signed reasoning in all rounds so far."""
         blocks = self._first[1].message.get(AS_BLOCKS)
         return self._blocks + (len(blocks) if isinstance(blocks, list) else 0)
 
@@ -202,7 +199,6 @@ class ChatRound(AnswerRound):
         return last if self.hidden else last + self._remaining()
 
     async def hand_on(self, hand: Hand) -> bytes:
-        """Return what the client gets of internal calls that are handed on to it, and of the calls behind them."""
         for calls in self._calls.values():
             await calls.hand_on(hand)
         return self._remaining()
@@ -311,7 +307,6 @@ def joined(before: str, after: str) -> str:
 
 
 def _take_out_internal(message: dict[str, Any], choice: dict[str, Any], own: list[Any]) -> None:
-    """Leave the client's own calls in a message."""
     message["tool_calls"] = own
     if not own:
         del message["tool_calls"]
@@ -330,7 +325,6 @@ def _join(message: dict[str, Any], earlier: Sequence[Mapping[str, Any]]) -> None
 
 
 def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the choices in the order of their indexes."""
     listed = chunk.get("choices")
     choices = [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
     return choices if len(choices) < 2 else sorted(choices, key=_index)
@@ -342,7 +336,6 @@ def _index(choice: Mapping[str, Any]) -> int:
 
 
 def _speaks(chunk: Mapping[str, Any]) -> bool:
-    """Return whether a chunk has more of the answer."""
     deltas = [choice.get("delta") for choice in _choices(chunk)]
     return any(any(delta.values()) if isinstance(delta, dict) else delta for delta in deltas)
 

@@ -118,7 +118,6 @@ class MessagesBody(NativeBody):
     request: ClassVar = MessagesRequest
 
     def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> NativeRequest:
-        """Return the request as policies see it. Raises `BadRequest`."""
         if self._has("thread"):
             told = "a request must have the whole conversation here: steps read all of it"
             raise BadRequest(told, param="thread", code="thread_unsupported_request")

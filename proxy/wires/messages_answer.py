@@ -43,14 +43,12 @@ class Blocks:
         """The pieces of the arguments of the last call."""
 
     def take(self, message: Mapping[str, Any]) -> None:
-        """Take in a whole answer."""
         self.begun, self.stop = message.get("type") == "message", message.get("stop_reason")
         content, usage = message.get("content"), message.get("usage")
         self.content[:] = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
         self.usage = usage if isinstance(usage, dict) else {}
 
     def feed(self, event: Mapping[str, Any]) -> None:
-        """Take in the next event."""
         kind, delta = event.get("type"), event.get("delta")
         if kind == "message_start" and isinstance(event.get("message"), dict):
             self.begun = True

@@ -146,7 +146,6 @@ class NativeBody(Body):
     request: ClassVar[type[NativeRequest]]
 
     def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> NativeRequest:
-        """Return the request as policies see it. Raises `BadRequest`."""
         model, kind = self.model, self.request
         self.check_messages()
         name, head = kind.names

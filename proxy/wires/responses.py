@@ -199,7 +199,6 @@ def _view(item: JsonObject) -> View:
 
 
 def _answer(run: Sequence[JsonObject]) -> View:
-    """Return what a model said in one go."""
     return run[0].derive(("run", *map(id, run)), lambda: View(said_in(run), item=JsonObject({"run": tuple(run)})))
 
 
@@ -271,7 +270,6 @@ def _new_items(message: Message) -> Iterator[bytes]:
 
 
 def _items_of(message: Message, root: View) -> tuple[bytes, ...]:
-    """Return the client's items that a message stands for, with what was changed."""
     return tuple(_items(message, root))
 
 

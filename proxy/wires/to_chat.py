@@ -103,7 +103,6 @@ def _assistant_messages(message: Message, note: _Note) -> Iterator[Message]:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call as one of a function."""
     if call.get("type") != "custom":
         return {"id": call["id"], "type": "function", "function": dict(call["function"])}
     arguments = Message({INPUT: call["custom"].get("input", "")}).raw.decode()

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.wire import flaws
 from proxy.context import Outage
-from proxy.gateway.hidden import Hidden, HiddenParts, Trail, digest
+from proxy.gateway.hidden import Answers, Hidden, HiddenParts, digest
 from proxy.gateway.loop import send
 from proxy.state.decisions import StoredMemory
 from proxy.testing import chat, script
@@ -351,17 +352,14 @@ async def test_rounds_are_found_again_where_the_client_has_got_a_secret_for_its_
     assert later.messages[1:3] == INNER
 
 
-def test_a_trail_is_the_same_where_messages_were_digested_before() -> None:
-    def trail(*messages: Message) -> str:
-        made = Trail("scope")
-        for message in messages:
-            made.add(message)
-        return made.here()
+def test_a_digest_is_the_same_where_messages_were_digested_before() -> None:
+    def digested(*messages: Message) -> str:
+        return Answers(blake2b()).then(messages).running.hexdigest()
 
     def large(end: str) -> Message:
         return Message({"role": "user", "content": "a" * 1_000_000 + end})
 
     known, small = large("x"), Message({"role": "user", "content": "x"})
     digest([known, small])
-    assert trail(known, small) == trail(large("x"), small)
-    assert len({trail(large("x")), trail(large("y")), trail(small), trail(large("x"), small)}) == 4
+    assert digested(known, small) == digested(large("x"), small)
+    assert len({digested(large("x")), digested(large("y")), digested(small), digested(large("x"), small)}) == 4

@@ -12,15 +12,6 @@ from tests.config.files import BASE, ROOT, loaded
 # --- what holds -------------------------------------------------------------------------------------------------------
 
 
-def test_the_smallest_configuration(tmp_path: Path) -> None:
-    config = loaded(tmp_path, BASE)
-
-    assert config.path == tmp_path / "config.yaml"
-    assert config.settings.server.port == 4000
-    assert config.settings.chains == {"default": ()}
-    assert config.settings.models[0].match == ("*",)
-
-
 def test_a_chain_is_its_policies_in_order_with_their_names(tmp_path: Path) -> None:
     text = (
         BASE
@@ -88,13 +79,6 @@ VALUES = {
     "OLLAMA_HOST": "http://h:2",
     "PENSTOCK_WARM": "true",
 }
-
-
-def test_the_shipped_configuration_needs_no_environment() -> None:
-    settings = load(SHIPPED, {}).settings
-
-    assert set(settings.upstreams) >= {"openai", "ollama", "echo"}
-    assert settings.chains["default"]
 
 
 @pytest.mark.parametrize("variable", VARIABLES)

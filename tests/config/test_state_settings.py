@@ -8,7 +8,7 @@ import pytest
 
 from proxy.chat.errors import ConfigError
 from proxy.config.load import load
-from proxy.config.settings import RedisStateSettings, Settings, StateSettings
+from proxy.config.settings import RedisStateSettings, Settings
 from proxy.server.build import build_stores
 from proxy.state.redis import RedisStore
 from proxy.state.sqlite import SqliteStore
@@ -45,11 +45,8 @@ async def test_where_state_is_kept(tmp_path: Path, text: str, kind: type[Any]) -
     "url",
     [
         "redis://h",
-        "redis://h:6379",
-        "redis://h:6379/",
         "redis://:${PASSWORD}@h:6379/15",
         "redis://user:p%40ss@[::1]:6379/0",
-        "rediss://h/1",
         "unix:///run/redis.sock",
         "unix://:p@/run/redis.sock",
     ],
@@ -67,18 +64,14 @@ def test_an_address_alone_is_a_server(tmp_path: Path, url: str) -> None:
     [
         ("state: 'http://:hunter2@h'", "must be an address like redis://"),
         ("state: 'redis://:hunter2@'", "must be an address like redis://"),
-        ("state: 'redis://:hunter2@h:port'", "must be an address like redis://"),
         ("state: 'redis://:hunter2@h:99999'", "must be an address like redis://"),
         ("state: 'redis://:hunter2@h/0?ssl_cert_reqs=none'", "must be an address like redis://"),
-        ("state: 'redis://:hunter2@[h'", "must be an address like redis://"),
         ("state: 'unix://:hunter2@'", "must be an address like redis://"),
         ("state: 'redis://:hunter2@h/zero'", "must end in the number of a database"),
         ("state: hunter2", "must be an address like redis://"),
         ("state: {kind: redis, password: hunter2}", "field required"),
-        ("state: {kind: redis, url: redis://h, prefix: 'a b'}", "string should match"),
         ("state: {kind: redis, url: redis://h, max_mib: 8}", "unknown key"),
         ("state: {kind: redis, url: redis://h, timout: 8}", "did you mean 'timeout'?"),
-        ("state: {dirctory: x}", "did you mean 'directory'?"),
         ("state: {kind: rediss}", "did you mean 'redis'?"),
         ("state: [1]", "state"),
     ],
@@ -102,7 +95,3 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path, monkeypatch
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match="pip install"):
         build_stores(settings)
-
-
-def test_the_default_is_a_directory() -> None:
-    assert Settings.model_fields["state"].default == StateSettings(kind="disk", directory="state")

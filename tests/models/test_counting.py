@@ -80,8 +80,6 @@ def of_tool(tool: dict[str, Any], encode: Encoder = letters, model: str = "gpt-4
     [
         pytest.param(user("hello"), 3 + 4 + 5, False, id="role and text"),
         pytest.param({"role": "user", "name": "ann", "content": "hi"}, 3 + 4 + 3 + 1 + 2, False, id="a name"),
-        pytest.param({"role": "assistant", "content": None, "refusal": "no"}, 3 + 9 + 2, False, id="a refusal"),
-        pytest.param(user([said("ab"), said("cd")]), 3 + 4 + 4, False, id="parts of text"),
         pytest.param(result("ok", call="call_123"), 3 + 4 + 2, False, id="ids are not"),
         pytest.param(calls("c", name="look", arguments='{"a":1}'), 3 + 9 + 3 + 4 + 7, True, id="a tool call"),
         pytest.param(
@@ -96,7 +94,6 @@ def of_tool(tool: dict[str, Any], encode: Encoder = letters, model: str = "gpt-4
             True,
             id="arguments that are no string",
         ),
-        pytest.param({"role": "assistant", "reasoning_content": "hm"}, 3 + 9 + 2, False, id="reasoning"),
         pytest.param(
             {"role": "assistant", "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "x" * 99}]},
             3 + 9 + 2,
@@ -117,7 +114,6 @@ def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None
     [
         pytest.param({"type": "image_url", "image_url": {"url": url(GIF)}}, 85 + 170, id="an image"),
         pytest.param({"type": "image_url", "image_url": {"url": url(PNG), "detail": "low"}}, 85, id="low detail"),
-        pytest.param({"type": "image_url", "image_url": "https://example.org/a.png"}, 765, id="of unknown size"),
         pytest.param(
             {"type": "image", "source": {"type": "base64", "data": base64.b64encode(GIF + bytes(99)).decode()}},
             85 + 170,
@@ -125,7 +121,6 @@ def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None
         ),
         pytest.param({"type": "image_url"}, 765, id="an image without anything"),
         pytest.param({"type": "input_audio", "input_audio": {"data": "A" * 213_334, "format": "mp3"}}, 100, id="mp3"),
-        pytest.param({"type": "input_audio", "input_audio": None}, 300, id="sound without data"),
         pytest.param({"type": "file", "file": {"file_id": "file-1"}}, 2000, id="a file by id"),
         pytest.param({"type": "file", "file": {"file_data": "A" * 400_000}}, 6 * 2000, id="a file of 300 KB"),
         pytest.param({"type": "file", "file": {"file_data": "A" * 40_000_000}}, 200_000, id="a huge file"),
@@ -153,7 +148,6 @@ HEAD = 7 + len("f:d")
     ("tool", "tokens", "estimated"),
     [
         pytest.param({"function": {"name": "f"}}, 7 + 2, False, id="a name alone"),
-        pytest.param(schema({}), HEAD, False, id="no parameters"),
         pytest.param(
             schema({"a": {"type": "string", "description": "x."}}), HEAD + 3 + 3 + len("a:string:x"), False, id="one"
         ),
@@ -164,18 +158,6 @@ HEAD = 7 + len("f:d")
             id="an enumeration",
         ),
         pytest.param(schema({"a": {}}), HEAD + 3 + 3 + len("a:any:"), True, id="no type, no description"),
-        pytest.param(
-            schema({"a": {"type": ["string", "null"], "description": "x"}}),
-            HEAD + 3 + 3 + len("a:string|null:x"),
-            True,
-            id="a union of types",
-        ),
-        pytest.param(
-            schema({"a": {"type": "object", "description": "x", "properties": {"b": {"type": "integer"}}}}),
-            HEAD + 3 + 3 + len("a:object:x") + 3 + 3 + len("b:integer:"),
-            True,
-            id="an object in it",
-        ),
         pytest.param(
             schema({"a": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}}}),
             HEAD + 3 + 3 + len("a:array:") + len("object") + 3 + 3 + len("b:string:"),
@@ -281,9 +263,7 @@ def test_no_tool_raises(tool: dict[str, Any], model: str) -> None:
     [
         pytest.param("gpt-4o", 100, 0, id="OpenAI"),
         pytest.param("llama-3.3-70b", 100, 0, id="three digits a token"),
-        pytest.param("deepseek-chat", 100, 0, id="DeepSeek"),
         pytest.param("Qwen/Qwen2.5-7B-Instruct", 300, 0, id="a token a digit"),
-        pytest.param("gemini-2.5-pro", 300, 0, id="Gemini"),
         pytest.param("smollm2:135m", 300, 25, id="a small vocabulary"),
         pytest.param("my-own-model", 300, 25, id="an unknown one"),
     ],

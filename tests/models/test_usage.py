@@ -48,11 +48,8 @@ def read(chunks: Iterable[bytes]) -> Usage:
     ("data", "found"),
     [
         pytest.param(stream(CHUNK, LAST, USED, DONE), FOUND, id="in an event of its own"),
-        pytest.param(stream(CHUNK, LAST, USED, DONE, end=b"\r\n"), FOUND, id="lines that end in CRLF"),
-        pytest.param(stream(CHUNK, LAST, USED), FOUND, id="no end mark"),
         pytest.param(stream(CHUNK, LAST, USED, DONE).rstrip(), FOUND, id="no blank line at the end"),
         pytest.param(stream(CHUNK, LAST, USED, b": ping", DONE), FOUND, id="a comment behind"),
-        pytest.param(stream(CHUNK, LAST, USED.replace(b"data: ", b"data:"), DONE), FOUND, id="no blank behind data:"),
         pytest.param(stream(b"event: x\n" + CHUNK, b"id: 1\n" + LAST, b"event: y\n" + USED, DONE), FOUND,
                      id="named events"),
         pytest.param(stream(CHUNK * 200, LAST, USED, DONE), FOUND, id="at the end of a long stream"),
@@ -105,13 +102,9 @@ def test_the_last_usage_counts() -> None:
         pytest.param({"prompt_tokens": 5, "completion_tokens": 0}, (5, 0, None), id="chat"),
         pytest.param({"input_tokens": 5, "output_tokens": 2}, (5, 2, None), id="responses"),
         pytest.param({"prompt_tokens": 5, "total_tokens": 5}, (5, None, None), id="embeddings have no output"),
-        pytest.param({"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 0}}, (0, None, 0), id="zeros"),
         pytest.param({"prompt_tokens": 5, "prompt_tokens_details": None}, (5, None, None), id="details that are null"),
         pytest.param({"prompt_tokens": "5", "completion_tokens": 1.5}, (None, None, None), id="no integers"),
         pytest.param({"prompt_tokens": True, "completion_tokens": -1}, (None, None, None), id="no counts"),
-        pytest.param(None, (None, None, None), id="null"),
-        pytest.param([5], (None, None, None), id="a list"),
-        pytest.param("5", (None, None, None), id="a string"),
     ],
 )
 def test_usage_of_a_body(usage: Any, found: tuple[int | None, int | None, int | None]) -> None:
@@ -127,9 +120,7 @@ def test_usage_of_a_body(usage: Any, found: tuple[int | None, int | None, int | 
                      Usage(finish_reasons=("stop", "length")), id="several choices"),
         pytest.param({"choices": [{"finish_reason": None}, {}, None, 7, {"finish_reason": 1}]}, Usage(), id="none"),
         pytest.param({"choices": {"finish_reason": "stop"}}, Usage(), id="choices that are no list"),
-        pytest.param({"model": 7, "id": ["x"]}, Usage(), id="names that are no strings"),
         pytest.param({"model": "m", "id": "x"}, Usage(model="m", response_id="x"), id="names"),
-        pytest.param([{"model": "m"}], Usage(), id="a list"),
     ],
 )  # fmt: skip
 def test_what_else_a_body_tells(answer: Any, found: Usage) -> None:
@@ -141,11 +132,8 @@ def test_what_else_a_body_tells(answer: Any, found: Usage) -> None:
     [
         pytest.param({"error": {"message": "m", "type": "t", "param": None, "code": "rate_limit_exceeded"}},
                      "rate_limit_exceeded", id="OpenAI's error body"),
-        pytest.param({"error": {"message": "m", "code": None}}, None, id="no code"),
         pytest.param({"error": {"message": "m", "code": 429}}, None, id="a number for a code"),
         pytest.param({"error": "model not found"}, None, id="a sentence for an error"),
-        pytest.param({"detail": "Not Found"}, None, id="another shape"),
-        pytest.param({"error": None, "choices": []}, None, id="null"),
     ],
 )  # fmt: skip
 def test_the_error_that_a_body_is(answer: Any, code: str | None) -> None:
@@ -163,9 +151,9 @@ def test_of_a_large_answer_only_the_usage_is_read() -> None:
 
 
 def test_what_the_upstream_noticed_counts_where_the_answer_told_nothing() -> None:
-    noticed = {"prompt_tokens": 11, "completion_tokens": 2, "cached_tokens": 8, "truncated": True}
+    noticed = {"prompt_tokens": 11, "completion_tokens": 2, "cached_tokens": 8, "written_tokens": 4, "truncated": True}
 
-    assert Usage(model="m").completed(noticed) == Usage(input=11, output=2, cached=8, model="m")
+    assert Usage(model="m").completed(noticed) == Usage(input=11, output=2, cached=8, written=4, model="m")
     assert FOUND.completed(noticed) == FOUND
     assert Usage(model="m").completed({"prompt_tokens": "11", "ignored": "x"}) == Usage(model="m")
 
@@ -263,17 +251,6 @@ async def test_what_stands_behind_the_last_blank_line_is_passed_on() -> None:
     assert b"".join(await hidden([stream(CHUNK), DONE])) == stream(CHUNK) + DONE
 
 
-async def test_closing_the_stream_closes_the_upstreams() -> None:
-    source = Source([stream(CHUNK)] * 3)
-    passed = without_usage(source())
-
-    await anext(passed)
-    assert not source.closed
-    await passed.aclose()
-
-    assert source.closed
-
-
 async def test_a_stream_that_ends_or_breaks_off_is_closed() -> None:
     ended, broken = Source([stream(CHUNK)]), Source([stream(CHUNK)], ConnectionError("gone"))
 
@@ -294,11 +271,6 @@ def test_anthropics_own_answers_count_their_cache_beside_the_rest() -> None:
 
     assert UsageReader().of_body(b'{"type":"message",' + used + b"}") == expected
     assert read([b'event: message_delta\ndata: {"type":"message_delta",' + used + b"}\n\n"]) == expected
-
-
-def test_what_was_written_is_counted_where_a_stream_tells_no_usage() -> None:
-    facts = {"prompt_tokens": 9, "completion_tokens": 2, "cached_tokens": 3, "written_tokens": 4}
-    assert Usage().completed(facts) == Usage(input=9, output=2, cached=3, written=4)
 
 
 RESPONSE: dict[str, Any] = {
@@ -352,7 +324,6 @@ def test_of_messages_the_first_event_may_tell_the_prompt_alone(length: int, told
         pytest.param({"type": "error", "error": {"type": "overloaded_error"}}, "overloaded_error", id="Anthropic"),
         pytest.param({"type": "error", "code": "c", "message": "m"}, "c", id="Responses"),
         pytest.param({"type": "response.failed", "response": {"error": {"code": "c"}}}, "c", id="a failed response"),
-        pytest.param({"choices": [], "error": None}, None, id="null"),
     ],
 )
 def test_an_error_in_a_stream_is_one_whatever_its_code_is(event: Any, code: str | None) -> None:

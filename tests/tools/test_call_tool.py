@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from proxy.testing import chat, context, tool
 from proxy.tools.deferral import CallTool, deferred
 from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.upstreams.base import Call, Reply
-from tests.scripted import Scripted, answer, assembled, call_of, events, payloads, read, reply, streaming
+from tests.scripted import Scripted, answer, assembled, call_of, events, read, reply, streaming
 
 WEATHER = Tool(
     {
@@ -189,17 +188,6 @@ async def test_a_call_that_must_be_made_is_one_of_the_clients(stream: bool, quer
 
 
 @both
-async def test_one_that_does_not_fit_beside_one_that_does(stream: bool) -> None:
-    chat_ = Chat(said(through("get_weather", "{}"), through("get_weather", LIMA, "c2")), stream=stream)
-
-    got = await chat_.got()
-
-    assert got["calls"] == shown(plain("get_weather", LIMA, "c2"))
-    (hidden,) = chat_.hidden
-    assert hidden.results[0].text.startswith("Error: The arguments do not fit get_weather")
-
-
-@both
 @pytest.mark.parametrize(
     ("call", "expected"),
     [
@@ -235,23 +223,6 @@ async def test_each_of_several_choices_is_translated() -> None:
         ["send_email"],
     ]
     assert len(upstream.calls) == 1
-
-
-async def test_each_of_several_choices_of_a_stream_is_translated() -> None:
-    first, second = events(said(through("get_weather", LIMA))), events(said(through("send_email", "{}")))
-    moved = [one.replace(b'"index": 0, "delta"', b'"index": 1, "delta"') for one in second]
-    mixed = [part for pair in zip_longest(first[:-1], moved[:-1]) for part in pair if part]
-
-    upstream = Scripted(streaming([*mixed, first[-1]]))
-    made = await send(upstream, asking(chat("u1", tools=SENT, stream=True, n=2)), [searcher(), CallTool(SENT)])
-
-    *chunks, _ = payloads(await read(made))
-    choices = [choice for chunk in chunks for choice in chunk["choices"]]
-    called = [
-        (one["index"], call["function"]["name"]) for one in choices for call in one["delta"].get("tool_calls", ())
-    ]
-    assert sorted(called) == [(0, "get_weather"), (1, "send_email")]
-    assert [one["finish_reason"] for one in choices if one["finish_reason"]] == ["tool_calls", "tool_calls"]
 
 
 @given(

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.wire import damage
 from proxy.testing import chat, tool
-from proxy.tools.deferral import CALL_TOOL, OURS, Misfit, deferrable, deferred, unwrapped
-from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
+from proxy.tools.deferral import OURS, Misfit, deferrable, deferred, unwrapped
 
 TOOLS = (tool("one"), tool("two"), tool("three"))
 
@@ -168,8 +167,3 @@ ALLOWED: Any = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tool
 def test_what_may_leave(tools: tuple[Tool, ...], choice: Any, may: list[str]) -> None:
     request = chat("u1", tools=tools, tool_choice=choice)
     assert [each.name for each in deferrable(request, tools)] == may
-
-
-def test_what_is_offered_is_short() -> None:
-    assert sum(len(each.raw) for each in OURS) < 600
-    assert OURS == (SEARCH_TOOLS, CALL_TOOL)

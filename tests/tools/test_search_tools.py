@@ -33,16 +33,6 @@ async def test_the_tools_that_fit_come_with_their_schemas() -> None:
     assert found(answer) == [dict(WEATHER["function"])]
 
 
-async def test_there_are_at_most_five() -> None:
-    many = [tool(f"get_weather_{n}", "The weather.") for n in range(9)]
-    assert len(found(await search(many).run('{"query": "weather"}'))) == 5
-
-
-async def test_an_exact_name_finds_that_tool_alone() -> None:
-    many = [tool(f"get_weather{n}", "The weather.") for n in range(9)]
-    assert [one["name"] for one in found(await search(many).run('{"query": "get_weather3"}'))] == ["get_weather3"]
-
-
 @pytest.mark.parametrize("arguments", ["", "{}", "[]", '{"query": 3}', '{"query": " "}', '{"query": "zebra"}', "{"])
 async def test_without_a_hit_the_model_is_told_what_there_is(arguments: str) -> None:
     answer = await search().run(arguments)

@@ -7,7 +7,7 @@ import pytest
 from proxy.chat import ChatRequest
 from proxy.context import CacheRules
 from proxy.testing import chat
-from proxy.tools.selection import Offer, OfferLimits, Want, moments
+from proxy.tools.selection import OfferLimits, moments
 from tests.talk import assistant, user
 
 CACHE = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
@@ -40,31 +40,6 @@ def test_an_answer_is_no_small_talk() -> None:
 
 
 LIMITS = OfferLimits(2, 2, 10**6, (100,) * 6, ("",) * 6, CACHE)
-
-
-def walk(found: OfferLimits, *wants: Want, pinned: tuple[int, ...] = ()) -> list[tuple[int, ...] | None]:
-    offer = Offer(found, [want.end for want in wants], (10,) * 9, pinned)
-    chosen = []
-    for want in wants:
-        offer.decide(want, ())
-        chosen.append(offer.chosen)
-    return chosen
-
-
-def scores(*best: int) -> tuple[float, ...]:
-    return tuple(0.9 - best.index(place) / 100 if place in best else 0.0 for place in range(6))
-
-
-def test_what_is_wanted_comes_and_the_least_wanted_leaves() -> None:
-    assert walk(LIMITS, Want(1, scores(4, 1)), Want(3, scores(2))) == [(4, 1), (2, 4)]
-
-
-def test_what_was_settled_holds() -> None:
-    assert walk(LIMITS, Want(1, scores(4, 1), (0, 5)), Want(3, scores(0))) == [(0, 5), (0, 5)]
-
-
-def test_pinned_tools_are_there_from_the_start() -> None:
-    assert walk(LIMITS, Want(1, scores(4, 1)), pinned=(3,)) == [(3, 4)]
 
 
 @pytest.mark.parametrize(

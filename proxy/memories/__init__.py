@@ -43,7 +43,6 @@ class Owner(NamedTuple):
 
     @property
     def whole(self) -> "Owner":
-        """The owner with all scopes."""
         return self._replace(scope=None)
 
     @property
@@ -53,7 +52,6 @@ class Owner(NamedTuple):
 
     @classmethod
     def of(cls, key: str) -> "Owner":
-        """Return the owner of a key, with all scopes."""
         tenant, _, part = key.partition("/")
         return cls(unquote(tenant), "" if part == _ALL else part, None)
 
@@ -106,7 +104,6 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
     """The requests that it is for (`scope_of`); empty for all of the owner's."""
 
     def text_of(self, id: str) -> str | None:
-        """Return the text of this or an earlier id."""
         if id == self.id:
             return self.text
         return next((each.text for each in self.earlier if each.id == id), None)

@@ -41,24 +41,18 @@ class Change:
         return [self._add(_memory(draft, scope, self._now)) for draft in drafts]
 
     def aggregate(self, scope: str) -> None:
-        """Merge the memories of a scope that say the same."""
         for id in sorted(self.records, key=lambda id: (self.records[id].updated, id)):
             each = self.records.get(id)
             if each is not None and each.scope == scope and (other := self._same(each)) is not None:
                 self._merge(other, each)
 
     def drop(self, id: str) -> None:
-        """Remove a memory."""
         each = self.records.pop(id)
         for term in self._terms[id]:
             self._having[each.scope, each.kind, term].discard(id)
 
     def bound(self, most: int, new: set[str]) -> int:
-        """Let the least sure leave, of these the oldest; what was just added only if there is nothing else.
-
-        The scope that has the most gives way, so that what one agent adds takes no room from those who have less.
-        Return how many left.
-        """
+        """Let the least sure leave, of these the oldest, of the scope that has the most; return how many left."""
         excess = max(0, len(self.records) - most)
         scopes: dict[str, list[tuple[bool, float, float, str]]] = {}
         for each in self.records.values() if excess else ():
@@ -142,7 +136,6 @@ def _repeated(known: Memory, again: Memory) -> Memory:
 
 
 def _merged(one: Memory, other: Memory) -> Memory:
-    """Return the memory that two become: the newer text, both sources, and the older text's history."""
     old, new = sorted((one, other), key=lambda each: each.updated)
     earlier = (*new.earlier, ReplacedText(old.id, old.text, old.created), *old.earlier)
     return msgspec.structs.replace(

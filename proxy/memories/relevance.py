@@ -57,10 +57,7 @@ class MemoryRelevance:
         self._known: Cache[tuple[str, tuple[str, ...]], _Compared] = Cache(_KEPT)
 
     async def scores(self, tenant: str, question: str, texts: Sequence[str], wait: float) -> tuple[list[float], bool]:
-        """Return the scores of a tenant's texts for a question, after at most `wait` seconds for vectors.
-
-        With them, True if they are by meaning.
-        """
+        """Return the scores of texts for a question, after at most `wait` seconds, and True if they are by meaning."""
         key, loop = (tenant, tuple(texts)), asyncio.get_running_loop()
         known = self._known.get(key)
         if known is None:
@@ -82,7 +79,6 @@ class MemoryRelevance:
         return values, all(each is not None for each in tables)
 
     def prepare(self, tenant: str, texts: Sequence[str]) -> None:
-        """Begin to make the vectors of texts."""
         if self._embedding is not None:
             self._embedding.prepare(tenant, texts)
 
@@ -94,7 +90,6 @@ class MemoryRelevance:
             await self._embedding.table(every, shared(helping), wait=_WARMING)
 
     def forget(self, tenant: str) -> None:
-        """Forget a tenant's texts."""
         self._known.forget(tenant)
 
 

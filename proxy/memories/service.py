@@ -53,12 +53,11 @@ class MemoryService:
         self.warm = relevance.warm
 
     def forget_read(self, tenant: str) -> int:
-        """Forget what this process has read of a tenant's; return how many owners that were."""
+        """Forget what this process has read of a tenant's."""
         self._relevance.forget(tenant)
         return self._table.forget(tenant)
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemories":
-        """Return the memories that a request may see; a conversation without a name has none of its own."""
         return BoundMemories(self, who, outage or Outage())
 
     async def add(self, owner: Owner, drafts: Sequence[Draft]) -> list[Added]:
@@ -105,7 +104,6 @@ class MemoryService:
         return sorted(live, key=lambda each: (-each.updated, each.id))
 
     async def get(self, owner: Owner, id: str) -> Memory | None:
-        """Return the memory that has an id, or the one that it was merged into."""
         memory = (await self._table.current(owner)).find(id, owner.scope)
         return None if memory is None or is_over(memory, self._clock()) else memory
 
@@ -121,7 +119,6 @@ class MemoryService:
         return True
 
     async def forget(self, owner: Owner) -> int:
-        """Remove all memories of an owner; return how many there were."""
         async with self._table.changing(owner) as shelf:
             gone = shelf.of(owner.scope)
             await self._table.save(owner, shelf, {id: each for id, each in shelf.records.items() if id not in gone})
@@ -129,7 +126,6 @@ class MemoryService:
         return len(gone)
 
     async def forget_tenant(self, tenant: str) -> int:
-        """Remove all memories of a tenant and its users; return how many there were."""
         number = 0
         while owners := await self._table.owners(tenant):
             for owner in owners:
@@ -140,10 +136,7 @@ class MemoryService:
     async def search(
         self, owners: Sequence[Owner], query: str, *, limit: int, wait: float
     ) -> tuple[list[Hit], FoundBy]:
-        """Return the memories that fit a query best, those of a user before a tenant's, and how they were found.
-
-        `wait` is in seconds.
-        """
+        """Return the memories that fit a query best, a user's own first of equals; `wait` is in seconds for vectors."""
         now = self._clock()
         try:
             shelves = await self._current(owners)
@@ -177,7 +170,6 @@ class MemoryService:
         return sum(len(shelf.of(owner.scope)) for owner, shelf in await self._current(owners))
 
     def now(self) -> float:
-        """Return the time, in seconds since 1970."""
         return self._clock()
 
     async def _current(self, owners: Sequence[Owner]) -> list[tuple[Owner, Shelf]]:
@@ -198,10 +190,7 @@ class MemoryService:
 
 
 class BoundMemories:
-    """The `Memories` of a request's context.
-
-    They are those of its user and of its tenant as a whole, without a scope or of one that the request is in.
-    """
+    """The `Memories` of a request's context: its user's and its tenant's, of any scope that it is in."""
 
     def __init__(self, service: MemoryService, who: Identity, outage: Outage) -> None:
         self._service, self._who, self._outage = service, who, outage
@@ -213,11 +202,9 @@ class BoundMemories:
         return [Owner(who.tenant, each, scope) for each in dict.fromkeys((who.user, "")) for scope in scopes]
 
     async def total(self) -> int:
-        """Return how many memories there are."""
         return await self._unless_away(self._service.total(self._owners), 0)
 
     async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
-        """Return those that fit a query best."""
         search = self._service.search(self._owners, query, limit=limit, wait=wait)
         nothing: tuple[list[Hit], FoundBy] = ([], "words")
         hits, found_by = await self._unless_away(search, nothing)
@@ -229,7 +216,6 @@ class BoundMemories:
         return Remembered(tuple(items), found_by)
 
     async def texts(self, ids: Sequence[str]) -> Sequence[str | None]:
-        """Return the texts of ids."""
         return await self._unless_away(self._service.texts(self._owners, ids), [None] * len(ids))
 
     async def _unless_away(self, work: Awaitable[T], otherwise: T) -> T:

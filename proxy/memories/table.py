@@ -51,19 +51,16 @@ class Shelf:
 
     @cached_property
     def earlier(self) -> Mapping[str, str]:
-        """The memories that earlier texts became, by the ids of these."""
         return _merged(self.records)
 
     @cached_property
     def scopes(self) -> Mapping[str, Mapping[str, Memory]]:
-        """The memories of each scope that has any."""
         scopes: dict[str, dict[str, Memory]] = {}
         for id, each in self.records.items():
             scopes.setdefault(each.scope, {})[id] = each
         return scopes
 
     def of(self, scope: str | None) -> Mapping[str, Memory]:
-        """Return the memories of one scope, or of all."""
         return self.records if scope is None else self.scopes.get(scope, {})
 
     def find(self, id: str, scope: str | None) -> Memory | None:
@@ -73,7 +70,7 @@ class Shelf:
 
 
 class MemoryTable:
-    """Reads and changes the memories of owners, of all their scopes together. For use on one event loop."""
+    """The memories of owners in a store. For use on one event loop."""
 
     def __init__(
         self,
@@ -91,7 +88,6 @@ class MemoryTable:
         self._locks: WeakValueDictionary[tuple[str, Owner], asyncio.Lock] = WeakValueDictionary()
 
     async def current(self, owner: Owner) -> Shelf:
-        """Return the memories of an owner. Raise `StoreError`."""
         owner = owner.whole
         version = await self._store.get(_version(owner), ttl=self._ttl)
         if version is None:
@@ -132,16 +128,12 @@ class MemoryTable:
         self._known.put(owner, Shelf(version, records, frozenset(rows), self._clock()), len(rows))
 
     async def clear(self, owner: Owner) -> None:
-        """Remove all memories of an owner. Raise `StoreError`."""
         self._known.pop(owner.whole)
         await self._store.delete((_version(owner),))
         await self._delete_all(_rows(owner))
 
     async def make_room(self, owner: Owner, shelf: Shelf) -> None:
-        """Let the users leave who were asked about longest ago, for an owner who has no memories yet.
-
-        Raise `StoreError`.
-        """
+        """Let the users leave who were asked about longest ago, for an owner who has no memories yet."""
         if shelf.version is not None or not owner.user:
             return
         prefix = _versions(owner.tenant)
@@ -154,7 +146,6 @@ class MemoryTable:
                     self._count("memory_losses", "user", 1)
 
     def forget(self, tenant: str) -> int:
-        """Forget what was read of a tenant's; return how many owners that were."""
         return self._known.forget(tenant)
 
     async def owners(self, tenant: str) -> list[Owner]:

@@ -66,32 +66,22 @@ class Archives:
         clock: Callable[[], float] = time.monotonic,
         wrote: Callable[[], None] = lambda: None,
     ) -> None:
-        """`ttl` and `fresh` are in seconds, `largest` in bytes of one content, `entries` bounds the memory.
-
-        `fresh` must be well below the store's protected time. `wrote` is told of each content that was not there yet.
-        """
+        """`fresh` must be well below the store's protected time. `wrote` is told of each new content."""
         self.store = store
         self.ttl = ttl
         self.largest = largest
         self._clock = clock
         self.wrote = wrote
-        self._seen: Cache[tuple[str, str, str], None] = Cache(entries, age=min(fresh, ttl / 10), clock=clock)
-        self._losses = store.losses
+        # by owner, session, handle, and the store's losses: what was seen before the last one is not found
+        self._seen: Cache[tuple[str, str, str, int], None] = Cache(entries, age=min(fresh, ttl / 10), clock=clock)
         self._warnings = Warnings(logger, "archive failed", clock)
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundArchive":
-        """Return the archive of a conversation. It costs microseconds; a client may have chosen any text as its name.
-
-        Of one without a name, which may be another one's as well, only what is kept or used by way of this very object
-        is listed.
-        """
+        """Return the archive of a conversation; one without a name lists only what this object kept or used."""
         return BoundArchive(self, _owner(who.tenant), _part(who.scope), None if who.is_named else {}, outage)
 
     async def find(self, tenant: str, handle: str) -> str | None:
-        """Return the content of a handle from any session of a tenant; None for one that has no pointer, or no content.
-
-        Raises `StoreError` where that cannot be told.
-        """
+        """Return the content of a handle from any session of a tenant, or None. Raises `StoreError`."""
         handle = handle.strip().lower()
         if not HANDLE.fullmatch(handle):
             return None
@@ -99,7 +89,7 @@ class Archives:
         try:
             part = (await self.store.get(pointer, ttl=self.ttl) or b"").decode("ascii", "replace")
         except StoreError as error:
-            self.warn("find", error.cause)
+            self.warn("find", error)
             raise
         known = _PART.fullmatch(part) is not None
         content = await BoundArchive(self, _owner(tenant), part).fetch(handle) if known else None
@@ -109,10 +99,7 @@ class Archives:
         return content
 
     async def forget(self, tenant: str, session: str | None = None) -> int:
-        """Delete what a session, or a whole tenant, has archived; how much that was. Raises `StoreError`.
-
-        Another worker may go on naming what it saw within the last `fresh` seconds.
-        """
+        """Delete what a session, or a whole tenant, has archived; how much that was. Raises `StoreError`."""
         owner, part = _owner(tenant), "" if session is None else _part(session)
         prefix, deleted = f"archive/{owner}" + (f"{part}/" if part else ""), 0
         while keys := await self.store.keys(prefix):
@@ -127,21 +114,17 @@ class Archives:
         return deleted
 
     def forget_seen(self, tenant: str) -> int:
-        """Forget what of a tenant's was seen in the store, because somebody deletes it there; how much that was."""
+        """Forget what of a tenant's was seen in the store, because somebody deletes it there."""
         return self._seen.forget(_owner(tenant))
 
-    def seen(self, key: tuple[str, str, str], losses: int) -> None:
-        """Remember that content is in the store now, unless that has lost values since it had lost some so often."""
-        if losses == self.store.losses:
-            self._seen.put(key, None)
+    def see(self, owner: str, part: str, handle: str, losses: int) -> None:
+        """Remember that content is in the store, which had lost values so often when it was asked."""
+        self._seen.put((owner, part, handle, losses), None)
 
-    def fresh_of(self, owned: tuple[str, str], handles: Iterable[str]) -> frozenset[str]:
+    def fresh_of(self, owner: str, part: str, handles: Iterable[str]) -> frozenset[str]:
         """Return those of an owner's handles whose content was in the store so recently that it is not looked up."""
-        if self._losses != self.store.losses:
-            self._losses = self.store.losses
-            self._seen.clear()
-        owner, part = owned
-        return frozenset([key[2] for key in self._seen.present([(owner, part, handle) for handle in handles])])
+        losses = self.store.losses
+        return frozenset([key[2] for key in self._seen.present([(owner, part, each, losses) for each in handles])])
 
     async def check(self, pointer: str) -> None:
         """Forget what was seen unless a key of it is still there: the store may have been removed or replaced."""
@@ -153,9 +136,8 @@ class Archives:
                 return
         self._seen.clear()
 
-    def warn(self, action: str, cause: str) -> None:
-        """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
-        self._warnings.warn(action=action, cause=cause)
+    def warn(self, action: str, error: StoreError) -> None:
+        self._warnings.warn(action=action, cause=error.cause)
 
 
 class BoundArchive:
@@ -182,10 +164,7 @@ class BoundArchive:
         self._pointers = f"handle/{owner}"
 
     async def keep(self, content: str) -> str | None:
-        """Store content durably and return its handle; None, and a line in the log, where that fails.
-
-        Content that is there already is only touched, and not even that if it was within the last `fresh` seconds.
-        """
+        """Store content durably, or touch it, and return its handle; None, and a line in the log, where that fails."""
         archives = self._archives
         handle = handle_of(content) if len(content) <= INLINE else await asyncio.to_thread(handle_of, content)
         key = self._prefix + handle
@@ -203,10 +182,10 @@ class BoundArchive:
                 with suppress(StoreError):
                     await archives.store.put(pointer, part, ttl=archives.ttl)
         except StoreError as error:
-            archives.warn("keep", error.cause)
+            archives.warn("keep", error)
             self.failed = self.failed or error.cause != "too_large"
             return None
-        archives.seen((self._owner, self._part, handle), losses)
+        archives.see(self._owner, self._part, handle, losses)
         return handle
 
     async def fetch(self, handle: str) -> str | None:
@@ -218,27 +197,21 @@ class BoundArchive:
         archives, handle = self._archives, handle.strip().lower()
         if not HANDLE.fullmatch(handle):
             return None
+        packed = None
         try:
             packed = await archives.store.get(self._prefix + handle, ttl=archives.ttl)
+            return None if packed is None else await asyncio.to_thread(_unpacked, packed, handle, archives.largest)
         except StoreError as error:
-            archives.warn("fetch", error.cause)
-            raise
-        if packed is None:
-            return None
-        try:
-            return await asyncio.to_thread(_unpacked, packed, handle, archives.largest)
-        except StoreError as error:
-            archives.warn("fetch", error.cause)
+            archives.warn("fetch", error)
+            if packed is None:
+                raise
             return None
 
     def handle(self, content: str) -> str:
         return handle_of(content)
 
     async def touch(self, handles: Iterable[str]) -> frozenset[str]:
-        """Use what handles name, where a conversation carries them without their content; those that are there.
-
-        What was seen within the last `fresh` seconds is there, and is not looked up.
-        """
+        """Use what handles name, where a conversation carries them without their content; those that are there."""
         archives, asked = self._archives, [*dict.fromkeys(handles)]
         losses = archives.store.losses
         fresh = await self._fresh(asked)
@@ -257,19 +230,19 @@ class BoundArchive:
                 with suppress(StoreError):
                     await archives.store.put_all(dict.fromkeys(lost, self._part.encode()), ttl=archives.ttl)
         except StoreError as error:
-            archives.warn("touch", error.cause)
+            archives.warn("touch", error)
             self.failed, self._outage.begun, there = True, True, frozenset()
         for key in there:
-            archives.seen((self._owner, self._part, keys[key]), losses)
+            archives.see(self._owner, self._part, keys[key], losses)
         return frozenset((*(keys[key] for key in there), *await self._fresh(fresh)))
 
     async def _fresh(self, handles: Iterable[str]) -> frozenset[str]:
         """Return those that are not looked up; the first of them is, once for each request."""
-        archives, owned = self._archives, (self._owner, self._part)
-        fresh = archives.fresh_of(owned, handles)
+        archives = self._archives
+        fresh = archives.fresh_of(self._owner, self._part, handles)
         if fresh and not self._is_checked:
             await archives.check(self._pointers + next(iter(fresh)))
-            self._is_checked, fresh = True, archives.fresh_of(owned, fresh)
+            self._is_checked, fresh = True, archives.fresh_of(self._owner, self._part, fresh)
         return fresh
 
     async def handles(self, limit: int) -> tuple[str, ...]:
@@ -279,7 +252,7 @@ class BoundArchive:
         try:
             keys = await archives.store.latest(self._prefix, limit=limit)
         except StoreError as error:
-            archives.warn("search", error.cause)
+            archives.warn("search", error)
             raise
         return tuple(key.removeprefix(self._prefix) for key in keys)
 

@@ -44,12 +44,10 @@ class BackgroundWork(Generic[Key]):
                 task.cancel()
 
     async def drain(self) -> None:
-        """Wait until nothing is under way."""
         while self._tasks:
             await asyncio.wait(set(self._tasks.values()))
 
     async def aclose(self) -> None:
-        """Cancel what is under way, and wait for its end."""
         while self._tasks:
             for task in self._tasks.values():
                 task.cancel()

@@ -68,7 +68,6 @@ class Cache(Generic[Key, Value]):
         return entry[0]
 
     def get_each(self, keys: Sequence[Key]) -> list[Value | None]:
-        """Return the value of each key; None where there is none."""
         oldest = self._oldest()
         with self._lock:
             found = list(map(self._entries.get, keys))
@@ -89,7 +88,6 @@ class Cache(Generic[Key, Value]):
                 self._size -= self._entries.popitem(last=False)[1][1]
 
     def pop(self, key: Key) -> Value | None:
-        """Forget a key and return its value; None where there is none."""
         with self._lock:
             return self._drop(key)
 
@@ -140,19 +138,15 @@ class OnceService:
         self.lanes = Lanes("once")
 
     def bind(self, who: Identity) -> "BoundOnce":
-        """Return the service for a request; no tenant can time what another one's texts cost."""
         return BoundOnce(self, who.tenant)
 
     def forget(self, tenant: str) -> int:
-        """Forget what was made of a tenant's texts; return how much that was."""
         return self._known.forget(tenant)
 
     def close(self) -> None:
-        """Stop the threads; work that has not begun is dropped."""
         self.lanes.close()
 
     def get_each(self, keys: Sequence[tuple[Hashable, ...]]) -> list[tuple[Any] | None]:
-        """Return the values of keys, each with the tenant first."""
         return self._known.get_each(keys)
 
     async def run(

@@ -32,26 +32,19 @@ class Counters(Protocol):
     """Counts that all who share the state share: for rates and budgets."""
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
-        """Add to several counts at once and return their new values. Raise `StoreError`.
-
-        A count is forgotten `ttl` seconds after it was last added to.
-        """
+        """Add to counts and return their new values; each is forgotten after `ttl` seconds. Raise `StoreError`."""
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
         """Return several counts, 0 where there is none; nothing is added or used. Raise `StoreError`."""
 
     async def aclose(self) -> None:
-        """Give back threads and connections. Later calls raise `closed`."""
+        pass
 
 
 class SqliteCounters:
-    """Counts in a SQLite file, for all workers of one machine, across restarts; or in memory, for this process.
-
-    Nothing is synced: a machine that loses power may lose counts, or the file, which is then begun anew.
-    """
+    """Counts in a SQLite file for all workers of one machine, or in memory. A loss of power may lose them."""
 
     def __init__(self, directory: Path | None, *, busy: float = BUSY, clock: Callable[[], float] = time.time) -> None:
-        """`busy` is in seconds; `clock` is all workers' own. The directory is made if it is missing (0700)."""
         file, threads = (None, 0) if directory is None else (directory / "counters.db", 1)
         self._database = Database(file, _SCHEMA, name="counters", threads=threads, synchronous="OFF", busy=busy)
         self._clock = clock

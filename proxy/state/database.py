@@ -57,10 +57,7 @@ _SYSTEM: dict[int, Cause] = {
 
 
 class Database:
-    """One SQLite file, and the threads of this process that work with it.
-
-    Opened by the first call, and again where it was removed, replaced or failed.
-    """
+    """One SQLite file, and this process's threads for it. Opened anew where it was replaced or failed."""
 
     def __init__(
         self,
@@ -73,11 +70,7 @@ class Database:
         busy: float = 1.0,
         replaces_broken: bool = True,
     ) -> None:
-        """Without a file the database is in memory, for at most one thread; without `threads` callers do the work.
-
-        `name` is the threads'; statements wait `busy` seconds for another process's lock. A broken file is begun anew
-        with `replaces_broken`, and else reported.
-        """
+        """Without a file it is in memory; without `threads` callers do the work. `busy` is in seconds."""
         self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
         self._replaces_broken = replaces_broken
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}") if threads else None
@@ -98,11 +91,7 @@ class Database:
         synced: bool = False,
         waits: bool = True,
     ) -> T:
-        """Do work in one transaction; where it `writes`, no other writer interrupts it. Raise `StoreError`.
-
-        Unless it is `synced`, a loss of power may undo it, and nothing else; what is synced later takes it along. If it
-        does not wait, it fails where another one writes.
-        """
+        """Do work in one transaction, by default with a lock. A loss of power may undo it unless it is `synced`."""
         if self._closed:
             raise StoreError("closed")
         if self._threads is None:
@@ -215,7 +204,6 @@ class _Connection:
     pragmas: dict[str, str] = field(default_factory=dict)
 
     def set(self, pragma: str, value: str) -> None:
-        """Set a pragma, unless it has this value."""
         if self.pragmas.get(pragma) != value:
             self.database.execute(f"PRAGMA {pragma} = {value}")
             self.pragmas[pragma] = value
@@ -245,16 +233,13 @@ def cause_of(error: Exception) -> Cause:
 
 
 def used_bytes(database: sqlite3.Connection) -> int:
-    """Return the bytes of a database that hold something."""
+    """Return the bytes in use."""
     (used,) = database.execute(_USED).fetchone()
     return int(used)
 
 
 def connect(file: Path, *, busy: float, schema: str = "") -> sqlite3.Connection:
-    """Return a connection in autocommit mode that any thread may use; directory and `schema` are made where missing.
-
-    Statements wait `busy` seconds for another process's lock. Raises `sqlite3.Error` and `OSError`.
-    """
+    """Return a connection in autocommit mode that any thread may use. Raises `sqlite3.Error` and `OSError`."""
     make_private(file.parent)
     with _locked(file, fcntl.LOCK_SH):
         return _connect(os.fspath(file), busy, schema)

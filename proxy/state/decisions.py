@@ -9,8 +9,8 @@ from proxy.context import Identity, Outage
 from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
 
-Key = tuple[str, str, str]
-"""Tenant, scope and key of a decision."""
+Key = tuple[str, str, str, int]
+"""Tenant, scope and key of a decision, and the store's losses: what was read before the last one is not found."""
 
 _ENTRY = 600
 """Bytes that a decision takes in memory besides its value, about."""
@@ -20,10 +20,7 @@ class StoredMemory:
     """Keeps bytes under a key for as long as conversations last; what the store cannot do is done without."""
 
     def __init__(self, store: Store, *, ttl: float, kind: str = "loop") -> None:
-        """`ttl` is in seconds, from the last use; `kind` begins its keys in the store."""
-        self._store = store
-        self._ttl = ttl
-        self._kind = kind
+        self._store, self._ttl, self._kind = store, ttl, kind
 
     async def get(self, key: str) -> bytes | None:
         return (await self.get_all((key,)))[0]
@@ -50,24 +47,15 @@ class Memos:
         """`ttl` is in seconds, from the last use; what was used within the last `fresh` seconds is not used again."""
         self.store = store
         self.ttl = ttl
-        self._fresh: Cache[Key, str] = Cache(max_bytes, age=min(fresh, ttl / 10), clock=clock)
-        self._losses = store.losses
+        self.fresh: Cache[Key, str] = Cache(max_bytes, age=min(fresh, ttl / 10), clock=clock)
+        """Decisions that were in the store so recently that they are not looked up."""
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemo":
-        """Return the memo of a conversation, for one request."""
         return BoundMemo(self, who.tenant, who.scope, outage or Outage())
 
-    @property
-    def fresh(self) -> Cache[Key, str]:
-        """Decisions that were in the store so recently that they are not looked up; none once it has lost values."""
-        if self._losses != self.store.losses:
-            self._losses = self.store.losses
-            self._fresh.clear()
-        return self._fresh
-
     def forget(self, tenant: str) -> int:
-        """Forget what was read of a tenant's, because somebody deletes it in the store; how much that was."""
-        return self._fresh.forget(tenant)
+        """Forget what was read of a tenant's, because somebody deletes it in the store."""
+        return self.fresh.forget(tenant)
 
 
 @dataclass(slots=True)
@@ -80,23 +68,21 @@ class BoundMemo:
     _outage: Outage
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
-        values: list[str | None] = [*self._memos.fresh.get_each([self._key(key) for key in keys])]
+        losses = self._memos.store.losses
+        values: list[str | None] = [*self._memos.fresh.get_each([self._key(key, losses) for key in keys])]
         missing = [place for place, value in enumerate(values) if value is None]
         for place, value in zip(missing, await self._read([keys[place] for place in missing]), strict=True):
             values[place] = value
         return values
 
     async def settle(self, key: str, value: str) -> str:
-        """Remember a value under a key and return it, or the one that was there already.
-
-        After a failed read of this request nothing new is remembered: it was decided without what is there.
-        """
-        if (known := self._memos.fresh.get(self._key(key))) is not None:
+        """Remember a value under a key, unless one was there or the store failed; return the one that counts."""
+        memos, losses = self._memos, self._memos.store.losses
+        if (known := memos.fresh.get(self._key(key, losses))) is not None:
             return known
         if self._outage.begun:
             return (await self._read([key]))[0] or value
-        memos, data = self._memos, value.encode(errors="surrogatepass")
-        losses = memos.store.losses
+        data = value.encode(errors="surrogatepass")
         try:
             kept = await memos.store.add(self._name(key), data, ttl=memos.ttl)
         except StoreError:  # what is not kept is worked out again next time
@@ -117,12 +103,11 @@ class BoundMemo:
 
     def _seen(self, key: str, stored: bytes, losses: int) -> str:
         value = stored.decode(errors="surrogatepass")
-        if losses == self._memos.store.losses:
-            self._memos.fresh.put(self._key(key), value, _ENTRY + len(stored))
+        self._memos.fresh.put(self._key(key, losses), value, _ENTRY + len(stored))
         return value
 
-    def _key(self, key: str) -> Key:
-        return self._tenant, self._scope, key
+    def _key(self, key: str, losses: int) -> Key:
+        return self._tenant, self._scope, key, losses
 
     def _name(self, key: str) -> str:
         return f"memo/{quote(self._tenant, safe='')}/{quote(self._scope, safe='')}/{key}"

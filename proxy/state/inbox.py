@@ -52,7 +52,6 @@ class Shares:
     """Keeps what is given, over one store. All methods raise `StoreError`."""
 
     def __init__(self, store: Store, *, ttl: float, clock: Callable[[], float] = time.time) -> None:
-        """`ttl` is in seconds from the last use, `clock` gives seconds since 1970."""
         self._store, self._ttl, self._clock = store, ttl, clock
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundInbox | None":
@@ -124,7 +123,6 @@ class BoundInbox:
 
 
 def _all_of(identity: Identity) -> str:
-    """Return the beginning of the keys of all texts for a conversation."""
     return f"share/{quote(identity.tenant, safe='')}/{identity.session}/"
 
 

@@ -41,7 +41,6 @@ class RedisStore(Store):
     """A `Store` on a server, bounded by the server's `maxmemory`, and as durable as the server is set up to be."""
 
     def __init__(self, server: RedisServer, *, largest: int = LARGEST) -> None:
-        """`largest` is in bytes of one value."""
         self.server = server
         self._largest = largest
         self._index = server.key("names")
@@ -90,7 +89,6 @@ class RedisStore(Store):
         return tuple(key for _, key in await self._used(prefix, limit))
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        """Return the keys that start with `prefix` and were used last. It looks at all of them, a thousand at once."""
         used = await self._used(prefix, None)
         used.sort(key=lambda each: each[0], reverse=True)
         return tuple(key for _, key in used[:limit])
@@ -145,7 +143,7 @@ class RedisCounters:
         return found
 
     async def aclose(self) -> None:
-        """Nothing: the connections are the store's."""
+        pass  # the connections are the store's
 
 
 class RedisLog:
@@ -156,7 +154,6 @@ class RedisLog:
     """
 
     def __init__(self, server: RedisServer, *, max_bytes: int, age: float) -> None:
-        """`age` is in seconds."""
         self._server = server
         self._keys = (server.key("records"), server.key("records-size"))
         self._max_bytes, self._age = max_bytes, age
@@ -164,7 +161,6 @@ class RedisLog:
         self._seen = b"0"
 
     async def append(self, rows: Sequence[tuple[str, bytes]]) -> None:
-        """Add rows, each behind its tenant."""
         batch: list[str | bytes] = []
         for tenant, each in groupby(sorted(rows, key=lambda row: row[0]), key=lambda row: row[0]):
             packed = await asyncio.to_thread(zlib.compress, b",".join(row for _, row in each), 1)

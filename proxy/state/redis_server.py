@@ -90,11 +90,9 @@ class RedisServer:
         connections: int = 32,
     ) -> None:
         """`timeout` is in seconds, for a whole call with connecting and waiting; `prefix` is that of every key."""
-        self._url = url
-        self._options = {"password": password, "ssl_ca_certs": ca_file if url.startswith("rediss:") else None}
-        self._prefix = prefix
-        self._timeout = timeout
-        self._connections = connections
+        options = {"password": password, "ssl_ca_certs": ca_file if url.startswith("rediss:") else None}
+        self._options = {name: value for name, value in options.items() if value is not None}
+        self._url, self._prefix, self._timeout, self._connections = url, prefix, timeout, connections
         self._waiting = 0
         self._client: Redis | None = None
         self._seed = secrets.token_hex(8)
@@ -110,17 +108,12 @@ class RedisServer:
         self._corrupted_until = 0.0
 
     def key(self, kind: str, name: str = "") -> bytes:
-        """Return the server's key of a kind and name."""
         return f"{self._prefix}:{kind}{':' if name else ''}{name}".encode(errors="surrogatepass")
 
     @property
     def degraded(self) -> Cause | None:
-        """The cause for which the server does not work, as far as the last answers tell.
-
-        It is `corrupted` for a minute after foreign values were found in the place of ours.
-        """
-        is_corrupted = self._cause is None and self._corrupted_until > time.monotonic()
-        return "corrupted" if is_corrupted else self._cause
+        """The cause for which the server does not work, as far as the last answers tell."""
+        return self._cause or ("corrupted" if self._corrupted_until > time.monotonic() else None)
 
     async def run(self, script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | float]) -> list[Any]:
         """Run a script and return its answer without the epoch. Raise `StoreError`, at the latest after the timeout."""
@@ -146,10 +139,7 @@ class RedisServer:
             self._waiting -= 1
 
     async def _repair(self, keys: Sequence[bytes]) -> None:
-        """Remove foreign values of these keys.
-
-        No script writes before it meets such a key, so it may be run again.
-        """
+        """Remove foreign values of these keys. No script writes before it meets one, so it may be run again."""
         self._warnings.warn(cause="corrupted")
         self._corrupted_until = time.monotonic() + _TOLD
         begin = len(self.key(""))
@@ -163,7 +153,6 @@ class RedisServer:
                 await self.run(_PROBE, (self.key("probe"),), ())
 
     async def aclose(self) -> None:
-        """Close the connections; what waits for an answer fails."""
         self._closed = True
         if self._mending is not None:
             self._mending.cancel()
@@ -187,7 +176,6 @@ class RedisServer:
         return answer[1:]
 
     def _connecting(self) -> Redis:
-        """Return a client that connects with its first call."""
         pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
             self._url,
             max_connections=self._connections,
@@ -198,7 +186,7 @@ class RedisServer:
             protocol=2,
             retry=Retry(NoBackoff(), 0),
             redis_connect_func=self._connected,
-            **{name: value for name, value in self._options.items() if value is not None},
+            **self._options,
         )
         return Redis(connection_pool=pool)
 
@@ -235,7 +223,6 @@ class RedisServer:
         return cause
 
     async def _mend(self) -> None:
-        """Look once a second whether the server takes writes, until it does."""
         while self._cause is not None and not self._closed:
             await asyncio.sleep(PROBE_EVERY)
             try:

@@ -64,10 +64,7 @@ class SqliteStore(Store):
         busy: float = BUSY,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`max_bytes` bounds the database, `protected` and `busy` are in seconds; `clock` is all workers' own.
-
-        The directory is made if it is missing, and closed to other users (0700).
-        """
+        """`max_bytes` bounds the database, `protected` and `busy` are in seconds; `clock` is all workers' own."""
         file, threads = (None, 0) if directory is None else (directory / DATABASE, THREADS)
         self._database = Database(file, _SCHEMA, name="store", threads=threads, busy=busy, replaces_broken=False)
         self._max_bytes, self._protected, self._clock = max_bytes, protected, clock
@@ -127,7 +124,6 @@ class SqliteStore(Store):
         return await self._names(prefix, limit, "+access_time DESC")
 
     async def look(self) -> None:
-        """Find out whether it takes writes, also where no request asks."""
         try:
             async with asyncio.timeout(_LOOK):
                 await self.put("probe", b"", ttl=_LOOK)
@@ -157,7 +153,6 @@ class SqliteStore(Store):
             raise StoreError("too_large")
 
     def _read(self, database: sqlite3.Connection, key: str) -> tuple[bytes, float] | None:
-        """Return a value and the time of its last use."""
         row: tuple[bytes, float] | None = database.execute(_GET, (key, self._clock())).fetchone()
         if row is not None and type(row[0]) is not bytes:
             raise StoreError("corrupted")

@@ -43,47 +43,30 @@ class StoreError(Unavailable):
 class Store(Protocol):
     """Keeps values by key, bounded in bytes. All methods may be called at the same time; all raise `StoreError`.
 
-    A store that is full gives up what was used longest ago, but nothing that was used within its protected time: then
-    `put` raises `full`, and whoever calls does without.
+    A store that is full gives up what was used longest ago, but nothing within its protected time: then it is `full`.
     """
 
     @property
     def losses(self) -> int:
-        """The number of times that values may have been lost without having expired, as far as calls could tell.
-
-        Code that relies on having seen a value relies on this number as well.
-        """
+        """The number of times that values may have been lost without having expired, as far as calls could tell."""
 
     async def get(self, key: str, *, ttl: float | None = None) -> bytes | None:
-        """Return the value of a key; see `get_all`."""
         return (await self.get_all((key,), ttl=ttl))[0]
 
     @abstractmethod
     async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
-        """Return the values of several keys, read together; None for one that has none, or no longer.
-
-        With `ttl` this is a use: the value lives that many seconds from now, less at most a tenth of them or a minute.
-        A store that can be read but not written still answers.
-        """
+        """Return the values of keys, None for one without. With `ttl` it is a use, if it can be written."""
 
     async def put(self, key: str, value: bytes, *, ttl: float) -> None:
-        """Set the value of a key; see `put_all`."""
         await self.put_all({key: value}, ttl=ttl)
 
     @abstractmethod
     async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
-        """Set several values at once for `ttl` seconds, all of them or none.
-
-        When it returns, they are as durable as the store can be.
-        """
+        """Set several values at once for `ttl` seconds, all or none; then they are as durable as the store can be."""
 
     @abstractmethod
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
-        """Set the value of a key that has none, at once for all that share the store; the value that it then has.
-
-        So of several that want to settle something the first does, and all learn what. It is a use, as `get` is. It
-        outlives the process at once, and a loss of power a moment later, or behind the next `put`.
-        """
+        """Set the value of a key that has none, at once for all who share the store; the value that it then has."""
 
     @abstractmethod
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:

@@ -51,7 +51,6 @@ class Threads(ThreadPoolExecutor):
     """An executor that knows when each of its threads began what it does now."""
 
     def __init__(self, name: str, count: int = 1, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is in seconds."""
         super().__init__(max_workers=count, thread_name_prefix=f"penstock-{name}")
         self._clock = clock
         self._began: dict[int, float] = {}
@@ -59,7 +58,6 @@ class Threads(ThreadPoolExecutor):
     def submit(
         self, fn: Callable[Given, Result], /, *arguments: Given.args, **options: Given.kwargs
     ) -> "Future[Result]":
-        """Have a thread do a job, as soon as one is free."""
         return super().submit(self._timed, fn, *arguments, **options)
 
     def _timed(self, job: Callable[..., Result], /, *arguments: Any, **options: Any) -> Result:
@@ -76,7 +74,6 @@ class Threads(ThreadPoolExecutor):
         return min(list(self._began.values()), default=None)
 
     def busy(self) -> float:
-        """Seconds for which the oldest job has been under way."""
         began = self.began
         return 0.0 if began is None else self._clock() - began
 
@@ -98,7 +95,6 @@ class FairThreads(Threads):
         """By tenant, the one whose turn it is first."""
 
     def submit_for(self, tenant: str, job: Callable[[], Result]) -> "Future[Result]":
-        """Have a thread do a job of a tenant, when it is the tenant's turn."""
         made: Future[Result] = Future()
         with self._lock:
             self._waiting.setdefault(tenant, deque()).append((made, job))
@@ -138,10 +134,8 @@ class Lanes:
         """For small jobs, and for large ones."""
 
     def submit(self, tenant: str, size: int, job: Callable[[], Result]) -> "Future[Result]":
-        """Have a thread do a job of a tenant that reads `size` bytes."""
         return self.threads[size > LARGE].submit_for(tenant, job)
 
     def close(self) -> None:
-        """Stop the threads; work that has not begun is dropped."""
         for each in self.threads:
             each.shutdown(wait=False, cancel_futures=True)

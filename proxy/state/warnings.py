@@ -12,7 +12,6 @@ class Warnings:
     """One event of the log. Its fields hold no content and no path."""
 
     def __init__(self, log: logging.Logger, event: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is in seconds."""
         self._log, self._event, self._clock = log, event, clock
         self._last: dict[tuple[str, ...], float] = {}
 

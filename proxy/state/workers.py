@@ -32,7 +32,6 @@ class Peers:
         self._descriptor: int | None = None
 
     def on(self, ask: str, answer: Answer) -> None:
-        """Answer what other workers ask under this name."""
         self._answers[ask] = answer
 
     async def open(self) -> None:
@@ -61,7 +60,6 @@ class Peers:
         return str((self._folder or Path()) / name)
 
     async def ask(self, question: Question) -> list[Any]:
-        """Return the answers of the others that come in time."""
         if self._folder is None:
             return []
         found = [path.name for path in sorted(self._folder.glob("*.sock")) if path.name != _name()]

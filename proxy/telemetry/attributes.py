@@ -62,11 +62,7 @@ def operation_of(path: str) -> str | None:
 
 
 def clean(attributes: Mapping[str, object]) -> dict[str, Value]:
-    """Return the attributes that can be exported, without None and values of other types.
-
-    A value that OTLP cannot carry, a lone surrogate or an integer of more than 64 bits, would put a traceback in the
-    log for each span that has it; both can come from outside.
-    """
+    """Return what can be exported: no None, no other types, nothing that OTLP cannot carry (a traceback each)."""
     return {name: carried for name, value in attributes.items() if (carried := _carried(value)) is not None}
 
 
@@ -84,11 +80,7 @@ def of_step(step: Step) -> dict[str, object]:
 
 
 def of_generation(operation: str, provider: str, model: str, fields: Mapping[str, object]) -> dict[str, object]:
-    """Return the attributes of a call to a model when it starts.
-
-    Of the client's fields the numbers and the stream flag; of texts, which could be content, only a level of reasoning
-    and the id of an earlier response.
-    """
+    """Return the attributes of a call at its start: no texts but a level of reasoning and an earlier response's id."""
     known: dict[str, object] = {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": provider,

@@ -41,7 +41,6 @@ class PromptPrefixes(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """The tokens of all of it."""
         return self.tokens_of(len(self.sums))
 
     def tokens_of(self, count: int) -> int:
@@ -70,7 +69,6 @@ class Bill(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """The tokens of the prompt."""
         return self.prompt.tokens
 
 
@@ -106,7 +104,6 @@ class Estimate:
 
     @property
     def usd(self) -> float:
-        """The cost of the sent prompt, in all rounds."""
         if self.rounds == 1:
             return self.sent.usd
         again = _bill(self.sent.prompt, len(self.sent.prompt.keys), self.profile)
@@ -114,7 +111,6 @@ class Estimate:
 
     @property
     def usd_unchanged(self) -> float | None:
-        """The cost as the client sent it, where that is known."""
         return self.came.usd if self.is_known else None
 
     @property
@@ -130,10 +126,7 @@ class Estimate:
         return None if before.forms[_SENT].tokens < rules.minimum else self.changed(tools)
 
     def changed(self, tools: int) -> dict[str, Any] | None:
-        """Return the place from which on the prompt is another than the one before it, and the step that did it.
-
-        Return None if it only goes on from that. The prompt has so many `tools`, which stand in front of its messages.
-        """
+        """Return the place at which the prompt departs from the one before it, and the step; None if nowhere."""
         if self.before is None:
             return None
         last, sent = self.before.forms[_SENT], self.sent.prompt
@@ -146,10 +139,7 @@ class Estimate:
 
 
 class Effect(NamedTuple):
-    """The net saving of a step's change of one request: below zero where the prompt costs more with it.
-
-    All None where it is not known.
-    """
+    """The net saving of a step's change, below zero where it costs more; None where it is not known."""
 
     net_tokens: float | None = None
     """Input tokens at full price."""
@@ -178,7 +168,6 @@ class Bills:
     """The last prompts of conversations, and what a next one costs. One for a process; for use on one event loop."""
 
     def __init__(self, max_bytes: int = MOST_BYTES, clock: Callable[[], float] = monotonic) -> None:
-        """Set the bound of what is remembered; `clock` is in seconds."""
         self._clock = clock
         self._turns: Cache[tuple[str, str], Sequence[_Turn]] = Cache(max_bytes)
         self.reports = ReportMemory()
@@ -186,11 +175,7 @@ class Bills:
     async def estimate(
         self, key: tuple[str, str], came: ChatRequest, sent: ChatRequest, profile: ModelProfile, tokens: Tokens
     ) -> Estimate:
-        """Return the cost of `sent` and of `came`. `key` is the tenant, and a name of the conversation and the model.
-
-        Conversations are followed one by one: prefixes of others that begin alike would make both forms cheaper, by
-        chance.
-        """
+        """Return the cost of `sent` and of `came`. `key` has the tenant, the conversation and the model."""
         unchanged = await prompt_of(came, tokens)
         same = came.messages is sent.messages and came.tools is sent.tools
         ours = unchanged if same else await prompt_of(sent, tokens)
@@ -260,7 +245,6 @@ class Bills:
         return [Effect() if step.observed else next(each) for step in steps]
 
     def forget(self, tenant: str) -> int:
-        """Forget the conversations of a tenant."""
         return self._turns.forget(tenant)
 
 

@@ -69,10 +69,7 @@ def _change(
 
 
 def _steps_of(came: ChatRequest, stages: Stages) -> tuple[Mapping[int, str], Mapping[int, str]]:
-    """Return the step that made or changed each message last, by identity (`id`), and that which removed it, by place.
-
-    The request behind each step is compared with the one before it.
-    """
+    """Return the step that made each message last, by identity (`id`), and that which removed it, by place."""
     makers, removed = dict[int, str](), dict[int, str]()
     before, stood = came, frozenset(range(len(came.messages)))
     for step, after in stages:
@@ -185,7 +182,6 @@ def _one(roles: Collection[str]) -> str | None:
 
 
 def _edit(was: Message, message: Message, tokens_before: int, tokens_after: int) -> tuple[str, str | None]:
-    """Return the kind of change of a message, and the handle of its archived text."""
     if message is was or message == was:
         return "unchanged", None
     handle = message.derive("handle", partial(_handle, message))

@@ -44,13 +44,11 @@ class Ledger:
         return {"chain": end.chain, "number": end.number + 1, "previous": end.hash, "handles": new}
 
     def add(self, key: tuple[str, str], link: Mapping[str, Any], entry: bytes) -> None:
-        """Add the entry that has this place."""
         handles = self._end(key).handles | {*link["handles"]}
         end = _End(link["chain"], link["number"], hash_of(entry), handles)
         self._ends.put(key, end, _CHAIN + 100 * len(handles))
 
     def forget(self, tenant: str) -> None:
-        """Forget the chains of a tenant."""
         self._ends.forget(tenant)
 
     def _end(self, key: tuple[str, str]) -> _End:

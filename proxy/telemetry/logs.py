@@ -34,11 +34,7 @@ _DEEPEST = 8
 
 
 def configure(settings: TelemetrySettings) -> None:
-    """Send all log lines of the process to standard error, in the form and from the level on that the settings say.
-
-    May be called again when the settings change. Servers must be told to leave logging alone (`log_config=None` for
-    uvicorn).
-    """
+    """Send all log lines of the process to standard error, as the settings say. May be called again."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Output)]:
         root.removeHandler(handler)
@@ -69,7 +65,7 @@ class TextFormatter(logging.Formatter):
 
 
 class _Output(logging.StreamHandler[TextIO]):
-    """The handler that `configure` sets."""
+    pass
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:

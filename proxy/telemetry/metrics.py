@@ -29,11 +29,7 @@ _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
 
 class Metrics:
-    """All series of one app, in a registry of its own.
-
-    Where `PROMETHEUS_MULTIPROC_DIR` names a directory, all processes that share it are shown as one. Label values must
-    come from the configuration.
-    """
+    """All series of one app, in a registry of its own, or in the directory that `PROMETHEUS_MULTIPROC_DIR` names."""
 
     def __init__(self, version: str) -> None:
         """Raise `ConfigError` if `PROMETHEUS_MULTIPROC_DIR` is set and is no directory."""
@@ -65,10 +61,7 @@ class Metrics:
             ProcessCollector(registry=self._registry)
 
     def of(self, *name: str) -> Any:
-        """Return the series with this name and these labels, which is shown from now on.
-
-        Each is looked up once: that costs more in the library than the count itself.
-        """
+        """Return the series with this name and these labels; looked up once, which costs more than the count itself."""
         series = self._series.get(name)
         if series is None:
             metric = self._metrics[name[0]]
@@ -82,11 +75,9 @@ class Metrics:
         return self.of(*name)
 
     def of_count(self, count: Count, policy: str = "") -> Any:
-        """Return the series of a count that was declared."""
         return self.of(count.series, policy if count.label is None else count.label[1])
 
     def _make(self, name: str, *labels: str, text: str, kind: Sequence[str]) -> None:
-        """Make the series of a name; of some kinds, more is known than the first word."""
         full, about = name if name.startswith("gen_ai") else f"penstock_{name}", dict[str, Any]()
         makers: dict[str, Any] = {"counter": Counter, "gauge": Gauge, "histogram": Histogram}
         if kind[0] == "gauge":
@@ -138,16 +129,13 @@ class Metrics:
             self.of("tokens", model, kind)
 
     def degraded(self, service: str, degraded: bool) -> None:
-        """Set the gauge of a service that this process does without."""
         self.of("service_degraded", service).set(int(degraded))
 
     def count_memories(self, metric: str, label: str, number: int) -> None:
-        """Add to one of the series of memories, by its name; all labels are words of the code."""
         if number:
             self.of(*filter(None, (metric, label))).inc(number)
 
     def ran(self, steps: Iterable[Step]) -> None:
-        """Count the steps of one request."""
         for step in steps:
             policy = step.policy
             self.of("policy_verdicts", policy, step.verdict, "observe" if step.observed else "enforce").inc()
@@ -164,7 +152,6 @@ class Metrics:
                 self._count(step)
 
     def _count(self, step: Step) -> None:
-        """Count the facts of a step that its policy has declared."""
         counted, once = self._counted.get(step.policy, {}), dict[str, Count]()
         for fact, value in step.facts.items():
             count = counted.get(fact)
@@ -235,10 +222,7 @@ class Metrics:
                     self.of_count(self._tools[tool]).inc(calls)
 
     def render(self, accept: str) -> tuple[str, bytes]:
-        """Content type and body for a scraper that accepts this: OpenMetrics if it asks for it, else Prometheus text.
-
-        Reads files where several processes share a directory.
-        """
+        """Content type and body: OpenMetrics if the scraper accepts it, else Prometheus text. May read files."""
         registry = self._registry
         if self._directory is not None:
             registry = CollectorRegistry()
@@ -247,7 +231,6 @@ class Metrics:
         return content_type, encode(registry)
 
     def close(self) -> None:
-        """Take this process's requests out of the shared gauge; counters stay."""
         if self._directory is not None:
             take_out(os.getpid(), self._directory)
 

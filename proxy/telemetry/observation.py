@@ -85,10 +85,7 @@ class Telemetry:
     def open(
         cls, settings: TelemetrySettings, records: Records | None = None, remembers: int = MOST_BYTES
     ) -> "Telemetry":
-        """Set up the telemetry of the settings and the environment.
-
-        OpenTelemetry is loaded only if there is somewhere to send spans. Raises `ConfigError` if that cannot work.
-        """
+        """Set up telemetry; OpenTelemetry is loaded only for spans to send. Raises `ConfigError`."""
         tracing, off = None, os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
         if not off and (settings.console or settings.endpoint is not None or any(map(os.environ.get, _ENDPOINTS))):
             from proxy.telemetry.tracing import Tracing
@@ -107,12 +104,7 @@ class Telemetry:
         tenant: str = "",
         config: str = "",
     ) -> "Observation":
-        """Begin to observe a request; `end` of the observation must be called.
-
-        `route` is a path of the app's own, such as `/v1/chat/completions`, never the client's; `headers` are the
-        client's, names in lower case; `config` is the version of the configuration. Health and metrics endpoints are
-        not to be observed.
-        """
+        """Begin to observe a request until `end`. `route` is the app's own; `headers` are in lower case."""
         span = self._tracing.begin(method, route, path or route, headers) if self._tracing is not None else None
         if headers.get("x-stainless-retry-count", "0").strip("0").isdigit():
             self.metrics.of("client_retries").inc()
@@ -121,7 +113,6 @@ class Telemetry:
         return seen
 
     async def aclose(self, seconds: float = 5.0) -> None:
-        """Send the last spans, for at most so many seconds."""
         self.metrics.close()
         if self._tracing is not None:
             await self._tracing.aclose(seconds)
@@ -136,7 +127,6 @@ class Observation(Record):
     def __init__(
         self, telemetry: Telemetry, span: "RequestSpan | None", tenant: str, config: str, known: dict[str, str | None]
     ) -> None:
-        """Begin; `known` are fields of the record."""
         super().__init__(tenant, config, known, telemetry.bills)
         self._telemetry, self.metrics, self._span = telemetry, telemetry.metrics, span
         self.trace_id = None if span is None else span.trace_id
@@ -193,10 +183,7 @@ class Observation(Record):
         window: int | None,
         refused: str | None = None,
     ) -> None:
-        """Set the steps of the chain, the tokens of the prompt before and after it, and of the usable window.
-
-        `refused` is the code of the answer where it is too large to be sent.
-        """
+        """Set the steps, and the prompt's tokens before and after them; `refused` is the code where it is too large."""
         self.steps, self.before, self.after, self.window = steps, before, after, window
         self._ran += steps
         self._overflow = after is not None and window is not None and after > window
@@ -210,7 +197,6 @@ class Observation(Record):
             self._warn(refused, after, window)
 
     def rewrote(self, rewriting: Rewriting) -> None:
-        """Set the request before and after its chain."""
         self.rewriting = rewriting
 
     def passed(self, body: Body, headers: Mapping[str, str]) -> None:
@@ -238,7 +224,6 @@ class Observation(Record):
             _context.warning("context is filling up", extra={"fields": fields})
 
     async def expect(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> None:
-        """Estimate the cost of a prompt, and of the client's own."""
         if ctx.model.prices.known:
             self.estimate = await self.estimated(came, sent, ctx)
 
@@ -260,11 +245,7 @@ class Observation(Record):
         address: str | None = None,
         fields: Mapping[str, object] | None = None,
     ) -> "ObservedCall":
-        """Begin a call to the upstream, under its own name for the model; `end` of the call must be called.
-
-        `operation` is a name of the GenAI conventions, or None for a call that asks no model; `address` is the
-        upstream's base URL; of the request's `fields` only numbers are recorded.
-        """
+        """Begin a call until its `end`. `operation` is None for one that asks no model."""
         span = None
         if self._span is not None:
             who = self.who()
@@ -278,11 +259,7 @@ class Observation(Record):
         return ObservedCall(self, span, counted)
 
     def end(self, status: int, *, error: "BaseException | str | None" = None, stream: bool = False) -> None:
-        """End the observation with the client's status. Further calls do nothing.
-
-        `error` is an exception, of which only the kind is recorded, or a code. For a client that left before the end
-        the status is 499.
-        """
+        """End the observation with the client's status, 499 for one that left. Further calls do nothing."""
         if self._ended:
             return
         self._ended = True
@@ -305,7 +282,6 @@ class Observation(Record):
             self._show({**self.known, **facts_of(self)})
 
     def _show(self, facts: Mapping[str, object]) -> None:
-        """End the span, and write the line in the access log."""
         if self._span is not None:
             who, turn = self.who(), None if self.rewriting is None else turn_of(self.rewriting.came)
             known = {name: facts.get(fact) for name, fact in _ATTRIBUTES.items()}
@@ -403,7 +379,6 @@ class ObservedCall:
     """One call to an upstream on behalf of a request; a request may make several."""
 
     def __init__(self, request: Observation, span: "Span | None", counted: tuple[str, str, str] | None) -> None:
-        """Begin a call; `counted` are the operation, provider and model of one that asks a model."""
         self._request, self._span, self._counted = request, span, counted
         self._started = perf_counter()
         self._first_chunk: float | None = None
@@ -416,7 +391,6 @@ class ObservedCall:
         return headers if "baggage" not in headers else {k: v for k, v in headers.items() if k != "baggage"}
 
     def first_chunk(self) -> None:
-        """Note the time of the answer's first bytes."""
         if self._first_chunk is None:
             self._first_chunk = perf_counter() - self._started
             self._request._answered()
@@ -429,10 +403,7 @@ class ObservedCall:
         usage: Usage | None = None,
         facts: Mapping[str, Fact] | None = None,
     ) -> None:
-        """End the call with the upstream's status, usage and facts. Further calls do nothing.
-
-        `error` is as for the request; a status from 400 on is one by itself. For a client that left, give neither.
-        """
+        """End the call; a status from 400 on is an error. Further calls do nothing."""
         if self._ended:
             return
         self._ended = True

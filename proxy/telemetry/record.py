@@ -92,7 +92,6 @@ class Record:
     trace_id: str | None = None
 
     async def estimated(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> Estimate:
-        """Return the estimated cost of a prompt of its conversation, and of the client's own."""
         scope = "\0".join((ctx.identity.scope, self.known.get("upstream") or "", ctx.model.name))
         return await self.bills.estimate((ctx.identity.tenant, scope), came, sent, ctx.model, ctx.tokens)
 
@@ -103,7 +102,6 @@ class Record:
         return Identity(self.tenant) if self.unread is None else identify(self.unread[1], request, self.tenant)
 
     def request(self) -> ChatRequest | None:
-        """Return the request as it came, if it can be read."""
         if self.rewriting is not None:
             return self.rewriting.came
         body = None if self.unread is None else self.unread[0]
@@ -229,7 +227,6 @@ def _handles(came: ChatRequest, sent: ChatRequest) -> list[str]:
 
 
 def _title(request: ChatRequest | None) -> str | None:
-    """Return the first words of the user."""
     messages = () if request is None else request.messages
     text = next((message.text for message in messages if message.role == "user"), "")
     return " ".join(text[: 4 * _TITLE].split())[:_TITLE] or None
@@ -267,10 +264,7 @@ def _sum(counts: Any) -> int | None:
 
 
 class Texts:
-    """The texts of records: each message, tool and answer once for each tenant, under a hash of it.
-
-    Every request sends its conversation again, so a text that was stored a short time ago is written as its hash alone.
-    """
+    """Each message, tool and answer once for each tenant; a text that was stored lately is its hash alone."""
 
     def __init__(self) -> None:
         self._stored: Cache[tuple[str, str], None] = Cache(_STORED, age=_STORED_FOR)
@@ -293,7 +287,6 @@ class Texts:
         return hashes, new
 
     def _key(self, tenant: str, raw: bytes, new: list[bytes]) -> str:
-        """Return the hash of a text, which is added to the new ones."""
         key = blake2b(raw, digest_size=KEY // 2).hexdigest()
         text: dict[str, str] = {"tenant": tenant, "key": key}
         if (tenant, key) not in self._stored:
@@ -305,7 +298,6 @@ class Texts:
         return key
 
     def forget(self, tenant: str) -> None:
-        """Forget the texts of a tenant."""
         self._stored.forget(tenant)
 
 

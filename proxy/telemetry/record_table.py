@@ -150,7 +150,6 @@ class Filters(NamedTuple):
     """A part of a name, a title or a recorded text, in small or capital letters."""
 
     def where(self) -> tuple[str, list[Any]]:
-        """Return the condition in SQL, and its values."""
         conditions = {
             "ended >= ?": None if self.since is None else date(self.since),
             "ended <= ?": None if self.until is None else date(self.until),
@@ -228,10 +227,7 @@ def _text(database: sqlite3.Connection, tenant: str, key: str) -> Any:
 def conversations(
     database: sqlite3.Connection, filters: Filters, limit: int, before: float | None = None
 ) -> list[dict[str, Any]]:
-    """Return conversations with a request that the filters let through, the latest first.
-
-    `before` leaves out those that went on at that time or later.
-    """
+    """Return conversations with a request that the filters let through, the latest first, if they ended `before`."""
     where, values = filters.where()
     chosen = database.execute(
         f"""SELECT conversation FROM requests WHERE conversation IN
@@ -291,10 +287,7 @@ def policies(database: sqlite3.Connection, filters: Filters) -> list[dict[str, A
 
 
 def periods(database: sqlite3.Connection, filters: Filters, by: str) -> dict[str, Any]:
-    """Return the sums of each period and group, by a name of `GROUPS`; the groups with most requests first.
-
-    Times are in seconds since 1970. Sums are None where nothing is known.
-    """
+    """Return the sums of each period (in seconds since 1970) and group of `GROUPS`; those with most requests first."""
     where, values = filters.where()
     chosen = f"SELECT * FROM requests WHERE {where} ORDER BY ended DESC LIMIT {MOST_SUMMED}"  # noqa: S608
     ends = "SELECT CAST(strftime('%s', min(ended)) AS INTEGER), CAST(strftime('%s', max(ended)) AS INTEGER)"

@@ -104,7 +104,6 @@ class Records:
         self._news.set()
 
     async def write(self) -> None:
-        """Write added records, until cancelled."""
         while True:
             await self._news.wait()
             await asyncio.sleep(_GATHER)
@@ -114,7 +113,6 @@ class Records:
                 self._news.set()
 
     async def flush(self) -> None:
-        """Write waiting records, as far as that can be done now."""
         async with self._writing:
             if self._skipped:
                 self.skipped(self._skipped)
@@ -126,7 +124,6 @@ class Records:
                 await self._empty(self._unsent, "shared", self._log.append)
 
     async def _make_rows(self) -> None:
-        """Make rows of all waiting records."""
         while self._waiting:
             for _ in range(min(_AT_ONCE, len(self._waiting))):
                 await self._make_row(self._waiting[0])
@@ -190,7 +187,6 @@ class Records:
         return await self._table.run(lambda database: question(database, *args, **known), writes=False)
 
     async def _catch_up(self) -> None:
-        """Bring the own table in line with the records of this process and of others."""
         await self.flush()
         if self._log is None:
             return

@@ -49,7 +49,6 @@ class Tracing:
         self._all_steps = settings.spans == "all"
 
     def begin(self, method: str, route: str, path: str, headers: Mapping[str, str]) -> "RequestSpan":
-        """Open the span of a request, as a child of the caller's if `headers` name one."""
         known = {"http.request.method": method, "http.route": route, "url.path": path, "url.scheme": "http"}
         parent = _propagator.extract(headers, Context())
         span = self._tracer.start_span(f"{method} {route}", parent, SpanKind.SERVER, attr.clean(known))
@@ -70,18 +69,15 @@ class RequestSpan:
     """The SERVER span of a request, and the parent of all others."""
 
     def __init__(self, tracer: Tracer, span: Span, all_steps: bool) -> None:
-        """Without `all_steps`, steps that kept the request get no span."""
         self._tracer, self._span, self._all_steps = tracer, span, all_steps
         self._epoch = time_ns() - int(perf_counter() * 1e9)
         self._context = set_span_in_context(span, Context())
 
     @property
     def trace_id(self) -> str:
-        """The trace's id, as 32 hexadecimal digits."""
         return f"{self._span.get_span_context().trace_id:032x}"
 
     def event(self, name: str, known: Mapping[str, object]) -> None:
-        """Add an event."""
         self._span.add_event(name, attr.clean(known))
 
     def call(
@@ -93,10 +89,7 @@ class RequestSpan:
         fields: Mapping[str, object],
         known: Mapping[str, object],
     ) -> Span:
-        """Open the CLIENT span of a call to an upstream; without operation or model it is named after the provider.
-
-        `known` are attributes of a call of a model. Of a request that is not sampled it is the request's own span.
-        """
+        """Open the CLIENT span of a call; of a request that is not sampled it is the request's own span."""
         if not self._span.is_recording():
             return self._span
         name, all_known = f"call {provider}", attr.of_server(address)
@@ -112,7 +105,6 @@ class RequestSpan:
         return carried
 
     def called(self, call: Span, known: Mapping[str, object], *, has_failed: bool) -> None:
-        """Close the span of a call."""
         if self._span.is_recording():
             _end(call, known, has_failed=has_failed)
 

@@ -13,7 +13,6 @@ class EmbeddingFailed(Exception):
     """No vectors could be made. `cause` is one word, fit for logs: no path, no address and no content."""
 
     def __init__(self, cause: str, *, lasting: bool = False) -> None:
-        """Raise it for a cause; one that is lasting needs a restart."""
         super().__init__(cause)
         self.cause = cause
         self.lasting = lasting
@@ -54,10 +53,7 @@ class Backend(Protocol):
         """Get ready. Raises `EmbeddingFailed`."""
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
-        """Return the packed vectors of each text (`proxy.vectors.packing`), all as queries or all as documents.
-
-        Empty where a text cannot have one. Raises `EmbeddingFailed`.
-        """
+        """Return the packed vectors of each text, empty where it can have none. Raises `EmbeddingFailed`."""
 
     async def aclose(self) -> None:
-        """Give back threads and connections; what is under way is not waited for."""
+        pass

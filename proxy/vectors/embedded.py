@@ -44,7 +44,6 @@ class Embedded:
         """The number of times that a broken file was removed."""
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        """Keep points, in one transaction."""
         tag = tenant_digest(scope.tenant).hex()
 
         def write(cache: Any) -> None:
@@ -56,14 +55,12 @@ class Embedded:
         self._run(write)
 
     def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """Return the packed vectors of points."""
         return self._run(lambda cache: [cache.get(_key(scope, id)) for id in ids])
 
     def forget_tenant(self, tenant: str) -> None:
         self._run(lambda cache: cache.evict(tenant_digest(tenant).hex()))
 
     def close(self) -> None:
-        """Close the file, as far as this thread has opened it; later calls raise `closed`."""
         self._closed = True
         self._drop()
 

@@ -76,11 +76,7 @@ class EmbeddingService:
         missing: Callable[[int], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Bound the vectors in memory by `max_bytes`, and those unpacked by a quarter of it; the others are in `index`.
-
-        If `patient`, each question waits until all vectors are there. With `missing`, no model is loaded: it gets the
-        number of texts without vectors that a question asks for.
-        """
+        """If `patient`, questions wait for all. With `missing`, which counts them, none are made."""
         self._patient, self._missing = patient, missing
         self.waited = 0.0
         """Seconds for which patient askers waited until the model was loaded."""
@@ -105,7 +101,6 @@ class EmbeddingService:
         self._inline = 0  # until numpy was imported, in a thread
 
     def bind(self, who: Identity) -> "BoundEmbedder":
-        """Return the service for a request; no tenant can time what another one's texts cost."""
         return BoundEmbedder(self, who.tenant)
 
     def warm(self) -> None:
@@ -120,7 +115,6 @@ class EmbeddingService:
         await self._measured(_MEASURING)
 
     def forget(self, tenant: str) -> int:
-        """Forget the vectors of a tenant's texts, but for those in the index, and make no more; how many there were."""
         for key, pending in self._pending.items():
             if key.tenant == tenant:
                 pending.answer(None)
@@ -129,7 +123,6 @@ class EmbeddingService:
         return self._known.forget(tenant)
 
     async def aclose(self) -> None:
-        """Stop the work; whoever waits gets what there is."""
         await self._measuring.aclose()
         await self._looking.aclose()
         await self._making.aclose()
@@ -172,10 +165,7 @@ class EmbeddingService:
     async def table(
         self, texts: ComparedTexts, others: ComparedTexts, *, wait: float, whole: bool = False
     ) -> Array | None:
-        """Return a row for each text: how near it is to each of the others, on the scale of the reference.
-
-        Not a number where there is no vector. None where all are missing; if `whole`, where any is still to be made.
-        """
+        """Return how near each text is to the others; None where all are missing, or if `whole` any."""
         until, groups = time.monotonic() + wait, (texts, others)
         self._begin_measuring()
         keys = [(each.tenant, tuple(each.texts), each.are_queries) for each in groups]  # strings know their hash
@@ -205,7 +195,6 @@ class EmbeddingService:
         return self._making.is_busy or bool(self._looking)
 
     async def settled(self) -> None:
-        """Wait until no vectors are on their way."""
         while self._pending:
             await asyncio.wait({each.result for each in self._pending.values()})
 
@@ -322,10 +311,7 @@ class EmbeddingService:
         return width > 0 and self._dimension in (None, width)
 
     def _deliver(self, batch: Sequence[VectorRequest], vectors: Sequence[bytes]) -> None:
-        """Remember vectors, write them to the index, and tell all who wait.
-
-        Where they have another dimension than the earlier ones, these are another model's: they are forgotten.
-        """
+        """Remember vectors, write them, and tell who wait; another dimension ends what was known."""
         points: dict[str, list[Point]] = {}
         for each, packed in zip(batch, vectors, strict=True):
             if each.result.done():  # its tenant was forgotten meanwhile
@@ -370,7 +356,6 @@ class BoundEmbedder:
         return self._service.is_behind
 
     async def floor(self, query: str, *, wait: float) -> float | None:
-        """Return the floor of a query, which several steps of a request ask for."""
         known = self._floors.get(query)
         if known is None:
             known = await self._service.floor(self._tenant, query, wait=wait)

@@ -49,7 +49,6 @@ class VectorRequest:
     """Its packed vectors; None where they could not be made."""
 
     def answer(self, vector: bytes | None) -> None:
-        """Tell all who wait."""
         if not self.result.done():
             self.result.set_result(vector)
 
@@ -67,7 +66,6 @@ class Making:
         warn: Warn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Hand each batch and its vectors to `hand_on`; `clock` is in seconds."""
         self._backend = backend
         self._hand_on = hand_on
         self._warn = warn
@@ -90,7 +88,6 @@ class Making:
         self.load()
 
     def forget(self, tenant: str) -> None:
-        """Drop the texts of a tenant that wait."""
         self._queue = {key: wanted for key, wanted in self._queue.items() if key.tenant != tenant}
 
     def load(self) -> "asyncio.Task[None]":
@@ -101,7 +98,6 @@ class Making:
 
     @property
     def is_pausing(self) -> bool:
-        """True if nothing is made for now, because it failed."""
         return self._closed or self._clock() < self._paused_until
 
     @property
@@ -110,7 +106,6 @@ class Making:
         return self._worker is not None and not self._worker.done() and not self.is_pausing
 
     async def aclose(self) -> None:
-        """Stop: all that wait get None."""
         self._closed = True
         if self._worker is not None:
             self._worker.cancel()

@@ -70,20 +70,14 @@ class Stack:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no vector."""
         return not self._starts
 
     @property
     def size(self) -> int:
-        """In bytes."""
         return int(self._rows.nbytes) + 16 * len(self._places)
 
     def table(self, others: "Stack") -> Array:
-        """Return a row for each text: the cosines of its nearest vectors to those of the other texts.
-
-        Not a number where there are no vectors of one dimension. The nearest, not the mean: a passage is about what one
-        of its parts is about.
-        """
+        """Return for each text the cosines of its nearest vector to the others'; nan without vectors."""
         numpy, shape = arrays.numpy(), (self._count, others._count)
         if self.is_empty or others.is_empty or self._rows.shape[1] != others._rows.shape[1]:
             return numpy.full(shape, nan)

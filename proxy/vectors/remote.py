@@ -50,7 +50,7 @@ class Remote:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
 
     async def load(self) -> None:
-        """Do nothing: the server is asked when there is something to ask."""
+        pass
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         """Return one vector for each text; none for a text that the server refuses while it takes others."""

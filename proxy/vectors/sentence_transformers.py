@@ -96,12 +96,10 @@ class Sentences:
             self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._loaded)
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
-        """Return the vectors of each text: one for each of its first pieces."""
         await self.load()
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts, query)
 
     async def aclose(self) -> None:
-        """Let the thread end; what it is doing cannot be interrupted."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _loaded(self) -> Any:

@@ -90,17 +90,13 @@ class TokenTable:
         self._tokens = WordPiece((directory / "tokens.txt").read_text(encoding="utf-8").split("\n")[:-1])
 
     def packed(self, text: str) -> bytes:
-        """Return a text's vectors; empty where it has none."""
         pieces = [self._tokens.tokens(text[start : start + SIZE]) for start in range(0, len(text), SIZE)[:PIECES]]
         vectors = [self._scales[piece] @ self._rows[piece].astype("f4") for piece in pieces if piece]
         return pack(vectors) if vectors else b""
 
 
 class WordPiece:
-    """BERT's vocabulary, uncased, for any thread: a text's tokens as `tokenizers` finds them, without its 60 MB.
-
-    Words are remembered with their tokens, so a text costs some 0.2 µs a word.
-    """
+    """BERT's vocabulary, uncased, for any thread: a text's tokens as `tokenizers` finds them, without its 60 MB."""
 
     def __init__(self, vocabulary: Sequence[str]) -> None:
         """Read a vocabulary: a token's number is its place; `##` in front says that it goes on a word."""

@@ -201,6 +201,7 @@ from pathlib import Path
 outside = []
 sys.addaudithook(lambda event, args: outside.append(event) if event in ("socket.connect", "socket.getaddrinfo") else None)
 
+from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.context import Identity
 from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService

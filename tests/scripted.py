@@ -6,13 +6,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from typing import Any
 
 from proxy.chat import ChatRequest, Tool
-from proxy.context import ModelProfile
 from proxy.policy import InternalTool
 from proxy.state.decisions import StoredMemory
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import StoreError
 from proxy.testing import chat, tool
-from proxy.upstreams.base import Abilities, Call, Reply
+from proxy.upstreams.base import Abilities, Call, Reply, Upstream
 
 LOOK_UP = tool()
 RECALL = tool("recall", "Brings back what left the context.")
@@ -57,11 +56,10 @@ class Chunks:
         await self._flow.aclose()
 
 
-class Scripted:
+class Scripted(Upstream):
     """Gives one reply after the other, and keeps the calls."""
 
     name = "scripted"
-    address = None
     provider = "openai"
     abilities = Abilities(translates=False)
 
@@ -80,18 +78,6 @@ class Scripted:
         request = self.calls[place].request
         assert request is not None
         return request
-
-    async def ignored(self, call: Call) -> tuple[str, ...]:
-        return ()
-
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return known
-
-    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        return []
-
-    async def aclose(self) -> None:
-        pass
 
 
 def ask(conversation: str = "s u1", *, tools: Sequence[Tool] = (LOOK_UP, RECALL), **rest: Any) -> Call:

@@ -1,5 +1,6 @@
 """The contract of an upstream. Every kind of upstream answers in OpenAI's wire form."""
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -113,39 +114,36 @@ class Abilities:
 class Upstream(Protocol):
     """A server or provider that requests go to. It is built once from its settings, and owns its connections."""
 
-    @property
-    def name(self) -> str:
-        """Its name in the configuration."""
+    name: str
+    """Its name in the configuration."""
+    address: str | None = None
+    """Its base URL, for telemetry."""
+    provider: str
+    """The value of `gen_ai.provider.name`."""
+    abilities: Abilities = Abilities()
 
-    @property
-    def address(self) -> str | None:
-        """Its base URL, for telemetry; None where it has none."""
-
-    @property
-    def provider(self) -> str:
-        """The value of `gen_ai.provider.name`."""
-
-    @property
-    def abilities(self) -> Abilities:
-        """Features that the gateway depends on."""
-
+    @abstractmethod
     async def send(self, call: Call) -> Reply:
         """Forward a call. Raise `UpstreamFailed` only before the first byte; cancelling it drops the request."""
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         """Return the fields of a call that the upstream does not support, unsent. Raise `BadRequest` as `send` does."""
+        return ()
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Return the profile of a model, completed by the server's own report. Never raise."""
+        return known
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         """Return the upstream's own list of models (`GET /v1/models` entries); empty if it has none.
 
         Raise `PenstockError` if it refuses the key (401 or 403), or if the key is another vendor's.
         """
+        return []
 
     async def aclose(self) -> None:
         """Close all connections."""
+        return
 
 
 def connect(name: str, settings: Connected) -> Transport:

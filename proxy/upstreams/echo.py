@@ -1,11 +1,11 @@
 """An upstream that needs nothing: it answers with a report of what reached it."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, NotFound
-from proxy.context import ModelProfile, TokenCount
+from proxy.context import TokenCount
 from proxy.text import counted
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import Completion, usage
@@ -17,11 +17,10 @@ def build(upstreams: Iterable[str], settings: object) -> dict[str, Upstream]:
     return {name: Echo(name) for name in upstreams}
 
 
-class Echo:
+class Echo(Upstream):
     """An upstream that reports the messages, tokens and tools of each request, streaming too."""
 
     provider = "penstock.echo"
-    address = None
     abilities = Abilities(limits_answers=False)
 
     def __init__(self, name: str) -> None:
@@ -39,18 +38,6 @@ class Echo:
         completion = Completion(call, {})
         completion.usage = usage(count.total, len(text.split()))
         return await completion.reply(_deltas(text.splitlines(keepends=True) if completion.stream else [text]))
-
-    async def ignored(self, call: Call) -> tuple[str, ...]:
-        return ()
-
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return known
-
-    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        return []
-
-    async def aclose(self) -> None:
-        """Do nothing: nothing is open."""
 
 
 def _report(request: ChatRequest, count: TokenCount) -> str:

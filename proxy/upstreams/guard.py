@@ -4,7 +4,6 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
 from typing import Any, Literal
 
 from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamUnavailable
@@ -25,12 +24,12 @@ _STUMBLED = frozenset({500, 501, 505})
 
 
 class GuardedUpstream:
-    """An upstream that is asked only when it may be; to all others it looks like that upstream itself."""
+    """An upstream that is asked only when it may be."""
 
     def __init__(self, upstream: Upstream, settings: Guarded, breaker: "Breaker") -> None:
         self._upstream = upstream
         self._breaker = breaker
-        self._mask = Mask(keys_of(settings))
+        self.mask = Mask(keys_of(settings))
         self._slots = asyncio.Semaphore(settings.max_connections)
         self._waiting, self._most_waiting, self._patience = 0, settings.max_waiting, settings.max_wait
         self.name, self.address = upstream.name, upstream.address
@@ -45,7 +44,7 @@ class GuardedUpstream:
             raise UpstreamUnavailable(
                 f"upstream {self.name!r} is full: too many requests under way, retry in 1 s",
                 code="server_is_overloaded",
-                headers=_after(1),
+                headers={"retry-after": "1"},
             )
         try:
             self._check()  # it may have failed while this one waited
@@ -54,13 +53,18 @@ class GuardedUpstream:
         except BaseException:
             self._slots.release()
             raise
-        self._mask.head(reply)
+        self.mask.head(reply)
         if reply.chunks is None:
             self._slots.release()
         else:
-            broken = partial(self._breaker.broke_off, ticket)
-            reply.chunks = _Watched(reply.facts, reply.chunks, self._slots.release, broken, self._mask)
+            reply.chunks = _Watched(self, ticket, reply.chunks, reply.facts)
         return reply
+
+    def over(self, ticket: int, *, is_broken: bool) -> None:
+        """Take back the slot of a stream that has ended."""
+        self._slots.release()
+        if is_broken:
+            self._breaker.broke_off(ticket)
 
     async def _ask(self, call: Call, ticket: int) -> Reply:
         try:
@@ -69,23 +73,23 @@ class GuardedUpstream:
             self._breaker.abandoned(ticket)
             raise
         except PenstockError as error:
-            error.message = self._mask.text(error.message)
+            error.message = self.mask.text(error.message)
             is_failure = isinstance(error, UpstreamFailed) or is_down(error.status, error.headers.get("x-should-retry"))
             self._breaker.answered(ticket, is_sound=not is_failure)
             raise
         except Exception:
             self._breaker.answered(ticket, is_sound=False)
             raise
-        is_failure = reply.status >= 500 and is_down(reply.status, advice(reply.headers).get("x-should-retry"))
-        self._breaker.answered(ticket, is_sound=not is_failure)
+        should_retry = advice(reply.headers).get("x-should-retry") if reply.status >= 500 else None
+        self._breaker.answered(ticket, is_sound=not is_down(reply.status, should_retry))
         return reply
 
     def _check(self) -> None:
         seconds = self._breaker.refusal()
         if seconds is not None:
-            after = _after(seconds)
-            message = f"upstream {self.name!r} is unavailable: circuit open, retry in {after['retry-after']} s"
-            raise UpstreamUnavailable(message, headers=after)
+            after = str(max(1, math.ceil(seconds)))
+            message = f"upstream {self.name!r} is unavailable: circuit open, retry in {after} s"
+            raise UpstreamUnavailable(message, headers={"retry-after": after})
 
     async def _take_slot(self) -> bool:
         """Wait for a slot, in order. Return whether one came in time."""
@@ -111,41 +115,26 @@ def is_down(status: int, should_retry: str | None = None) -> bool:
     return status >= 500 and status not in _STUMBLED and (should_retry or "").lower() != "false"
 
 
-def _after(seconds: float) -> dict[str, str]:
-    return {"retry-after": str(max(1, math.ceil(seconds)))}
-
-
 class _Watched:
     """A stream that gives its slot back when it is closed, and tells whether it broke off; its chunks cost nothing."""
 
-    def __init__(
-        self,
-        facts: Mapping[str, Any],
-        chunks: ByteStream,
-        ended: Callable[[], None],
-        broken: Callable[[], None],
-        mask: Mask,
-    ) -> None:
+    def __init__(self, guard: GuardedUpstream, ticket: int, chunks: ByteStream, facts: Mapping[str, Any]) -> None:
         """`facts` are those of the reply, which has this stream: holding the reply itself would be a cycle."""
-        self._facts = facts
-        self._chunks = chunks
-        self._ended: Callable[[], None] | None = ended
-        self._broken = broken
-        self._mask = mask
+        self._guard, self._ticket, self._chunks, self._facts = guard, ticket, chunks, facts
+        self._is_open = True
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._mask.chunks(self._chunks)
+        return self._guard.mask.chunks(self._chunks)
 
     async def aclose(self) -> None:
         try:
             await self._chunks.aclose()
         finally:
-            ended, self._ended = self._ended, None
-            if ended is not None:
-                ended()
+            if self._is_open:
+                self._is_open = False
                 # the streams of upstreams that translate end by themselves, and note why
-                if getattr(self._chunks, "broken", False) or self._facts.get("error") in _BROKEN:
-                    self._broken()
+                is_broken = getattr(self._chunks, "broken", False) or self._facts.get("error") in _BROKEN
+                self._guard.over(self._ticket, is_broken=is_broken)
 
 
 # --- the circuit breaker: a state machine with a clock, and nothing else ---
@@ -168,7 +157,6 @@ class Breaker:
         clock: Callable[[], float] = time.monotonic,
         on_change: Callable[[State], None] | None = None,
     ) -> None:
-        """`told` is called with each new state."""
         self._settings = settings
         self._clock = clock
         self._on_change = on_change

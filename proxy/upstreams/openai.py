@@ -26,7 +26,7 @@ def build(upstreams: Mapping[str, OpenAIUpstream], settings: object) -> dict[str
     return {name: OpenAI(name, each) for name, each in upstreams.items()}
 
 
-class OpenAI:
+class OpenAI(Upstream):
     """An upstream that forwards bytes. Only the refusal of a prompt that does not fit is read and rewritten."""
 
     def __init__(self, name: str, settings: OpenAIUpstream, transport: Transport | None = None) -> None:
@@ -38,8 +38,7 @@ class OpenAI:
             speaks=frozenset({"chat", *settings.wires}),
             native_edits={"responses": frozenset({"compaction"})},
         )
-        self.address: str | None = settings.base_url
-        self._base = settings.base_url
+        self.address = self._base = settings.base_url
         self._own_headers = {key.lower(): value.get_secret_value() for key, value in settings.headers.items()}
         if settings.api_key is not None:
             self._own_headers["authorization"] = f"Bearer {settings.api_key.get_secret_value()}"
@@ -84,9 +83,6 @@ class OpenAI:
         headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
         headers.append((b"content-type", b"application/json"))
         return Reply(400, headers, body=openai_body(reply.body or b"", overflow))
-
-    async def ignored(self, call: Call) -> tuple[str, ...]:
-        return ()
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Return the profile, with a smaller window if a refusal of the server named one."""

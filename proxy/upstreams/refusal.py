@@ -73,20 +73,31 @@ def read_refusal(status: int, body: bytes) -> Overflow | None:
 def openai_body(body: bytes, overflow: Overflow) -> bytes:
     """Return the error in OpenAI's words. One that has the code already stays as it is; other fields are kept."""
     try:
-        error = orjson.loads(body)
+        said = orjson.loads(body)
     except orjson.JSONDecodeError:
-        error = body.decode("utf-8", "replace")
-    error = error[0] if isinstance(error, list) and error else error
-    inner = error.get("error", error) if isinstance(error, dict) else error
-    fields = {key: value for key, value in inner.items() if key != "object"} if isinstance(inner, dict) else {}
-    if isinstance(error, dict) and "error" in error and fields.get("code") == CODE:
+        said = body.decode("utf-8", "replace")
+    fields = error_in(said)
+    if isinstance(said, dict) and "error" in said and fields.get("code") == CODE:
         return body
-    told = fields.get("message") or fields.get("detail") or inner
+    told = fields.get("message") or fields.get("detail") or fields
     text = told if isinstance(told, str) else orjson.dumps(told).decode()
     known = {"type": "invalid_request_error", "param": "messages"}
-    kept = {key: fields[key] for key in fields if isinstance(fields[key], str | int)}
+    kept = {key: value for key, value in fields.items() if isinstance(value, str | int) and key != "object"}
     error = known | kept | {"message": sentence(text, overflow.prompt, overflow.window), "code": CODE}
     return orjson.dumps({"error": error | {"param": error["param"] or "messages"}})
+
+
+def error_in(answer: Any) -> Mapping[str, Any]:
+    """Return the error object of an answer, which may be a list or be without one; a bare text is its `message`."""
+    answer = answer[0] if isinstance(answer, list) and answer else answer
+    error = answer.get("error", answer) if isinstance(answer, Mapping) else answer
+    return error if isinstance(error, Mapping) else {"message": error}
+
+
+def words_of(error: Mapping[str, Any]) -> str:
+    """Return the message of an error object; empty if there is none."""
+    message = error.get("message")
+    return message.strip() if isinstance(message, str) else ""
 
 
 def sentence(text: str, prompt: int | None, window: int | None) -> str:
@@ -136,7 +147,6 @@ _BY_STATUS = {
 """OpenAI's type and code; other statuses have a type of their hundred and no code."""
 
 RETRY_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
-"""Headers of an error that tell SDKs when to try again."""
 
 
 def advice(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
@@ -149,12 +159,10 @@ class Refused(PenstockError):
     """The upstream answered with an error."""
 
     def __init__(self, message: str, status: int, **more: Any) -> None:
-        super().__init__(message, status=status, **more)
-        self.type = kind_of(status)[0]
+        super().__init__(message, status=status, kind=_kind_of(status)[0], **more)
 
 
-def kind_of(status: int) -> tuple[str, str | None]:
-    """Return OpenAI's type and code for a status."""
+def _kind_of(status: int) -> tuple[str, str | None]:
     return _BY_STATUS.get(status) or ("server_error" if status >= 500 else "invalid_request_error", None)
 
 
@@ -173,13 +181,12 @@ def refused(
     if status == 404 and is_own and call is not None:
         text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
     text = text or f"The upstream answered with status {status}."
-    return Refused(text, status, code=kind_of(status)[1] if is_own else None, headers=headers)
+    return Refused(text, status, code=_kind_of(status)[1] if is_own else None, headers=headers)
 
 
 def refusal_in(reply: Reply) -> Refused:
     """Return the error that an answer in OpenAI's form is, with the server's own message and code."""
-    error = json_object(reply.body or b"").get("error")
-    fields = error if isinstance(error, dict) else {"message": error}
+    fields = error_in({"error": None, **json_object(reply.body or b"")})
     code, param = (value if isinstance(value := fields.get(name), str) else None for name in ("code", "param"))
     text = str(fields.get("message") or f"The upstream answered with status {reply.status}.")
     return Refused(text, reply.status, code=code, param=param)

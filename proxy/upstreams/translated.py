@@ -1,6 +1,6 @@
 """Upstreams that chats are translated for. All their other paths pass as they are."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 from proxy.chat import ChatRequest
 from proxy.chat.errors import Unanswered
 from proxy.config.settings import AnthropicUpstream, OllamaUpstream
-from proxy.context import ModelProfile
 from proxy.http.client import Response
 from proxy.text.json_values import json_object
-from proxy.upstreams.base import CHAT, Call, Reply, connect
+from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect
 from proxy.upstreams.completion import Completion, encoded
 from proxy.upstreams.images import Images
 from proxy.upstreams.refusal import Refused, advice
@@ -26,16 +25,16 @@ class Translation:
     """A request in the form of a server's own API."""
 
     body: dict[str, Any]
-    """Its JSON body."""
     ignored: tuple[str, ...]
     """The client's fields that the server, or this model, does not support, sorted."""
     countable: bool = True
     """Our count of the prompt compares with the server's."""
 
 
-class TranslatedUpstream(ABC):
+class TranslatedUpstream(Upstream):
     """An upstream that translates chat requests, and the answers back."""
 
+    address: str
     relayed: ClassVar[tuple[bytes, ...]] = ()
     """The beginnings of headers of an answer that its clients read."""
 
@@ -67,9 +66,6 @@ class TranslatedUpstream(ABC):
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return () if call.request is None or call.path != CHAT else (await self._translated(call, call.request)).ignored
 
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return known
-
     async def aclose(self) -> None:
         await self._transport.aclose()
         await self._images.aclose()
@@ -90,14 +86,14 @@ class TranslatedUpstream(ABC):
 
     @abstractmethod
     async def _translated(self, call: Call, request: ChatRequest) -> Translation:
-        """Return a request in the server's form. Raise `BadRequest`."""
+        """Raise `BadRequest` for what has no form there."""
 
     @abstractmethod
     async def _post(self, call: Call, body: bytes) -> Response:
         """Send a translated body, and wait for the head of the answer. Raise `UpstreamFailed`."""
 
     @abstractmethod
-    def _refusal(self, body: Mapping[str, Any], call: Call | None, status: int, again: Mapping[str, str]) -> Refused:
+    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
         """Return the error in a body; `again` are the headers that tell when to try again."""
 
     @abstractmethod

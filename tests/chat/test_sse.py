@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from proxy.chat import sse as held
 from proxy.chat.errors import UpstreamFailed
-from proxy.chat.sse import ByteStream, EventSplitter
+from proxy.chat.sse import ByteStream, EventSplitter, split_lines
 from proxy.models.usage import without_usage
-from proxy.upstreams.ollama import lines
 from proxy.wires.chat_round import ChatRound
 
 
@@ -33,7 +32,7 @@ def rounds(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
 
 
 READERS: dict[str, Callable[[ByteStream], AsyncGenerator[object, None]]] = {
-    "a line of Ollama's": lines,
+    "a line": split_lines,
     "an event without usage": without_usage,
     "a round": rounds,
 }
@@ -50,7 +49,7 @@ async def test_what_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch, read
 
 @pytest.mark.parametrize(
     ("read", "event"),
-    [(READERS["a line of Ollama's"], b'{"a":1}\n'), (READERS["an event without usage"], b"data: {}\n\n")],
+    [(READERS["a line"], b'{"a":1}\n'), (READERS["an event without usage"], b"data: {}\n\n")],
 )
 async def test_what_does_end_may_go_on(
     monkeypatch: pytest.MonkeyPatch, read: Callable[..., object], event: bytes

@@ -23,15 +23,14 @@ from proxy.upstreams.anthropic.request import translate
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
 from proxy.upstreams.completion import Completion, parsed, timestamp
 from proxy.upstreams.credentials import fitting
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, refused
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, error_in, refused, words_of
 from proxy.upstreams.translated import Deltas, TranslatedUpstream, Translation
 from proxy.wires.messages_answer import STATUSES
 
 VERSION = "2023-06-01"
 """The version of the API that is translated to."""
 
-PAUSES = 8
-"""The most times that an answer which pauses is asked to go on."""
+MOST_PAUSES = 8
 
 _OVERLOADED = 529
 """Anthropic's status for an overload of all; no client of OpenAI's knows it."""
@@ -67,7 +66,6 @@ class Anthropic(TranslatedUpstream):
         super().__init__(name, settings, ["http"])
 
     async def _post(self, call: Call, body: bytes) -> Response:
-        """Raise `Unauthorized` without a key, and `BadRequest` for another vendor's."""
         headers = {key: each for key, each in call.headers.items() if key in _KEPT or key.startswith("anthropic-")}
         own = {"content-type": "application/json", **self._credentials(call.headers, call.model)}
         return await self._request("POST", "/messages", {"anthropic-version": VERSION, **headers, **own}, body)
@@ -75,14 +73,14 @@ class Anthropic(TranslatedUpstream):
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         own = {"anthropic-version": VERSION, **without_credentials(headers), **self._credentials(headers, "")}
         response = await self._request("GET", "/models", own, None, "limit=1000")
+        body = json_object(await response.read())
         if response.status in (401, 403):
-            raise self._refusal(json_object(await response.read()), None, response.status, {})
-        listed = json_object(await response.read()).get("data") if response.status == 200 else []
+            raise self._refusal(body, Call("/models", "", b"", headers), response.status, {})
+        listed = body.get("data") if response.status == 200 else []
         models = listed if isinstance(listed, list) else []
         return [_described(each) for each in models if isinstance(each, dict) and isinstance(each.get("id"), str)]
 
     async def _pass(self, call: Call) -> Reply:
-        """Forward a call to Anthropic's own API unchanged, but for the keys, and relay its answer as it is."""
         if self._key is not None:
             headers: Mapping[str, str] = {**without_credentials(call.headers), **self._credentials(call.headers, "")}
         else:
@@ -92,7 +90,6 @@ class Anthropic(TranslatedUpstream):
     async def _request(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, query: str = ""
     ) -> Response:
-        """Send a request and wait for the head of its answer; `path` is below `/v1`. Raise `UpstreamFailed`."""
         url = URL(f"{self.address}/v1{path}{'?' if query else ''}{query}", encoded=True)
         return await self._transport.request(method, url, headers, body)
 
@@ -108,7 +105,6 @@ class Anthropic(TranslatedUpstream):
         return {"authorization": f"Bearer {key}"} if key.startswith(_OAUTH) else {"x-api-key": key}
 
     async def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
-        """Yield what an answer adds to the message, and the answers that go on with it."""
         answer, body, facts = AnthropicAnswer(), translation.body, completion.facts
         asked = body["messages"]
         while True:
@@ -119,7 +115,7 @@ class Anthropic(TranslatedUpstream):
                             yield delta
             else:
                 answer.read(parsed(await response.read(), SERVER))
-            if not answer.paused or answer.pauses >= PAUSES:
+            if not answer.paused or answer.pauses >= MOST_PAUSES:
                 break
             body = {**body, "messages": [*asked, {"role": "assistant", "content": answer.content}]}
             answer.go_on()
@@ -143,8 +139,7 @@ class Anthropic(TranslatedUpstream):
                     event = parsed(line[5:], SERVER)
                     kind = event.get("type")
                     if kind == "error":
-                        error = event["error"] if isinstance(event.get("error"), Mapping) else {}
-                        raise self._refusal(event, call, STATUSES.get(str(error.get("type")), 500), {})
+                        raise self._refusal(event, call, STATUSES.get(str(error_in(event).get("type")), 500), {})
                     yield event
         if kind != "message_stop":
             raise self._broke_off()
@@ -162,22 +157,16 @@ class Anthropic(TranslatedUpstream):
             room = call.room or room
         return translate(request, most=most, room=room)
 
-    def _refusal(self, body: Mapping[str, Any], call: Call | None, status: int, again: Mapping[str, str]) -> Refused:
+    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
         error = body["error"] if isinstance(body.get("error"), Mapping) else {}
         if status == _OVERLOADED:
             status, again = 503, {"retry-after": _USUAL_WAIT, **again}
-        message = error.get("message")
-        text = message.strip()[:LONGEST_MESSAGE] if isinstance(message, str) else ""
-        return refused(status, text, call, is_own=message is not None, headers=again)
+        text = words_of(error)[:LONGEST_MESSAGE]
+        return refused(status, text, call, is_own=error.get("message") is not None, headers=again)
 
 
 def _described(model: Mapping[str, Any]) -> dict[str, Any]:
     known = {"context_length": model.get("max_input_tokens"), "max_output_tokens": model.get("max_tokens")}
     limits = {name: value for name, value in known.items() if isinstance(value, int)}
-    return {
-        "id": model["id"],
-        "object": "model",
-        "created": timestamp(model.get("created_at")),
-        "owned_by": "anthropic",
-        **limits,
-    }
+    created = timestamp(model.get("created_at"))
+    return {"id": model["id"], "object": "model", "created": created, "owned_by": "anthropic", **limits}

@@ -72,11 +72,9 @@ class AnthropicAnswer:
 
     @property
     def paused(self) -> bool:
-        """True if the answer goes on when it is sent back."""
         return self._rounds[-1].stop == PAUSED
 
     def go_on(self) -> None:
-        """Begin with the next round."""
         self._rounds.append(Blocks())
 
     def read(self, answer: Mapping[str, Any]) -> None:

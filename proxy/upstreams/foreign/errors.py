@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
-from proxy.upstreams.refusal import LONGEST_MESSAGE, RETRY_HEADERS, Refused, refused
+from proxy.upstreams.refusal import LONGEST_MESSAGE, RETRY_HEADERS, Refused, error_in, refused
 
 LATE = frozenset({"TimeoutError", "TimeoutException", "APITimeoutError"})
 UNREACHED = frozenset({"ConnectError", "ConnectTimeout", "ConnectTimeoutError", "EndpointConnectionError"})
@@ -135,10 +135,8 @@ def _error_object(error: BaseException, answer: BaseException | None) -> Mapping
     response = getattr(answer, "response", None)
     for raw in (getattr(error, "message", None) or str(error), getattr(error, "body", None), response):
         said = _parsed(_body(raw) if raw is response else raw)
-        said = said[0] if isinstance(said, list) and said else said
-        if isinstance(said, Mapping):
-            inner = said.get("error", said)
-            return inner if isinstance(inner, Mapping) else {"message": inner}
+        if isinstance(said, Mapping) or (isinstance(said, list) and said and isinstance(said[0], Mapping)):
+            return error_in(said)
     return {}
 
 

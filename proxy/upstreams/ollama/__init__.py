@@ -10,13 +10,14 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from yarl import URL
 
 from proxy.chat import ChatRequest, encode
 from proxy.chat.errors import PenstockError
-from proxy.chat.sse import ByteStream, split_lines
+from proxy.chat.sse import split_lines
 from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
@@ -24,8 +25,8 @@ from proxy.models import with_window
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
 from proxy.upstreams.completion import Completion, Facts, parsed, timestamp, usage
 from proxy.upstreams.ollama.request import translate
-from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, suspected, tokens, was_cut
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, refused
+from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, positive, suspected, was_cut
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, error_in, refused, words_of
 from proxy.upstreams.translated import Deltas, TranslatedUpstream, Translation
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
@@ -45,20 +46,14 @@ _log = logging.getLogger("penstock.ollama")
 
 def build(upstreams: Mapping[str, OllamaUpstream], settings: Settings) -> dict[str, Upstream]:
     """Return the upstreams of this kind by name, with the context sizes that the configuration gives them."""
-    return {
-        name: Ollama(name, each, _num_ctx([entry for entry in settings.models if entry.upstream == name]))
-        for name, each in upstreams.items()
-    }
+    entries = {name: [entry for entry in settings.models if entry.upstream == name] for name in upstreams}
+    return {name: Ollama(name, each, partial(_num_ctx, entries[name])) for name, each in upstreams.items()}
 
 
-def _num_ctx(entries: Iterable[ModelSettings]) -> Callable[[str], int | None]:
+def _num_ctx(entries: Iterable[ModelSettings], model: str) -> int | None:
     """Return the context size that the first matching entry gives a model."""
-
-    def of(model: str) -> int | None:
-        serving = (e for e in entries if e.model == model or any(fnmatchcase(model, glob) for glob in e.match))
-        return next((entry.num_ctx for entry in serving), None)
-
-    return of
+    serving = (e for e in entries if e.model == model or any(fnmatchcase(model, glob) for glob in e.match))
+    return next((entry.num_ctx for entry in serving), None)
 
 
 class Ollama(TranslatedUpstream):
@@ -95,7 +90,7 @@ class Ollama(TranslatedUpstream):
         configured = self._num_ctx(known.name)
         report = await self._windows.report(known.name)
         otherwise = known.window if known.source == "config" else None
-        window = effective(report, configured=configured, otherwise=otherwise, ours=self._windows.served(known.name))
+        window = effective(report, configured=configured, otherwise=otherwise)
         spoken = report.loaded or report.modelfile or (report.trained and (configured or window == report.trained))
         return with_window(known, window, "ollama" if spoken else known.source)
 
@@ -140,7 +135,7 @@ class Ollama(TranslatedUpstream):
 
     async def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
         answer = OllamaAnswer(completion.facts)
-        async with aclosing(lines(response.chunks()) if completion.stream else _whole(response)) as source:
+        async with aclosing(_lines(response, is_stream=completion.stream)) as source:
             async for line in source:
                 if line.get("error") is not None:
                     told = line.get("status")
@@ -173,11 +168,8 @@ class Ollama(TranslatedUpstream):
             fields = {"model": call.model, "counted": counted and counted.total, "evaluated": evaluated}
             _log.warning("prompt was truncated by the server", extra={"fields": {**fields, "window": window}})
 
-    def _refusal(self, body: Mapping[str, Any], call: Call | None, status: int, again: Mapping[str, str]) -> Refused:
-        told = body.get("error")
-        if isinstance(told, dict):
-            told = told.get("message")
-        text = ADDRESS.sub("***", told.strip())[:LONGEST_MESSAGE] if isinstance(told, str) else ""
+    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
+        text = ADDRESS.sub("***", words_of(error_in({"error": None, **body})))[:LONGEST_MESSAGE]
         if lacking := LACKING.search(text):
             return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
         return refused(status, text, call, is_own="error" in body, headers=again)
@@ -188,14 +180,19 @@ class Ollama(TranslatedUpstream):
             return None
         entry = {"id": name, "object": "model", "created": timestamp(model.get("modified_at")), "owned_by": "ollama"}
         details = model.get("details")
-        trained = tokens(details.get("context_length")) if isinstance(details, dict) else None
+        trained = positive(details.get("context_length")) if isinstance(details, dict) else None
         length = self._num_ctx(name) or running.get(full_name(name))
         return entry if length is None else {**entry, "context_length": min(length, trained or length)}
 
 
-async def _whole(response: Response) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the one line of an answer that is not streamed."""
-    yield parsed(await response.read(), "Ollama")
+async def _lines(response: Response, *, is_stream: bool) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the lines of an NDJSON stream, or the one of a whole answer. Closing it closes the answer."""
+    if not is_stream:
+        yield parsed(await response.read(), "Ollama")
+        return
+    async with aclosing(split_lines(response.chunks())) as source:
+        async for line in source:
+            yield parsed(line, "Ollama")
 
 
 async def _counted(call: Call, window: int | None) -> TokenCount | None:
@@ -208,14 +205,10 @@ async def _counted(call: Call, window: int | None) -> TokenCount | None:
     return await call.tokens.count(call.request) if len(call.body) > suspected(window) else None
 
 
-def _asked_by(ability: str, call: Call | None) -> str:
+def _asked_by(ability: str, call: Call) -> str:
     if ability == "tools":
         return "tools"
-    return (
-        "think"
-        if call is not None and call.request is not None and "think" in call.request.rest
-        else "reasoning_effort"
-    )
+    return "think" if call.request is not None and "think" in call.request.rest else "reasoning_effort"
 
 
 # --- answers, whole or as NDJSON lines, in OpenAI's exact form, and what they tell about how it went ---
@@ -280,21 +273,14 @@ class OllamaAnswer:
             self._facts["prompt_tokens"] = prompt
         self._facts["completion_tokens"] = answer
         for name, source in DURATIONS.items():
-            if nanoseconds := _count(line.get(source)):
+            if nanoseconds := positive(line.get(source)):
                 self._facts[name] = round(nanoseconds / 1e6, 3)
         return usage(prompt or counted or 0, answer)
 
 
 def used(line: Mapping[str, Any]) -> tuple[int, int]:
     """Return the tokens of prompt and answer in the last line; 0 for those that it leaves out."""
-    return _count(line.get("prompt_eval_count")), _count(line.get("eval_count"))
-
-
-async def lines(chunks: ByteStream) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the lines of an NDJSON stream. Closing it closes `chunks`."""
-    async with aclosing(split_lines(chunks)) as source:
-        async for line in source:
-            yield parsed(line, "Ollama")
+    return positive(line.get("prompt_eval_count")) or 0, positive(line.get("eval_count")) or 0
 
 
 def _scores(line: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -327,7 +313,3 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

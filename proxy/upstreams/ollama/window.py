@@ -6,7 +6,7 @@ Ollama drops old messages, or the middle of a long one, and answers 200.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxy.context import TokenCount
@@ -19,7 +19,7 @@ FRESH = 60.0
 """Seconds for which what the server said is believed."""
 
 RETRY = 5.0
-"""Seconds until a server is asked again that did not answer in full, or does not know the model."""
+"""Seconds until a server that did not answer in full, or does not know the model, is asked again."""
 
 PATIENCE = 1.0
 """Seconds that a request waits for the server's word on a model."""
@@ -35,7 +35,7 @@ Ask = Callable[[str, str, Any], Awaitable[Mapping[str, Any] | None]]
 
 @dataclass(frozen=True, slots=True)
 class ReportedWindow:
-    """A server's report on a model, in tokens; None for unknown values."""
+    """The last report on a model, in tokens; None for unknown values."""
 
     loaded: int | None = None
     """The context that it runs the model with, or ran it with when it was last seen running (`/api/ps`)."""
@@ -43,26 +43,24 @@ class ReportedWindow:
     """The `num_ctx` of the model's own parameters (`/api/show`)."""
     trained: int | None = None
     """The context that the model was trained for (`/api/show`)."""
+    is_ours: bool = False
+    """The server has answered a request of ours for the model, and so runs it as we asked."""
+    until: float = field(default=0.0, compare=False)
+    """The time of the event loop at which it is too old."""
 
 
-_NOTHING = (0.0, ReportedWindow())
-
-
-def effective(report: ReportedWindow, *, configured: int | None, otherwise: int | None, ours: bool) -> int:
+def effective(report: ReportedWindow, *, configured: int | None, otherwise: int | None) -> int:
     """Return the window of the next request, in tokens.
 
     With a configured `num_ctx` every request carries it, so it counts, up to the trained length: a model that runs with
-    another context is loaded anew. A smaller one that runs is the server's limit where `ours`, that is where a request
-    of ours has loaded it, or where the trained length is not known. Without `num_ctx` the running context counts, else
-    the model's own parameter, else `otherwise`, else 4096.
+    another context is loaded anew. A smaller one that runs is the server's limit where a request of ours has loaded it,
+    or where the trained length is not known. Without `num_ctx` the running context counts, else the model's own
+    parameter, else `otherwise`, else 4096.
     """
-    if configured is not None:
-        window = configured
-        if report.loaded is not None and (ours or report.trained is None):
-            window = min(window, report.loaded)
-    else:
-        window = report.loaded or report.modelfile or otherwise or UNTOLD
-    return window if report.trained is None else min(window, report.trained)
+    window = configured or report.loaded or report.modelfile or otherwise or UNTOLD
+    if report.loaded is not None and (report.is_ours or report.trained is None):
+        window = min(window, report.loaded)
+    return min(window, report.trained or window)
 
 
 def loaded(answer: Mapping[str, Any] | None) -> dict[str, int]:
@@ -70,7 +68,7 @@ def loaded(answer: Mapping[str, Any] | None) -> dict[str, int]:
     running = (answer or {}).get("models")
     found: dict[str, int] = {}
     for model in running if isinstance(running, list) else ():
-        if isinstance(model, dict) and (length := tokens(model.get("context_length"))):
+        if isinstance(model, dict) and (length := positive(model.get("context_length"))):
             found |= {full_name(model[key]): length for key in ("name", "model") if isinstance(model.get(key), str)}
     return found
 
@@ -84,8 +82,8 @@ def full_name(model: str) -> str:
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
 
 
-def tokens(value: Any) -> int | None:
-    """Return a length in tokens; None for any other value."""
+def positive(value: Any) -> int | None:
+    """Return a number above 0; None for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
@@ -94,30 +92,24 @@ class Windows:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._known: Cache[str, tuple[float, ReportedWindow]] = Cache(REMEMBERED)
+        self._known: Cache[str, ReportedWindow] = Cache(REMEMBERED)
         self._asking = asyncio.Lock()
-        self._served: Cache[str, None] = Cache(REMEMBERED)
 
     async def report(self, model: str) -> ReportedWindow:
         """Return the report on a model; an empty one if the server does not answer within a second. Never raise."""
-        if self._is_old(model):
+        if self._last(model).until <= _now():
             async with self._asking:
-                if self._is_old(model):
+                if self._last(model).until <= _now():
                     await self._look_up(model)
-        return (self._known.get(model) or _NOTHING)[1]
+        return self._last(model)
 
-    def _is_old(self, model: str) -> bool:
-        return asyncio.get_running_loop().time() >= (self._known.get(model) or _NOTHING)[0]
-
-    def served(self, model: str) -> bool:
-        """Return whether the server has answered a request of ours for a model, and so runs it as we asked."""
-        return model in self._served
+    def _last(self, model: str) -> ReportedWindow:
+        return self._known.get(model) or ReportedWindow()
 
     def answered(self, model: str) -> None:
         """Note that the server has answered. The first answer may have loaded the model, so earlier reports expire."""
-        if model not in self._served:
-            self._served.put(model, None)
-            self._known.put(model, (0.0, (self._known.get(model) or _NOTHING)[1]))
+        if not (last := self._last(model)).is_ours:
+            self._known.put(model, replace(last, is_ours=True, until=0.0))
 
     async def _look_up(self, model: str) -> None:
         try:
@@ -127,29 +119,29 @@ class Windows:
                 )
         except TimeoutError:
             running = shown = None
-        _, before = self._known.get(model) or _NOTHING
+        report = replace(self._last(model), until=_now() + (RETRY if running is None or shown is None else FRESH))
         # An idle model is unloaded after five minutes, and comes back with the context that it had.
-        context = loaded(running).get(full_name(model)) or before.loaded
-        report = (
-            replace(before, loaded=context)
-            if shown is None
-            else ReportedWindow(context, _parameter(shown), _trained(shown))
-        )
-        fresh = RETRY if running is None or shown is None else FRESH
-        self._known.put(model, (asyncio.get_running_loop().time() + fresh, report))
+        report = replace(report, loaded=loaded(running).get(full_name(model)) or report.loaded)
+        if shown is not None:
+            report = replace(report, modelfile=_parameter(shown), trained=_trained(shown))
+        self._known.put(model, report)
 
 
-def _parameter(shown: Mapping[str, Any] | None) -> int | None:
-    parameters = (shown or {}).get("parameters")
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _parameter(shown: Mapping[str, Any]) -> int | None:
+    parameters = shown.get("parameters")
     found = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
-    return tokens(int(found[1])) if found else None
+    return positive(int(found[1])) if found else None
 
 
-def _trained(shown: Mapping[str, Any] | None) -> int | None:
-    about = (shown or {}).get("model_info")
+def _trained(shown: Mapping[str, Any]) -> int | None:
+    about = shown.get("model_info")
     if not isinstance(about, dict):
         return None
-    return tokens(about.get(f"{about.get('general.architecture')}.context_length"))
+    return positive(about.get(f"{about.get('general.architecture')}.context_length"))
 
 
 SURE, UNSURE = 0.9, 0.6

@@ -11,41 +11,24 @@ from proxy.upstreams.ollama.window import ReportedWindow, Windows, effective, fu
 
 
 @pytest.mark.parametrize(
-    ("told", "configured", "otherwise", "ours", "window"),
+    ("told", "configured", "otherwise", "window"),
     [
-        pytest.param(ReportedWindow(), None, None, False, 4096, id="nothing known: Ollama's own default"),
-        pytest.param(ReportedWindow(), None, 16384, False, 16384, id="the configured window"),
-        pytest.param(ReportedWindow(modelfile=8192), None, 16384, False, 8192, id="the model's parameter"),
-        pytest.param(ReportedWindow(loaded=32768, modelfile=8192), None, None, False, 32768, id="what runs"),
-        pytest.param(
-            ReportedWindow(modelfile=65536, trained=2048), None, None, False, 2048, id="never above the trained length"
-        ),
-        pytest.param(ReportedWindow(), 8192, 4096, False, 8192, id="num_ctx"),
-        pytest.param(ReportedWindow(trained=2048), 8192, None, False, 2048, id="num_ctx above the trained length"),
-        pytest.param(
-            ReportedWindow(loaded=65536, trained=131072),
-            8192,
-            None,
-            False,
-            8192,
-            id="num_ctx over a larger one that runs",
-        ),
-        pytest.param(
-            ReportedWindow(loaded=4096, trained=131072), 8192, None, False, 8192, id="another's model will be reloaded"
-        ),
-        pytest.param(
-            ReportedWindow(loaded=4096, trained=131072), 8192, None, True, 4096, id="ours runs with less: a limit"
-        ),
-        pytest.param(
-            ReportedWindow(loaded=4096), 8192, None, False, 4096, id="it runs with less, trained length unknown"
-        ),
-        pytest.param(ReportedWindow(loaded=8192, trained=131072), 8192, None, True, 8192, id="runs as configured"),
+        pytest.param({}, None, None, 4096, id="nothing known: Ollama's own default"),
+        pytest.param({}, None, 16384, 16384, id="the configured window"),
+        pytest.param({"modelfile": 8192}, None, 16384, 8192, id="the model's parameter"),
+        pytest.param({"loaded": 32768, "modelfile": 8192}, None, None, 32768, id="what runs"),
+        pytest.param({"modelfile": 65536, "trained": 2048}, None, None, 2048, id="never above the trained length"),
+        pytest.param({}, 8192, 4096, 8192, id="num_ctx"),
+        pytest.param({"trained": 2048}, 8192, None, 2048, id="num_ctx above the trained length"),
+        pytest.param({"loaded": 65536, "trained": 131072}, 8192, None, 8192, id="num_ctx over a larger one that runs"),
+        pytest.param({"loaded": 4096, "trained": 131072}, 8192, None, 8192, id="another's model will be reloaded"),
+        pytest.param({"loaded": 4096, "trained": 131072, "is_ours": True}, 8192, None, 4096, id="ours runs with less"),
+        pytest.param({"loaded": 4096}, 8192, None, 4096, id="it runs with less, trained length unknown"),
+        pytest.param({"loaded": 8192, "trained": 131072, "is_ours": True}, 8192, None, 8192, id="runs as configured"),
     ],
 )
-def test_the_effective_window(
-    told: ReportedWindow, configured: int | None, otherwise: int | None, ours: bool, window: int
-) -> None:
-    assert effective(told, configured=configured, otherwise=otherwise, ours=ours) == window
+def test_the_effective_window(told: Any, configured: int | None, otherwise: int | None, window: int) -> None:
+    assert effective(ReportedWindow(**told), configured=configured, otherwise=otherwise) == window
 
 
 @pytest.mark.parametrize(
@@ -128,14 +111,12 @@ async def test_our_first_answer_makes_it_ask_again() -> None:
     windows = Windows(server.ask)
     server.running = {"models": []}
     assert (await windows.report("m")).loaded is None
-    assert not windows.served("m")
 
     server.running = {"models": [{"model": "m:latest", "context_length": 2048}]}
     windows.answered("m")
     windows.answered("m")
 
-    assert windows.served("m")
-    assert (await windows.report("m")).loaded == 2048
+    assert await windows.report("m") == ReportedWindow(loaded=2048, modelfile=16384, trained=131072, is_ours=True)
     assert server.asked == 4
 
 

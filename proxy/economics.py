@@ -1,8 +1,6 @@
 """Cost of a request under a provider's prompt cache, and the payback of an edit of the cached prefix. Pure.
 
-Costs are in input tokens at full price. A token that is read from the cache costs `CacheRules.read`, one that is
-written to it `CacheRules.write`. Multiply by the model's input price for money. A provider caches the longest unchanged
-prefix of tools, system and messages, so an edit re-prices all that stands behind it.
+Costs are in input tokens at full price: one that is read from the cache costs `CacheRules.read`, one written `write`.
 """
 
 from math import ceil
@@ -33,10 +31,7 @@ def cached_tokens(rules: CacheRules, shared: int) -> int:
 
 
 def may_be_cached(rules: CacheRules, tokens: int) -> bool:
-    """Return whether the provider may cache a prompt of so many tokens, even if the count is a little too low.
-
-    From then on, an addition at the head of the prompt, such as a tool, would invalidate the cache.
-    """
+    """Return whether the provider may cache a prompt of so many tokens, even if the count is a little too low."""
     return rules.ttl > 0 and tokens >= rules.minimum * _NEARLY
 
 
@@ -51,9 +46,7 @@ def prompt_cost(rules: CacheRules, shared: int, total: int) -> float:
 def cost_ahead(rules: CacheRules, shared: int, total: int, turns: int, growth: int = 0) -> float:
     """Return the cost in input tokens of the next `turns` requests of a conversation that nobody edits.
 
-    The first request has `total` tokens, of which the first `shared` were sent before; each later one has `growth`
-    more. Compare two of these costs to choose between two forms of a conversation: a prompt too short to be cached may
-    cost less in full than a long one at the cache's price.
+    The first has `total` tokens, of which the first `shared` were sent before; each later one has `growth` more.
     """
     cost = 0.0
     for _ in range(turns):
@@ -73,11 +66,7 @@ def money(prices: Prices, cost: float, output_tokens: int = 0) -> float:
 
 
 def turns_to_pay(rules: CacheRules, removed: int, rewritten: int) -> float:
-    """Return the number of further requests after which an edit has paid for itself; infinity for never.
-
-    The edit saves the reading of `removed` tokens (S) in every request, and makes the `rewritten` tokens (P) behind it
-    be written once instead of read: N = (write - read) * P / (read * S).
-    """
+    """Return after how many requests an edit has paid: N = (write - read) * `rewritten` / (read * `removed`)."""
     if removed <= 0:
         return float("inf")
     if not rules.ttl or rewritten <= 0:
@@ -88,11 +77,7 @@ def turns_to_pay(rules: CacheRules, removed: int, rewritten: int) -> float:
 
 
 def pays_after(rules: CacheRules, before: int, after: int, net: float) -> int | None:
-    """Return the number of further requests after which a change that saved `net` input tokens has paid for itself.
-
-    The prompt has `before` tokens without the change and `after` with it, all read from the cache. Return 0 if it paid
-    at once, None if it never does because no later request becomes cheaper.
-    """
+    """Return after how many requests, of `after` not `before` tokens, a change that saved `net` has paid."""
     if net > -0.5:
         return 0
     saved = prompt_cost(rules, before, before) - prompt_cost(rules, after, after)

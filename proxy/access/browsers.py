@@ -1,8 +1,7 @@
 """Protection against web pages where Penstock asks for no key.
 
-A browser sends requests to any port of its machine, for any page that it shows. A page of another origin may send
-simple requests there. A page whose host name was made to resolve to this address (DNS rebinding) may also read the
-answers.
+A page of another origin may send simple requests to any port of its machine. One whose host name was made to resolve to
+this address (DNS rebinding) may also read the answers.
 """
 
 import re
@@ -28,10 +27,7 @@ class Browsers:
     """A check that refuses requests of pages of another origin, or sent to a host name that is not Penstock's."""
 
     def __init__(self, server: ServerSettings, *, origins: bool = True, local: bool = False) -> None:
-        """Allow the origins and hosts of the settings.
-
-        Without `origins` no other origin is allowed; with `local` only loopback addresses and `localhost` are hosts.
-        """
+        """Without `origins` no other origin is allowed; with `local` only `localhost` and loopback addresses are."""
         self._names = tuple(
             name.lower() for name in (*_OF_CONTAINERS, *server.hosts, server.host, server.admin_host or "")
         )

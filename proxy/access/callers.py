@@ -52,8 +52,7 @@ class Caller:
     def check_path(self, method: str, path: str) -> None:
         """Raise `NotFound` unless requests to this path below `/v1` may be forwarded.
 
-        Tenants share the operator's key at the provider. So only paths that name a model and read no stored data are
-        forwarded: on other paths one tenant could read another's data.
+        Tenants share the operator's key at the provider: on paths that read stored data one could read another's.
         """
         if not self.may_pass(method, path):
             advice = "; allow it under auth.paths" if method == "POST" and PLAIN_PATH.fullmatch(path) else ""
@@ -65,10 +64,7 @@ class Caller:
             raise BadRequest("the body must name a model", param="model", code="invalid_type")
 
     def check_form(self) -> None:
-        """Raise `BadRequest` if the caller may not send forms.
-
-        Penstock and an upstream may read different models in one form, so keys for some models may send JSON only.
-        """
+        """Raise `BadRequest` where a key is for some models: two readers of a form may find different ones in it."""
         if self.key is not None and "*" not in self.key.models:
             raise BadRequest(
                 "this key may use some models only, so its requests must be JSON", code="unsupported_content_type"
@@ -81,10 +77,7 @@ class Caller:
             raise UpstreamFailed(message, code="upstream_unauthorized", headers={"x-should-retry": "false"}) from None
 
     async def shown(self, reply: Reply, own: Collection[bytes]) -> Reply:
-        """Return an answer without the `own` headers of Penstock and those of the operator's account.
-
-        Raise `UpstreamFailed` if the upstream refused the operator's key.
-        """
+        """Return an answer without `own` and the account's headers. Raise `UpstreamFailed` if the key was refused."""
         try:
             self.check_key(reply.status)
         except UpstreamFailed:

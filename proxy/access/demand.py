@@ -32,10 +32,7 @@ class Demand:
 
 
 def demand_of(call: Call) -> Demand:
-    """Estimate the tokens of a call: its prompt, and the longest answers that it allows.
-
-    A prompt that was not counted has a token for every four bytes.
-    """
+    """Estimate a call's prompt, by four bytes a token if it was not counted, and the longest answers that it allows."""
     fields = _fields(call)
     if fields is None:
         return Demand(0, 0)  # a form with a file: its size says nothing about tokens
@@ -70,10 +67,7 @@ def _check(name: str, value: Any, most: int | None, *, least: float = float("-in
 
 
 def _fields(call: Call) -> Mapping[str, Any] | None:
-    """Return the fields of a body that bound its answers, or None if it is no JSON object.
-
-    Names are in lower case, because some servers ignore case.
-    """
+    """Return the fields of a JSON body that bound its answers, in lower case, because some servers ignore case."""
     if call.request is not None:
         fields: Mapping[str, Any] = call.request.rest
     elif call.body.lstrip()[:1] == b"{":

@@ -45,11 +45,7 @@ class ClientGone(Exception):
 
 
 class Intake:
-    """Bounds of the bytes of request bodies in memory.
-
-    Incomplete bodies are bounded together and per client address, so that slow clients cannot fill the memory. All
-    bodies of requests under way are bounded together.
-    """
+    """Bounds of request bodies in memory; of incomplete ones also by client address, against slow clients."""
 
     def __init__(
         self,
@@ -80,10 +76,9 @@ class Intake:
 
     @contextmanager
     def receiving(self, address: str, declared: int) -> Iterator[Callable[[int], None]]:
-        """Count a body as incomplete while the context is open.
+        """Count a body as incomplete within the context; call what it yields with each part's size before storing it.
 
-        Call the function that it yields with the size of each part before storing the part. Raise `Overloaded` if a
-        part, or the declared length, does not fit.
+        Raise `Overloaded` if a part, or the declared length, does not fit.
         """
         size = counted = 0
 
@@ -156,10 +151,7 @@ class Exchange:
         self._send = send
 
     async def read(self) -> bytes:
-        """Return the whole body.
-
-        Raise `BadRequest` (413) as soon as it is too large, and `Overloaded` if bodies take too much memory already.
-        """
+        """Return the whole body. Raise `BadRequest` (413) as soon as it is too large, `Overloaded` if all are."""
         length = self.headers.get("content-length", "0").lstrip("0")
         declared = int(length[:19]) if length.isascii() and length.isdigit() else 0
         if declared > self._largest:
@@ -213,10 +205,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body})
 
     async def relay(self, status: int, headers: Headers, chunks: ByteStream, begun: Callable[[], None]) -> None:
-        """Send an answer chunk by chunk, each as soon as it arrives. Errors of `chunks` propagate.
-
-        Call `begun` once, before the first chunk. A client that disconnects after `[DONE]` has the whole answer.
-        """
+        """Send an answer chunk by chunk; call `begun` before the first. After `[DONE]` the client may leave."""
         try:
             async with asyncio.timeout(None) as rest, aclosing(chunks):
                 async for chunk in chunks:
@@ -272,8 +261,7 @@ class Exchange:
 class Watch:
     """A context that turns the disconnect of the client into `ClientGone`, also before the first byte of the answer.
 
-    It begins to listen after 50 ms. For a faster answer, the task and the exception of the listener would cost a
-    tenth of the request.
+    It listens after 50 ms only: the task and the exception would cost a faster answer a tenth of the request.
     """
 
     def __init__(self, receive: Receive) -> None:

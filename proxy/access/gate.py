@@ -29,10 +29,7 @@ class Gate:
     def __init__(
         self, settings: Settings, limits: KeyLimits, slots: Counter[str] | None = None, meter: Meter | None = None
     ) -> None:
-        """Set up the gate; `meter` records the use of each key of Penstock.
-
-        `slots` counts the requests under way by account, those of all under `ALL`. They outlive a reload.
-        """
+        """`meter` records use. `slots` counts requests under way by account, and under `ALL`, across reloads."""
         self._callers, self._tokens = Callers(settings.auth), _tokens(settings.auth)
         self._meter = meter
         self._limits = limits
@@ -40,10 +37,7 @@ class Gate:
         self._slots = Counter() if slots is None else slots
 
     async def serve(self, handler: Handler, http: Exchange, seen: Observation, *, spends: bool = True) -> None:
-        """Admit a request and handle it. Raise `Unauthorized`, `RateLimited` or `Overloaded`.
-
-        With `spends=False` it is admitted even if the limit of the day is used up.
-        """
+        """Admit and handle a request, or raise; with `spends=False` even if the limit of the day is used up."""
         caller = await self._caller(http.headers)
         http.caller = caller
         seen.called_by(caller.tenant, caller.key.name if caller.key is not None else None, caller.issuer)

@@ -1,8 +1,7 @@
 """Limits of each key: requests and tokens per minute, tokens and money per day.
 
-A request is counted before its body is read, and reserves an estimate of its tokens before it is sent. The reported
-usage later replaces the estimate. Concurrent requests together reserve no more than the rest of the day's limit. A
-request that runs alone may exceed the rest, so that a key can use its whole day.
+A request is counted before its body is read, and reserves an estimate of its tokens, which the reported usage replaces.
+Concurrent requests together reserve no more than the rest of the day; one alone may exceed it, to use the whole day.
 """
 
 import asyncio
@@ -183,10 +182,7 @@ class Admission:
         self._cost: float | None = None
 
     async def begin(self, headers: Headers, *, spends: bool = True) -> None:
-        """Count the request.
-
-        Raise `RateLimited` if the minute is full, or if the request `spends` and the day is used up.
-        """
+        """Count the request. Raise `RateLimited` if the minute is full, or if it `spends` and the day is used up."""
         terms = self._terms
         if terms.has_day and spends:
             await self._check_day(terms)
@@ -196,10 +192,7 @@ class Admission:
                 raise refusal
 
     async def reserve(self, call: Call, headers: Headers) -> None:
-        """Reserve the estimated tokens of a call.
-
-        Raise `RateLimited`, or `BadRequest` if the call asks for longer or more answers than the key allows.
-        """
+        """Reserve a call's estimated tokens. Raise `RateLimited`, or `BadRequest` if it asks for more than allowed."""
         terms = self._terms
         check_caps(call, terms.max_output_tokens, terms.max_n)
         if terms.tokens_per_minute is None and not terms.has_day:
@@ -254,10 +247,7 @@ class Admission:
             await self._limits.add(used | released, ttl=_DAYS_TTL)
 
     async def _take(self, kind: str, amount: float, limit: int, headers: Headers) -> RateLimited | None:
-        """Take an amount of a kind, `requests` or `tokens`, from the limit of the minute.
-
-        Add the headers of the rate limit. Return the error if the amount does not fit.
-        """
+        """Take `requests` or `tokens` from the minute and add the headers of its limit. Return the error, if any."""
         minute, elapsed = divmod(self._limits.clock(), MINUTE)
         current, before = self._key(kind, minute), self._key(kind, minute - 1)
         if amount > limit:
@@ -293,10 +283,7 @@ class Admission:
             raise await self._limits.refuse(error, "budget", {})
 
     async def _reserve_day(self, terms: Terms, call: Call, demand: Demand) -> None:
-        """Reserve the estimate of a call.
-
-        Raise `RateLimited` if the day is used up, or if other requests have reserved the rest of it.
-        """
+        """Reserve a call's estimate. Raise `RateLimited` if the day is used up, or its rest is reserved."""
         hour, used = self._limits.clock() // _HOUR, {unit: self._day(unit) for unit in ("tokens", "usd")}
         now, before = (
             {unit: count_key(self._account, unit, "reserved", hour - ago) for unit in used} for ago in (0, 1)
@@ -339,10 +326,7 @@ class Admission:
 
 
 def count_key(account: str, unit: str, span: Literal["minute", "day", "reserved"], number: float) -> str:
-    """Return the key of a count of an account's `requests`, `tokens` or `usd`.
-
-    `number` is the minute or the day since 1970 (UTC); of what was `reserved` it is the hour.
-    """
+    """Return the key of an account's count; `number` is the minute or day since 1970 (UTC), of `reserved` the hour."""
     return f"{account}/{unit}/{span}/{number:.0f}"
 
 

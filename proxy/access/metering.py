@@ -1,8 +1,6 @@
 """Use of each key of Penstock: today, by model, for `GET /v1/usage`, and by day for operators.
 
-Limits have counts of their own.
-Use is recorded in memory after each answer, and added once a second to the counters that all replicas share. Use that
-cannot be added is lost, and the log reports it.
+It is added once a second to counters that all replicas share; what cannot be added is lost, and the log reports it.
 """
 
 import asyncio
@@ -54,10 +52,7 @@ class Meter:
         return int(self._clock() // DAY)
 
     def note(self, account: str, model: str, answers: Sequence[Usage], usd: float | None) -> None:
-        """Count a request of an account: the usage of its upstream answers, and their cost in US dollars.
-
-        `model` is the entry of the configuration, because the names that clients send are unbounded.
-        """
+        """Count a request: its answers' usage and cost. `model` is a configured entry, of which there are few."""
         used: dict[str, float] = {
             "requests": 1,
             "without_usage": any(each.input is None for each in answers),
@@ -74,10 +69,7 @@ class Meter:
         self._news.set()
 
     async def today(self, account: str, models: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return the figures of an account, for `ALL` and for each of the models that it used.
-
-        The last second of other processes may be missing. Raise `StoreError` if the counters fail.
-        """
+        """Return the figures of an account, for `ALL` and each model that it used. Raise `StoreError`."""
         await self._add()
         day = self.day
         keys = {(model, figure): _key(account, day, figure, model) for model in (ALL, *models) for figure in FIGURES}
@@ -89,10 +81,7 @@ class Meter:
         return {model: figures for model, figures in used.items() if model == ALL or any(figures.values())}
 
     async def days(self, accounts: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-        """Return the requests and US dollars of accounts on each of the last days on which they were used, in order.
-
-        Raise `StoreError` or `TimeoutError` if the counters fail.
-        """
+        """Return the use on each day of the last month that had any. Raise `StoreError` or `TimeoutError`."""
         await self._add()
         days, used = range(self.day - _DAYS + 1, self.day + 1), dict[str, list[dict[str, Any]]]()
         for account in accounts:

@@ -42,10 +42,7 @@ class TokenVerifier:
         self._known: Cache[str, tuple[Caller, float]] = Cache(10_000, age=_REMEMBERED)
 
     async def caller(self, token: str) -> Caller:
-        """Return the caller who sent a token.
-
-        Raise `Unauthorized` for one that is not valid here, and `UpstreamFailed` if the provider's keys are not there.
-        """
+        """Return who sent a token. Raise `Unauthorized`, or `UpstreamFailed` if the provider's keys are not there."""
         digest = hashlib.sha256(token.encode()).hexdigest()
         known = self._known.get(digest)
         if known is None:

@@ -1,7 +1,6 @@
 """Removal of layers without content: escapes, white space of JSON, a terminal's colours, an MCP result's envelope.
 
-MCP clients hand on a tool's text inside a JSON envelope, or as the printed form of the SDK's result object, or one in
-the other, with every quote and line break escaped once per layer. The text is what the tool said.
+MCP clients hand on a tool's text in JSON, or as the SDK's object prints it, with every quote escaped once per layer.
 """
 
 import re
@@ -26,10 +25,7 @@ _LAYERS = 6
 
 
 def unwrapped(text: str, *, squeeze: bool = True) -> str:
-    """Return a text without its layers that have no content; the very same object if there are none.
-
-    Of JSON the white space goes only where `squeeze` says so: a file that is edited must stay as it is.
-    """
+    """Return a text without its layers that have no content, else the very same. JSON is squeezed if `squeeze`."""
     for _ in range(_LAYERS):
         inner = _printed(text) or _enveloped(text) or (_as_seen(text) if squeeze else None)
         if not inner:
@@ -47,10 +43,7 @@ def _as_seen(text: str) -> str | None:
 
 
 def last_written(text: str) -> str:
-    """Return a text without what a carriage return wrote over, where all its words were written again.
-
-    A text whose only line breaks are carriage returns stays.
-    """
+    """Return a text without what a carriage return wrote over, where all its words were written again."""
     if "\r" not in text or "\n" not in text:
         return text
     return "\n".join(_last_written(line) if "\r" in line[:-1] else line for line in text.split("\n"))

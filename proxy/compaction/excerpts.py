@@ -1,7 +1,4 @@
-"""The form of a text that does not fit the window: its outline, and the passages that bear on what was asked.
-
-Everything is a pure function of the text, the queries and the room, so the form can be made again in every request.
-"""
+"""The form of a text that does not fit the window: its outline, and the passages that bear on what was asked. Pure."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -44,9 +41,9 @@ class Piece(NamedTuple):
 
 
 def excerpt(text: str, queries: Sequence[str], room: int, line: int | None = 1) -> str:
-    """Return the outline of a text and the passages that fit the queries best, in their order.
+    """Return the outline of a text, and the passages that fit the queries best, in about `room` characters.
 
-    It has about `room` characters. `line` is the number of its first line in the archive; None if lines differ there.
+    `line` is the number of its first line in the archive; None if lines differ there.
     """
     outline = condensed(text, room // _OUTLINE)
     pieces = list(_pieces(text, line))

@@ -1,8 +1,6 @@
-"""Short forms of exchanges that are too large for the window.
+"""Short forms of exchanges that are too large for the window even if all before them left.
 
-An exchange, a user's message or a call with its results, cannot be cut in two. Where one is too large for the window
-even if all before it left, its largest texts take a short form. Whether and how depends on what stands before it and on
-the exchange itself, so each later request of the conversation makes the same form again, with nothing stored.
+The form depends on what stands before an exchange and on itself, so each later request makes the same form again.
 """
 
 import re
@@ -42,10 +40,9 @@ async def is_ours(text: str, archive: Archive | None) -> bool:
 
 
 async def forced(request: ChatRequest, ctx: Context, share: float) -> dict[int, Message]:
-    """Return the short forms of the messages that are too large to be sent, by their places.
+    """Return the short forms of the messages that are too large to be sent, by their places; all of them are archived.
 
-    The form of a text that is much too long takes at most `share` of the usable window. Nothing is shortened that
-    cannot be archived.
+    The form of a text that is much too long takes at most `share` of the usable window.
     """
     if ctx.archive is None:
         return {}
@@ -95,10 +92,7 @@ class _FittingWalk:
         return self._done
 
     async def _behind_fixed(self, cuts: Sequence[int]) -> dict[int, Message]:
-        """Walk where no earlier message may be cut: then results must leave room for those to come.
-
-        A user's message need not, because with it the conversation may be begun anew.
-        """
+        """Walk where no earlier message may be cut: results leave room for those to come, a user's message need not."""
         sizes = await self._ctx.tokens.sizes(self._messages[self._head :])
         sent = 0
         for start, end in pairwise(cuts):
@@ -227,11 +221,7 @@ def _with_references(originals: Mapping[int, Message]) -> Sequence[Message]:
 
 
 def _places(request: ChatRequest, head: int, incoming: ChatRequest) -> Mapping[int, int]:
-    """Return the places of the client's messages, each with its place among `incoming`.
-
-    Message for message where no earlier step added or took any: a message that a step remembers from an earlier request
-    does not know what it was made of in this one.
-    """
+    """Return the places of the client's messages, each with that in `incoming`; one to one where no step added any."""
     if as_sent(request, head, incoming) is None:
         return of_client(request, incoming)
     offset = len(incoming.messages) - len(request.messages)
@@ -268,10 +258,7 @@ def own_words(text: str) -> tuple[str, ...]:
 
 
 def fitted(text: str, queries: Sequence[str], room: int) -> str:
-    """Return the message in about `room` characters: the user's own words, and of each document its excerpt.
-
-    `queries` are what the user says in other parts of the message.
-    """
+    """Return a message in about `room` characters: the user's words, and excerpts of documents by `queries`."""
     pieces = list(_divided(text))
     queries = tuple(dict.fromkeys((*queries, *own_words(text))))
     documents = sum(len(piece.document) for piece in pieces if isinstance(piece, _Piece))

@@ -15,10 +15,7 @@ _SPACES = b" \t\r\n"
 
 
 def weight(text: str) -> int:
-    """Return about how many tokens a text has: the same everywhere and for good, so that decisions can be replayed.
-
-    Digits, punctuation and other scripts count more than letters: a form that is all identifiers has more tokens.
-    """
+    """Return about how many tokens a text has: the same everywhere and for good, so that decisions can be replayed."""
     data = text.encode(errors="surrogatepass")
     letters = len(data) - len(data.translate(None, _LETTERS))
     figures = len(data) - len(data.translate(None, _DIGITS))

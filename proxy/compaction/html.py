@@ -40,10 +40,7 @@ def readable(text: str) -> str:
 
 
 def visible(text: str, *, marked: bool = False) -> str:
-    """Return the visible text line by line, a link's address behind its words.
-
-    With `marked`, headings have marks, and of menus, margins and feet stands how large they are.
-    """
+    """Return the visible text line by line; with `marked`, heading marks and the sizes of menus, margins and feet."""
     pieces: list[str] = []
     asides: list[tuple[str, int]] = []
     hidden: str | None = None

@@ -27,10 +27,9 @@ LONGEST = 240
 
 
 def identifiers(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the identifier-like values of a text in order, each once, with their labels.
+    """Yield the identifier-like values of a text once each, with labels: the word in front, and behind a number.
 
-    A label is the key or word in front of a value on its line, of a number with the word behind it as well. A number
-    without any tells nothing and is left out. A value that has no digit, such as a name or a path, needs none.
+    A number without any tells nothing and is left out. A name or a path needs none.
     """
     seen: set[str] = set()
     text = _quiet(text)

@@ -1,7 +1,6 @@
 """The lines of a text, in a layout that says the same in less: nothing is lost in it but what a terminal wrote over.
 
-Like records of JSON share one header, also where other lines stand around them; lines that repeat are counted, and an
-encoded blob is named. A short form is made of lines of this layout, so each of them stands word for word in it.
+Like records of JSON share one header, lines that repeat are counted, an encoded blob is named.
 """
 
 import re
@@ -36,10 +35,7 @@ def joined(lines: Sequence[TextLine]) -> str:
 
 
 def lay_out(text: str, *, tables: bool = True, pages: bool = True) -> Sequence[TextLine]:
-    """Return the lines of a text.
-
-    With `tables`, like records of JSON are rows below their keys; with `pages`, HTML is what a reader sees of it.
-    """
+    """Return the lines of a text: like JSON records below their keys if `tables`, HTML as it is seen if `pages`."""
     found = json_and_rest(text)
     if found is not None:
         with suppress(RecursionError):

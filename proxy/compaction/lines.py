@@ -1,7 +1,6 @@
-"""Short forms made of whole lines: what stays stands there word for word, and each gap says how large it is.
+"""Short forms made of whole lines that stand there word for word, with the sizes of gaps between them. Pure.
 
-Those lines stay that tell most: the ends, what is rare among its like, headings with all that stands above them, the
-first lines of paragraphs, and lines with values that stand nowhere else. Pure functions of the text.
+Those stay that tell most: ends, what is rare among its like, headings, first lines of paragraphs, and new values.
 """
 
 import re

@@ -25,9 +25,7 @@ _ASKED = re.compile(r"[?？؟]\s*$")
 def preview(text: str) -> ShortForm | None:
     """Return the preview of a text; None if it would hardly be shorter.
 
-    What stands inside a fence or a pair of tags on lines of their own is a document; of it the lines stay that tell
-    most. Of what stands outside, short parts stay word for word, and so do both ends of the text. Questions
-    stay word for word, wherever they stand.
+    Of what stands in fences or tags lines stay that tell most; of the rest short parts, both ends and all questions.
     """
     found = list(divided(text))
     short = "\n".join(

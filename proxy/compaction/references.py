@@ -1,7 +1,6 @@
 """Runs of lines that an earlier text still shows: a note in their place says where they stand.
 
-A file that is read again after an edit becomes what changed in it, and notes on the rest. The note can be followed
-without a tool: it has the first and the last of the lines, and their numbers where they have such.
+The note can be followed without a tool: it has the first and the last of the lines, and their numbers, if any.
 """
 
 import re
@@ -96,10 +95,7 @@ def _shown(lines: Sequence[str]) -> Shown:
 
 
 def with_references(text: str, earlier: Sequence[Shown], beside: int = 0) -> Referred:
-    """Return a text in which notes stand for runs of lines that earlier ones show.
-
-    So many lines are shown `beside` what is new, so that an edit of it finds its surroundings.
-    """
+    """Return a text in which notes stand for runs of lines that earlier ones show, but for those `beside` news."""
     own = shown(text)
     if own is None or not earlier:
         return Referred(text, frozenset(), own)

@@ -45,10 +45,9 @@ def literal_parts(value: str) -> list[str]:
 
 
 def with_item(text: str, name: str, item: str) -> str:
-    """Return the text of a file with one more item in its list of this name, comments included.
+    """Return the text of a file with one more item, `- name: ann`, in its list of this name, comments included.
 
-    The item is the lines of a mapping in a block list: `- name: ann`. Parse the result before you write it: in a file
-    of an unusual form it may be invalid.
+    Parse the result before you write it: in a file of an unusual form it may be invalid.
     """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     listed = None if root is None else next((value for key, value in root.value if key.value == name), None)
@@ -63,10 +62,7 @@ def with_item(text: str, name: str, item: str) -> str:
 
 
 def without_item(text: str, name: str, place: int) -> str:
-    """Return the text of a file without one item of its list of this name, all other lines as they were.
-
-    Parse the result before you write it: in a file of an unusual form it may be invalid.
-    """
+    """Return the text without one item of its list of this name. Parse the result, as that of `with_item`."""
     root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     listed = next(value for key, value in root.value if key.value == name)
     items = listed.value
@@ -125,10 +121,7 @@ def edited(text: str, edit: Callable[[dict[str, Any]], None]) -> str:
 
 @dataclass
 class Sources:
-    """The variables and files that a text may use, and what was read of them.
-
-    A text that is not in force may come from any viewer of the page: it gets no further files and policies.
-    """
+    """The variables and files that a text may use; one that is not in force may come from any viewer, and gets none."""
 
     environment: Mapping[str, str]
     only_files: Collection[Path] | None = None

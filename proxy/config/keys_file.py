@@ -22,8 +22,7 @@ from proxy.config.settings import KeySettings
 def add_entry(path: Path, name: str, entry: str, *, if_missing: bool = False) -> bool:
     """Add the entry of a new key. Return False if `if_missing` is set and the name exists, else True.
 
-    A new file gets mode 0600. An existing one keeps its content, mode and owner. Readers see the old file or the new
-    one, and a second writer waits. Raise `ConfigError`, and leave the file as it was.
+    A new file gets mode 0600. Readers see the old file or the new. Raise `ConfigError`, and leave the file as it was.
     """
     with _alone_in(path.resolve().parent):
         listed, text = _read(path)

@@ -53,10 +53,7 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Config:
 
 
 def check(text: str, running: Config) -> tuple[list[str], list[str]]:
-    """Return the errors and the warnings of a text that would take the place of the running configuration's file.
-
-    It reads no file and imports no module that the running configuration has not, and quotes no value of a variable.
-    """
+    """Return errors and warnings of a text that would replace the running file; it reads and imports nothing new."""
     sources = _within(running)
     try:
         found, errors = _loaded(running.path, text, sources).warnings, False
@@ -67,10 +64,7 @@ def check(text: str, running: Config) -> tuple[list[str], list[str]]:
 
 
 def read_chain(text: str, running: Config) -> tuple[tuple[str, Policy], ...]:
-    """Return the steps of a chain that is only tried, from its YAML. Raise `ConfigError`.
-
-    As with `check`, it reads no file and imports no module that the running configuration has not.
-    """
+    """Return the steps of a chain that is only tried, from its YAML, as `check` does. Raise `ConfigError`."""
     path, sources = running.path.with_name("chain"), _within(running)
     try:
         document = Document(path, text, sources, settled=False)
@@ -151,10 +145,9 @@ def policy_names() -> list[str]:
 
 
 def policy_class(name: str, folder: Path | None = None) -> type[Policy]:
-    """Return the policy class of a name. Raise `LookupError`.
+    """Return the policy class of a name: a module in `policies/`, an entry point, or a module's path, also in `folder`.
 
-    A name without a dot is a module in `policies/`. One with a dot is an entry point of an installed package (group
-    `penstock.policies`) or the path of a module, also of one in `folder`.
+    Raise `LookupError`.
     """
     known = policy_names()
     if name in known:

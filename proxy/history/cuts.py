@@ -1,10 +1,7 @@
 """Where a conversation is cut so that it fits: replayed from the sizes of its messages, so that nothing is stored.
 
-The walk goes through the conversation message by message, as it grew. What it decides at a message depends on what
-stands before that message alone, so a longer conversation replays the cuts of the shorter one, on every replica and
-after every restart, and between two cuts the forwarded prefix is the same. It changes when its measure does: another
-window, other tools, other settings, or a step of the correction of token counts, which is rare and coarse for this
-reason.
+What is decided at a message depends on what stands before it alone, so a longer conversation replays the cuts of the
+shorter one, on every replica and after every restart. It changes with the window, tools, settings and token counts.
 """
 
 from bisect import bisect_left, bisect_right
@@ -103,8 +100,8 @@ def foresee(
 ) -> tuple[tuple[Cut, ...], Cut | None]:
     """Return all cuts of a conversation, the oldest first, and what the next would be if it came at the warn mark.
 
-    `settled` are the sizes of the messages as they are now, `born` those that tool results had until the model read
-    them, where an earlier step has shortened them since. `keep` exchanges stay at least, but for the last resort.
+    `settled` are the sizes of the messages now, `born` those of tool results until the model read them. `keep`
+    exchanges stay at least, but for the last resort.
     """
     if sum(map(max, settled, born)) <= min(room.high, room.warn):
         return (), None

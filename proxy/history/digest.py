@@ -1,9 +1,8 @@
 """The digest: what stands for messages that left, in their order and in the words that were said.
 
 Every message of the user has a line, with the number of its turn; under it stands what was done about it. Each piece is
-a contiguous slice of what was said, and gaps are marked, so that a correction stands behind what it corrects, in any
-language. Only the budget makes a line leave: by its rank, and within a rank the one that says the least that is new.
-Pure: the same digest on every replica.
+a contiguous slice of what was said, with marked gaps. Only the budget makes a line leave: by its rank, and within one
+the line that says the least that is new. Pure: the same digest on every replica.
 """
 
 from collections import Counter
@@ -143,10 +142,9 @@ def lines(
     carried: int | None,
     covered: int,
 ) -> list[Line]:
-    """Return the lines that the digest of messages may have, in order.
+    """Return the lines that the digest of messages, with their `readings`, may have, in order.
 
-    `readings` are theirs. `carried` is the index of one that stays; the answers before the index `covered` stand
-    elsewhere.
+    `carried` is the index of one that stays; the answers before the index `covered` stand elsewhere.
     """
     newest = {_key(each): index for index, each in enumerate(messages)} | {_key(each): -1 for each in staying}
     shapes = Counter(shape for each in readings for shape in {piece.shape for piece in each.pieces if piece.shape})
@@ -178,10 +176,7 @@ def lines(
 
 
 def choose(digest_lines: Sequence[Line], room: int) -> list[str]:
-    """Return the lines that fit into so many letters, in order: by rank, then whole ones, then those that say more.
-
-    Of a long conversation, each twenty turns of which none has a line share one.
-    """
+    """Return the lines that fit into so many letters, in order; twenty turns of a long conversation may share one."""
     ordered = sorted(digest_lines, key=lambda line: (line.rank, line.is_part, -line.worth, -line.place))
     chosen = _packed(ordered, room)
     shared = _shared(ordered, chosen, int(room * _SHARED))
@@ -253,11 +248,10 @@ def block(
 
 
 def _news(messages: Sequence[Message], readings: Sequence[Reading]) -> tuple[list[float], dict[int, int]]:
-    """Return how much each message says that is new: the share of its words that none of the messages before it has.
+    """Return the share of each message's words that none before it has, and the places of those that later ones change.
 
-    A word counts less the more messages have it. New words become rare as a talk grows, so the share counts as much
-    more the later the message comes. A user's message that says an earlier one with other figures or names says no less
-    than that one. The places of such earlier ones are returned beside it, each with the place of the newest.
+    A word counts less the more messages have it; a share counts more the later it comes, as new words become rare. A
+    user's message that says an earlier one with other figures or names says no less than that one.
     """
     having = Counter(chain.from_iterable(each.words for each in readings))
     most = log(len(messages) + 1)

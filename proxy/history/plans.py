@@ -1,7 +1,6 @@
 """Task plans: the newest open one is never lost, and one that is sent again and again stands once.
 
-A plan is what the assistant wrote, what its calls of a todo tool say, or what the operator put into a system message.
-What a tool answered, or a user wrote, is none.
+A plan is the assistant's, of its text or todo tool, or the operator's. What a tool answered, or a user wrote, is none.
 """
 
 import re
@@ -83,11 +82,10 @@ def _step(value: Any) -> tuple[str, bool] | None:
 
 
 async def earlier_copies(request: ChatRequest, ctx: Context) -> dict[int, Message]:
-    """Return references that replace system messages in mid-conversation with the plan of a later one.
+    """Return references that replace system messages in mid-conversation with the plan of a later one, archived first.
 
-    Each is archived first. Whether one is replaced depends on what stands up to the next copy alone, so it is the same
-    in every later request: where the provider caches prompts, the edit must pay back within as many turns as there
-    were so far, because all behind it is written anew.
+    What stands up to the next copy decides, so later requests do the same: in a cached prompt the edit must pay back
+    within as many turns as there were so far.
     """
     if ctx.frozen or ctx.archive is None:  # nothing may change in front of signed reasoning
         return {}

@@ -216,11 +216,7 @@ def _sentences(prose: str) -> Iterator[AnswerPiece]:
 
 
 def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[AnswerPiece]:
-    """Yield the pieces with their weights.
-
-    Weight have the first sentence that is no mere interjection, code, items, values that no earlier piece has, and a
-    question at the end.
-    """
+    """Yield the pieces with weights: the first sentence, code, items, new values and a question at the end have one."""
     seen = set[str]()
     is_first = True
     last: AnswerPiece | None = None

@@ -1,7 +1,4 @@
-"""Summaries of messages that leave a conversation, which are archived first. A summary is data in the user's role.
-
-All of it is a function of the messages that left, so it is worked out once a cut and looked up from then on.
-"""
+"""Summaries of messages that leave a conversation, which are archived first. A summary is data in the user's role."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -100,18 +97,14 @@ def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
 
 
 async def read_ahead(sent: Sequence[Message], ctx: Context, near: float) -> None:
-    """Read the share `near` of the messages, the oldest first, so that a cut finds everything read.
-
-    That is a little in each request, and nothing in a conversation that is far from a cut.
-    """
+    """Read the share `near` of the messages, the oldest first: a little in each request, for the next cut."""
     await ctx.once.of_each(read, sent[: ceil(len(sent) * min(max(near, 0.0), 1.0))])
 
 
 async def archived(leaving: Leaving, ctx: Context) -> tuple[str, ...] | None:
     """Return the handles of what leaves, as JSON lines; None where something could not be kept: then nothing may leave.
 
-    An entry holds what one cut removed, or two, four, ...: so there are few, however many cuts. Of more than two the
-    handle of one more entry is returned, which lists them.
+    An entry holds what one cut removed, or two, four, ...; the handle of one more lists them if they are more than two.
     """
     if ctx.archive is None:
         return None
@@ -162,10 +155,9 @@ def levels(ends: Sequence[int]) -> list[int]:
 async def summarised(
     leaving: Leaving, handles: tuple[str, ...], measure: SummarySize, ctx: Context, written: Written | None = None
 ) -> list[Message] | None:
-    """Return the messages that replace the leaving ones, shortened to their room and to less than they replace.
+    """Return the messages that replace the leaving ones, in their room; None if even the shortest would be longer.
 
-    What a model has written stands for the answers of its part, if it fits. None where even the shortest would be
-    longer than what leaves.
+    What a model has written stands for the answers of its part, if it fits.
     """
     used = written if written is not None and len(written.text.encode()) <= measure.size * WRITTEN else Written()
     carried = () if leaving.carried is None else (leaving.talk[leaving.carried],)
@@ -221,11 +213,7 @@ async def settled(leaving: Leaving, end: int, measure: SummarySize, ctx: Context
 async def prepare(
     gone: Sequence[Message], since: Sequence[Message], about: Sequence[Message], measure: SummarySize, ctx: Context
 ) -> None:
-    """Have the summary written that a cut behind `gone` would need.
-
-    It is written of what stands for the beginning now, a summary in `about`, and of the messages `since` then: nothing
-    is summarised twice from its originals.
-    """
+    """Have the summary written that a cut behind `gone` would need, of one in `about` and the messages `since`."""
     if ctx.drafts is None or not since:
         return
     before = next((message.text for message in about if message.text.startswith(f"<{SUMMARY}>")), "")

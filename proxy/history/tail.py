@@ -1,7 +1,6 @@
 """Blocks that a step puts in front of the last user messages, and carries along: chosen once for each of them.
 
-A choice is settled in the memo, so it stays the same while the model works on its message. With later messages it
-stays as long as that costs less, under the provider's prompt cache, than taking it out.
+A choice is settled in the memo. It stays while the model works, and then as long as that costs less than taking it out.
 """
 
 import json

@@ -1,8 +1,4 @@
-"""Facts about models: window, tokenizer, prices, prompt cache.
-
-There are three layers, each over the next: the configuration, litellm's list if litellm is installed, and our own table
-(`proxy/data/models.json`), whose first matching pattern wins.
-"""
+"""Facts about models, in layers: the configuration over litellm's list over our table (`proxy/data/models.json`)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
@@ -77,10 +73,9 @@ class Models:
         self._known: Cache[tuple[str, ModelSettings | None, bool], ModelProfile] = Cache(_REMEMBERED)
 
     def resolve(self, name: str, settings: ModelSettings | None = None, *, ollama: bool = False) -> ModelProfile:
-        """Return the profile of a model by its upstream's name. Never fails: an unknown one gets defaults.
+        """Return the profile of a model by its upstream's name; an unknown one gets defaults.
 
-        On Ollama a model's window is the one it is run with, not the one it was trained for: `num_ctx` or `window` of
-        the configuration, or 4,096 with the source `default`, until `with_window` says what the server reports.
+        On Ollama the window is that of the configuration or 4,096, until `with_window` says what the server reports.
         """
         key = (name, settings, ollama)
         profile = self._known.get(key)
@@ -139,9 +134,8 @@ def _of_row(table: ModelTable, row: ModelRow) -> dict[str, Any]:
 def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
     """Return what litellm's list says over the table.
 
-    Its `max_input_tokens` is the prompt's limit for some models and the whole window for others. Where our table knows
-    a limit of the prompt, a figure as large as the window is read as the window, a smaller one as that limit. Elsewhere
-    it is read as the window: at worst some room is left unused.
+    Its `max_input_tokens` is the prompt's limit for some models, the window for others: a figure as large as our
+    table's window is read as the window, a smaller one as the limit where our table knows one.
     """
     is_known = listed.limits or facts["source"] != "default"
     result: dict[str, Any] = {"source": "litellm"} if is_known else {}
@@ -208,10 +202,7 @@ def _counting(facts: Mapping[str, Any], settings: ModelSettings) -> dict[str, An
 
 
 def _usual_reserve(window: int, max_output: int) -> int:
-    """Return a tenth of the window, but no more than 4,096 tokens and no more than an answer may have.
-
-    A small window keeps nine tenths for the prompt, and in a large one an ordinary answer still fits.
-    """
+    """Return a tenth of the window, but no more than 4,096 tokens and no more than an answer may have."""
     return min(max_output, USUAL_RESERVE, window // 10)
 
 

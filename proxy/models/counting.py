@@ -1,11 +1,7 @@
 """The tokens of one message or tool: OpenAI's published rules, and estimates where nothing is published.
 
-Published (OpenAI cookbook, "How to count tokens with tiktoken"): three tokens a message, one more for a name, and every
-string value encoded. The rules hold for any JSON: what has no place in a message counts nothing, and nothing raises.
-
-OpenAI renders tools as type declarations; the cookbook ("How to count tokens with tiktoken", section 7) gives the rule
-for flat parameters of simple types. It is carried on here to nested objects, arrays, unions and references, as an
-estimate. Every other family gets its tools as JSON, so that is what is counted.
+The rules are those of OpenAI's cookbook, "How to count tokens with tiktoken"; that for tools, section 7, is carried on
+to nested objects, arrays, unions and references. Other families get tools as JSON. No JSON raises.
 """
 
 import json
@@ -213,10 +209,7 @@ _ROOT = frozenset({"type", "properties", "required", "additionalProperties", "$s
 
 
 def count_tool(tally: Tally, tool: Mapping[str, Any]) -> None:
-    """Count a tool: a function, a custom tool, or a bare function of the deprecated `functions`.
-
-    One that the provider loads when its search finds it is no part of the prompt.
-    """
+    """Count a function, a custom tool or a deprecated function; one that is loaded when found costs nothing."""
     if tool.get("defer_loading") is True:
         return
     inner = next((tool[key] for key in ("function", "custom") if isinstance(tool.get(key), Mapping)), tool)

@@ -1,8 +1,4 @@
-"""Encoders of text to tokens: the vocabularies that ship with the package, or the operator's own.
-
-OpenAI's two vocabularies are read from `proxy/data/tiktoken`, so nothing is ever downloaded. This is the only file that
-imports tiktoken; it does so when the first vocabulary is loaded.
-"""
+"""Encoders of text to tokens: vocabularies in `proxy/data/tiktoken`, or the operator's own; none is downloaded."""
 
 import hashlib
 from binascii import a2b_base64
@@ -50,11 +46,9 @@ def characters(text: str) -> int:
 
 
 def load_encoder(name: str) -> Encoder:
-    """Return the encoder of a name. It reads megabytes and takes 0.3 s of CPU: call it in a thread.
+    """Return the encoder of a name, a path included. It reads megabytes and takes 0.3 s of CPU: call it in a thread.
 
-    `name` is a tiktoken encoding, `chars`, the path of a `tokenizer.json`, or of a directory that `transformers` can
-    load a tokenizer from. Raise `LookupError` for a name that is none of these, `ValueError` for a damaged file, and
-    whatever a tokenizer library raises.
+    Raise `LookupError` for an unknown name, `ValueError` for a damaged file, and whatever a tokenizer library raises.
     """
     name = canonical_encoding(name)
     if name == "chars":
@@ -109,11 +103,9 @@ def _in_pieces(encode: Encoder, text: str) -> int:
 
 
 def load_tokenizer(path: Path) -> Callable[[str], int]:
-    """Return a function that counts tokens with the tokenizer at `path`, special tokens not included.
+    """Return a function that counts with the `tokenizer.json` at or in `path`; else `transformers` reads older formats.
 
-    A file must be a `tokenizer.json`. A directory is searched for one; without it `transformers` is asked, which knows
-    older formats and takes seconds to import. Nothing is downloaded. Raise what the libraries raise, and `ImportError`
-    where the extra `tokenizers` is not installed.
+    Raise what the libraries raise, and `ImportError` where the extra `tokenizers` is not installed.
     """
     file = path / "tokenizer.json" if path.is_dir() else path
     if file.is_file():

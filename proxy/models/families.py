@@ -1,7 +1,6 @@
 """The rules by which the families of models render images, sound and tools, from `proxy/data/families.json`.
 
-OpenAI, Anthropic and Google publish their rules (OpenAI, Images and vision; Anthropic, Tool use, Pricing; Gemini API,
-Understand tokens). The others are estimates: 768 tokens an image is what Ollama assumes when it cuts prompts.
+OpenAI, Anthropic and Google publish theirs. Others are estimates: Ollama itself assumes 768 tokens an image.
 """
 
 import re
@@ -28,10 +27,7 @@ class Flat(msgspec.Struct, frozen=True, tag="flat"):
 
 
 class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
-    """Squares of 512 pixels; the base alone for low detail.
-
-    The image is scaled to 2,048 by 2,048, and to a short side of 768, before.
-    """
+    """Squares of 512 pixels, scaled to 2,048 by 2,048 and a short side of 768; the base alone for low detail."""
 
     base: int
     tile: int
@@ -47,10 +43,7 @@ class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
 
 
 class Patches(msgspec.Struct, frozen=True, tag="patches"):
-    """Small squares, scaled down until they fit a budget, times a multiplier.
-
-    OpenAI documents no figure for low detail; a 512-pixel square's worth is assumed.
-    """
+    """Small squares, scaled down to a budget, times a multiplier; low detail is assumed to be 512 pixels."""
 
     multiplier: float = 1.0
     budget: int = 1536

@@ -10,10 +10,7 @@ _DATE = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|latest)$")
 
 
 def canonical(name: str) -> str:
-    """Return the bare name in lower case: `openrouter/anthropic/Claude-X` is `claude-x`, `qwen3:8b` is `qwen3-8b`.
-
-    Provider paths, Bedrock's regions, vendors and revisions, fine-tuning suffixes and Vertex's `@` go; a date stays.
-    """
+    """Return the bare name in lower case: `openrouter/anthropic/Claude-X` is `claude-x`, `qwen3:8b` is `qwen3-8b`."""
     text = name.strip().lower()
     if text.startswith("ft:"):
         text = text.split(":")[1]

@@ -89,11 +89,7 @@ class TokenService:
 
 
 class BoundTokens:
-    """The counter of one model and one tenant: the `Tokens` of a request's context.
-
-    The correction learned so far is read once, here, so that all counts of a request agree with each other. Each count
-    is known by its message's identity from then on: the steps of a chain ask for the same messages again and again.
-    """
+    """The counter of one model and tenant for one request: its correction is read once, sizes are kept by identity."""
 
     def __init__(self, service: TokenService, profile: ModelProfile, tenant: str) -> None:
         self._service = service
@@ -180,10 +176,7 @@ class BoundTokens:
         return known[1:]
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
-        """Learn from the prompt tokens that the provider reports for a request, as sent and as this counter counted it.
-
-        Nothing is learned for models that are counted exactly, nor from images, sound or files.
-        """
+        """Learn from reported prompt tokens, but not for exact models, nor from images, sound or files."""
         if not self._exact and not request.form.any("media", _has_media):
             self._service.calibration.observe(self._key, self._uncorrected(counted), reported)
 
@@ -305,12 +298,10 @@ class _Learned:
 
 
 class Calibration:
-    """The ratio of reported to counted tokens, one per key, which corrects counts in rare, coarse steps.
+    """The ratio of reported to counted tokens, one per key, in rare, coarse steps: each moves cuts and costs the cache.
 
-    Counts decide where conversations are cut, and a cut that moves costs the provider's prompt cache. So the correction
-    is always a multiple of 0.05, and changes only when the running mean lies more than 5 % away from it and eight more
-    requests were seen. Where a prompt more than twice as large as all before was counted short by a fifth, that counts
-    alone and at once: the next one might not fit. So does a refusal, and only up. Safe to use from any thread.
+    It is a multiple of 0.05 and moves when the running mean is more than 5 % away and eight more requests were seen, at
+    once where a prompt twice as large as any before was counted short by a fifth, or for a refusal. Safe in any thread.
     """
 
     def __init__(self) -> None:

@@ -52,11 +52,7 @@ class Usage:
     """Tokens by modality, such as `audio.input_tokens`; none for an answer of several rounds."""
 
     def completed(self, facts: Mapping[str, object]) -> "Usage":
-        """Return the billed usage.
-
-        It has the tokens of earlier rounds too; all of the upstream's own facts if the bytes of the answer have none;
-        the earlier rounds alone if the last one failed.
-        """
+        """Return the billed usage: with earlier rounds, or the upstream's facts where the answer's bytes have none."""
         if self.input is not None:
             if facts.get("rounds", 1) == 1:
                 return self
@@ -137,10 +133,7 @@ def _answer_of(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _failure(event: Mapping[str, Any]) -> str | None:
-    """Return the code of the error that an event of a stream is, else its type.
-
-    The status of a stream tells of none.
-    """
+    """Return the code of the error that an event of a stream is, else its type."""
     error = event if event.get("type") == "error" and "error" not in event else event.get("error")
     if not error:
         return None
@@ -150,10 +143,7 @@ def _failure(event: Mapping[str, Any]) -> str | None:
 
 
 def _cut_usage(end: bytes) -> Any:
-    """Return the last object under the key `usage` in JSON whose beginning is missing.
-
-    In a string its quotes are escaped.
-    """
+    """Return the last object under the key `usage` in JSON whose beginning is missing."""
     text = end.decode("utf-8", "replace")
     found = [*_USAGE.finditer(text)]
     try:
@@ -218,11 +208,7 @@ def _text(value: Any) -> str | None:
 
 
 async def without_usage(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
-    """Yield a stream without the usage that only Penstock asked for.
-
-    It takes out the event that carries nothing but usage (`"choices":[]`) and the `"usage":null` of the others. Events
-    are passed on whole, as soon as each is complete.
-    """
+    """Yield a stream, event by event, without the usage that only Penstock asked for."""
     events = EventSplitter()
     async with aclosing(chunks):
         async for chunk in chunks:

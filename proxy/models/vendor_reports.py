@@ -1,8 +1,4 @@
-"""Reports of vendors: dropped reasoning, edits of their own, causes of a missed cache, and reads of the cache.
-
-A step is on hold in a conversation once the vendor dropped reasoning of its request, or missed the cache that was
-expected to be read, because the prefix had changed.
-"""
+"""Reports of vendors: dropped reasoning, edits of their own, causes of a missed cache, and reads of the cache."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,10 +29,7 @@ class VendorReport(NamedTuple):
     """The part of the prompt that kept it from reading its cache."""
 
     def harm(self, *, is_unread: bool) -> str | None:
-        """Return the reason by which an edit did harm; None if none did.
-
-        `is_unread` tells that the vendor read nothing of a prefix that was expected to be in its cache.
-        """
+        """Return why an edit did harm, or None; `is_unread` if nothing was read that should have been cached."""
         is_edited = is_unread and self.missed is not None and _CHANGED.fullmatch(self.missed) is not None
         return next((reason for reason in self.dropped if reason in HARMFUL), self.missed if is_edited else None)
 
@@ -80,10 +73,7 @@ PAUSE = 600.0
 
 
 class ReportMemory:
-    """The steps on hold, and the misses of the cache, in each conversation.
-
-    For use on one event loop. A process that begins anew learns from one report, at the price of a few estimates.
-    """
+    """The steps on hold, and the misses of the cache, in each conversation. For use on one event loop."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._holds: Cache[tuple[str, str], Mapping[str, str]] = Cache(_CONVERSATIONS, age=_AGE)

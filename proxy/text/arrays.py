@@ -20,10 +20,9 @@ def numpy() -> Any:
 
 
 def one_thread() -> None:
-    """Make numpy compute matrix products in the calling thread, unless the operator has set the thread count.
+    """Make numpy compute in the calling thread, unless the operator set how many. Call it before the import.
 
-    By default numpy uses all processors, and its threads spin while they wait for each other. Beside other work, the
-    cosines of 10,000 vectors then took four times the CPU and eight times as long. Call this before numpy is imported.
+    Its own threads spin while they wait: beside other work, cosines took four times the CPU and eight times as long.
     """
     if "OMP_NUM_THREADS" not in os.environ:
         for name in _NAMES:

@@ -44,11 +44,7 @@ _STOP = STOP_WORDS["en"] | STOP_WORDS["es"]
 
 
 def terms(text: str) -> list[str]:
-    """Return the terms of a text in order: stems in lower case, without accents and stop words.
-
-    `camelCase` and `snake_case` become their parts. Words with digits are not stemmed. Chinese, Japanese and Thai
-    become pairs of characters.
-    """
+    """Return the terms of a text in order: stems of words and of parts of `camelCase`, pairs of unspaced characters."""
     return [term for word in _words(text) for term in _terms(word)]
 
 
@@ -151,11 +147,7 @@ def fits(query: str, indexes: Sequence[Index]) -> Fits:
 
 
 def query_terms(query: str) -> list[str]:
-    """Return the distinct terms of a query, without stop words of its own language.
-
-    Of a very long query, return the longest terms, which tend to be rare. In texts only the stop words of English and
-    Spanish are left out: `die` is a stop word in German, and none in English.
-    """
+    """Return the distinct terms of a query, without stop words of its own language; of a very long one the longest."""
     words = _words(query)
     ignored = stop_words(map(str.lower, words))
     distinct = list(dict.fromkeys(term for word in words if word.lower() not in ignored for term in _terms(word)))

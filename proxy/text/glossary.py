@@ -1,8 +1,6 @@
 """An English gloss of Spanish requests, for ranking English texts such as tool descriptions. Pure.
 
-The glossary has the verbs and nouns with which people ask for tools. A key matches all words that begin with it, the
-longest key first: `envi` matches `enviar`, `envía` and `envíame`. A key of up to three letters matches words of at most
-five. Accents are ignored.
+A key matches the words that begin with it, the longest key first; one of up to three letters, words of at most five.
 """
 
 import re

@@ -77,10 +77,7 @@ def is_json(text: str) -> bool:
 
 
 def documents(text: str) -> Iterator[tuple[int, int, Pairs | list[Any]]]:
-    """Yield the JSON objects and arrays that fill whole lines of a text: start, end, and value.
-
-    The search ends when it has read as much in vain as the text is long, so that it takes linear time.
-    """
+    """Yield start, end and value of each JSON document that fills whole lines of a text, in linear time."""
     place = wasted = 0
     while wasted <= len(text) and (start := _BEGINNING.search(text, place)):
         place = _line_end(text, start.end())

@@ -38,10 +38,7 @@ def language(text: str) -> str | None:
 
 
 def stop_words(words: Iterable[str]) -> frozenset[str]:
-    """Return the stop words of the language of these folded words.
-
-    Two stop words are enough to detect the language. Empty if there are fewer, or if two languages have as many.
-    """
+    """Return the stop words of the language of these folded words: of two it has, and no other language as many."""
     (most, name), (next_most, _), *_ = _counts(words)
     return STOP_WORDS[name] if most > max(1, next_most) else frozenset()
 
@@ -52,10 +49,7 @@ def _counts(words: Iterable[str]) -> list[tuple[int, str]]:
 
 
 def named(text: str) -> frozenset[str]:
-    """Return the codes of the languages that a text names; `?` for an unknown one, `-` for languages in general.
-
-    The user's own language does not count: "answer in the user's language" names none.
-    """
+    """Return the codes of the languages that a text names; `?` for an unknown one, `-` for languages in general."""
     codes, pattern = _named()
     return frozenset(codes[match.lastindex - 1] for match in pattern.finditer(text) if match.lastindex) - {_OWN}
 

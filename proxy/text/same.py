@@ -1,7 +1,7 @@
 """Tell which texts say the same: by their telling words, in their order. Pure; no text is merged with another.
 
-A sentence says another one if it begins with the same telling words. A sentence of the user's own may also go on with
-them behind a comma, and needs no words for the user: "For four, and I'm vegetarian" says "The user is vegetarian".
+A sentence says another one if it begins with the same telling words; the user's own may go on with them behind a comma,
+and needs no words for the user: "For four, and I'm vegetarian" says "The user is vegetarian".
 """
 
 import re

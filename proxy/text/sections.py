@@ -11,10 +11,7 @@ _MARK = re.compile(
 
 
 def without_sections(text: str, names: Collection[str]) -> str:
-    """Return a text without the sections of these names and their subsections. All other text stays unchanged.
-
-    A name is the text of a heading or the name of a tag. Case is ignored.
-    """
+    """Return a text without the sections of these names, of headings or tags whatever their case, and subsections."""
     for name in names:
         for begin, end in reversed([*_spans(text, name)]):
             text = text[:begin] + text[end:]
@@ -42,10 +39,7 @@ def _spans(text: str, name: str) -> Iterator[tuple[int, int]]:
 
 
 def _under_headings(text: str, name: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each section under a heading.
-
-    A section ends at the next heading of the same or a higher level, or with the element that contains it.
-    """
+    """Yield each section under a heading, up to the next of its level or higher, or the end of its element."""
     begin, inside = 0, 0
     opened: list[str] = []
     for mark in _MARK.finditer(text):

@@ -67,10 +67,7 @@ def sentences(text: str) -> Iterator[Sentence]:
 
 
 def in_full(text: str) -> Iterator[str]:
-    """Yield the sentences of a fact, without quotation marks, and with a leading pronoun replaced by its name.
-
-    The name is the subject of the last sentence that began with one.
-    """
+    """Yield a fact's sentences without quotation marks, a leading pronoun replaced by the last named subject."""
     name = ""
     for each in sentences(_SPACE.sub(" ", _TITLE_MARKS.sub(" ", text)).strip()):
         pronoun = _PRONOUN.match(each.text)
@@ -88,11 +85,7 @@ def is_stated(sentence: str) -> bool:
 
 
 def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:
-    """Yield the openings of a sentence that add nothing to its statement, each with the rest of the sentence.
-
-    Examples: `I am sure:`, `Recuerda:`, `I'm telling you,`, a symbol. An opening is short, is a statement, and limits
-    nothing: with "during the war" or "for students" the sentence is another statement.
-    """
+    """Yield openings of a sentence that add nothing, such as `I am sure:` or `Recuerda:`, each with the rest."""
     begins = _SYMBOLS.match(sentence)
     bare = sentence[begins.end() :] if begins else sentence
     lead = LEAD.match(bare)
@@ -106,10 +99,7 @@ def behind_openers(sentence: str) -> Iterator[tuple[str, str]]:
 
 
 def _leads(opening: str, mark: str) -> bool:
-    """Return whether an opening only leads up to a statement, by its form.
-
-    Before a comma, `that` or `que` it must mention the speaker or the listener; before a colon or a dash it need not.
-    """
+    """Return whether an opening only leads up to a statement; before a comma or `that` it must name who speaks."""
     is_clause, is_comma = mark[:1].isalpha(), mark == ","
     words = [word.lower().replace("’", "'") for word in _OPENING_WORD.findall(opening)]
     classes = _classes()

@@ -1,8 +1,4 @@
-"""Small talk: greetings, thanks, assent, laughter, "go on". Pure.
-
-The phrases of some thirty languages are data (`data/small_talk.txt`) with two uses. A message made of them asks for
-nothing. A message that is nearer to one of them than to a text is not about that text (`Embedder.floor`).
-"""
+"""Small talk: greetings, thanks, assent, laughter, "go on", in some thirty languages (`data/small_talk.txt`). Pure."""
 
 import re
 from functools import cache

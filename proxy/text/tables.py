@@ -40,10 +40,7 @@ def sections(name: str) -> dict[str, list[str]]:
 
 
 def pattern_lists(name: str, **parts: str) -> dict[str, list[str]]:
-    """Return the patterns of each `[section]` of `data/NAME.txt`, one a line.
-
-    `<PART>` is replaced by the part of that name: one of `parts`, or an earlier section whose name is in capitals.
-    """
+    """Return the patterns by `[section]`, one a line; `<PART>` is one of `parts`, or an earlier section in capitals."""
     known, by_name = dict(parts), dict[str, list[str]]()
     for section, text in sections(name).items():
         if section.isupper():

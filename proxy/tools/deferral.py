@@ -1,8 +1,7 @@
 """Tools that a request leaves out and the model calls through a constant one. Pure.
 
-A deferred tool is found by `search_tools` and called by `call_tool`, so the tool block never changes and the provider's
-prompt cache holds. The client sees plain calls of its own tools; in the conversation that it sends back they become
-calls of `call_tool` again, the same bytes each time.
+A deferred tool is found by `search_tools` and called by `call_tool`, so the tool block stays in the provider's cache.
+The client sees calls of its own tools; in the conversation that it sends back they are calls of `call_tool` again.
 """
 
 import asyncio
@@ -50,8 +49,7 @@ class Misfit(Exception):
 def deferrable(request: ChatRequest, client: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools of a request that may be left out, in their order; `client` are those that the client sent.
 
-    Only functions may, because only they have arguments in JSON, and only those whose name is theirs alone and that
-    `tool_choice` does not name. None may where the client has a tool of its own that is named like one of ours.
+    Only functions may, with a name of their own, which `tool_choice` does not name; none where a client's has ours.
     """
     names = [tool.name for tool in client]
     if not _NAMES.isdisjoint(names) and any(tool.name in _NAMES and not is_ours(tool) for tool in client):
@@ -63,11 +61,7 @@ def deferrable(request: ChatRequest, client: Sequence[Tool]) -> tuple[Tool, ...]
 
 
 def deferred(request: ChatRequest, left_out: Set[str], staying: Sequence[Tool] | None = None) -> ChatRequest:
-    """Return a request without the tools of these names; the same request where there is none.
-
-    `search_tools` and `call_tool` stand behind the others instead, and calls of the tools in the conversation are calls
-    of `call_tool`. `staying` are the others in their order, for who knows them.
-    """
+    """Return a request without the tools of these names; calls of them then are calls of `call_tool`."""
     staying = [tool for tool in request.tools if tool.name not in left_out] if staying is None else staying
     if len(staying) == len(request.tools):
         return request
@@ -156,11 +150,7 @@ class CallTool(InternalTool):
         self._threads = threads
 
     async def handed(self, call: Mapping[str, Any], *, strict: bool) -> Mapping[str, Any] | None:
-        """Return the call as the client gets it: of its own tool, with the same id. None for one that it cannot be.
-
-        Only if `strict`, its arguments have to fit the tool's schema: where the model could not be told, it is for the
-        client to judge, as it would be without the proxy.
-        """
+        """Return the call as one of the client's tools, or None; only if `strict` its arguments must fit the schema."""
         function = call.get("function")
         arguments = function.get("arguments") if isinstance(function, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(arguments, str):

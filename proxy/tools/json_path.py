@@ -1,7 +1,6 @@
-"""Parts of JSON by JMESPath. The only file that knows the library; it is imported where a path is asked for.
+"""Parts of JSON by JMESPath, which is imported where a path is asked for.
 
-Expressions are a model's, and the JSON is anybody's. JMESPath cannot loop, but it can double what it has in each step;
-so what an expression makes is charged, and the time it takes is bounded.
+An expression is a model's, and can double what it has in each step: what it makes is charged, its time is bounded.
 """
 
 import json
@@ -31,9 +30,9 @@ class PathError(Exception):
 
 
 def at_path(text: str, path: str, seconds: float) -> str:
-    """Return what stands at a path of JSON, or of JSON lines: a text as it is, a list with an item on each line.
+    """Return what stands at a path of JSON, or of JSON lines, in about `seconds`; of a list an item on each line.
 
-    It takes at most about `seconds`. Raises `PathError`.
+    Raises `PathError`.
     """
     data = _parsed(text)
     try:

@@ -1,7 +1,6 @@
-"""Checks of arguments against a JSON schema. The only file that knows the library, imported where a call is checked.
+"""Checks of arguments against a JSON schema, by a library that is imported where a call is checked.
 
-Schemas are a client's, and arguments a model's: nothing is ever fetched, no regular expression is run, and the work is
-bounded. What cannot be checked fits: the client's own code has the last word.
+Nothing is fetched, no regular expression is run, and the work is bounded. What cannot be checked fits.
 """
 
 from collections.abc import Iterator, Mapping

@@ -66,10 +66,7 @@ def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
 
 
 async def in_first_order(request: ChatRequest, ctx: Context) -> ChatRequest:
-    """Return the request with its tools in the order in which its conversation sent the same ones first.
-
-    Some clients send them in another order each time: then each choice would be made anew, and no prefix would hold.
-    """
+    """Return the request with its tools in the order in which its conversation sent them first, to keep the prefix."""
     tools, memo = request.tools, ctx.memo
     if memo is None or len(tools) < _MANY:
         return request
@@ -99,11 +96,7 @@ class OfferFinder:
         tools: Sequence[Tool],
         within_reach: frozenset[str] = frozenset(),
     ) -> None:
-        """Look at the client's tools.
-
-        Those of the names `within_reach` can be called though they are left out. Where there are any, no other one
-        leaves; where there are none, any may, but not one that was called.
-        """
+        """Tools `within_reach` can be called though they are left out; where there are any, only they are."""
         self._wishes, self._request, self._ctx, self._tools = wishes, request, ctx, tools
         self._messages = ctx.incoming.messages
         self._within_reach = within_reach
@@ -116,10 +109,7 @@ class OfferFinder:
     async def selected(
         self, keep: int, sizes: tuple[int, ...], search: int, *, is_forced: bool
     ) -> frozenset[int] | None:
-        """Return the places of at most `keep` tools to offer; None for all of them.
-
-        `sizes` are the tools' tokens, `search` those of what finds the others. What is forced need not pay for itself.
-        """
+        """Return the places of at most `keep` tools; None for all. `search` are the tokens of what finds the others."""
         pool = await self._pool()
         limits = OfferLimits(
             keep,
@@ -142,10 +132,7 @@ class OfferFinder:
         return await self._chosen(pool, limits)
 
     async def standing(self, count: int, tokens: int) -> frozenset[int] | None:
-        """Return the places of the sections that stay in the system prompt; None for all of them.
-
-        The first `count` tools stand for the sections. The tools that are offered take so many tokens.
-        """
+        """Return the places of the sections that stay, which the first `count` tools stand for; None for all."""
         pool = await self._pool()
         limits = OfferLimits(count, 0, 0, (tokens,), pool.groups, self._ctx.model.cache, called_must_stay=False)
         self._kind = Standing
@@ -199,10 +186,7 @@ class OfferFinder:
         return self._as_it_is(_read(known), limits)
 
     async def _stays(self, chosen: tuple[int, ...] | None, limits: OfferLimits) -> bool:
-        """Return whether a choice stays that was made without some vectors. Else the next request makes it again.
-
-        It stays where no more vectors are on their way, and the provider may have cached the prompt.
-        """
+        """Return whether a choice stays that was made without some vectors; else the next request makes it again."""
         if self._ctx.embedder is None or self._ctx.embedder.is_behind:
             return False
         sizes = limits.sizes if chosen is None or self._kind is Standing else [limits.sizes[place] for place in chosen]
@@ -278,10 +262,7 @@ class OfferFinder:
 
 
 def _wanted(end: int, relevances: Sequence[Relevance], floor: float) -> Want:
-    """Return what a moment wants, by its words and, if they are short, by them and those before them.
-
-    The vector of both says more about an answer to a question. What is clearly wanted is so by either.
-    """
+    """Return what a moment wants by its words, and by those before them where they are short; clearly, by either."""
     alone, both = relevances[0], relevances[-1]
     pairs = [*zip(alone.scores, both.scores, strict=True)]
     if not (alone.has_meaning and both.has_meaning):

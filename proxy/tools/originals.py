@@ -67,10 +67,7 @@ def origins(messages: Sequence[Message], handle: Callable[[str], str]) -> dict[s
 
 
 def best_passages(contents: Sequence[tuple[str, str]], query: str, origins: Mapping[str, str]) -> list[FoundPassage]:
-    """Return the passages of contents that fit a query best, the best first; what was shown is not repeated.
-
-    A passage counts for more where the words of the query stand in its content's origin: `needle in big0`.
-    """
+    """Return the passages that fit a query best; the words of a content's origin count, as in `needle in big0`."""
     known = [origins.get(handle, "") for handle, _ in contents]
     shares: list[float] = fits(query, [index(known)]).shares.tolist()
     passages: list[FoundPassage] = []

@@ -1,9 +1,7 @@
 """The relevance of tools to a query: by words and by meaning, the company that a tool keeps, and in Spanish too.
 
 A tool's score is the cosine of its text and the query, and a fifth of the share of the query's words that it has. The
-groups of the three best gain, because the next step of a task is likely to need their tools. Of queries that want one
-of 45 to 500 tools the best scores 0.28 (`NOTHING`) or more in nine cases of ten; of greetings and general questions, in
-one of eight.
+groups of the three best gain. Of queries that want a tool the best has `NOTHING` or more in nine cases of ten.
 """
 
 import asyncio

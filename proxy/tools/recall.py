@@ -79,11 +79,7 @@ class Recall(InternalTool):
         messages: Sequence[Message] = (),
         longest: int = LONGEST,
     ) -> None:
-        """Patterns and paths are a model's own and may take seconds: they run in `threads`, or the loop's default.
-
-        `messages` are the conversation's, in full: a search weighs which call a text came from. An answer has at most
-        `longest` characters, so that it fits beside the prompt.
-        """
+        """Patterns and paths run in `threads`, or the loop's default. `messages` tell which call a text came from."""
         self._archive = archive
         self._threads = threads
         self._messages = messages

@@ -53,10 +53,7 @@ class SearchTools(InternalTool):
     definition = DEFINITION
 
     def __init__(self, tools: Sequence[Tool], rank: Rank, *, how: str, messages: Sequence[Message] = ()) -> None:
-        """Search the tools that are left out; `how` says how a tool that was found is called.
-
-        What earlier searches in `messages` found is only named: its definition stands there, and is paid for.
-        """
+        """`how` says how a found tool is called. Those found earlier in `messages` are only named."""
         self._tools = tools
         self._rank = rank
         self._how = how
@@ -98,10 +95,7 @@ class SearchTools(InternalTool):
 
 
 def found_in(messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Return those of the tools that the searches in a conversation found, in the order of finding.
-
-    Nothing is stored: the answers stand in the conversation, on every replica.
-    """
+    """Return those of the tools that the searches in a conversation found, in the order of finding."""
     known = {tool.name: tool for tool in tools}
     names = dict.fromkeys(name for answer in _answers(messages) for name in _named(answer) if name in known)
     return tuple(known[name] for name in names)

@@ -1,7 +1,7 @@
 """Which tools a conversation is offered, worked out again from its beginning: the same wherever it is, and steady.
 
-The set is chosen at the first user message that wants something. At a later one it changes only if a tool that this
-message clearly wants is missing, and only if what the set has saved so far pays for writing the prompt anew. Pure.
+The set is chosen at the first user message that wants something. It changes only if a tool is missing that a later one
+clearly wants, and if what was saved so far pays for writing the prompt anew. Pure.
 """
 
 import math
@@ -307,11 +307,9 @@ class Offer:
 
 
 class Standing:
-    """The sections of the system prompt as they stand while a conversation is walked through.
+    """The sections of the system prompt as they stand along a conversation: those that the last message wants.
 
-    Without a prompt cache, and while the prompt is too short for one, they are those that the last message wants. Else
-    they change only when one is clearly wanted that is missing: the prompt is then written anew in any case, so the
-    others leave with it, all but those of the turn before.
+    In a cached prompt they change only when one is missing, and then all but those of the turn before leave.
     """
 
     def __init__(

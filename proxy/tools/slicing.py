@@ -76,10 +76,7 @@ def whole_number(asked: Mapping[str, Any], name: str) -> int | None:
 
 
 def part_of(content: str, part: Part, longest: int = LONGEST) -> str:
-    """Return the part of a content, its lines numbered unless it is all there is and not too long. Raises `Mistake`.
-
-    It takes up to about twice `SECONDS`: call it in a thread.
-    """
+    """Return the part of a content, numbered unless it is all. Raises `Mistake`. Call it in a thread."""
     shown = _at_path(content, part.path) if part.path else readable(content)
     if part == Part(path=part.path) and len(shown) <= longest:
         return shown

@@ -1,8 +1,9 @@
 """The context of a policy: all that it may use besides the request, read-only and passed in."""
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar
 
 from proxy.chat import ChatRequest, Message, Tool, raws
@@ -468,6 +469,38 @@ class Context:
     """Edits that the upstream makes itself, by the provider's names."""
     may_choose_model: bool = False
     """True if a policy may send the request to another model."""
+
+
+Verdict = Literal["yes", "no", "open"]
+
+
+async def settled_verdicts(
+    name: str,
+    ask: Callable[..., Awaitable[Sequence[float | None]]],
+    pairs: Sequence[Pair],
+    memo: Memo | None,
+    *,
+    sure: float,
+    wait: float,
+    most: int,
+) -> tuple[Mapping[Pair, Verdict], dict[str, int]]:
+    """Return the verdict of a judge on each pair, which stays for the conversation, and the counts of this request.
+
+    `ask` is a method of `Judge`. Of new pairs the latest `most` are asked about. A verdict is open without an answer
+    that is `sure`.
+    """
+    digests = [blake2b("\0".join(pair).encode(errors="surrogatepass"), digest_size=16).hexdigest() for pair in pairs]
+    key_of = {pair: f"{name}/{digest}" for pair, digest in zip(pairs, digests, strict=True)}
+    settled = await memo.known([*key_of.values()]) if memo is not None else [None] * len(key_of)
+    verdicts: dict[Pair, Any] = dict(zip(key_of, settled, strict=True))
+    new = [pair for pair, verdict in verdicts.items() if verdict is None]
+    asked = new[-most:]
+    answers = dict(zip(asked, await ask(asked, wait=wait), strict=True)) if asked else {}
+    for pair in new:
+        answer = answers.get(pair)
+        verdict = "open" if answer is None or 1 - sure < answer < sure else "yes" if answer >= sure else "no"
+        verdicts[pair] = await memo.settle(key_of[pair], verdict) if memo is not None else verdict
+    return verdicts, {"judged": len(asked), "unanswered": sum(answer is None for answer in answers.values())}
 
 
 Finding = TypeVar("Finding")

@@ -1,7 +1,7 @@
 """Find statements that contradict trusted facts, and mark them, take them out or refuse the request."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeVar
 
@@ -13,7 +13,7 @@ from proxy.chat.annotations import Contradiction, checked, note
 from proxy.chat.blocks import MEMORIES, Stretch, TextChange, changed, injected, is_block, spans
 from proxy.chat.provenance import arrived, of_client, unanswered
 from proxy.chat.texts import texts_of, with_text
-from proxy.context import Context, Judge, Memo, find_in_each
+from proxy.context import Context, find_in_each, settled_verdicts
 from proxy.policy import Count, Decision, Keep, Need, Policy, ReadsFiles, RefusesContent, Reject, Rewrite
 from proxy.text import counted
 from proxy.text.json_values import is_json
@@ -26,9 +26,6 @@ _Contradictions = dict[int, tuple[Contradiction, ...]]
 
 _Candidate = tuple[int, Contradiction, str]
 """A text's place in a message, the sentence in it with the fact that it may contradict, and the sentence."""
-
-_Question = tuple[str, tuple[_Candidate, ...]]
-"""The key of the judge's answer about a message, and the candidates."""
 
 _MOST_JUDGED = 16
 """Pairs of one message that a judge is asked about."""
@@ -185,43 +182,25 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
     async def _with_judge(
         self, request: ChatRequest, places: Sequence[int], false: dict[int, _Contradictions], ctx: Context
     ) -> tuple[dict[int, _Contradictions], dict[str, int]]:
-        """Return the contradictions with those of the judge, and the counts of its work. It decides a message once."""
+        """Return the contradictions with those of the judge, and the counts of its work."""
         if ctx.judge is None or not self.judge:
             return false, {}
-        questions = await self._in_each("unclear", self._question, request, places, ctx)
-        added, facts = await self._chosen(questions, ctx.judge, ctx.memo)
-        every = sorted({*false, *added})
-        joined = {n: _joined(false.get(n, {}), added.get(n, ())) for n in every}
-        return joined, facts
+        unclear = await self._in_each("unclear", self._unclear, request, places, ctx)
+        pairs = [(each.fact, sentence) for every in unclear.values() for _, each, sentence in every]
+        verdicts, counts = await settled_verdicts(
+            "judged", ctx.judge.contradictions, pairs, ctx.memo, sure=self.sure, wait=self.judge, most=len(pairs)
+        )
+        added = {n: [one for one in every if verdicts[one[1].fact, one[2]] == "yes"] for n, every in unclear.items()}
+        joined = {n: _joined(false.get(n, {}), added.get(n, ())) for n in sorted({*false, *added})}
+        return {n: texts for n, texts in joined.items() if texts}, counts
 
-    async def _chosen(
-        self, questions: Mapping[int, _Question], judge: Judge, memo: Memo | None
-    ) -> tuple[dict[int, list[_Candidate]], dict[str, int]]:
-        """Return the candidates that contradict a fact, by the message's place; and the counts of pairs judged now."""
-        keys = [key for key, _ in questions.values()]
-        settled = await memo.known(keys) if memo is not None else [None] * len(keys)
-        new = [place for place, known in zip(questions, settled, strict=True) if known is None]
-        pairs = [(each.fact, sentence) for place in new for _, each, sentence in questions[place][1]]
-        verdicts = await judge.contradictions(pairs, wait=self.judge) if pairs else ()
-        facts = {"judged": len(pairs), "unanswered": sum(each is None for each in verdicts)}
-        sure = iter(verdicts)
-        chosen: dict[int, list[_Candidate]] = {}
-        for (place, (key, candidates)), known in zip(questions.items(), settled, strict=True):
-            if known is None:
-                against = [n for n, each in enumerate([next(sure) for _ in candidates]) if (each or 0.0) >= self.sure]
-                known = ",".join(map(str, against))
-                known = await memo.settle(key, known) if memo is not None else known
-            chosen[place] = [candidates[int(n)] for n in known.split(",") if n.isdecimal() and int(n) < len(candidates)]
-        return {place: each for place, each in chosen.items() if each}, facts
-
-    def _question(self, message: Message) -> _Question | tuple[()]:
-        """Return the question to a judge about a message; JSON is left to the rules."""
-        candidates: list[_Candidate] = []
-        for place, text in self._texts(message):
-            if not is_json(text):
-                candidates += [(place, each, text[each.start : each.end]) for each in self._trusted.unclear(text)]
-        key = blake2b(message.raw, key=self._trusted.digest.encode(), digest_size=16).hexdigest()
-        return (f"judged/{key}", tuple(candidates[:_MOST_JUDGED])) if candidates else ()
+    def _unclear(self, message: Message) -> tuple[_Candidate, ...]:
+        """Return the sentences of a message for a judge; JSON is left to the rules."""
+        texts = [(place, text) for place, text in self._texts(message) if not is_json(text)]
+        candidates = (
+            (place, one, text[one.start : one.end]) for place, text in texts for one in self._trusted.unclear(text)
+        )
+        return tuple(islice(candidates, _MOST_JUDGED))
 
     def _contradicted(self, message: Message) -> _Contradictions | tuple[()]:
         every = {place: tuple(self._trusted.contradicted(text)) for place, text in self._texts(message)}

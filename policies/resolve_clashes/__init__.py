@@ -80,7 +80,7 @@ class ResolveClashes(Policy):
         of_judge: Mapping[str, int] = {}
         if self.reconcile != "off" and ctx.judge is not None:
             clashes, of_judge = await reconcile(
-                clashes, texts, ctx, which=self.reconcile, sure=self.sure, wait=self.wait
+                clashes, texts, ctx.judge, ctx.memo, which=self.reconcile, sure=self.sure, wait=self.wait
             )
         solved = [clash for clash in clashes if clash.solvable]
         lately = arrived(ctx.incoming.messages)
@@ -144,10 +144,10 @@ _SILENT = Message({"role": "system", "content": ""})
 def _may_be_told(clash: Clash, messages: Sequence[Message], texts: Sequence[Message]) -> bool:
     """Return False if an earlier step has found one of the statements to be wrong; `texts` are the client's."""
     now, text = messages[clash.older], texts[clash.older]
-    if now is not text and is_taken_out(text.text[clash.older_start : clash.older_end], text.text, now.text):
+    if now is not text and is_taken_out(clash.was.of(text.text), text.text, now.text):
         return False
     now, text = messages[clash.newer], texts[clash.newer]
-    if now is not text and is_refuted(text.text[clash.newer_start : clash.newer_end], text.text, now.text):
+    if now is not text and is_refuted(clash.now.of(text.text), text.text, now.text):
         return False
     # of the last message, a note says on the next turn which of its statements contradict a fact
     return not any(map(is_about_next, _in_front(clash.newer, messages, texts)))

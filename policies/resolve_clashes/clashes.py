@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from policies.resolve_clashes.statements import LIGHT, Statement, statements, telling
 from policies.resolve_clashes.values import AMOUNTS, BOOKED, TYPED, Value, unit_terms
-from proxy.chat import Message
+from proxy.chat import Message, digest
 from proxy.context import Once
 
 _WINDOW = 2000
@@ -28,31 +29,20 @@ class Clash(NamedTuple):
     """A statement that a later one contradicts."""
 
     older: int
-    """The place of the message among the given ones."""
-    older_start: int
-    older_end: int
+    """The place of its message among the given ones."""
+    was: Statement
     newer: int
-    newer_start: int
-    newer_end: int
+    now: Statement
     reason: str
     solvable: bool
     """Known which of the two holds: not where both stand in one message, or both are uncertain."""
-    was: str = ""
-    """The quoted older statement."""
-    now: str = ""
-    """The quoted newer one."""
-
-    @property
-    def of(self) -> tuple[int, int]:
-        """The older statement: its message and where it begins."""
-        return self.older, self.older_start
 
 
-class Turn(NamedTuple):
-    """A user's message, read."""
+Turn = Sequence[Statement]
+"""The statements of a user's message."""
 
-    place: int
-    statements: tuple[Statement, ...]
+_Placed = tuple[int, Statement]
+"""A turn by its place, and a statement of it."""
 
 
 async def find_clashes(messages: Sequence[Message], once: Once) -> tuple[Clash, ...]:
@@ -62,18 +52,18 @@ async def find_clashes(messages: Sequence[Message], once: Once) -> tuple[Clash, 
     """
     talk = [(place, one) for place, one in enumerate(messages) if one.get("role") == "user" and one.text]
     read = await once.of_each(_read, [message for _, message in talk])
-    turns, keys = list[Turn](), list[tuple[str, bytes]]()
+    turns, keys = [statements_of for statements_of, _ in read], list[tuple[str, bytes]]()
     running = blake2b(digest_size=16)
-    for at, (statements_of, digest) in enumerate(read):
-        running.update(digest)
-        turns.append(Turn(at, statements_of))
+    for _, each in read:
+        running.update(each)
         keys.append(("clashes of", running.digest()))
     known: list[tuple[Clash, ...] | None] = once.known(keys)
     missing = [at for at, result in enumerate(known) if result is None]
     if missing:
-        size = _STATEMENT * sum([len(turn.statements) for turn in turns])
         work = partial(compare, turns, tuple(known))
-        known = [*await once.of_key(("clashes", keys[missing[-1]], len(missing)), size, work)]
+        known = [
+            *await once.of_key(("clashes", keys[missing[-1]], len(missing)), _STATEMENT * sum(map(len, turns)), work)
+        ]
         for at in missing:
             once.remember(keys[at], known[at])
     places = [place for place, _ in talk]
@@ -82,42 +72,38 @@ async def find_clashes(messages: Sequence[Message], once: Once) -> tuple[Clash, 
 
 
 def _read(message: Message) -> tuple[tuple[Statement, ...], bytes]:
-    return statements(message.text), blake2b(message.raw, digest_size=16).digest()
+    return statements(message.text), digest(message)
 
 
 def compare(turns: Sequence[Turn], known: Sequence[tuple[Clash, ...] | None]) -> list[tuple[Clash, ...]]:
     """Return the clashes that each turn makes, from `known` where it has them. A statement is superseded once."""
     every, gone = list[tuple[Clash, ...]](), set[tuple[int, int]]()
-    before: deque[tuple[Turn, Statement]] = deque(maxlen=_WINDOW)
+    before: deque[_Placed] = deque(maxlen=_WINDOW)
     for at, (turn, clashes) in enumerate(zip(turns, known, strict=True)):
         if clashes is None:
-            clashes = tuple(each for each in _of_turn(turns, at, before) if each.of not in gone)
+            clashes = tuple(each for each in _of_turn(turns, at, before) if (each.older, each.was.start) not in gone)
         every.append(clashes)
-        before.extend((turn, statement) for statement in turn.statements)
-        gone.update(each.of for each in clashes if each.solvable)
+        before.extend((at, statement) for statement in turn)
+        gone.update((each.older, each.was.start) for each in clashes if each.solvable)
     return every
 
 
-def _of_turn(turns: Sequence[Turn], last: int, before: Iterable[tuple[Turn, Statement]]) -> list[Clash]:
-    turn, clashes = turns[last], dict[tuple[int, int], Clash]()
-    earlier = [*before]
-    for new in turn.statements:
-        near = (pair for pair in reversed(earlier) if not pair[1].keys.isdisjoint(new.keys))
-        for where, old in islice(near, _LATEST):
+def _of_turn(turns: Sequence[Turn], last: int, before: Iterable[_Placed]) -> list[Clash]:
+    clashes, earlier = dict[tuple[int, int], Clash](), [*before]
+    for new in turns[last]:
+        near = (placed for placed in reversed(earlier) if not placed[1].keys.isdisjoint(new.keys))
+        for place, old in islice(near, _LATEST):
             reason = clash(old, new)
             if reason is not None:
-                clashes[where.place, old.start] = _clash(where, old, turn, new, reason)
-        earlier.append((turn, new))
-    for where, old, new in _slots(turns, last):
-        clashes.setdefault((where.place, old.start), _clash(where, old, turn, new, "slot"))
-    return sorted(clashes.values())
+                clashes[place, old.start] = _clash(place, old, last, new, reason)
+        earlier.append((last, new))
+    for place, old, new in _slots(turns, last):
+        clashes.setdefault((place, old.start), _clash(place, old, last, new, "slot"))
+    return [each for _, each in sorted(clashes.items(), key=itemgetter(0))]
 
 
-def _clash(where: Turn, old: Statement, turn: Turn, new: Statement, reason: str) -> Clash:
-    solvable = where.place != turn.place and "hedged" not in old.signs & new.signs
-    return Clash(
-        where.place, old.start, old.end, turn.place, new.start, new.end, reason, solvable, old.quote, new.quote
-    )
+def _clash(older: int, old: Statement, newer: int, new: Statement, reason: str) -> Clash:
+    return Clash(older, old, newer, new, reason, older != newer and "hedged" not in old.signs & new.signs)
 
 
 def clash(old: Statement, new: Statement) -> str | None:
@@ -269,9 +255,9 @@ _NEAR = 4
 """User messages within which a value is given anew without a word of its subject."""
 
 
-def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[Turn, Statement, Statement]]:
-    """Yield the statements that give a value of a task, their turns, and the statements of a turn that give another."""
-    every = turns[last].statements
+def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[int, Statement, Statement]]:
+    """Yield the statements that give a value of a task, by their turns, and those of a turn that give another."""
+    every = turns[last]
     opening = every[0].signs if every else frozenset[str]()
     for new in every:
         if "another" in new.signs or not _may_give(new):
@@ -281,7 +267,7 @@ def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[Turn, Statement, 
             is_counted = value.kind == "count" and value.unit not in BOOKED
             latest = None if is_counted else _latest_value(turns, last, value)
             if latest is not None and _is_given_anew(*latest[1:], new, value, signs):
-                yield turns[latest[0]], latest[1], new
+                yield latest[0], latest[1], new
 
 
 def _may_give(statement: Statement) -> bool:
@@ -295,7 +281,7 @@ def _latest_value(turns: Sequence[Turn], last: int, value: Value) -> tuple[int, 
     """
     latest = None
     for at in range(last - 1, max(-1, last - 1 - _NEAR), -1):
-        for old in filter(_may_give, reversed(turns[at].statements)):
+        for old in filter(_may_give, reversed(turns[at])):
             for older in reversed(old.values):
                 if older.value != "today" and _same_slot(older, value):
                     if are_comparable(older, value):

@@ -81,6 +81,14 @@ class Statement(NamedTuple):
     slots: frozenset[tuple[str, str]]
     """Kinds and units of its values."""
 
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+    def of(self, text: str) -> str:
+        """Return its words in the text of the message."""
+        return text[self.start : self.end]
+
 
 class Clause(NamedTuple):
     """A part of a message that says one thing."""

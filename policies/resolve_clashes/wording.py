@@ -27,7 +27,7 @@ def _has_note(message: Message) -> bool:
 
 def is_brief(clash: Clash) -> bool:
     """Return whether both statements are short enough for a line."""
-    return max(clash.older_end - clash.older_start, clash.newer_end - clash.newer_start) <= _BRIEF
+    return max(clash.was.size, clash.now.size) <= _BRIEF
 
 
 def line(clashes: Sequence[Clash]) -> Message:
@@ -36,10 +36,12 @@ def line(clashes: Sequence[Clash]) -> Message:
     It does not repeat the newer statement, which stands right behind, but where both stand in that message.
     """
     latest = clashes[-_OF_LINE:]
-    older = [f'"{_begun(each.was)}"' for each in latest if each.older != each.newer]
+    older = [f'"{_begun(each.was.quote)}"' for each in latest if each.older != each.newer]
     parts = [f"next message supersedes {' and '.join(older)}"] if older else []
     within = [each for each in latest if each.older == each.newer]
-    parts += [f'in the next message, "{_begun(each.now)}" supersedes "{_begun(each.was)}"' for each in within]
+    parts += [
+        f'in the next message, "{_begun(each.now.quote)}" supersedes "{_begun(each.was.quote)}"' for each in within
+    ]
     return Message({"role": "user", "content": f"{_MARK}{'; '.join(parts)}]"})
 
 
@@ -63,5 +65,5 @@ def marked(message: Message, text: Message, clashes: Sequence[Clash]) -> Message
 
 def _note(clash: Clash, length: int) -> str:
     """Return the note behind a message of so many characters, the last one aside."""
-    subject = "this" if clash.older_end - clash.older_start >= length else f'"{clash.was}"'
-    return f'{_MARK}{subject} is superseded, the user said later: "{clash.now}"]'
+    subject = "this" if clash.was.size >= length else f'"{clash.was.quote}"'
+    return f'{_MARK}{subject} is superseded, the user said later: "{clash.now.quote}"]'

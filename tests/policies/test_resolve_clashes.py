@@ -6,6 +6,7 @@ import pytest
 
 from policies.resolve_clashes import ResolveClashes
 from policies.resolve_clashes.clashes import Clash
+from policies.resolve_clashes.statements import statements
 from policies.resolve_clashes.wording import line
 from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import damage
@@ -57,20 +58,18 @@ async def test_behind_what_is_cached_a_line_stands_in_front_of_the_newer_message
     assert texts == [message.text for message in request.messages]
 
 
-def test_a_line_names_each_of_two_statements() -> None:
-    said = ["I live in Leeds", "My home is Leeds"]
-    told = line(
-        [Clash(n, 0, len(was), 2, 0, 17, "value", True, was, "I live in Cardiff") for n, was in enumerate(said)]
-    ).text
-    assert told == '[Penstock: next message supersedes "I live in Leeds" and "My home is Leeds"]'
-
-
-def test_a_line_names_a_statement_by_its_first_words() -> None:
-    was = "I would like to have the report about the harbour sent to Leeds on Friday"
-    told = line([Clash(0, 0, len(was), 2, 0, 17, "value", True, was, "Send the report to Cardiff")]).text
-    assert told == '[Penstock: next message supersedes "I would like to have the report…"]'
-    bare = line([Clash(0, 0, 60, 2, 0, 17, "value", True, "x" * 60, "Send the report to Cardiff")]).text
-    assert f'"{"x" * 32}…"' in bare
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["I live in Leeds", "My home is Leeds"], 'supersedes "I live in Leeds" and "My home is Leeds"]'),
+        (["I would like to have the report about the harbour sent to Leeds"], 'supersedes "I would like to have the report…"]'),
+        (["x" * 60], f'supersedes "{"x" * 32}…"]'),
+    ],
+)  # fmt: skip
+def test_a_line_names_statements_by_their_first_words(said: list[str], told: str) -> None:
+    (now,) = statements("I live in Cardiff")
+    clashes = [Clash(n, statements(each)[0], 2, now, "value", True) for n, each in enumerate(said)]
+    assert line(clashes).text == f"[Penstock: next message {told}"
 
 
 async def test_a_line_is_data_in_the_users_role() -> None:

@@ -38,12 +38,12 @@ def _lines(name: str) -> list[str]:
 
 def turns(messages: Sequence[Message]) -> list[Turn]:
     """Return the user's messages, read."""
-    users = ((place, message.text) for place, message in enumerate(messages) if message.role == "user")
-    return [Turn(place, statements(text)) for place, text in users]
+    return [statements(message.text) for message in messages if message.role == "user"]
 
 
 def clashing(*said: str) -> list[Clash]:
     """Return the clashes of a conversation in which the user and the assistant speak in turn, the user first."""
     messages = [user(text) if place % 2 == 0 else assistant(text) for place, text in enumerate(said)]
     every = turns(messages)
-    return [clash for each in compare(every, [None] * len(every)) for clash in each]
+    found = [clash for each in compare(every, [None] * len(every)) for clash in each]
+    return [clash._replace(older=2 * clash.older, newer=2 * clash.newer) for clash in found]

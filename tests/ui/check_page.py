@@ -12,7 +12,6 @@ import aiohttp
 import pytest
 
 from tests.e2e.servers import Received, Upstream, proxy, send, upstream
-from tests.redis_process import redis_process
 from tests.ui.browser import Page, browser
 
 CONFIG = """
@@ -30,7 +29,7 @@ chains:
   telling: [tests.ui.telling: {{}}]
   empty: []
 server: {{admin_key: "{key}", watch: false}}
-state: {state}
+state: {{directory: "{folder}/state"}}
 embedding: {{kind: none}}
 records: {{per_second: 10000}}
 telemetry: {{log_level: error}}
@@ -54,14 +53,14 @@ async def answering(behind: Upstream, received: Received, writer: asyncio.Stream
 class Desk:
     """A proxy with requests to show, and a browser in front of it."""
 
-    def __init__(self, base: str, page: Page, http: aiohttp.ClientSession, folder: Path) -> None:
-        self.base, self.page, self.folder, self._http = base, page, folder, http
+    def __init__(self, base: str, page: Page, http: aiohttp.ClientSession) -> None:
+        self.base, self.page, self._http = base, page, http
         self._sent = 0
 
-    async def send(self, text: str = "hi", *, model: str = "gpt-4o-mini", turns: int = 1, request_id: str = "") -> str:
+    async def send(self, text: str = "hi", *, model: str = "gpt-4o-mini", turns: int = 1) -> str:
         """Send a conversation; the request's id."""
         self._sent += 1
-        name = request_id or f"req-{self._sent:03}"
+        name = f"req-{self._sent:03}"
         body = {"model": model, "messages": [{"role": "user", "content": f"{text}"} for _ in range(turns)]}
         headers = {"x-request-id": name, "authorization": "Bearer sk-client"}
         async with self._http.post(f"{self.base}/v1/chat/completions", json=body, headers=headers) as answer:
@@ -106,10 +105,10 @@ async def http() -> AsyncGenerator[aiohttp.ClientSession, None]:
 async def desk(tmp_path: Path, http: aiohttp.ClientSession) -> AsyncGenerator[Desk, None]:
     async with browser() as page, upstream() as behind:
         behind.respond = answering
-        text = CONFIG.format(url=behind.url, key=KEY, state=f'{{directory: "{tmp_path}/state"}}')
+        text = CONFIG.format(url=behind.url, key=KEY, folder=tmp_path)
         async with proxy(text, tmp_path) as base:
             await page.sized(*WIDE)
-            yield Desk(base, page, http, tmp_path)
+            yield Desk(base, page, http)
 
 
 async def test_the_key_opens_the_page_and_leaves_with_its_operator(desk: Desk) -> None:
@@ -250,30 +249,6 @@ async def test_a_busy_server_is_followed_without_getting_slow(desk: Desk) -> Non
     assert all("since=" in url for url in asked), "only what is new is asked for"
     assert await page.run("document.querySelectorAll('tr.request').length") == 200
     desk.is_sound()
-
-
-async def test_an_id_is_looked_up_on_all_replicas_that_share_their_state(
-    tmp_path: Path, http: aiohttp.ClientSession
-) -> None:
-    for name in ("first", "second"):
-        (tmp_path / name).mkdir()
-    with redis_process() as running:
-        async with browser() as page, upstream() as behind:
-            behind.respond = answering
-            text = CONFIG.format(url=behind.url, key=KEY, state=f'{{kind: redis, url: "{running.url}", timeout: 5}}')
-            async with proxy(text, tmp_path / "first") as first, proxy(text, tmp_path / "second") as second:
-                await page.sized(*WIDE)
-                await Desk(first, page, http, tmp_path).send("hi " * 200, turns=9, request_id="elsewhere")
-                here = Desk(second, page, http, tmp_path)
-                await here.send(request_id="here")
-                await here.sign_in()
-                await here.listed(2)
-                assert "of all replicas" in await page.text("#view")
-                await page.press("/")
-                await page.type("elsewhere")
-                await page.press("Enter")
-                await page.until("document.querySelector('.steps')?.innerText.includes('window_history')")
-                here.is_sound()
 
 
 OPEN = """

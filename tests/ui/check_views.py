@@ -3,11 +3,14 @@
 `PICTURES=folder` keeps what is to be seen; the pictures of the documentation are made so.
 """
 
+import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 import pytest
 
+from proxy.config.settings import RecordsSettings
 from tests.ui.browser import Page, browser
 from tests.ui.check_page import CONTRAST, NARROW, WIDE
 from tests.ui.stand_in import HOSTILE, StandIn, hostile, stand_in
@@ -38,6 +41,17 @@ class Desk:
         await self.page.open("about:blank")
         await self.page.open(f"{self.base}/ui{address}")
         await self.page.until(f"document.querySelector({shown!r})")
+
+    async def choose(self, name: str, value: str) -> None:
+        """Give a filter a value."""
+        field = f"document.querySelector('[name={name}]')"
+        await self.page.run(f"{field}.value = '{value}'; {field}.dispatchEvent(new Event('change', {{bubbles: true}}))")
+
+    async def until_asked(self, holds: Callable[[str, Any], bool]) -> None:
+        """Wait until the page has asked such a question: a path, and its parameters or body."""
+        async with asyncio.timeout(60):
+            while not any(holds(*asked) for asked in self.server.asked):
+                await asyncio.sleep(0.05)
 
     def is_sound(self, *but: str) -> None:
         """Raises `AssertionError` if anything ran, was asked of another server, or was complained of."""
@@ -98,7 +112,7 @@ async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk
 async def test_sums_over_time_change_their_groups_and_what_is_summed(desk: Desk) -> None:
     page = desk.page
     await desk.open("periods")
-    assert "gpt-small" in await page.text(".sums-by tbody")
+    assert "gpt-4o" in await page.text(".sums-by tbody")
     await page.picture("periods")
     await page.run("document.querySelectorAll('.choices .switch')[0].querySelectorAll('button')[3].click()")
     await page.until("document.querySelector('.sums-by tbody').innerText.includes('compress_history')")
@@ -119,12 +133,8 @@ async def test_a_key_is_made_shown_once_and_revoked_in_two_steps(desk: Desk) -> 
     await page.run("document.querySelector('.keys-of button.step').click()")
     await page.until("document.querySelector('.both')")
     assert "2026-11-27\t40\t" in await page.text(".both")
-    for name, value in (
-        ("name", "ann"),
-        ("budget_per_day", "2.5"),
-        ("models", "gpt-*, echo"),
-        ("expires", "2027-01-31"),
-    ):
+    fields = {"name": "ann", "budget_per_day": "2.5", "models": "gpt-*, echo", "expires": "2027-01-31"}
+    for name, value in fields.items():
         await page.run(f"document.querySelector('form.choices [name={name}]').value = {value!r}")
     await page.run("document.querySelector('form.choices .main').click()")
     await page.until("document.querySelector('.card.bad')?.innerText.includes('already')")
@@ -155,10 +165,8 @@ async def test_a_key_is_made_shown_once_and_revoked_in_two_steps(desk: Desk) -> 
 async def test_two_chains_are_compared_with_progress_and_cancelled(desk: Desk) -> None:
     page = desk.page
     await desk.open("compare")
-    assert await page.run("[...document.querySelectorAll('.compare select')].map(each => each.value)") == [
-        "default",
-        "",
-    ]
+    chosen = await page.run("[...document.querySelectorAll('.compare select')].map(each => each.value)")
+    assert chosen == ["default", ""]
     press = "[...document.querySelectorAll('.compare .choices button')].find(each => each.innerText === '{}').click()"
     await page.run(press.format("Compare"))
     await page.until("document.querySelector('progress')?.value === 80")
@@ -186,7 +194,7 @@ async def test_two_chains_are_compared_with_progress_and_cancelled(desk: Desk) -
 
 
 async def test_without_text_nothing_is_compared(desk: Desk) -> None:
-    desk.server.text = False
+    desk.server.records.settings = RecordsSettings()
     await desk.page.open(f"{desk.base}/ui#/compare")
     await desk.page.until("document.querySelector('.empty')")
     assert "Records hold no text" in await desk.page.text(".empty")
@@ -246,7 +254,7 @@ async def test_a_request_is_shown_side_by_side_and_step_by_step(desk: Desk) -> N
 
 async def test_without_text_there_are_sizes_and_shapes(desk: Desk) -> None:
     page = desk.page
-    desk.server.text = False
+    desk.server.records.settings = RecordsSettings()
     await desk.open("request")
     assert "records: {text: true}" in await page.text("#view .hint")
     assert "removed" in await page.text(".pairs")
@@ -264,22 +272,12 @@ async def test_filters_are_the_servers_and_stay_in_the_address(desk: Desk) -> No
     await page.run("document.activeElement.blur()")
     await page.until("location.hash === '#/conversations?model=gpt-4o'")
     await page.until("document.querySelectorAll('tr.row').length === 3")
-    assert {"limit": "50", "model": "gpt-4o"} in [
-        question for path, question in desk.server.asked if path.endswith("conversations")
-    ]
-    await page.run(
-        "document.querySelector('[name=model]').value = 'other'; document.querySelector('[name=model]').dispatchEvent(new Event('change', {bubbles: true}))"
-    )
+    await desk.until_asked(lambda path, question: question == {"limit": "50", "model": "gpt-4o"})
+    await desk.choose("model", "other")
     await page.until("document.querySelector('.empty')?.innerText === 'No conversation fits these filters.'")
-    await page.run(
-        "document.querySelector('[name=since]').value = '3600'; document.querySelector('[name=since]').dispatchEvent(new Event('change', {bubbles: true}))"
-    )
+    await desk.choose("since", "3600")
     await page.until("location.hash.includes('since=3600')")
-    for _ in range(50):
-        if any("since" in question for _, question in desk.server.asked):
-            break
-        await page.until("true")
-    assert any(question.get("since", "").endswith("Z") for _, question in desk.server.asked)
+    await desk.until_asked(lambda path, question: question.get("since", "").endswith("Z"))
     assert await page.run("document.querySelector('nav a').hash") == "#/conversations?since=3600&model=other", (
         "other views have the same filters"
     )
@@ -289,21 +287,16 @@ async def test_filters_are_the_servers_and_stay_in_the_address(desk: Desk) -> No
 async def test_words_search_and_a_conversation_leaves_as_a_file(desk: Desk) -> None:
     page = desk.page
     await desk.open("conversations")
-    await page.run(
-        "document.querySelector('[name=words]').value = 'cent'; document.querySelector('[name=words]').dispatchEvent(new Event('change', {bubbles: true}))"
-    )
+    await desk.choose("words", "cent")
     await page.until("location.hash === '#/conversations?words=cent'")
     await page.until("document.querySelectorAll('tr.row').length === 3")
-    assert any(question.get("words") == "cent" for _, question in desk.server.asked)
+    await desk.until_asked(lambda path, question: question.get("words") == "cent")
     await desk.open("conversation")
     await page.run(
         "[...document.querySelectorAll('.actions button')].find(each => each.innerText.includes('CSV')).click()"
     )
-    for _ in range(50):
-        if any(path.endswith("/export") for path, _ in desk.server.asked):
-            break
-        await page.until("true")
-    assert ("/admin/conversations/c0ffee21/export", {"format": "csv"}) in desk.server.asked
+    exported = "/admin/conversations/c0ffee21/export", {"format": "csv"}
+    await desk.until_asked(lambda *asked: asked == exported)
     desk.is_sound()
 
 
@@ -344,24 +337,22 @@ async def test_a_chain_is_tried_at_once(desk: Desk) -> None:
     desk.server.asked.clear()
     await page.open(f"{desk.base}/ui#/try/c0ffee21-041")
     await page.until("document.querySelector('.result .steps tbody tr')")
-    assert (
-        next(question for path, question in desk.server.asked if path == "/admin/explain")["request_id"]
-        == "c0ffee21-041"
-    )
+    question = next(question for path, question in desk.server.asked if path == "/admin/explain")
+    assert question["request_id"] == "c0ffee21-041"
     assert "run the tests" in await page.run("document.querySelectorAll('textarea')[0].value"), "what was recorded"
     desk.is_sound("400 (Bad Request)")
 
 
 async def test_whatever_a_client_writes_is_text_in_every_view(desk: Desk) -> None:
     page = desk.page
-    desk.server.conversations[HOSTILE] = [hostile()]
+    await desk.server.add(hostile())
     desk.server.keys.append(desk.server.key(HOSTILE, 1))
     desk.server.replay |= {"state": "failed", "error": HOSTILE, "chain": HOSTILE, "against": HOSTILE}
     for view in VIEWS:
         await desk.open(view)
         await page.until("true")
     quoted = await page.run(f"encodeURIComponent({HOSTILE!r})")
-    await desk.open(f"#/conversations/{quoted}")
+    await desk.open("#/conversations/hostile")
     assert HOSTILE in await page.text("#view")
     await page.run("document.querySelector('.chart').focus()")
     await page.press("ArrowRight")
@@ -372,12 +363,8 @@ async def test_whatever_a_client_writes_is_text_in_every_view(desk: Desk) -> Non
     shown = await page.text("#view")
     assert '<img onerror="window.pwned = 1" src=x>' in shown, "the name of a tool"
     assert f"image\njavascript:{HOSTILE}"[:60] in shown
-    assert (
-        await page.run(
-            "document.querySelectorAll('#page img, #page svg, #page iframe, #page script, #page style').length"
-        )
-        == 0
-    )
+    made = "document.querySelectorAll('#page img, #page svg, #page iframe, #page script, #page style').length"
+    assert await page.run(made) == 0
     assert not [sign for sign in shown if ord(sign) < 32 and sign not in "\n\t"]
     assert not set(shown) & set("\u202e\u2066\u200f\u061c\u2028\u200b\x7f")
     assert await page.run("document.body.scrollWidth <= innerWidth"), "nothing pushes the page apart"

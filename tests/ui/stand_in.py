@@ -1,8 +1,9 @@
-"""A server with the page and made-up conversations: what the page shows of them does not depend on how they came about."""
+"""A server with the page, Penstock's own endpoints of records over made-up conversations, and scripted other endpoints."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import uvicorn
@@ -11,7 +12,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from proxy.chat import encode
+from proxy.config.settings import RecordsSettings
 from proxy.server.admin import page, to_page
+from proxy.server.api.requests import RecordsApi
+from proxy.server.app import ERRORS
+from proxy.state.workers import Peers
+from proxy.telemetry.record import date
+from proxy.telemetry.record_table import Filters, insert
+from proxy.telemetry.records import Records
 
 Json = dict[str, Any]
 PRICES = {"input": 2.5, "output": 10.0, "read": 0.25, "write": 2.5}
@@ -29,6 +38,9 @@ chains:
 HOSTILE = '<img src=x onerror="window.pwned = 1"><script>window.pwned = 1</script>'
 UNSEEN = "\u202egnp.txt \u2066isolated \u200f\u061c \x1b[31mred\x1b]0;title\x07 \x00 \r\n\t\u2028 \u200b" + "a" * 5000
 """Characters that a page must not show, and a word that pushes it apart."""
+TENANT = "7d3f" * 8
+CONVERSATIONS = {"c0ffee21": 60, "5eed0042": 18, "0ddba115": 5}
+"""The turns of each."""
 FILES = ("billing/invoice.py", "billing/tax.py", "api/routes.py", "tests/test_invoice.py", "billing/rounding.py")
 
 
@@ -107,8 +119,8 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
         later = int(1 - net / (0.1 * less)) if less > 0 else None
         each |= {"net_tokens": net, "usd_saved": net * 2.5 / 1e6, "pays_after": 0 if net >= 0 else later}
     return {
-        "request_id": f"{conversation}-{turn:03}", "ended": f"2026-11-23T09:{minute:02}:{turn % 60:02}.000Z",
-        "tenant": "t-7d3f", "config": "6a0db5b8f6a1", "route": "/v1/chat/completions", "model": "gpt-4o",
+        "request_id": f"{conversation}-{turn:03}", **dict.fromkeys(("started", "ended"), date(datetime(2026, 11, 23, 9, minute, tzinfo=UTC).timestamp() + turn)),
+        "tenant": TENANT, "config": "6a0db5b8f6a1", "route": "/v1/chat/completions", "model": "gpt-4o",
         "upstream": "openai", "chain": "default", "ignored": None, "status": 200, "error": None, "stream": True,
         "milliseconds": 900.0 + 13 * turn, "tokens_before": came, "tokens_after": went, "window": 123904,
         "input_tokens": went, "output_tokens": output, "cached_tokens": cached, "written_tokens": 0 if turn % 2 else written // 2,
@@ -118,7 +130,7 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
         "prices": PRICES,
         "sections": {"before": {"system": 120, "tools": 180, "messages": came - 300}, "after": {"system": 120, "tools": 180, "messages": went - 300}},
         "prefix_broken": {"at": 420, "message": 2, "lost": max(0, int(went * 0.8)), "step": "compress_history"} if is_cut else None,
-        "changes": changes, "steps": steps,
+        "changes": changes, "steps": steps, "problems": {"errors": 0, "refused": 0, "failed_steps": int(turn == 52), "prefix_breaks": int(is_cut)},
     }  # fmt: skip
 
 
@@ -148,14 +160,15 @@ def with_text(one: Json) -> Json:
                 after.append(
                     {
                         **old,
-                        "content": f"{text[:180]}\n[... 19 lines left out; recall handle {change['handle']} ...]\n{text[-90:]}",
+                        "content": f'{text[:180]}\n[... 19 lines left out; recall("{change["handle"]}") ...]\n{text[-90:]}',
                     }
                 )
             elif change["kind"] == "added":
                 after.append(
                     {
                         "role": "user",
-                        "content": "Noted.\n- goal: totals of invoices are exact\n- rounding happens per line in billing/tax.py",
+                        "content": "Noted.\n- goal: totals of invoices are exact\n- rounding happens per line in billing/tax.py"
+                        '\n[30 messages left; recall("a1b2c3")]',
                     }
                 )
             else:
@@ -172,11 +185,11 @@ def with_text(one: Json) -> Json:
 
 def hostile() -> Json:
     """A request in which all that a client can write is markup."""
-    made = record(1, conversation=HOSTILE, minute=1)
+    made = record(1, conversation="hostile", minute=1)
     made.update(
-        request_id=HOSTILE, model=HOSTILE, session=HOSTILE, title=HOSTILE, key=HOSTILE, tenant=HOSTILE, chain=HOSTILE, upstream=HOSTILE, error=HOSTILE,
+        request_id=HOSTILE, model=HOSTILE, session=HOSTILE, title=HOSTILE, key=HOSTILE, chain=HOSTILE, upstream=HOSTILE, error=HOSTILE,
         status=502, steps=[step(HOSTILE, "rewrite", HOSTILE, 10, 9, 0.1, **{HOSTILE: HOSTILE})],
-        prefix_broken={"at": 4, "message": 1, "lost": 4, "step": HOSTILE}, ended="2026-11-23T08:00:00.000Z",
+        prefix_broken={"at": 4, "message": 1, "lost": 4, "step": HOSTILE}, ended="2026-11-23T08:00:00.000Z", started="2026-11-23T08:00:00.000Z",
         changes=[
             _same(0, 0, 1, 4),
             _change("shortened", 1, 1, HOSTILE, 5, 4, HOSTILE, handle=HOSTILE),
@@ -204,42 +217,43 @@ def hostile() -> Json:
     return made
 
 
-def conversation(identifier: str, records: list[Json]) -> Json:
-    """A conversation as the list has it."""
+class MadeUp(Records):
+    """Records with the texts of messages that are no rows."""
 
-    def total(name: str) -> Any:
-        return sum(each[name] for each in records)
+    def __init__(self) -> None:
+        super().__init__(RecordsSettings(text=True), clock=lambda: datetime(2026, 11, 24, tzinfo=UTC).timestamp())
+        self.texts: dict[str, Json] = {}
 
-    verdicts = [each["verdict"] for one in records for each in one["steps"]]
-    problems = {
-        "errors": sum(one["status"] >= 500 for one in records), "refused": 0, "failed_steps": verdicts.count("fail"),
-        "prefix_breaks": sum(one["prefix_broken"] is not None for one in records),
-    }  # fmt: skip
-    return {
-        "id": identifier, "tenant": records[0]["tenant"], "title": records[0]["title"], "keys": [records[0]["key"]], "session": records[0]["session"], "agent": None, "task": None, "started": records[0]["ended"],
-        "ended": records[-1]["ended"], "turns": len(records), "models": sorted({one["model"] for one in records}),
-        "chains": [records[0]["chain"]], "problems": problems,
-        **{name: total(name) for name in ("input_tokens", "cached_tokens", "written_tokens", "output_tokens", "usd", "usd_saved")},
-        "usd_unchanged": total("usd") + total("usd_saved"),
-        "tokens": [one["tokens_after"] for one in records], "tokens_unchanged": [one["tokens_before"] for one in records],
-    }  # fmt: skip
+    async def latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[Json]:
+        found = await super().latest(filters, limit)
+        if not (text and self.settings.text):
+            return found
+        return [self.texts.get(one["request_id"]) or with_text(one) for one in found]
+
+
+class Originals:
+    """An archive that has all handles."""
+
+    async def find(self, tenant: str, handle: str) -> str:
+        return f"the whole of {handle}\n{HOSTILE}"
 
 
 class StandIn:
     """What the server knows, for tests to change."""
 
     def __init__(self) -> None:
-        self.conversations: dict[str, list[Json]] = {}
-        self.text = True
+        self.records = MadeUp()
         self.replay: Json = {"state": "none", "started": 0, "text": True}
         self.locked: str | None = None
         self.keys = [self.key(name, nth) for nth, name in enumerate(("ann", "ci", "batch"))]
         self.asked: list[tuple[str, Json]] = []
         """Each question: its path, and its parameters or body."""
-        for number, (name, turns) in enumerate({"c0ffee21": 60, "5eed0042": 18, "0ddba115": 5}.items()):
-            self.conversations[name] = [
-                record(turn, conversation=name, minute=40 - 10 * number) for turn in range(1, turns + 1)
-            ]
+
+    async def add(self, *records: Json) -> None:
+        """Add requests to those that are recorded."""
+        self.records.texts |= {one["request_id"]: one for one in records if "text" in one}
+        rows = [encode({name: value for name, value in one.items() if name != "text"}) for one in records]
+        await self.records.ask(insert, rows, 2**30, 0.0)
 
     def routes(self) -> list[Route]:
         """The page, and the endpoints that it asks."""
@@ -249,20 +263,30 @@ class StandIn:
                 question = await request.json() if method == "POST" else dict(request.query_params)
                 self.asked.append((request.url.path, question))
                 made = answer(request, question)
+                made = await made if isinstance(made, Coroutine) else made
                 return made if isinstance(made, Response) else JSONResponse(made)
 
             return Route(path, endpoint, methods=[method])
 
+        def of_records(path: str, answer: Callable[[Request], Any]) -> Route:
+            return route(path, lambda request, _: answer(request))
+
+        originals: Any = Originals()
+        records = RecordsApi(self.records, Peers(None), originals)
+        recorded = {
+            "/admin/conversations": records.conversations,
+            "/admin/conversations/{id}/export": records.export,
+            "/admin/conversations/{id}": records.conversation,
+            "/admin/requests": records.requests,
+            "/admin/requests/{request_id:path}/archive/{handle}": records.original,
+            "/admin/requests/{request_id:path}": records.request,
+            "/admin/policies": records.policies,
+            "/admin/periods": records.periods,
+        }
         return [
+            *(of_records(path, answer) for path, answer in recorded.items()),
             *(Route(path, served) for path, served in (("/", to_page), ("/ui", page), ("/ui/{name}", page))),
             route("/admin/config", lambda *_: {"version": "6a0db5b8f6a1", "since": "2026-11-23T08:00:00Z", "workers": [], "generations": 1, "text": CONFIG, "chains": {"default": CHAIN, "empty": "[]\n"}}),
-            route("/admin/conversations", self._list),
-            route("/admin/conversations/{id}/export", lambda *_: Response("turn\r\n1\r\n", media_type="text/csv")),
-            route("/admin/conversations/{id:path}", self._conversation),
-            route("/admin/requests", lambda *_: {"requests": self._records()[:200], "shared": False}),
-            route("/admin/requests/{id:path}", self._request),
-            route("/admin/policies", lambda *_: {"policies": [self._policy(name, n) for n, name in enumerate(("compact_tool_results", "compress_history", "recall_history", "offer_recall"))]}),
-            route("/admin/periods", self._periods),
             route("/admin/keys", lambda *_: {"kind": "keys", "locked": self.locked, "today": "2026-11-27", "keys": self.keys}),
             route("/admin/keys", self._make_key, "POST"),
             route("/admin/keys/{name}", self._revoke_key, "DELETE"),
@@ -273,10 +297,6 @@ class StandIn:
             route("/admin/explain", self._explain, "POST"),
         ]  # fmt: skip
 
-    def _records(self) -> list[Json]:
-        found = [one for records in self.conversations.values() for one in records]
-        return sorted(found, key=lambda one: str(one["ended"]), reverse=True)
-
     def key(self, name: str, nth: int) -> Json:
         spent = {f"2026-11-{day:02}": (0.9 + 0.05 * (day % 7)) / (nth + 1) for day in range(10 + nth, 28)}
         days = [{"day": day, "requests": 40 - nth, "usd": usd} for day, usd in spent.items()]
@@ -286,7 +306,7 @@ class StandIn:
             "budget_per_day": 5.0 / (5 * nth + 1),
         }
         used = {"today": spent["2026-11-27"], "month": sum(spent.values()), "last": "2026-11-27", "days": days}
-        return {"name": name, "tenant": f"team {name}", "tenant_id": "t-7d3f", "models": ["gpt-*", name], "chains": None, "expires": "2027-01-31T00:00:00Z" if nth else None,
+        return {"name": name, "tenant": f"team {name}", "tenant_id": TENANT, "models": ["gpt-*", name], "chains": None, "expires": "2027-01-31T00:00:00Z" if nth else None,
                 "limits": limits, "revocable": self.locked is None and nth > 0, "used": used if nth < 2 else {"today": 0, "month": 0, "last": None, "days": []}}  # fmt: skip
 
     def _make_key(self, request: Request, question: Json) -> Any:
@@ -315,8 +335,7 @@ class StandIn:
                     "values": values, "messages": {"removed": int(50 * (1 - share)) * n, "shortened": int(40 * (1 - share)) * n}}  # fmt: skip
 
         rows = [
-            {"id": name, "error": None, "sides": [side(0.4, 90_000, 1), side(1, 210_000, 1)]}
-            for name in self.conversations
+            {"id": name, "error": None, "sides": [side(0.4, 90_000, 1), side(1, 210_000, 1)]} for name in CONVERSATIONS
         ]
         return {"conversations": rows, "total": [side(0.4, 90_000, 3), side(1, 210_000, 3)]}  # fmt: skip
 
@@ -327,50 +346,6 @@ class StandIn:
     def _end_replay(self, request: Request, question: Json) -> Json:
         self.replay["state"] = "cancelled"
         return self.replay
-
-    def _list(self, request: Request, question: Json) -> Json:
-        found = [conversation(name, records) for name, records in self.conversations.items()]
-        kept = [each for each in found if question.get("model", "") in ("", *each["models"])]
-        kept.sort(key=lambda each: str(each["ended"]), reverse=True)
-        return {"conversations": kept, "more": False, "text": self.text}
-
-    def _conversation(self, request: Request, question: Json) -> Any:
-        name = request.path_params["id"]
-        if name not in self.conversations:
-            return JSONResponse({"error": {"message": "no conversation has this id"}}, 404)
-        return {**conversation(name, self.conversations[name]), "requests": self.conversations[name]}
-
-    def _periods(self, request: Request, question: Json) -> Json:
-        names = ("compress_history", HOSTILE) if question["by"] == "policy" else ("gpt-small", "sonnet", HOSTILE)
-        period = {"requests": 20, "errors": 1, "input_tokens": 90_000, "cached_tokens": 60_000}
-        groups = [
-            {"name": name, "periods": [{**period, "start": 1_795_500_000 + 900 * at, "usd": None if question["by"] == "policy" else 0.2 + 0.01 * at, "usd_saved": 0.1 - 0.02 * at * nth} for at in range(nth, 12)]}
-            for nth, name in enumerate(names)
-        ]  # fmt: skip
-        return {"by": question["by"], "seconds": 900, "groups": groups}
-
-    def _request(self, request: Request, question: Json) -> Any:
-        name, _, handle = request.path_params["id"].partition("/archive/")
-        found = next((one for one in self._records() if one["request_id"] == name), None)
-        if found is None:
-            return JSONResponse({"error": {"message": "no recent request has this id"}}, 404)
-        if handle:
-            return {"text": f"the whole of {handle}\n{HOSTILE}"}
-        return found if "text" in found or not self.text else with_text(found)
-
-    def _policy(self, name: str, number: int) -> Json:
-        steps = [one["steps"][number] for one in self.conversations["c0ffee21"]]
-        verdicts = {
-            kind: sum(each["verdict"] == kind for each in steps)
-            for kind in ("keep", "rewrite", "skip", "fail", "reject")
-        }
-        whys: dict[tuple[str, str], int] = {}
-        for each in steps:
-            reason = each["why"], each["verdict"]
-            whys[reason] = whys.get(reason, 0) + 1
-        saved = sum(each["tokens_before"] - each["tokens_after"] for each in steps)
-        return {"name": name, "requests": len(steps), "verdicts": verdicts, "tokens_saved": saved, "usd_saved": sum(each["usd_saved"] for each in steps),
-                "ms_p50": 0.4 + number, "ms_p95": 2.1 + 3 * number, "whys": sorted(((why, count, verdict) for (why, verdict), count in whys.items()), key=lambda each: -each[1])[:5]}  # fmt: skip
 
     def _explain(self, request: Request, question: Json) -> Any:
         if "chian" in question["chain_yaml"]:
@@ -392,8 +367,17 @@ class StandIn:
 async def stand_in() -> AsyncGenerator[tuple[StandIn, str], None]:
     """The server on a free port of loopback, and its address."""
     made = StandIn()
+    for number, (name, turns) in enumerate(CONVERSATIONS.items()):
+        minute = 40 - 10 * number
+        await made.add(*(record(turn, conversation=name, minute=minute) for turn in range(1, turns + 1)))
     server = uvicorn.Server(
-        uvicorn.Config(Starlette(routes=made.routes()), port=0, lifespan="off", log_config=None, ws="none")
+        uvicorn.Config(
+            Starlette(routes=made.routes(), exception_handlers=ERRORS),
+            port=0,
+            lifespan="off",
+            log_config=None,
+            ws="none",
+        )
     )
     serving = asyncio.ensure_future(server.serve())
     while not server.started:
@@ -403,3 +387,4 @@ async def stand_in() -> AsyncGenerator[tuple[StandIn, str], None]:
     finally:
         server.should_exit = True
         await serving
+        await made.records.aclose()

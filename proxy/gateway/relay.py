@@ -15,7 +15,7 @@ from proxy.http.headers import relayed
 from proxy.models.usage import Usage, UsageReader, without_usage
 from proxy.policy import Fact
 from proxy.step import usage_header
-from proxy.telemetry.attributes import operation_of
+from proxy.telemetry.attributes import OPERATIONS
 from proxy.telemetry.observation import Observation, ObservedCall
 from proxy.upstreams.base import Call, Reply, Upstream
 
@@ -68,7 +68,7 @@ class Observers:
         self.observed = seen.call(
             provider=self._upstream.provider,
             model=call.model,
-            operation=operation_of(call.path),
+            operation=OPERATIONS.get(call.path),
             address=self._upstream.address,
             fields=fields,
         )

@@ -49,7 +49,7 @@ class MemoryService:
     ) -> None:
         """`most` bounds the memories of one owner; `threads` compare texts; `clock` is in seconds since 1970."""
         self._table, self._relevance, self._threads = table, relevance, threads
-        self._most, self._merge_at, self._clock, self._count = most, merge_at, clock, count
+        self._most, self._merge_at, self.clock, self._count = most, merge_at, clock, count
         self.warm = relevance.warm
 
     def forget_read(self, tenant: str) -> int:
@@ -99,13 +99,13 @@ class MemoryService:
 
     async def all(self, owner: Owner) -> list[Memory]:
         """Return the memories of an owner, the latest first."""
-        now, shelf = self._clock(), await self._table.current(owner)
+        now, shelf = self.clock(), await self._table.current(owner)
         live = [each for each in shelf.of(owner.scope).values() if not is_over(each, now)]
         return sorted(live, key=lambda each: (-each.updated, each.id))
 
     async def get(self, owner: Owner, id: str) -> Memory | None:
         memory = (await self._table.current(owner)).find(id, owner.scope)
-        return None if memory is None or is_over(memory, self._clock()) else memory
+        return None if memory is None or is_over(memory, self.clock()) else memory
 
     async def delete(self, owner: Owner, id: str) -> bool:
         """Remove a memory, with what was merged into it; return whether there was one."""
@@ -137,7 +137,7 @@ class MemoryService:
         self, owners: Sequence[Owner], query: str, *, limit: int, wait: float
     ) -> tuple[list[Hit], FoundBy]:
         """Return the memories that fit a query best, a user's own first of equals; `wait` is in seconds for vectors."""
-        now = self._clock()
+        now = self.clock()
         try:
             shelves = await self._current(owners)
         except StoreError:
@@ -157,7 +157,7 @@ class MemoryService:
 
     async def texts(self, owners: Sequence[Owner], ids: Sequence[str]) -> list[str | None]:
         """Return the texts of ids, the earlier texts of memories too; None where there is none any more."""
-        now, shelves = self._clock(), await self._current(owners)
+        now, shelves = self.clock(), await self._current(owners)
         texts: list[str | None] = []
         for id in ids:
             named = (shelf.find(id, owner.scope) for owner, shelf in shelves)
@@ -169,9 +169,6 @@ class MemoryService:
         """Return how many memories there are, with those that are over but have not left yet."""
         return sum(len(shelf.of(owner.scope)) for owner, shelf in await self._current(owners))
 
-    def now(self) -> float:
-        return self._clock()
-
     async def _current(self, owners: Sequence[Owner]) -> list[tuple[Owner, Shelf]]:
         """Return each owner with its shelf, which is asked for once for all scopes of it."""
         shelves = {whole: await self._table.current(whole) for whole in dict.fromkeys(each.whole for each in owners)}
@@ -179,7 +176,7 @@ class MemoryService:
 
     async def _change(self, shelf: Shelf, least: float | None = None) -> Change:
         least = self._merge_at if least is None else least
-        return await self._compute(partial(Change, shelf, self._clock(), least))
+        return await self._compute(partial(Change, shelf, self.clock(), least))
 
     async def _compute(self, job: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, job)
@@ -208,7 +205,7 @@ class BoundMemories:
         search = self._service.search(self._owners, query, limit=limit, wait=wait)
         nothing: tuple[list[Hit], FoundBy] = ([], "words")
         hits, found_by = await self._unless_away(search, nothing)
-        now = self._service.now()
+        now = self._service.clock()
         items = (
             RememberedItem(each.id, each.text, each.kind, score, max(0.0, now - each.updated), each.confidence, is_own)
             for each, score, is_own in hits

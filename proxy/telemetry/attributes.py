@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from proxy.context import Identity
 from proxy.models.usage import Usage
-from proxy.policy import Fact
 from proxy.step import Step
 
 Value = str | bool | int | float | list[str]
@@ -41,24 +40,20 @@ _TOO_LARGE = 2**63
 _MOST_CHOICES = 128
 """OpenAI's own limit of `n`."""
 
-_OPERATIONS = {
+OPERATIONS = {
     "/chat/completions": "chat",
     "/completions": "text_completion",
     "/embeddings": "embeddings",
     "/messages": "chat",
     "/responses": "chat",
 }
+"""The operations of paths below `/v1`, as far as the GenAI conventions have a name for them."""
 
 _LEVEL = re.compile(r"[a-z]{1,12}")
 _ID = re.compile(r"[\w-]{1,128}")
 
 _LONGEST_NAME = 128
 """Characters of a model's name in a span's name; where the configuration has globs, it is the client's to choose."""
-
-
-def operation_of(path: str) -> str | None:
-    """Return the operation of a path below `/v1`; None where the GenAI conventions have no name for it."""
-    return _OPERATIONS.get(path)
 
 
 def clean(attributes: Mapping[str, object]) -> dict[str, Value]:
@@ -133,11 +128,6 @@ def of_usage(usage: Usage) -> dict[str, object]:
         "gen_ai.usage.cache_write.input_tokens": usage.written,  # the same by its latest name
         **{f"gen_ai.usage.{name}": count for name, count in usage.modalities},
     }
-
-
-def of_facts(facts: Mapping[str, Fact]) -> dict[str, object]:
-    """Return an upstream's facts about a call as attributes."""
-    return {f"penstock.upstream.fact.{name}": value for name, value in facts.items()}
 
 
 def model_name(model: str) -> str:

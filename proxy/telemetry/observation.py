@@ -415,7 +415,7 @@ class ObservedCall:
         if self._span is not None and self._request._span is not None:
             known = {
                 **(attr.of_usage(usage) if usage is not None else {}),
-                **attr.of_facts(facts or {}),
+                **{f"penstock.upstream.fact.{name}": value for name, value in (facts or {}).items()},
                 "gen_ai.response.time_to_first_chunk": self._first_chunk,
                 "error.type": kind,
             }

@@ -23,9 +23,6 @@ _NAMES = (
 _PATHS = {name: name for name in _NAMES} | {name: f"problems.{name}" for name in _PROBLEMS}
 _COLUMNS = ", ".join(f"{name} AS (json_extract(row, '$.{path}')) STORED" for name, path in _PATHS.items())
 SCHEMA = f"""
-DROP TABLE IF EXISTS records;
-DROP TABLE IF EXISTS rest;
-DROP TABLE IF EXISTS texts;
 CREATE TABLE IF NOT EXISTS requests (id INTEGER PRIMARY KEY, {_COLUMNS}, row TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS request_texts (
   tenant TEXT, key TEXT, text TEXT, last INTEGER, PRIMARY KEY (tenant, key)
@@ -34,7 +31,6 @@ CREATE INDEX IF NOT EXISTS requests_by_end ON requests (ended);
 CREATE INDEX IF NOT EXISTS requests_by_name ON requests (request_id);
 CREATE INDEX IF NOT EXISTS requests_by_conversation ON requests (conversation);
 """
-"""The first three lines remove the tables of earlier versions."""
 
 _IS_TEXT = "type = 'object' AND json_extract(value, '$.key') IS NOT NULL"
 _LAST = "(SELECT max(id) FROM requests)"

@@ -4,6 +4,7 @@ Qdrant's own local directory is not used: it belongs to one process at a time. T
 Only what was written longest ago leaves, so that reading takes no lock.
 """
 
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from proxy.vectors.base import IndexFailed, Point, Scope, tenant_digest
 from proxy.vectors.packing import dimension
 
 T = TypeVar("T")
+
+_log = logging.getLogger("penstock.index")
 
 FILE = "cache.db"
 """The name that diskcache gives its file."""
@@ -40,8 +43,6 @@ class Embedded:
         self._cache: Any = None
         self._identity: tuple[int, int] | None = None
         self._closed = False
-        self.repaired = 0
-        """The number of times that a broken file was removed."""
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
         tag = tenant_digest(scope.tenant).hex()
@@ -75,7 +76,8 @@ class Embedded:
                 if cause != "corrupted" or attempt:
                     raise IndexFailed(cause) from None
                 self._drop()
-                self.repaired += remove_broken(self._file, busy=self._busy)
+                if remove_broken(self._file, busy=self._busy):
+                    _log.warning("the vector index was broken and begun anew", extra={"fields": {"cause": cause}})
         raise AssertionError("unreachable")
 
     def _opened(self) -> Any:

@@ -90,7 +90,7 @@ class EmbeddingService:
         self._known: Cache[Key, bytes] = Cache(max_bytes)
         """The vectors of texts; empty for one that has none."""
         self._dimension: int | None = None  # of what was made last; not known before
-        self._making = Making(backend, self._deliver, self._warn, clock)
+        self._making = Making(backend, self._deliver, self._warnings, clock)
         self._pending: dict[Key, VectorRequest] = {}
         self._looking = BackgroundWork[Key]()
         self._writing = BackgroundWork[object]()
@@ -217,7 +217,7 @@ class EmbeddingService:
             return
         self._scale = await asyncio.to_thread(measured, *packed)
         if self._scale is None:
-            self._warn("measure", "tells_nothing_apart")
+            self._warnings.warn(action="measure", cause="tells_nothing_apart")
             self._scale = REFERENCE
 
     async def _made_of(self, groups: Sequence[ComparedTexts], wait: float) -> list[list[bytes | None]]:
@@ -297,7 +297,7 @@ class EmbeddingService:
         try:
             read = await self._index.vectors(Scope(keys[0].tenant, self.version), [key.digest for key in keys])
         except IndexFailed as error:
-            self._warn("read", error.cause)
+            self._warnings.warn(action="read", cause=error.cause)
             return [None] * len(keys)
         usable = [packed if packed and self._fits(packed) else None for packed in read]
         for key, packed in zip(keys, usable, strict=True):
@@ -332,11 +332,7 @@ class EmbeddingService:
         try:
             await index.put(scope, points)
         except IndexFailed as error:  # after a restart they are made again
-            self._warn("write", error.cause)
-
-    def _warn(self, action: str, cause: str) -> None:
-        """Say in the log that something failed: once a minute for each cause, and nothing of the content."""
-        self._warnings.warn(action=action, cause=cause)
+            self._warnings.warn(action="write", cause=error.cause)
 
 
 class BoundEmbedder:

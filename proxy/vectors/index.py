@@ -59,7 +59,6 @@ class IndexService:
         self._cause: str | None = None
         self._paused_until = float("-inf")
         self._pause = _FIRST_PAUSE
-        self._repaired = 0
         self._is_warm = self._server is None
         self._closed = False
 
@@ -92,12 +91,11 @@ class IndexService:
 
     async def aclose(self) -> None:
         """Close, then end the threads; what is under way is finished first. Later calls raise `closed`."""
-        if self._closed:
-            return
-        self._closed = True
-        closing = self._threads.submit(self._index.close)  # in the thread that has opened it
-        await asyncio.to_thread(self._threads.shutdown, wait=True)
-        closing.result()
+        if not self._closed:
+            self._closed = True
+            closing = self._threads.submit(self._index.close)  # in the thread that has opened it
+            await asyncio.to_thread(self._threads.shutdown, wait=True)
+            closing.result()
 
     async def _run(self, operation: str, work: Callable[[], T]) -> T:
         self._check()
@@ -149,9 +147,6 @@ class IndexService:
         self._cause = cause
 
     def _worked(self) -> None:
-        if self._index.repaired > self._repaired:
-            self._repaired = self._index.repaired
-            logger.warning("the vector index was broken and begun anew", extra={"fields": {"cause": "corrupted"}})
         if self._cause is not None and self._clock() >= self._paused_until:
             self._cause, self._pause = None, _FIRST_PAUSE
             logger.warning("the vector index works again")

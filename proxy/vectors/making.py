@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import NamedTuple
 
+from proxy.state.warnings import Warnings
 from proxy.vectors.backend import Backend, EmbeddingFailed
 
 QUERY, ASKED, PREPARED = range(3)
@@ -17,9 +18,6 @@ MOST = 2048
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 """Seconds after a failure in which nothing is tried; doubled with each further one."""
-
-Warn = Callable[[str, str], None]
-"""Says in the log which action failed, and for what cause."""
 
 
 class Key(NamedTuple):
@@ -63,13 +61,10 @@ class Making:
         self,
         backend: Backend,
         hand_on: Callable[[Sequence[VectorRequest], Sequence[bytes]], None],
-        warn: Warn,
+        warnings: Warnings,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._backend = backend
-        self._hand_on = hand_on
-        self._warn = warn
-        self._clock = clock
+        self._backend, self._hand_on, self._warnings, self._clock = backend, hand_on, warnings, clock
         self._queue: dict[Key, VectorRequest] = {}
         self._worker: asyncio.Task[None] | None = None
         self._paused_until = float("-inf")
@@ -147,7 +142,7 @@ class Making:
         self._paused_until = float("inf") if lasting else self._clock() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         self._give_up()
-        self._warn("embed", cause)
+        self._warnings.warn(action="embed", cause=cause)
 
     def _give_up(self) -> None:
         for wanted in self._queue.values():

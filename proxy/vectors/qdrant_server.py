@@ -32,8 +32,6 @@ class Missing(IndexFailed):
 class PointServer:
     """Points on a server. Blocking; any thread may call."""
 
-    repaired = 0
-
     def __init__(self, url: str, api_key: str | None, prefix: str, timeout: float) -> None:
         """Import and connect nothing yet. `prefix` begins the collections' names; `timeout` is in whole seconds."""
         self._connect = (url, api_key, timeout)

@@ -51,7 +51,9 @@ def test_what_one_process_changes_others_see(tmp_path: Path) -> None:
         pytest.param(lambda whole: b"", 0, id="empty"),
     ],
 )
-def test_a_damaged_file_is_begun_anew(tmp_path: Path, damage: Callable[[bytes], bytes], repaired: int) -> None:
+def test_a_damaged_file_is_begun_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[bytes], bytes], repaired: int
+) -> None:
     before = embedded(tmp_path)
     before.put(T, points(300))
     before.close()
@@ -60,7 +62,8 @@ def test_a_damaged_file_is_begun_anew(tmp_path: Path, damage: Callable[[bytes], 
     index.vectors(T, [f"p{n}" for n in range(300)])
     index.put(T, points(300))
     assert None not in index.vectors(T, [f"p{n}" for n in range(300)])
-    assert index.repaired == repaired
+    assert [record.__dict__["fields"]["cause"] for record in caplog.records] == ["corrupted"] * repaired
+    assert str(tmp_path) not in caplog.text
     index.close()
 
 

@@ -14,7 +14,7 @@ from proxy.vectors.embedded import Embedded
 from proxy.vectors.index import IndexService
 from proxy.vectors.qdrant_server import PointServer
 from tests.clock import Clock
-from tests.vectors.made import T, embedded, points
+from tests.vectors.made import T, points
 from tests.vectors.qdrant_server import QdrantServer
 
 LONG = 30.0
@@ -136,16 +136,6 @@ async def test_without_the_library_there_is_no_server(monkeypatch: pytest.Monkey
         with pytest.raises(IndexFailed, match="not_installed"):
             await index.put(T, points(1))
     assert index.degraded == "not_installed"
-    await index.aclose()
-
-
-async def test_a_broken_file_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "cache.db").write_bytes(b"no database " * 1000)
-    index = IndexService(embedded(tmp_path), timeout=LONG)
-    for _ in range(3):
-        await index.put(T, points(3))
-    assert [record.__dict__["fields"]["cause"] for record in caplog.records] == ["corrupted"]
-    assert str(tmp_path) not in caplog.text
     await index.aclose()
 
 

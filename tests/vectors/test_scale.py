@@ -2,18 +2,16 @@
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxy.config.load import load
-from proxy.config.settings import AutoEmbedding, EmbeddingSettings, SentenceTransformersEmbedding
+from proxy.config.settings import AutoEmbedding, SentenceTransformersEmbedding
 from proxy.context import Identity
-from proxy.server.build import build_embedding
+from proxy.server.build import build_backend
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packing import pack
-from proxy.vectors.scale import REFERENCE, Scale, measured, of_language, pairs
+from proxy.vectors.scale import REFERENCE, Scale, measured, pairs
 from proxy.vectors.sentence_transformers import Sentences
 from proxy.vectors.static import Static
 from tests.vectors.scripted import Scripted
@@ -48,21 +46,11 @@ def test_a_scale_moves_both_averages_to_those_of_the_reference(scale: Scale) -> 
     assert steps == sorted(set(steps)), "what is nearer stays nearer"
 
 
-def test_the_reference_changes_nothing() -> None:
-    assert REFERENCE.of(0.123456) == 0.123456
-
-
 def test_a_model_is_measured_by_what_belongs_together() -> None:
     queries = [pack([[1.0, 0.0]]), pack([[0.0, 1.0]])]
     found = measured(queries, [pack([[0.8, 0.6]]), pack([[0.6, 0.8]])])
     assert found == pytest.approx(Scale(0.6, 0.8), abs=0.001)
     assert measured(queries, [pack([[1.0, 1.0]])] * 2) is None
-
-
-def test_pairs_of_each_language_are_whole() -> None:
-    assert (len(of_language("en")), len(of_language("es"))) == (26, 8)
-    assert pairs() == (*of_language("en"), *of_language("es"))
-    assert all(all(pair) for pair in pairs())
 
 
 async def test_the_cosines_of_a_crowded_model_are_spread() -> None:
@@ -74,7 +62,6 @@ async def test_the_cosines_of_a_crowded_model_are_spread() -> None:
     assert far == pytest.approx(REFERENCE.unrelated, abs=0.01)
     floor = await embedder.floor(pair.query, wait=LONG)
     assert floor == pytest.approx(REFERENCE.unrelated, abs=0.1), "small talk lies on the same scale"
-    await service.aclose()
 
 
 async def test_until_it_is_measured_nothing_is_near_and_it_is_measured_once() -> None:
@@ -88,7 +75,6 @@ async def test_until_it_is_measured_nothing_is_near_and_it_is_measured_once() ->
     assert made == len({*backend.texts})
     assert None not in await service.similarities("t", "a", ["b"], wait=LONG)
     assert len(backend.texts) == made
-    await service.aclose()
 
 
 async def test_a_model_that_tells_nothing_apart_keeps_its_cosines_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -97,7 +83,6 @@ async def test_a_model_that_tells_nothing_apart_keeps_its_cosines_and_is_told(ca
         assert await service.similarities("t", "a", ["b"], wait=LONG) == pytest.approx([1.0], abs=0.01)
     fields = [record.__dict__["fields"] for record in caplog.records]
     assert fields == [{"action": "measure", "cause": "tells_nothing_apart"}]
-    await service.aclose()
 
 
 class Roles(Scripted):
@@ -120,39 +105,16 @@ async def test_a_question_is_embedded_as_one_and_documents_are_not() -> None:
     await service.similarities("t", "c", ["c", "a"], wait=LONG)
     assert backend.queries == ["a", "c"], "each role is made once"
     assert backend.texts.count("c") == 2
-    await service.aclose()
 
 
-async def test_without_roles_a_text_is_made_once() -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend)
-    await service.similarities("t", "a", ["a", "b"], wait=LONG)
-    await service.similarities("t", "b", ["a"], wait=LONG)
-    assert sorted(backend.texts) == ["a", "b"]
-    assert backend.queries == []
-    await service.aclose()
-
-
-def _backend(settings: EmbeddingSettings, monkeypatch: pytest.MonkeyPatch, *, installed: bool) -> Any:
-    monkeypatch.setattr("proxy.vectors.sentence_transformers.is_installed", lambda: installed)
-    service = build_embedding(
-        load(Path(__file__).parent.parent.parent / "config.yaml", {}).settings.model_copy(
-            update={"embedding": settings}
-        ),
-        None,
-    )
-    assert service is not None
-    return service._making._backend
-
-
-@pytest.mark.parametrize(("installed", "kind"), [(True, Sentences), (False, Static)])
-def test_auto_takes_the_best_that_is_installed(
-    installed: bool, kind: type, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("kind", "installed", "model"),
+    [("auto", True, Sentences), ("auto", False, Static), ("sentence-transformers", False, Sentences)],
+)
+def test_auto_takes_the_best_that_is_installed_and_a_named_model_is_taken_anyway(
+    kind: str, installed: bool, model: type, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert isinstance(_backend(AutoEmbedding(kind="auto"), monkeypatch, installed=installed), kind)
+    monkeypatch.setattr("proxy.vectors.sentence_transformers.is_installed", lambda: installed)
+    settings: Any = {"auto": AutoEmbedding, "sentence-transformers": SentenceTransformersEmbedding}[kind](kind=kind)
+    assert isinstance(build_backend(settings), model)
     assert not caplog.records, "that one is missing is no fault"
-
-
-def test_a_model_that_is_named_is_taken_whether_it_is_installed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    named = SentenceTransformersEmbedding(kind="sentence-transformers")
-    assert isinstance(_backend(named, monkeypatch, installed=False), Sentences)

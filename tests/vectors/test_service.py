@@ -110,7 +110,6 @@ async def test_the_floor_is_the_nearest_phrase_that_asks_nothing() -> None:
     made = len(backend.texts)
     await service.bind(Identity("other")).floor("d", wait=LONG)
     assert backend.texts[made:] == ["d"], "the phrases are made once, for all tenants"
-    await service.aclose()
 
 
 async def test_the_nearest_text_is_found_for_many_queries_at_once() -> None:
@@ -120,7 +119,6 @@ async def test_the_nearest_text_is_found_for_many_queries_at_once() -> None:
         [1.0, 1.0, 0.8], abs=0.01
     )
     assert list(await embedder.nearest(["a"], [], wait=LONG)) == [None]
-    await service.aclose()
 
 
 async def test_noise_is_the_spread_of_texts_that_nobody_asks_for() -> None:
@@ -136,7 +134,6 @@ async def test_noise_is_the_spread_of_texts_that_nobody_asks_for() -> None:
     assert await embedder.noise(texts, wait=LONG) == pytest.approx(sqrt(fmean(spreads)), abs=0.01)
     assert await embedder.noise(["a", " "], wait=LONG) == pytest.approx(0.0, abs=0.01), "a text without a vector"
     assert await embedder.noise([" "], wait=LONG) is None
-    await service.aclose()
 
 
 async def test_the_query_goes_first_and_alone_then_the_texts_in_their_order() -> None:
@@ -144,7 +141,6 @@ async def test_the_query_goes_first_and_alone_then_the_texts_in_their_order() ->
     service = EmbeddingService(backend)
     await ask(service, "q", "1", "2", "3")
     assert backend.batches == [["q"], ["1", "2"], ["3"]]
-    await service.aclose()
 
 
 async def test_what_was_asked_last_comes_first_and_what_was_only_prepared_last() -> None:
@@ -163,7 +159,6 @@ async def test_what_was_asked_last_comes_first_and_what_was_only_prepared_last()
     backend.free.set()
     await asyncio.gather(first, second, third)
     assert backend.texts[2:] == ["q3", "q2", "q1", "prepared 2", "new 1", "new 2", "old 1", "old 2"]
-    await service.aclose()
 
 
 async def test_a_batch_has_no_more_characters_than_the_backend_likes() -> None:
@@ -171,7 +166,6 @@ async def test_a_batch_has_no_more_characters_than_the_backend_likes() -> None:
     service = EmbeddingService(backend)
     await ask(service, "q", "1" * 6, "2" * 4, "3" * 30, "4")
     assert [len(batch) for batch in backend.batches] == [1, 2, 1, 1]
-    await service.aclose()
 
 
 async def test_what_is_queued_is_not_queued_again() -> None:
@@ -184,7 +178,6 @@ async def test_what_is_queued_is_not_queued_again() -> None:
     backend.free.set()
     assert await asyncio.gather(*asking) == [[0.0, 1.0]] * 3
     assert sorted(backend.texts) == ["a1", "b1"]
-    await service.aclose()
 
 
 async def test_after_the_wait_the_answer_is_what_there_is_and_the_work_goes_on() -> None:
@@ -198,7 +191,6 @@ async def test_after_the_wait_the_answer_is_what_there_is_and_the_work_goes_on()
     backend.free.set()
     assert await ask(service, "a", "a1", "b1") == [1.0, 0.0]
     assert backend.texts == ["a", "a1", "b1"]
-    await service.aclose()
 
 
 async def test_a_cancelled_question_leaves_its_texts_being_made() -> None:
@@ -213,7 +205,6 @@ async def test_a_cancelled_question_leaves_its_texts_being_made() -> None:
     backend.free.set()
     assert await ask(service, "a", "b1") == [0.0]
     assert backend.texts == ["a", "b1"]
-    await service.aclose()
 
 
 async def test_a_text_that_can_have_no_vector_is_asked_for_once(index: SpyIndex) -> None:
@@ -223,7 +214,6 @@ async def test_a_text_that_can_have_no_vector_is_asked_for_once(index: SpyIndex)
     for _ in range(2):
         assert await ask(service, "a1", "b1", "odd", " ") == [0.0, None, None]
     assert sorted(backend.texts) == ["a1", "b1", "odd"]
-    await service.aclose()
 
 
 async def test_tenants_share_nothing(index: SpyIndex) -> None:
@@ -247,7 +237,6 @@ async def test_a_restart_finds_the_vectors_in_the_index(index: SpyIndex) -> None
     service = EmbeddingService(backend, index)
     assert await ask(service, "a", *texts) == [0.0] * 70
     assert (backend.loads, backend.batches) == (0, [])
-    await service.aclose()
 
 
 async def test_what_is_made_while_the_index_writes_is_written_together(index: SpyIndex) -> None:
@@ -268,7 +257,6 @@ async def test_another_version_finds_nothing_of_the_first(index: SpyIndex) -> No
     service = EmbeddingService(other, index)
     await ask(service, "a", "b1")
     assert other.texts == ["a", "b1"]
-    await service.aclose()
 
 
 async def test_a_broken_index_only_costs_time(index: SpyIndex, caplog: pytest.LogCaptureFixture) -> None:
@@ -323,7 +311,6 @@ async def test_what_the_index_has_garbled_is_made_again(index: SpyIndex, monkeyp
     service = EmbeddingService(backend, index)
     assert await ask(service, "a", "b1") == [0.0]
     assert backend.texts == ["a", "b1"]
-    await service.aclose()
 
 
 async def test_memory_is_bounded_and_forgets_what_was_used_longest_ago() -> None:
@@ -335,7 +322,6 @@ async def test_memory_is_bounded_and_forgets_what_was_used_longest_ago() -> None
     backend.batches.clear()
     assert None not in await ask(service, "a", "1", "3", "4", "2")
     assert backend.texts == ["2"]
-    await service.aclose()
 
 
 async def test_the_queue_is_bounded() -> None:
@@ -355,7 +341,6 @@ async def test_the_queue_is_bounded() -> None:
     await service.ready()
     assert backend.texts[1:4] == ["a", "new", "old 0"]
     assert MOST // 2 < len(backend.texts) < MOST
-    await service.aclose()
 
 
 async def test_after_a_failure_nothing_is_tried_for_a_while_and_then_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -380,7 +365,6 @@ async def test_after_a_failure_nothing_is_tried_for_a_while_and_then_again(caplo
     clock.now += 60
     backend.fault = None
     assert await ask(service, "a", "secret") == [0.6]
-    await service.aclose()
 
 
 @pytest.mark.parametrize(
@@ -402,7 +386,6 @@ async def test_only_a_failure_that_may_pass_is_tried_again(
     assert await ask(service, "a", "a1") == [None]
     assert len(backend.batches) == tries
     assert "secret" not in caplog.text
-    await service.aclose()
 
 
 async def test_another_dimension_makes_the_earlier_vectors_void(index: SpyIndex) -> None:
@@ -413,7 +396,6 @@ async def test_another_dimension_makes_the_earlier_vectors_void(index: SpyIndex)
     await ask(service, "a", "b2")
     assert await ask(service, "a", "b1", "b2") == [0.0, 0.0]
     assert sorted(backend.texts) == ["a", "a", "b1", "b1", "b2"]
-    await service.aclose()
 
 
 async def test_odd_and_endless_texts_are_texts() -> None:
@@ -422,7 +404,6 @@ async def test_odd_and_endless_texts_are_texts() -> None:
     assert await ask(service, "a\ud800", "b\udfff" + "x" * 10**6) == [0.0]
     assert [len(text) for text in backend.texts] == [2, LONGEST]
     assert all(text.encode() for text in backend.texts)
-    await service.aclose()
 
 
 async def test_closing_answers_those_who_wait() -> None:
@@ -434,7 +415,6 @@ async def test_closing_answers_those_who_wait() -> None:
     await service.aclose()
     assert await asking == [None, None, None]
     assert await ask(service, "a", "b1") == [None]
-    await service.aclose()
 
 
 async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails() -> None:
@@ -452,7 +432,6 @@ async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails
     backend.fault = lambda: RuntimeError("broken")
     assert list(await embedder.similarities("a", ["b2"], wait=LONG)) == [None]
     assert not embedder.is_behind
-    await service.aclose()
 
 
 async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_same_tenant() -> None:
@@ -467,7 +446,6 @@ async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_sam
     assert list(await service.bind(Identity("t")).similarities("a", texts[::-1], wait=LONG)) == [0.0, 1.0]
     assert list(await service.bind(Identity("t")).similarities("new", texts, wait=0)) == [None, None]
     backend.free.set()
-    await service.aclose()
 
 
 async def test_what_was_unpacked_long_ago_is_forgotten() -> None:
@@ -475,4 +453,3 @@ async def test_what_was_unpacked_long_ago_is_forgotten() -> None:
     for number in range(9):
         await ask(service, "a", f"a{number}", "b")
     assert 2 <= len(service._stacks) <= 4
-    await service.aclose()

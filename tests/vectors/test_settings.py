@@ -28,10 +28,8 @@ def settings(folder: Path, rest: str) -> Settings:
     ("rest", "made"),
     [
         ("", EmbeddedVectors(kind="embedded")),
-        ("vectors: embedded", EmbeddedVectors(kind="embedded")),
         ("vectors: {kind: embedded, directory: /x}", EmbeddedVectors(kind="embedded", directory="/x")),
         ("vectors: none", NoVectors(kind="none")),
-        ("vectors: {kind: none}", NoVectors(kind="none")),
         ("vectors: http://host:6333/", QdrantVectors(kind="qdrant", url="http://host:6333")),
         ("vectors: ${QDRANT}", QdrantVectors(kind="qdrant", url="http://here:6333")),
         ("vectors: {kind: qdrant, url: 'https://q', prefix: p, timeout: 3}",
@@ -45,12 +43,8 @@ def test_what_is_meant(rest: str, made: object, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rest", "place"),
     [
-        ("vectors: nonsense", "vectors"),
         ("vectors: ftp://host", "vectors.*url|vectors"),
-        ("vectors: {kind: qdrant}", "url"),
         ("vectors: {kind: qdrant, url: 'http://q', prefix: 'a/b'}", "prefix"),
-        ("vectors: {kind: embedded, max_points: 1}", "max_points"),
-        ("vectors: {kind: embedded, path: x}", "path"),
     ],
 )
 def test_what_is_refused(rest: str, place: str, tmp_path: Path) -> None:

@@ -104,14 +104,3 @@ async def test_explain_loads_the_model_only_where_it_may_wait(
     assert (backend.loads > 0, explained.not_compared) == (waits, not_compared)
     assert ("went by words here" in render_table(explained)) is not waits
     assert backend.closed
-
-
-@pytest.mark.parametrize(
-    "embedding", ["{kind: magic}", "{kind: openai}", "{kind: sentence-transformers, threads: 0}", "{threads: 2}"]
-)
-def test_what_is_wrong_is_said(embedding: str, tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(CONFIG.format(step=STEP, embedding=embedding))
-    with pytest.raises(Exception, match=r"config\.yaml.*embedding") as caught:
-        load(path, {})
-    assert "\n" not in str(caught.value)

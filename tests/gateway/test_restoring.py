@@ -1,124 +1,229 @@
-"""What placeholders stand for comes back in an answer, however the network and the model cut it."""
+"""Placeholders in answers of each wire, whole and as streams cut anywhere."""
 
 import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from anthropic.types import RawMessageStreamEvent
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionChunk
+from openai.types.responses import ResponseStreamEvent
+from pydantic import TypeAdapter
 
+from proxy.chat.parse import Body
 from proxy.chat.placeholders import Placeholders
 from proxy.gateway.restoring import restored
-from proxy.testing import chat
 from proxy.upstreams.base import Call, Reply
+from proxy.wires.messages import MessagesBody
+from proxy.wires.responses import ResponsesBody
+from tests.wires import openai_server
 
 NAMES = Placeholders(b"key")
 MAIL, PEM = NAMES("email", "ana@example.com"), NAMES("key", 'a "key"\nof two lines')
+TEXT = f"Mail {MAIL}, or red{MAIL}redacted-{MAIL[:20]} redact"
+PLAIN = f"Mail ana@example.com, or redana@example.comredacted-{MAIL[:20]} redact"
+ARGUMENTS = json.dumps({"to": PEM, "arguments": PEM})
+KEY = 'a "key"\nof two lines'
+
+Json = dict[str, Any]
+EVENTS: dict[type[Body], TypeAdapter[Any]] = {
+    Body: TypeAdapter(ChatCompletionChunk),
+    MessagesBody: TypeAdapter(RawMessageStreamEvent),
+    ResponsesBody: TypeAdapter(ResponseStreamEvent),
+}
 
 
-def call(**rest: Any) -> Call:
-    return Call("/chat/completions", "m", b"", {}, request=chat("u1", **rest), restores=NAMES.secrets)
+def call(kind: type[Body], **more: Any) -> Call:
+    body = {"model": "m", kind.conversation[0]: [{"role": "user", "content": "hi"}], **more}
+    return Call(kind.path, "m", b"", {}, request=kind(json.dumps(body).encode()).parse(), restores=NAMES.secrets)
 
 
-def event(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish, **more}
-    return (
-        b"data: " + json.dumps({"id": "c1", "object": "chat.completion.chunk", "choices": [choice]}).encode() + b"\n\n"
-    )
+def pieces(text: str, cuts: Sequence[int]) -> list[str]:
+    ends = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
+    return [text[start:end] for start, end in pairwise(ends)]
 
 
-async def through(parts: Iterable[bytes], **rest: Any) -> bytes:
-    """What the client gets of a stream."""
+def chunk(delta: Json, finish: str | None = None) -> Json:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+
+
+def chat_events(cuts: Sequence[int]) -> list[Json]:
+    """A chat: a text, two calls at once, and a text that ends with its last piece or behind it."""
+    made = [chunk({"role": "assistant", "content": ""}), *(chunk({"refusal": each}) for each in pieces(TEXT, cuts))]
+    for piece in pieces(ARGUMENTS, cuts):
+        made += [chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}) for index in (0, 1)]
+    *texts, last = [{"content": each} for each in pieces(TEXT, cuts)]
+    made += map(chunk, texts)
+    return [*made, chunk(last, "stop")] if len(cuts) % 2 else [*made, chunk(last), chunk({}, "stop")]
+
+
+def messages_events(cuts: Sequence[int]) -> list[Json]:
+    """A stream of Messages: thinking, a text, and a call."""
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    made: list[Json] = [{"type": "message_start", "message": {**head, "stop_reason": None, "stop_sequence": None}}]
+    blocks: list[tuple[Json, str, str]] = [
+        ({"type": "thinking", "thinking": "", "signature": ""}, "thinking", TEXT),
+        ({"type": "text", "text": ""}, "text", TEXT),
+        ({"type": "tool_use", "id": "t1", "name": "mail", "input": {}}, "partial_json", ARGUMENTS),
+    ]
+    for index, (block, key, text) in enumerate(blocks):
+        kind = {"thinking": "thinking_delta", "text": "text_delta", "partial_json": "input_json_delta"}[key]
+        made.append({"type": "content_block_start", "index": index, "content_block": block})
+        deltas = [{"type": kind, key: piece} for piece in pieces(text, cuts)]
+        made += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+        made.append({"type": "content_block_stop", "index": index})
+    end = {"stop_reason": "tool_use", "stop_sequence": None}
+    return [*made, {"type": "message_delta", "delta": end, "usage": usage}, {"type": "message_stop"}]
+
+
+def responses_events(cuts: Sequence[int]) -> list[Json]:
+    """A stream of Responses: reasoning, a text, and a call."""
+    summary = [{"type": "summary_text", "text": MAIL}]
+    items = [
+        {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "c2Vh"},
+        {**openai_server.message(TEXT), "id": "msg_1", "status": "completed"},
+        {**openai_server.call("c1", "mail"), "id": "fc_1", "arguments": ARGUMENTS, "status": "completed"},
+    ]
+    response = {
+        "id": "resp_1", "object": "response", "created_at": 1.0, "model": "m", "output": items,
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "status": "completed",
+    }  # fmt: skip
+    made: list[Json] = []
+    for event in openai_server.stream_events(response):
+        if not event["type"].endswith(".delta"):
+            made.append(event)
+        elif event["type"] != made[-1]["type"]:
+            whole = TEXT if "text" in event["type"] else ARGUMENTS
+            made += [{**event, "delta": piece} for piece in pieces(whole, cuts)]
+    return [{**event, "sequence_number": number} for number, event in enumerate(made)]
+
+
+STREAMS = {Body: chat_events, MessagesBody: messages_events, ResponsesBody: responses_events}
+KINDS = pytest.mark.parametrize("kind", STREAMS, ids=lambda kind: kind.wire)
+
+
+def encoded(events: Sequence[Json]) -> bytes:
+    names = [f"event: {each['type']}\n" if "type" in each else "" for each in events]
+    return "".join(f"{name}data: {json.dumps(each)}\n\n" for name, each in zip(names, events, strict=True)).encode()
+
+
+async def through(kind: type[Body], stream: bytes, breaks: Sequence[int] = ()) -> bytes:
+    """Return what the client gets of a stream, each event checked with the SDK's types."""
 
     async def chunks() -> AsyncGenerator[bytes, None]:
-        for part in parts:
-            yield part
+        for part in pieces(stream.decode(), breaks):
+            yield part.encode()
 
-    reply = restored(call(**rest), Reply(200, chunks=chunks()))
+    reply = restored(call(kind), Reply(200, chunks=chunks()))
     assert reply.chunks is not None
     return b"".join([part async for part in reply.chunks])
 
 
-def said(stream: bytes) -> tuple[dict[str, str], str | None]:
-    """The texts of a stream by their keys, and why it ended."""
-    texts, finish = dict[str, str](), None
+def said(kind: type[Body], stream: bytes) -> dict[str, str]:
+    """Return the texts of a stream: by key of a chat, by the type of their deltas on the other wires."""
+    texts = dict[str, str]()
     for line in stream.splitlines():
-        if line.startswith(b"data: {"):
-            (choice,) = json.loads(line[6:])["choices"]
-            finish = choice["finish_reason"] or finish
-            delta = choice["delta"]
-            for each in delta.get("tool_calls", ()):
-                key = f"call {each['index']}"
-                texts[key] = texts.get(key, "") + each["function"].get("arguments", "")
-            for key in delta.keys() - {"tool_calls", "role"}:
-                assert finish is None or delta[key] == "" or choice["finish_reason"]
-                texts[key] = texts.get(key, "") + delta[key]
-    return texts, finish
+        if not line.startswith(b"data: {"):
+            continue
+        event = json.loads(line[6:])
+        EVENTS[kind].validate_python(event)
+        delta = event["choices"][0]["delta"] if kind is Body else event.get("delta") or {}
+        found: Json = {event["type"]: delta} if isinstance(delta, str) else dict(delta)
+        for each in found.pop("tool_calls", ()):
+            found[f"call {each['index']}"] = each["function"]["arguments"]
+        for key in found.keys() - {"role", "type", "stop_reason", "stop_sequence"}:
+            texts[key] = texts.get(key, "") + found[key]
+    return texts
 
 
-TEXT = f"Mail {MAIL}, or red{MAIL}redacted-{MAIL[:20]} redact"
-PLAIN = f"Mail ana@example.com, or redana@example.comredacted-{MAIL[:20]} redact"
+@KINDS
+@given(cuts=st.lists(st.integers(0, 200), max_size=12), breaks=st.lists(st.integers(0, 3000), max_size=6))
+async def test_a_stream_says_the_same_wherever_it_is_cut(kind: type[Body], cuts: list[int], breaks: list[int]) -> None:
+    stream = await through(kind, encoded(STREAMS[kind](cuts)) + b"data: [DONE]\n\n" * (kind is Body), breaks)
+    texts = said(kind, stream)
+    calls = {key: json.loads(texts.pop(key)) for key in [*texts] if "call" in key or "json" in key}
+
+    assert calls
+    assert all(arguments == {"to": KEY, "arguments": KEY} for arguments in calls.values())
+    assert texts.pop("thinking", TEXT) == TEXT
+    assert {*texts.values()} == {PLAIN}
+    if kind is Body:
+        assert (len(calls), {*texts}) == (2, {"refusal", "content"})
+        assert stream.rindex(b'"content"') < stream.index(b'"stop"') < stream.index(b"[DONE]")
+    if kind is ResponsesBody:
+        events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith(b"data: ")]
+        assert [each["sequence_number"] for each in events] == [*range(len(events))]
+        reasoning, message, called = events[-1]["response"]["output"]
+        assert reasoning["summary"][0]["text"] == MAIL
+        assert message["content"][0]["text"] == PLAIN
+        assert json.loads(called["arguments"])["to"] == KEY
 
 
-@given(st.lists(st.integers(0, len(TEXT)), max_size=12), st.lists(st.integers(0, 3000), max_size=6), st.booleans())
-async def test_a_stream_says_the_same_wherever_it_is_cut(cuts: list[int], breaks: list[int], in_end: bool) -> None:
-    places = sorted({0, *cuts, len(TEXT)})
-    pieces = [TEXT[start:end] for start, end in pairwise(places)]
-    events = [event({"role": "assistant", "content": ""}), *(event({"content": piece}) for piece in pieces[:-1])]
-    events += (
-        [event({"content": pieces[-1]}, "stop")] if in_end else [event({"content": pieces[-1]}), event({}, "stop")]
-    )
-    whole = b"".join([*events, b"data: [DONE]\n\n"])
-    ends = sorted({0, *(each for each in breaks if each < len(whole)), len(whole)})
-
-    got = await through(whole[start:end] for start, end in pairwise(ends))
-
-    assert said(got) == ({"content": PLAIN}, "stop")
-    assert got.endswith(b"data: [DONE]\n\n")
-
-
-async def test_arguments_of_calls_stay_json_and_texts_do_not_mix() -> None:
-    text = json.dumps({"to": MAIL, "key": PEM})
-    events = [event({"content": "now re"})]
-    for piece in (text[:17], text[17:40], text[40:]):
-        for index in (0, 1):
-            call_ = {"index": index, "function": {"arguments": piece}}
-            events.append(event({"tool_calls": [call_]}))
-    texts, finish = said(await through([*events, event({}, "tool_calls"), b"data: [DONE]\n\n"]))
-    assert finish == "tool_calls"
-    assert texts["content"] == "now re"
-    for index in (0, 1):
-        assert json.loads(texts[f"call {index}"]) == {"to": "ana@example.com", "key": 'a "key"\nof two lines'}
-
-
-async def test_a_stream_that_breaks_off_gives_what_waited() -> None:
-    assert said(await through([event({"content": "so far redact"})])) == ({"content": "so far redact"}, None)
-
-
-async def test_events_without_a_placeholder_keep_their_bytes() -> None:
+@KINDS
+async def test_a_stream_without_a_placeholder_keeps_its_bytes(kind: type[Body]) -> None:
+    plain = encoded(STREAMS[kind]([])).replace(b"redact", b"extract")
     odd = b': hi\r\n\r\ndata:  {"choices": [ {"delta": {"content": "plain"}, "index": 0}] }\n\nevent: x\ndata: y\n\n'
-    assert await through([odd]) == odd
+    assert await through(kind, plain + odd) == plain + odd
 
 
-@pytest.mark.parametrize(("format_", "text"), [({}, 'a "key"\nof two lines'), ({"type": "json_object"}, None)])
-def test_a_whole_answer_is_restored_but_for_what_is_signed(format_: dict[str, str], text: str | None) -> None:
+@pytest.mark.parametrize(
+    ("kind", "events"),
+    [
+        (Body, [chunk({"content": "so far redact"})]),
+        (MessagesBody, [*messages_events([])[:5], {
+            "type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "so far redact"}}]),
+    ],
+)  # fmt: skip
+async def test_a_stream_that_breaks_off_gives_what_waited(kind: type[Body], events: list[Json]) -> None:
+    assert "so far redact" in said(kind, await through(kind, encoded(events))).values()
+
+
+def whole(kind: type[Body], answer: Json, **asked: Any) -> Any:
+    return json.loads(restored(call(kind, **asked), Reply(200, body=json.dumps(answer).encode())).body or b"")
+
+
+@pytest.mark.parametrize(("format_", "text"), [({}, KEY), ({"type": "json_object"}, None)])
+def test_a_whole_chat_is_restored_but_for_what_is_signed(format_: dict[str, str], text: str | None) -> None:
     message = {
         "content": f'{{"key": "{PEM}"}}',
         "reasoning_content": MAIL,
         "thinking_blocks": [{"thinking": MAIL, "signature": "x"}],
         "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": json.dumps({"to": PEM})}}],
     }
-    body = json.dumps({"choices": [{"index": 0, "message": message}]}).encode()
-    reply = restored(call(response_format=format_), Reply(200, body=body))
-    made = json.loads(reply.body or b"")["choices"][0]["message"]
+    made = whole(Body, {"choices": [{"index": 0, "message": message}]}, response_format=format_)["choices"][0][
+        "message"
+    ]
     assert made["reasoning_content"] == "ana@example.com"
     assert made["thinking_blocks"] == message["thinking_blocks"]
-    assert json.loads(made["tool_calls"][0]["function"]["arguments"])["to"] == 'a "key"\nof two lines'
+    assert json.loads(made["tool_calls"][0]["function"]["arguments"])["to"] == KEY
     assert made["content"] == f'{{"key": "{text}"}}' if text else json.loads(made["content"])["key"]
+
+
+def test_a_whole_answer_of_messages_is_restored_but_for_its_reasoning() -> None:
+    thought = {"type": "thinking", "thinking": MAIL, "signature": "x"}
+    use = {"type": "tool_use", "id": "t1", "name": "mail", "input": {"to": PEM, "arguments": PEM}}
+    made = whole(MessagesBody, {"content": [thought, {"type": "text", "text": TEXT}, use]})
+    text = {"type": "text", "text": PLAIN}
+    assert made["content"] == [thought, text, {**use, "input": {"to": KEY, "arguments": KEY}}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (MessagesBody, {"output_config": {"format": {"type": "json_schema", "schema": {}}}}),
+        (ResponsesBody, {"text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}}),
+    ],
+)
+def test_a_text_that_is_json_stays_json(kind: type[Body], fields: Json) -> None:
+    made = whole(kind, {"content": [{"type": "text", "text": json.dumps({"key": PEM})}]}, **fields)
+    assert json.loads(made["content"][0]["text"]) == {"key": KEY}
 
 
 def test_errors_and_answers_without_a_placeholder_are_the_same_object() -> None:
     for reply in (Reply(400, body=MAIL.encode()), Reply(200, body=b'{"choices": []}'), Reply(200, body=b"redacted-")):
-        assert restored(call(), reply) is reply
+        assert restored(call(Body), reply) is reply

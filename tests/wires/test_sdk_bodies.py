@@ -1,4 +1,4 @@
-"""Bodies made from the SDKs' types: read and written, they are the client's own bytes."""
+"""Bodies of an agent, and made from the SDKs' types: read and written, they are the client's own bytes."""
 
 import json
 from typing import Any
@@ -12,9 +12,11 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body
+from proxy.chat.wire import flaws
 from proxy.wires.messages import MessagesBody
 from proxy.wires.responses import ResponsesBody
 from tests.sdk_types import values_of
+from tests.wires import test_messages, test_responses
 
 WIRES: list[tuple[type[Body], Any]] = [(MessagesBody, MessagesParams), (ResponsesBody, ResponsesParams)]
 KINDS = pytest.mark.parametrize(("kind", "params"), WIRES, ids=[kind.wire for kind, _ in WIRES])
@@ -30,6 +32,25 @@ def read(kind: type[Body], body: dict[str, Any], indent: int | None = None) -> t
         assert kind is MessagesBody, error
         assert error.param == "thread" or "model" in str(error) or "content" in str(error), error
         return None
+
+
+@pytest.mark.parametrize(("kind", "body"), [(MessagesBody, test_messages.AGENT), (ResponsesBody, test_responses.AGENT)])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_edit_changes_only_its_span(kind: type[Body], body: Any, indent: int | None) -> None:
+    raw = json.dumps({**body, "x_new": [1.50, "\u00e9"]}, indent=indent, ensure_ascii=indent is None).encode()
+    request = kind(raw).parse()
+
+    assert request.encode() == raw
+    assert request.with_messages(list(request.messages)).encode() == raw
+    assert request.with_tools(list(request.tools)).encode() == raw
+    if kind is MessagesBody:
+        assert not flaws(request)
+    for text in (b"I look.", b"one", b"two", b"And now?"):
+        messages = [
+            each.with_changes(content=f"{each.text}!") if each.text.encode() == text else each
+            for each in request.messages
+        ]
+        assert request.with_messages(messages).encode() == raw.replace(b'"%b"' % text, b'"%b!"' % text)
 
 
 @KINDS

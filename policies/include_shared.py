@@ -195,14 +195,10 @@ def standing(incoming: ChatRequest, request: ChatRequest) -> dict[int, int]:
     cuts = legal_cuts(messages)
     head = next((index for index, message in enumerate(messages) if not message.is_system), len(messages))
     by_place = {place: index for index, place in of_client(request, incoming).items()}
-    by_call = {message.call_ids: index for index, message in enumerate(messages) if message.get("tool_calls")}
     places: dict[int, int] = {}
     behind: int | None = None
     for place in range(len(incoming.messages) - 1, -1, -1):
-        message = incoming.messages[place]
         index = by_place.get(place)
-        if index is None and message.get("tool_calls"):
-            index = by_call.get(message.call_ids)
         if index is not None and index >= head and index in cuts and (behind is None or index <= behind):
             behind = index
         if behind is not None:

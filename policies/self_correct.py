@@ -1,11 +1,10 @@
 """Tell the model what was wrong with its earlier answers."""
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import orjson
 from pydantic import Field
@@ -24,8 +23,6 @@ from proxy.text.tables import patterns
 Kind = Literal["empty", "language", "json", "arguments", "refusal"]
 
 _ABOUT = "About your earlier answers in this conversation; a remark for you, not a request:"
-_MOST = 64
-"""Notes that one conversation can have."""
 
 
 class SelfCorrect(Policy, ObservesAnswers):
@@ -60,85 +57,58 @@ class SelfCorrect(Policy, ObservesAnswers):
         """Put back the notes that were placed before, and place what is new in front of the last user message."""
         if ctx.corrections is None or ctx.memo is None:
             return Keep("nobody looks at the answers here")
-        users = _anchors(ctx.incoming.messages)
-        placed = await _placed(ctx.memo)
+        messages, anchors = ctx.incoming.messages, _anchors(ctx.incoming.messages)
+        placed = await ctx.memo.known([*anchors.values()])
+        notes = {place: note for place, note in zip(anchors, placed, strict=True) if note is not None}
+        last = max(anchors, default=-1)
         # behind the message that the model is at work on nothing may change any more
-        if users and ctx.incoming.messages[-1] is users[-1][1]:
-            placed = await _with_new(users[-1][0], placed, await ctx.corrections.pending(self.kinds), ctx.memo)
-        texts = {note.anchor: note.text for note in placed}
-        notes = {id(message): texts[anchor] for anchor, message in users if anchor in texts}
+        if last >= 0 and last == len(messages) - 1 and last not in notes:
+            new = await _new_note(anchors[last], await ctx.corrections.pending(self.kinds), ctx.memo)
+            notes |= {last: new} if new else {}
         noted = _with_notes(request, ctx.incoming, notes)
         if noted is request:
             return Keep("no note to place" if not notes else "the notes stand there already")
         why = f"{counted(len(notes), 'note')} about earlier answers"
-        new = len(notes.keys() & arrived(ctx.incoming.messages))
-        facts = {"correction_notes": len(notes), "correction_notes_new": new}
-        findings = [  # the notes quote nothing of the answers
-            f"before messages[{place}]: {fault.removeprefix('- ')}"
-            for place, message in enumerate(ctx.incoming.messages)
-            for fault in notes.get(id(message), "").splitlines()
-        ]
+        lately = arrived(messages)
+        facts = {
+            "correction_notes": len(notes),
+            "correction_notes_new": sum(id(messages[place]) in lately for place in notes),
+        }
+        # the notes quote nothing of the answers
+        findings = [f"before messages[{n}]: {fault}" for n, note in sorted(notes.items()) for fault in note.split("\n")]
         return Rewrite(noted, why, facts, findings)
 
 
-class _Note(NamedTuple):
-    """A note that was placed."""
-
-    anchor: str
-    """Stands for the user message that it is in front of."""
-    names: list[str]
-    """The corrections that it is about."""
-    text: str
+def _anchors(messages: Sequence[Message]) -> dict[int, str]:
+    """Return the memo's key of each user message by its place: a hash of its bytes and of its number."""
+    users = [place for place, message in enumerate(messages) if message.get("role") == "user"]
+    hashes = (blake2b(f"{n} ".encode() + messages[place].raw, digest_size=12) for n, place in enumerate(users))
+    return {place: f"self_correct/{each.hexdigest()}" for place, each in zip(users, hashes, strict=True)}
 
 
-def _anchors(messages: Sequence[Message]) -> list[tuple[str, Message]]:
-    """Return the user messages, each behind its anchor: a hash of its bytes and the number of those before it."""
-    users = [message for message in messages if message.get("role") == "user"]
-    return [
-        (blake2b(f"{place} ".encode() + message.raw, digest_size=12).hexdigest(), message)
-        for place, message in enumerate(users)
-    ]
+async def _new_note(anchor: str, pending: Sequence[Correction], memo: Memo) -> str:
+    """Return the note on the faults that no note was about yet, one a line; empty where there are none."""
+    keys = [f"self_correct/told/{each.name}" for each in pending]
+    told = await memo.known(keys)
+    new = {key: each.text for key, each, by in zip(keys, pending, told, strict=True) if by is None}
+    if not new:
+        return ""
+    note = await memo.settle(anchor, "\n".join(new.values()))  # the same request may have come to another replica
+    for key, text in new.items():
+        if text in note.split("\n"):
+            await memo.settle(key, anchor)
+    return note
 
 
-async def _placed(memo: Memo) -> list[_Note]:
-    """Return the notes of this conversation, in the order in which they were placed."""
-    notes: list[_Note] = []
-    while len(notes) < _MOST:
-        value = (await memo.known([_slot(len(notes))]))[0]
-        if value is None:
-            break
-        notes.append(_Note(*json.loads(value)))
-    return notes
-
-
-async def _with_new(anchor: str, placed: list[_Note], pending: Sequence[Correction], memo: Memo) -> list[_Note]:
-    """Return the notes, with a new one in front of this message about faults that no note was about yet."""
-    told = {name for note in placed for name in note.names}
-    new = [each for each in pending if each.name not in told]
-    if not new or any(note.anchor == anchor for note in placed):
-        return placed
-    mine = _Note(anchor, [each.name for each in new], "\n".join(f"- {each.text}" for each in new))
-    while len(placed) < _MOST:
-        settled = _Note(*json.loads(await memo.settle(_slot(len(placed)), json.dumps(mine))))
-        placed = [*placed, settled]
-        if settled.anchor == anchor:
-            break  # by this request, or by the same one elsewhere
-    return placed
-
-
-def _with_notes(request: ChatRequest, incoming: ChatRequest, notes: dict[int, str]) -> ChatRequest:
-    """Return the request with a note in front of each of these messages; the same where they stand there already."""
+def _with_notes(request: ChatRequest, incoming: ChatRequest, notes: Mapping[int, str]) -> ChatRequest:
+    """Return the request with notes in front of these messages of the client's; the same where they stand already."""
     blocks: dict[int, list[Message]] = {}
     for place, at in of_client(request, incoming).items() if notes else ():
-        if (text := notes.get(id(incoming.messages[at]))) is not None:
-            note = build(CORRECTIONS, _ABOUT, [text])
+        if at in notes:
+            note = build(CORRECTIONS, _ABOUT, [f"- {fault}" for fault in notes[at].split("\n")])
             if place == 0 or request.messages[place - 1] != note:
                 blocks[place] = [note]
     return request.with_messages(placed(request.messages, blocks)) if blocks else request
-
-
-def _slot(place: int) -> str:
-    return f"self_correct/{place}"
 
 
 CUT_OFF = frozenset({"length", "content_filter", "error"})

@@ -1,13 +1,12 @@
 """Bring back what left the context, where it bears on what the user asks now."""
 
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import blake2b
 from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
 from policies.recall_history.search import Found, HistorySearch, Place, prepare, without_standing
-from proxy.chat import ChatRequest, Message, digest
+from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import RECALLED, injected
 from proxy.chat.provenance import departed, of_client
 from proxy.context import Context
@@ -158,16 +157,18 @@ class _Recollection(Tail[Place]):
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """Return the request with the passages of the last user message, and those of earlier ones that stay."""
-        self.keys = await self._keyed([*before, asked])
+        policy = self._policy
+        settings = f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}"
+        await self.name("recalled", settings, [*before, asked], frozenset(self._gone))
         sizes = await self.ctx.tokens.sizes(self.request.messages)
         total = (await self.ctx.tokens.count(self.request)).total
         came = (await self.ctx.tokens.count(self.ctx.incoming)).total
-        room = min(int(self._usable * self._policy.ceiling), came)
+        room = min(int(self._usable * policy.ceiling), came)
         self._most = min(self._most, room - total)
-        share = int(self._usable * self._policy.share) - sizes[asked]  # what is new goes before what was
-        each = min(share, self._policy.max_tokens, self._worth(came - total))
+        share = int(self._usable * policy.share) - sizes[asked]  # what is new goes before what was
+        each = min(share, policy.max_tokens, self._worth(came - total))
         budget = _Budget(each, room - total + sum(sizes[asked + 1 :]))
-        blocks = await self.earlier(before, self._policy.max_tokens)
+        blocks = await self.earlier(before, policy.max_tokens)
         choice, how = await self._choice(asked, budget, blocks, sizes)
         if choice.alone or total + tokens_of(blocks) > room:
             blocks = {}
@@ -194,23 +195,6 @@ class _Recollection(Tail[Place]):
             why=f"recalled {tokens} tokens of {len(self._gone)} messages that left, {how}",
             facts={"recalled_tokens": tokens, "recalled_for": len(blocks)},
         )
-
-    async def _keyed(self, asked: Sequence[int]) -> dict[int, str]:
-        """Return the memo's key of each of these messages: by what had left before it."""
-        policy, gone, incoming = self._policy, set(self._gone), self.ctx.incoming.messages
-        wanted = {self.sent[place]: place for place in asked}
-        read = sorted(gone | wanted.keys())
-        digests = await self.ctx.once.of_each(digest, [incoming[place] for place in read])
-        running = blake2b(f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}".encode(), digest_size=16)
-        keys: dict[int, str] = {}
-        for place, one in zip(read, digests, strict=True):
-            if place in wanted:
-                asking = running.copy()
-                asking.update(b"%d " % place + one)  # the same words may be said twice
-                keys[wanted[place]] = f"recalled-{asking.hexdigest()}"
-            if place in gone:
-                running.update(one)
-        return keys
 
     async def _choice(
         self, asked: int, budget: _Budget, earlier: Mapping[int, Block[Place]], sizes: Sequence[int]

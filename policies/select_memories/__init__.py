@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from typing import ClassVar
 
 from pydantic import Field
 
 from policies.select_memories.ranking import Bars, Ranking, outdated, ranked
-from proxy.chat import ChatRequest, Message, digest
+from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import MEMORIES, build, injected, is_block, items
 from proxy.chat.provenance import arrived, of_client
 from proxy.context import Context, RememberedItem
@@ -96,20 +95,22 @@ class _Selection(Tail[str]):
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
         """Return the request with the memories for the last user message, and those of earlier ones that stay."""
-        self.keys = await self._keyed([*before, asked])
+        policy, incoming = self._policy, self.ctx.incoming.messages
+        bars = {name: getattr(policy, name) for name in Bars.model_fields}
+        settings = f"{self.ctx.identity.user} {bars} {policy.share} {policy.max_tokens}"
+        await self.name("memories", settings, [*before, asked], range(len(incoming)))
         sizes = await self.ctx.tokens.sizes(self.request.messages)
         usable = self.ctx.model.usable(self.request)
         total = (await self.ctx.tokens.count(self.request)).total
-        free = min(await room(self.request, self.ctx), int(usable * self._policy.ceiling) - total)
-        budget = min(int(usable * self._policy.share), self._policy.max_tokens)
-        blocks = await self.earlier(before, self._policy.max_tokens)
+        free = min(await room(self.request, self.ctx), int(usable * policy.ceiling) - total)
+        budget = min(int(usable * policy.share), policy.max_tokens)
+        blocks = await self.earlier(before, policy.max_tokens)
         choice, how, facts = await self._choice(asked, budget, blocks, sum(sizes[min(blocks, default=asked) : asked]))
         if choice.alone or tokens_of(blocks) > free:
             blocks = {}
         block = await self.block(choice.items, min(budget, free - tokens_of(blocks)))
         if block is not None:
             blocks[asked] = block
-        incoming = self.ctx.incoming.messages
         is_new = block is not None and id(incoming[self.sent[asked]]) in arrived(incoming)
         facts = {
             "memories_total": self._total,
@@ -213,20 +214,6 @@ class _Selection(Tail[str]):
         new = [id for id in dict.fromkeys(items) if id not in self._texts]
         if self.ctx.memories is not None and new:
             self._texts.update(zip(new, await self.ctx.memories.texts(new), strict=True))
-
-    async def _keyed(self, asked: Sequence[int]) -> dict[int, str]:
-        """Return the memo's key of each of these messages: by the user, and by all that stands before it."""
-        incoming, user = self.ctx.incoming.messages, self.ctx.identity.user
-        wanted = {self.sent[place]: place for place in asked}
-        policy = self._policy
-        bars = {name: getattr(policy, name) for name in Bars.model_fields}
-        running = blake2b(f"{user} {bars} {policy.share} {policy.max_tokens}".encode(), digest_size=16)
-        keys: dict[int, str] = {}
-        for at, one in enumerate(await self.ctx.once.of_each(digest, incoming)):
-            running.update(one)
-            if at in wanted:
-                keys[wanted[at]] = f"memories-{running.hexdigest()}"
-        return keys
 
 
 def shown(texts: Iterable[str]) -> Message:

@@ -6,11 +6,12 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from policies.validate_content.content import Item, injected, items, mark, passages, standing
+from policies.validate_content.content import Item, injected, items, mark, passages
 from policies.validate_content.measures import HOUR, Verdict, fault, freshness, judge, overall, present, stated
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import Stretch, TextChange, changed
 from proxy.chat.markers import MARKER
+from proxy.chat.provenance import of_client
 from proxy.chat.texts import texts_of, with_text
 from proxy.context import Context
 from proxy.policy import SETTINGS, Count, Decision, Fact, Keep, Policy, RefusesContent, Reject, Rewrite
@@ -144,7 +145,7 @@ class ValidateContent(Policy, RefusesContent):
         self, request: ChatRequest, poor: Sequence[_Poor], ctx: Context
     ) -> tuple[Sequence[Message], int]:
         """Return the messages with a line on each poor content, and the number of changes."""
-        places = standing(request, ctx.incoming)
+        places = {at: place for place, at in of_client(request, ctx.incoming).items()}
         notes: dict[int, list[str]] = {}
         marked: dict[int, Message] = {}
         changes: list[TextChange] = []

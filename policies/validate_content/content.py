@@ -81,27 +81,6 @@ def required_of(tool: Tool | None) -> tuple[str, ...]:
     return ()
 
 
-def standing(request: ChatRequest, incoming: ChatRequest) -> dict[int, int]:
-    """Return where the client's messages stand in the request, as they are or in another form.
-
-    A call's id may be used again, so results are told apart from the end.
-    """
-    same = {at: place for place, at in of_client(request, incoming).items()}
-    results: dict[str, list[int]] = {}
-    for place, message in enumerate(request.messages):
-        if message.role == "tool":
-            results.setdefault(str(message.get("tool_call_id")), []).append(place)
-    standing: dict[int, int] = {}
-    for place in range(len(incoming.messages) - 1, -1, -1):
-        message = incoming.messages[place]
-        if message.role == "tool":
-            if places := results.get(str(message.get("tool_call_id"))):
-                standing[place] = places.pop()
-        elif place in same:
-            standing[place] = same[place]
-    return standing
-
-
 def _data_in(message: Message, tags: Collection[str]) -> tuple[list[str], str]:
     """Return the tagged data in a user's message, and the user's own words: the beginning and the end."""
     data: list[str] = []
@@ -122,7 +101,7 @@ def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str])
     every = list(_blocks(request, incoming, tags))
     if not every:
         return
-    behind = {there: place for place, there in standing(request, incoming).items()}
+    behind = of_client(request, incoming)
     new, questions, end = unanswered(incoming.messages), _questions(incoming.messages, tags), len(incoming.messages)
     for place, text, tag in every:
         at = next((behind[n] for n in range(place + 1, len(request.messages)) if n in behind), end)

@@ -5,10 +5,11 @@ A choice is settled in the memo. It stays while the model works, and then as lon
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest, Message, digest
 from proxy.chat.blocks import placed, stated
 from proxy.context import Context
 from proxy.economics import turns_to_pay
@@ -43,7 +44,7 @@ class Tail(ABC, Generic[Item]):
         """`sent` are the places of the client's messages, each with that in what the client sent."""
         self.request, self.ctx, self.sent = request, ctx, sent
         self.keys: dict[int, str] = {}
-        """The key of each user message in the memo; the subclass sets them first."""
+        """The key of each user message in the memo, see `name`."""
         self._decisions: dict[str, str | None] = {}
         """The memo's values of these keys, once they are read."""
 
@@ -53,6 +54,20 @@ class Tail(ABC, Generic[Item]):
 
     async def load(self, items: Sequence[Item]) -> None:
         """Look up together what the blocks of these items need."""
+
+    async def name(self, kind: str, settings: str, asked: Sequence[int], before: Collection[int]) -> None:
+        """Give each of these messages its key, by the client's messages of the places `before` in front of it."""
+        incoming, wanted = self.ctx.incoming.messages, {self.sent[place]: place for place in asked}
+        read = sorted({*before, *wanted})
+        running = blake2b(settings.encode(), digest_size=16)
+        digests = await self.ctx.once.of_each(digest, [incoming[place] for place in read])
+        for place, one in zip(read, digests, strict=True):
+            if place in wanted:
+                key = running.copy()
+                key.update(b"%d " % place + one)  # the same words may be said twice
+                self.keys[wanted[place]] = f"{kind}-{key.hexdigest()}"
+            if place in before:
+                running.update(one)
 
     async def earlier(self, places: Sequence[int], most: int) -> dict[int, Block[Item]]:
         """Return the blocks that stood in front of earlier user messages in the last request, of `most` tokens each."""

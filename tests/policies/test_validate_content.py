@@ -57,7 +57,7 @@ async def test_the_line_stays_as_the_conversation_grows_and_is_not_added_twice()
 
 async def test_the_line_stands_in_front_of_the_form_that_an_earlier_step_made() -> None:
     incoming = asked(CUT, LATER[0])
-    short = Message({"role": "tool", "tool_call_id": "c1", "content": "short form"})
+    short = incoming.messages[2].with_changes(content="short form")
     request = incoming.with_messages([*incoming.messages[:2], short, incoming.messages[3]])
     decision = await ValidateContent().apply(request, context(incoming))
     assert result_of(decision) == "[quality check: its JSON is cut off (completeness 0.40)]\nshort form"

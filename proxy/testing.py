@@ -63,11 +63,10 @@ def _word(item: Message) -> str:
 class CharTokens:
     """A token counter that counts four characters of JSON as a token, so that tests need no tokenizer."""
 
-    async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    async def sizes(self, messages: Sequence[Message | Tool]) -> tuple[int, ...]:
         return tuple(len(item.raw) // 4 for item in messages)
 
-    async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
-        return tuple(len(item.raw) // 4 for item in tools)
+    tool_sizes = sizes
 
     async def count(self, request: ChatRequest) -> TokenCount:
         sizes = await self.sizes(request.messages)
@@ -75,7 +74,7 @@ class CharTokens:
         return TokenCount(system, sum(await self.tool_sizes(request.tools)), sum(sizes) - system, exact=False)
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
-        """Ignore the count that an upstream reports: there is nothing to calibrate."""
+        """Ignore what an upstream reports: there is nothing to calibrate."""
 
     def refused(self, counted: TokenCount, least: int) -> None:
         """Ignore a refused prompt."""

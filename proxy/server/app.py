@@ -33,7 +33,7 @@ from proxy.gateway.pilot import Pilot
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.saving import Saving
 from proxy.gateway.signed import Steps
-from proxy.http.headers import request_id
+from proxy.http.headers import Headers, request_id
 from proxy.llm.judge import UpstreamJudge
 from proxy.models import Models
 from proxy.models.tokens import TokenService
@@ -163,7 +163,7 @@ class Process:
         admin_port: int | None = None,
     ) -> None:
         """Build everything, connect nothing. `host` and `admin_port` are given where they differ from the settings'."""
-        settings, self.saving = config.settings, saving
+        settings, self.saving, self.headers = config.settings, saving, Headers()
         self.stores = stores = build_stores(settings)
         self.telemetry = Telemetry.open(settings.telemetry, stores.records, settings.server.remember_mib * 2**20)
         self.index, metrics = build_index(settings, self.telemetry), self.telemetry.metrics
@@ -191,7 +191,7 @@ class Process:
         )
 
     def _stop(self) -> float:
-        self.reloading.close_connections()
+        self.headers.append((b"connection", b"close"))
         return self.reloading.settings.server.drain_delay
 
     @asynccontextmanager
@@ -276,8 +276,9 @@ class Process:
         usage = UsageApi(settings, limits, self.meter) if isinstance(settings.auth, KeysAuth) else None
         browsers = None if isinstance(settings.auth, KeysAuth) else Browsers(settings.server)  # no page has a key
         explaining = Explaining(config, routes, services, self.stores.store)
-        generation = Generation(config, upstreams, services, explaining, telemetry, self.intake, gate, browsers)
-        generation.headers.append((b"x-penstock-config", config.version.encode()))
+        generation = Generation(
+            config, upstreams, services, explaining, telemetry, self.intake, gate, browsers, self.headers
+        )
 
         def endpoint(
             path: str, handler: Handler, methods: Sequence[str], route: str = "", **options: bool

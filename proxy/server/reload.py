@@ -67,7 +67,7 @@ class Generation:
     browsers: Browsers | None = None
     """The refusals of web pages."""
     headers: Headers = field(default_factory=list)
-    """The headers that go out with every answer."""
+    """The headers that go out with every answer, of this generation or another."""
     chat: ASGIApp = field(init=False)
     rest: ASGIApp = field(init=False)
     _users: int = 0
@@ -97,11 +97,6 @@ class Generation:
             await self.services.judge.aclose()
         if self.services.writing is not None:
             await self.services.writing.drafts.aclose()
-
-    def close_connections(self) -> None:
-        """Send `connection: close` with every answer from now on."""
-        if (b"connection", b"close") not in self.headers:
-            self.headers.append((b"connection", b"close"))
 
 
 def needs_restart(running: Settings, wanted: Settings) -> tuple[str, ...]:
@@ -146,18 +141,11 @@ class Reloading:
         self._since = _now()
         self._refused: dict[str, str] | None = None
         self._waiting: tuple[str, ...] = ()
-        self._closing = False
         metrics.has_config(config.version)
 
     @property
     def settings(self) -> Settings:
         return self.current.config.settings
-
-    def close_connections(self) -> None:
-        """Send `connection: close` with every answer from now on."""
-        self._closing = True
-        for generation in self._live:
-            generation.close_connections()
 
     def brief(self) -> dict[str, Any]:
         """Return the state of the configuration for everybody, without its text."""
@@ -201,8 +189,6 @@ class Reloading:
         waiting = needs_restart(self._running, config.settings)
         config = replace(config, settings=in_force(self._running, config.settings))
         made = self._make(config, before.upstreams, before.config.settings)
-        if self._closing:
-            made.close_connections()
         self.current = made
         self._live.append(made)
         self._since, self._refused, self._waiting = _now(), None, waiting

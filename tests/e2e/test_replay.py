@@ -93,21 +93,8 @@ def support(turns: int = 75) -> Iterator[tuple[Message, ...]]:
         yield (*answered, {"role": "user", "content": asked})
 
 
-def coding(turns: int = 20) -> Iterator[tuple[Message, ...]]:
-    """A developer who works on one file."""
-    dice = random.Random(10)
-    yield ({"role": "system", "content": "You write Python. " * 40},)
-    for turn in range(turns):
-        code = "\n".join(
-            f"def f{turn}_{n}(x):\n    return x * {dice.randint(2, 99)}  # {dice.choice(WORDS)}" for n in range(30)
-        )
-        answered = () if turn == 0 else ({"role": "assistant", "content": f"```python\n{code}\n```"},)
-        yield (*answered, {"role": "user", "content": f"Add a test for f{turn}_3 and keep f0_1 as it is."})
-
-
 TEAM: dict[str, Callable[[], Iterator[tuple[Message, ...]]]] = {
     "planner": partial(support, 40),
-    "coder": partial(coding, 20),
     "tester": partial(agent, 20),
 }
 """Agents that work at the same time, in one session."""
@@ -170,7 +157,6 @@ def in_turn(talks: Mapping[str, Callable[[], Iterator[tuple[Message, ...]]]]) ->
         pytest.param({"": agent}, 100_000, id="agent"),
         pytest.param({"": agent}, 16_000, id="agent in a small window"),
         pytest.param({"": support}, 8_000, id="support"),
-        pytest.param({"": coding}, 100_000, id="coding"),
         pytest.param(TEAM, 4_000, id="team"),
     ],
 )

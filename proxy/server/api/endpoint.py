@@ -49,11 +49,12 @@ class Endpoint:
         self._handle = handler if gate is None else partial(gate.serve, handler, spends=spends)
         self._generation, self._largest = generation, int(server.max_body_mib * 2**20)
         self._route, self._takes_forms = route, takes_forms
+        self._version = (b"x-penstock-config", generation.config.version.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         generation = self._generation
         http = Exchange(scope, receive, send, generation.intake, self._largest)
-        http.own_headers += generation.headers
+        http.own_headers += [self._version, *generation.headers]
         seen = generation.telemetry.begin(
             scope["method"],
             self._route,

@@ -81,14 +81,10 @@ class ModelsApi:
             async with asyncio.timeout(_PATIENCE):
                 return await upstream.models(headers)
         except Exception as error:  # a list with a gap is better than none
-            if (
-                isinstance(error, PenstockError)
-                and error.status in _OF_KEYS
-                and self._routes.takes_clients_key(upstream)
-            ):
-                if is_meant:
-                    raise
-                return []
-            fields = {"upstream": upstream.name, "error": type(error).__name__}
-            _log.warning("models not listed", extra={"fields": fields})
+            is_of_key = isinstance(error, PenstockError) and error.status in _OF_KEYS
+            if not (is_of_key and self._routes.takes_clients_key(upstream)):
+                fields = {"upstream": upstream.name, "error": type(error).__name__}
+                _log.warning("models not listed", extra={"fields": fields})
+            elif is_meant:
+                raise
             return []

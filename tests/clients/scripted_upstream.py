@@ -63,14 +63,11 @@ class Scripted:
         self._scenarios: dict[str, Handler] = {
             "overflow": _overflow,
             "rate-limited": _rate_limited,
-            "flaky": self._flaky,
-            "unavailable": _unavailable,
             "missing": _missing,
             "broken": _broken,
             "cut": _cut,
             "slow": self._slow,
             "hanging": self._hanging,
-            "length": _length,
         }
         self._paths: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
             "/_count": self._report_count,
@@ -117,9 +114,6 @@ class Scripted:
         if seen.scenario in self._scenarios:
             return await self._scenarios[seen.scenario](seen, http)
         return await _good(seen, http)
-
-    async def _flaky(self, seen: Seen, http: web.Request) -> web.StreamResponse:
-        return await (_good(seen, http) if self._count[seen.model] > 1 else _rate_limited(seen, http))
 
     async def _slow(self, seen: Seen, http: web.Request) -> web.StreamResponse:
         with self._noticing(seen.model):
@@ -217,21 +211,9 @@ async def _rate_limited(seen: Seen, http: web.Request) -> web.StreamResponse:
     return _json(body, 429, {"retry-after-ms": "20", "retry-after": "1"})
 
 
-async def _unavailable(seen: Seen, http: web.Request) -> web.StreamResponse:
-    return _json(
-        answers.error("Overloaded.", "server_is_overloaded", None, "server_error"), 503, {"retry-after-ms": "20"}
-    )
-
-
 async def _missing(seen: Seen, http: web.Request) -> web.StreamResponse:
     message = f"The model `{seen.model}` does not exist or you do not have access to it."
     raise Refused(404, message, "model_not_found")
-
-
-async def _length(seen: Seen, http: web.Request) -> web.StreamResponse:
-    whole = dict(answers.whole(seen.body))
-    choice = {**whole["choices"][0], "finish_reason": "length"}
-    return _json({**whole, "choices": [choice]})
 
 
 async def _broken(seen: Seen, http: web.Request) -> web.StreamResponse:

@@ -158,17 +158,6 @@ async def test_a_client_that_is_quoted_sets_no_window(sent: dict[str, Any]) -> N
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-async def test_its_models_are_those_that_it_lists() -> None:
-    listed = [{"id": "a", "object": "model", "created": 1, "extra": [1]}, {"id": "b"}]
-    handle, got = recording(lambda: web.json_response({"object": "list", "data": listed}))
-    async with upstream(handle) as openai:
-        assert await openai.models({"authorization": "Bearer client"}) == listed
-
-    request, body = got[0]
-    assert (request.method, request.path, body) == ("GET", "/v1/models", b"")
-    assert request.headers["authorization"] == "Bearer client"
-
-
 @pytest.mark.parametrize(
     ("answer", "ids"),
     [

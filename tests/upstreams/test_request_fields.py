@@ -11,17 +11,6 @@ from proxy.upstreams.request_fields import ChatFields, check_fields
 
 FIELDS = [name for name in ChatFields.__annotations__ if name not in ("messages", "tools")]
 
-GOOD: dict[str, list[Any]] = {
-    "stop": ["a", ["a", "b"]],
-    "tool_choice": ["auto", {"type": "function"}],
-    "stream": [True, False],
-    "n": [1, 128],
-    "temperature": [0, 1.5],
-    "metadata": [{}],
-    "modalities": [["text"]],
-    "user": ["me"],
-}
-
 
 def check(fields: dict[str, Any], *messages: dict[str, Any]) -> None:
     check_fields(ChatRequest("m", tuple(map(Message, messages)), rest=Fields(fields)))
@@ -30,11 +19,6 @@ def check(fields: dict[str, Any], *messages: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", FIELDS)
 def test_null_is_as_good_as_absent(name: str) -> None:
     check({name: None})
-
-
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in GOOD.items() for value in values])
-def test_the_right_type_passes(name: str, value: Any) -> None:
-    check({name: value})
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -87,13 +71,9 @@ def test_a_wrong_value_in_the_conversation_is_named_by_its_place(message: dict[s
     ("fields", "wanted"),
     [
         pytest.param({"stream_options": {"include_usage": True}}, True, id="asked for"),
-        pytest.param({"stream_options": {"include_usage": False}}, False, id="declined"),
         pytest.param({"stream_options": {"include_usage": "true"}}, False, id="a word for true"),
-        pytest.param({"stream_options": {}}, False, id="not said"),
         pytest.param({"stream_options": None}, False, id="null"),
-        pytest.param({"stream_options": ["include_usage"]}, False, id="a list"),
         pytest.param({"include_usage": True}, False, id="in the wrong place"),
-        pytest.param({}, False, id="nothing"),
     ],
 )
 def test_whether_a_client_wants_usage(fields: dict[str, Any], wanted: bool) -> None:

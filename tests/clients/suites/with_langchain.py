@@ -2,9 +2,9 @@
 
 import openai
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
-from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 from report import KEY, PENSTOCK, equal, model, only, raised, requests_for, run, scenario
 
@@ -34,12 +34,6 @@ def invoke(chain):
 
 
 @scenario
-async def ainvoke(chain):
-    answer = await chat_model(model(chain)).ainvoke([("system", "Be brief."), ("user", "good morning")])
-    equal(answer.content, "heard 2 messages (system user), the last says: good morning")
-
-
-@scenario
 def stream(chain):
     chunks = list(chat_model(model(chain), stream_usage=True).stream("hello"))
     whole = chunks[0]
@@ -47,12 +41,6 @@ def stream(chain):
         whole += chunk
     equal(whole.content.strip(), "heard 1 messages (user), the last says: hello")
     equal(whole.usage_metadata["output_tokens"], 12)
-
-
-@scenario
-async def astream(chain):
-    chunks = [chunk async for chunk in chat_model(model(chain)).astream("hello")]
-    equal("".join(chunk.content for chunk in chunks).strip(), "heard 1 messages (user), the last says: hello")
 
 
 @scenario
@@ -97,30 +85,6 @@ async def overflow_found_by_penstock(chain):
     error = await raised(ContextOverflowError, lambda: chat_model(name).ainvoke("word " * 500))
     assert "maximum context length is 300 tokens" in str(error), str(error)
     equal(requests_for(name), 0)
-
-
-@scenario
-@only("steps")
-def long_history(chain):
-    messages = []
-    for turn in range(20):
-        call = {"name": "get_weather", "args": {"city": "Lyon"}, "id": f"c{turn}"}
-        messages += [
-            HumanMessage(f"question {turn}"),
-            AIMessage("", tool_calls=[call]),
-            ToolMessage("sun", tool_call_id=f"c{turn}"),
-            AIMessage("sun"),
-        ]
-    answer = chat_model(model(chain)).invoke([*messages, HumanMessage("and now?")])
-    assert answer.content.startswith("heard 25 messages (user assistant tool assistant user"), answer.content
-
-
-@scenario
-def embeddings(chain):
-    embedder = OpenAIEmbeddings(
-        model=model(chain), base_url=PENSTOCK + "/v1", api_key=KEY, check_embedding_ctx_length=False
-    )
-    equal(embedder.embed_query("hello"), [0.25, -0.5, 1.0])
 
 
 run()

@@ -18,8 +18,8 @@ const WEATHER = {
   },
 };
 
-function client(options = {}, path = "/v1") {
-  return new OpenAI({ baseURL: PENSTOCK + path, apiKey: KEY, timeout: 30_000, ...options });
+function client(options = {}) {
+  return new OpenAI({ baseURL: PENSTOCK + "/v1", apiKey: KEY, timeout: 30_000, ...options });
 }
 
 function user(content = "hello") {
@@ -153,13 +153,6 @@ scenario("retries of a rate limit", async (chain) => {
   }
 });
 
-scenario("success after a retry", async (chain) => {
-  const used = model(chain, "flaky");
-  const answer = await client().chat.completions.create({ model: used, messages: user() });
-  equal(answer.choices[0].finish_reason, "stop");
-  equal(await requestsFor(used), 2);
-});
-
 scenario("error in a stream", async (chain) => {
   const stream = await client().chat.completions.create({
     model: model(chain, "broken"),
@@ -167,11 +160,6 @@ scenario("error in a stream", async (chain) => {
     stream: true,
   });
   equal((await raised(openai.APIError, () => collected(stream))).code, "server_error");
-});
-
-scenario("stream broken off", async (chain) => {
-  const stream = await client().chat.completions.create({ model: model(chain, "cut"), messages: user(), stream: true });
-  equal((await raised(openai.APIError, () => collected(stream))).code, "upstream_broke_off");
 });
 
 scenario("leaving a stream", async (chain) => {
@@ -221,14 +209,5 @@ scenario("transcription", async (chain) => {
   const file = await openai.toFile(Buffer.alloc(25_604, 7), "sound.wav");
   equal((await client().audio.transcriptions.create({ model: used, file })).text, `25604 bytes for ${used}`);
 });
-
-scenario("base URL without /v1", async (chain) => {
-  for (const path of ["", "/", "/v1/"]) {
-    const asking = client({}, path);
-    const answer = await asking.chat.completions.create({ model: model(chain), messages: user() });
-    equal(answer.choices[0].finish_reason, "stop");
-    equal((await asking.models.retrieve("steps/chat")).id, "steps/chat");
-  }
-}, ["steps"]);
 
 await run();

@@ -118,25 +118,6 @@ async def parse(chain, kind):
 
 
 @scenario
-async def parse_tool(chain, kind):
-    answer = await done(
-        client(kind).chat.completions.parse(
-            model=model(chain), messages=user(), tools=[openai.pydantic_function_tool(City)], tool_choice="required"
-        )
-    )
-    equal(answer.choices[0].message.tool_calls[0].function.parsed_arguments, City(name="Lyon", rank=7, rivers=["Lyon"]))
-
-
-@scenario
-async def parse_cut_short(chain, kind):
-    ask = client(kind).chat.completions.parse
-    await raised(
-        openai.LengthFinishReasonError,
-        lambda: ask(model=model(chain, "length"), messages=user(), response_format=City),
-    )
-
-
-@scenario
 async def stream_helper(chain, kind):
     manager = client(kind).chat.completions.stream(
         model=model(chain), messages=user(), response_format=City, stream_options={"include_usage": True}
@@ -219,25 +200,6 @@ async def retries_of_a_rate_limit(chain, kind):
 
 
 @scenario
-async def success_after_a_retry(chain, kind):
-    name = model(chain, "flaky")
-    answer = await done(client(kind).chat.completions.create(model=name, messages=user()))
-    equal(answer.choices[0].finish_reason, "stop")
-    equal(requests_for(name), 2)
-    equal(upstream("last", name)["headers"]["x-stainless-retry-count"], "1")
-
-
-@scenario
-async def retries_of_an_overload(chain, kind):
-    name = model(chain, "unavailable")
-    error = await raised(
-        openai.InternalServerError, lambda: client(kind).chat.completions.create(model=name, messages=user())
-    )
-    equal((error.status_code, error.code), (503, "server_is_overloaded"))
-    equal(requests_for(name), 3)
-
-
-@scenario
 async def error_in_a_stream(chain, kind):
     created = await done(
         client(kind).chat.completions.create(model=model(chain, "broken"), messages=user(), stream=True)
@@ -251,17 +213,6 @@ async def stream_broken_off(chain, kind):
     created = await done(client(kind).chat.completions.create(model=model(chain, "cut"), messages=user(), stream=True))
     error = await raised(openai.APIError, lambda: collected(created))
     equal(error.code, "upstream_broke_off")
-
-
-@scenario
-async def slow_stream_is_not_held_back(chain, kind):
-    started = time.monotonic()
-    created = await done(client(kind).chat.completions.create(model=model(chain, "slow"), messages=user(), stream=True))
-    if hasattr(created, "__aiter__"):
-        times = [time.monotonic() - started async for _ in created]
-    else:
-        times = [time.monotonic() - started for _ in created]
-    assert times[0] < times[-1] / 2, times
 
 
 @scenario
@@ -327,16 +278,6 @@ async def long_history(chain, kind):
 
 
 @scenario
-async def large_request(chain, kind):
-    url = "data:image/png;base64," + "iVBORw0KGgo" + "A" * 8_000_000
-    parts = [{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": url}}]
-    name = model(chain)
-    answer = await done(client(kind).chat.completions.create(model=name, messages=[{"role": "user", "content": parts}]))
-    assert answer.choices[0].message.content.endswith("what is it? ")
-    assert url in upstream("last", name)["body"]
-
-
-@scenario
 async def models(chain, kind):
     listed = [each.id for each in await collected(await done(client(kind).models.list()))]
     assert {"plain/chat", "steps/chat", "renamed", "echo"} <= set(listed), listed
@@ -384,15 +325,6 @@ async def base_url_without_v1(chain, kind):
         equal(chunks[-1].choices[0].finish_reason, "stop")
         assert "steps/chat" in [each.id for each in await collected(await done(asking.models.list()))]
         equal((await done(asking.models.retrieve("steps/chat"))).id, "steps/chat")
-
-
-@scenario
-@only("steps")
-async def other_endpoints_need_v1(chain, kind):
-    error = await raised(
-        openai.NotFoundError, lambda: client(kind, "").embeddings.create(model=model(chain), input="a")
-    )
-    assert "the API is under /v1" in str(error), str(error)
 
 
 @scenario

@@ -1,6 +1,5 @@
 """What a client gets of Anthropic's answers, refusals and own paths, and the keys that go out."""
 
-import json
 from typing import Any
 
 import openai
@@ -15,34 +14,11 @@ from tests.upstreams.anthropic.stand_in import KEY, StandIn
 async def test_a_whole_answer_is_a_chat_completion(client: Client, anthropic: StandIn) -> None:
     answered = await client.chat()
 
-    assert answered.status == 200
-    assert answered.body["object"] == "chat.completion"
     assert answered.message == {"role": "assistant", "content": "Hello there", "refusal": None}
-    assert answered.body["choices"][0]["finish_reason"] == "stop"
-    assert answered.body["usage"]["prompt_tokens"] == anthropic.usages[0]["input_tokens"]
     assert answered.body["service_tier"] == "default"
     assert anthropic.paths == ["/v1/messages"]
     assert anthropic.headers[0]["anthropic-version"] == "2023-06-01"
     assert "authorization" not in anthropic.headers[0]
-    assert anthropic.refused == []
-
-
-@pytest.mark.parametrize("piece", [0, 1, 7])
-async def test_a_stream_is_openais_however_the_network_cuts_it(client: Client, anthropic: StandIn, piece: int) -> None:
-    anthropic.piece = piece
-    anthropic.say(text("Grüße 🦙\n!"))
-
-    answered = await client.stream(stream_options={"include_usage": True})
-
-    assert answered.deltas == [
-        {"role": "assistant", "content": "", "refusal": None}, {"content": "Grüße"}, {"content": " 🦙\n!"}, {},
-    ]  # fmt: skip
-    assert answered.finish == "stop"
-    *chunks, last = answered.chunks
-    assert last == "[DONE]"
-    assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
-    assert chunks[-1]["choices"] == []
-    assert chunks[-1]["usage"]["completion_tokens"] == anthropic.usages[0]["output_tokens"]
 
 
 @pytest.mark.parametrize(
@@ -55,12 +31,10 @@ async def test_a_stream_is_openais_however_the_network_cuts_it(client: Client, a
         ("refusal", "content_filter"),
     ],
 )
-@pytest.mark.parametrize("stream", [False, True])
-async def test_stop_reasons(client: Client, anthropic: StandIn, stop_reason: str, finish: str, stream: bool) -> None:
+async def test_stop_reasons(client: Client, anthropic: StandIn, stop_reason: str, finish: str) -> None:
     anthropic.say(text("so far"), stop_reason=stop_reason)
-    answered = await client.chat(stream=stream)
 
-    assert (answered.finish if stream else answered.body["choices"][0]["finish_reason"]) == finish
+    assert (await client.chat()).body["choices"][0]["finish_reason"] == finish
 
 
 async def test_thinking_is_told_as_text_and_as_signed_blocks(client: Client, anthropic: StandIn) -> None:
@@ -163,24 +137,22 @@ async def test_usage_tells_what_the_cache_gave(client: Client, anthropic: StandI
 WAIT = {"retry-after": "7"}
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("failure", "status", "kind", "code", "again"),
+    ("failure", "status", "code", "again"),
     [
-        ((529, "overloaded_error", {}), 503, "service_unavailable_error", "server_is_overloaded", "2"),
-        ((529, "overloaded_error", WAIT), 503, "service_unavailable_error", "server_is_overloaded", "7"),
-        ((429, "rate_limit_error", WAIT), 429, "rate_limit_error", "rate_limit_exceeded", "7"),
+        ((529, "overloaded_error", {}), 503, "server_is_overloaded", "2"),
+        ((529, "overloaded_error", WAIT), 503, "server_is_overloaded", "7"),
+        ((429, "rate_limit_error", WAIT), 429, "rate_limit_exceeded", "7"),
     ],
 )
 async def test_refusals_are_openais(
-    client: Client, anthropic: StandIn, failure: Any, status: int, kind: str, code: str, again: str | None, stream: bool
+    client: Client, anthropic: StandIn, failure: Any, status: int, code: str, again: str
 ) -> None:
     anthropic.failures.append(failure)
-    answered = await client.chat(stream=stream)
+    answered = await client.chat()
 
-    assert (answered.status, answered.error["type"], answered.error["code"]) == (status, kind, code)
+    assert (answered.status, answered.error["code"], answered.headers["retry-after"]) == (status, code, again)
     assert "told by the test" in answered.error["message"]
-    assert answered.headers.get("retry-after") == again
 
 
 async def test_a_prompt_that_does_not_fit_has_openais_code(client: Client) -> None:
@@ -188,13 +160,6 @@ async def test_a_prompt_that_does_not_fit_has_openais_code(client: Client) -> No
 
     assert (answered.status, answered.error["code"]) == (400, "context_length_exceeded")
     assert "maximum context length is 200000 tokens" in answered.error["message"]
-
-
-async def test_a_body_that_is_nested_too_deeply_is_a_400(client: Client) -> None:
-    schema = '{"type":"object","properties":{"a":' * 450 + "{}" + "}}" * 450
-    wanted = f'{{"type":"json_schema","json_schema":{{"name":"n","schema":{schema}}}}}'
-    body = f'{{"model":"{MODEL}","messages":[{{"role":"user","content":"Hi"}}],"response_format":{wanted}}}'
-    assert (await client.send("/v1/chat/completions", body)).status == 400
 
 
 async def test_pings_keep_a_stream_alive_and_are_no_data(client: Client) -> None:
@@ -243,13 +208,6 @@ async def test_messages_pass_untouched(client: Client, anthropic: StandIn, path:
     assert anthropic.paths == [path]
     assert anthropic.bodies == [MESSAGES]
     assert anthropic.headers[0]["anthropic-beta"] == "some-beta"
-
-
-async def test_a_native_stream_passes_untouched(client: Client) -> None:
-    answered = await client.post("/v1/messages", {**MESSAGES, "stream": True}, {"x-api-key": KEY, **VERSION})
-
-    assert answered.text.startswith("event: message_start\ndata: ")
-    assert json.loads(answered.text.split("data: ")[-1]) == {"type": "message_stop"}
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions"])

@@ -64,26 +64,6 @@ def test_usage_has_the_tokens_written_to_the_cache() -> None:
     assert spent(used)["prompt_tokens_details"] == {"cached_tokens": 3, "cache_write_tokens": 4}
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("status", "answered", "kind", "code"), [
-    (429, 429, "rate_limit_error", "rate_limit_exceeded"),
-    (529, 503, "service_unavailable_error", "server_is_overloaded"),
-])  # fmt: skip
-async def test_a_providers_error_keeps_its_status_and_words(
-    fake: FakeAnthropic, upstream: Provider, stream: bool, status: int, answered: int, kind: str, code: str | None
-) -> None:
-    fake.status, fake.error = status, f"No, said the provider to {KEY}."
-    fake.error_headers = {"retry-after": "7"}
-
-    reply = await send(upstream, ask(stream=stream))
-
-    assert (reply.status, len(fake.bodies)) == (answered, 1)
-    assert error(reply) == {
-        "message": "No, said the provider to ***.", "type": kind, "param": None, "code": code
-    }  # fmt: skip
-    assert (b"retry-after", b"7") in reply.headers
-
-
 async def test_a_provider_that_streams_for_too_long_is_a_timeout(fake: FakeAnthropic) -> None:
     fake.ending = "never"
     settings = ForeignUpstream(kind="foreign", provider="anthropic", base_url=fake.url, timeout=3.0)

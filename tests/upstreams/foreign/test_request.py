@@ -127,16 +127,6 @@ async def test_a_provider_that_litellm_lacks_is_named(fake: FakeAnthropic) -> No
         await send(upstream, ask(model="gpt-4o"))
 
 
-async def test_parameters_that_the_provider_lacks_are_left_out_and_told(
-    fake: FakeAnthropic, upstream: Provider
-) -> None:
-    reply = await send(upstream, ask(seed=1, logit_bias={"1": 2}, n=1, frequency_penalty=0.5, top_p=None))
-
-    assert reply.status == 200
-    assert not {"seed", "logit_bias", "n", "frequency_penalty"} & set(fake.bodies[-1])
-    assert reply.facts["ignored"] == "frequency_penalty,logit_bias,seed"  # `n: 1` asks for nothing
-
-
 @pytest.mark.parametrize("part", [
     {"type": "image_url", "image_url": {"url": "URL/image.png"}},
     {"type": "file", "file": {"file_data": "URL/file.pdf"}},

@@ -144,6 +144,7 @@ async def test_a_whole_answer_and_a_stream_say_the_same_in_openais_form(lab: Lab
     assert (message["role"], message["content"], message["refusal"]) == ("assistant", "hello", None)
     assert message["reasoning_content"] == "hm"
     assert [set(call) for call in message["tool_calls"]] == [{"id", "type", "function"}] * 2
+    assert all(call["id"] for call in message["tool_calls"])
     assert [json.loads(call["function"]["arguments"]) for call in message["tool_calls"]] == ARGUMENTS
     assert choice["finish_reason"] == "tool_calls"
     usage = whole["usage"]

@@ -15,8 +15,14 @@ from proxy.upstreams.base import Call
 from proxy.upstreams.ollama import Ollama
 from tests.scripted import read
 from tests.upstreams.ollama.calls import KEY, MODEL, ask, body, call, counted, deltas, ollama, streamed
-from tests.upstreams.ollama.fake_ollama import FakeOllama
+from tests.upstreams.ollama.fake_ollama import FakeOllama, say
 from tests.upstreams.streams import events
+
+
+async def test_an_answer_that_was_cut_off(fake: FakeOllama, upstream: Ollama) -> None:
+    fake.last["done_reason"] = "length"
+
+    assert body(await upstream.send(call()))["choices"][0]["finish_reason"] == "length"
 
 
 async def test_our_count_stands_in_for_a_missing_one_but_is_no_fact(fake: FakeOllama, upstream: Ollama) -> None:
@@ -44,6 +50,13 @@ async def test_probabilities(fake: FakeOllama, upstream: Ollama) -> None:
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_says_the_same_wherever_the_network_cuts_it(fake: FakeOllama, upstream: Ollama) -> None:
+    fake.said, fake.piece = say("Grü", "", "ße 🦙\n"), 1
+    chunks = await events(await upstream.send(call(streamed())))
+
+    assert [delta.get("content") for delta in deltas(chunks)] == ["", "Grü", "ße 🦙\n", None]
 
 
 async def test_calls_in_the_last_line(fake: FakeOllama, upstream: Ollama) -> None:

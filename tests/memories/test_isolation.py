@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proxy.chat.names import key_of
 from proxy.context import Identity
 from proxy.identity import session_key
-from proxy.memories import Owner, scope_of, scopes_seen
+from proxy.memories import Memory, Owner, scope_of, scopes_seen
 from tests.memories.made import Terms, draft, remembering
 
 TENANTS = ("t", "t/user-x", "other", "a%2Fb")
@@ -19,23 +19,25 @@ TEXTS = ("likes green tea", "likes nice green tea", "likes black tea", "lives in
 WITHIN = ("", "ann", "shared", "a,b")
 """Names of sessions, agents and tasks."""
 
-Step = tuple[str, str, str, str]
+Names = tuple[str, str, str]
 
 
 def owner(tenant: str, user: str) -> Owner:
-    return Owner(tenant, key_of("user", tenant, user))
+    return Owner(tenant, key_of("user", tenant, user), None)
 
 
-def within(tenant: str, session: str, agent: str, task: str) -> tuple[str, str, str]:
+def within(tenant: str, session: str, agent: str, task: str) -> Names:
     """What stands for them in an identity."""
     return (session and session_key(session), key_of("agent", tenant, agent), key_of("task", tenant, task))
 
 
-steps = st.lists(
+NAMES = st.tuples(*[st.sampled_from(WITHIN)] * 3)
+STEPS = st.lists(
     st.tuples(
         st.sampled_from(["add", "add", "add", "delete", "forget", "aggregate"]),
         st.sampled_from(TENANTS),
         st.sampled_from(USERS),
+        NAMES,
         st.sampled_from(TEXTS),
     ),
     max_size=14,
@@ -43,70 +45,27 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("by", ["words", "meaning"])
-@settings(max_examples=12, deadline=None)
-@given(steps=steps)
-async def test_nothing_crosses(by: str, steps: list[Step]) -> None:
+@settings(max_examples=20, deadline=None)
+@given(steps=STEPS, who=st.tuples(st.sampled_from(TENANTS), st.sampled_from(USERS)), asking=NAMES)
+async def test_nothing_crosses(
+    by: str, steps: list[tuple[str, str, str, Names, str]], who: tuple[str, str], asking: Names
+) -> None:
+    """What each may see is worked out from the names alone: a memory is seen by who has all names that it has."""
     owners = [owner(tenant, user) for tenant in TENANTS for user in USERS]
     assert len({each.key for each in owners}) == len(owners)
     async with remembering(backend=Terms() if by == "meaning" else None, merge_at=0.7) as service:
-        before: dict[Owner, list[object]] = {each: [] for each in owners}
-        for action, tenant, user, text in steps:
-            whose = owner(tenant, user)
+
+        async def everything() -> dict[tuple[Owner, str], Memory]:
+            return {(each, memory.id): memory for each in owners for memory in await service.all(each)}
+
+        stored: set[tuple[str, str, Names]] = set()
+        after = await everything()
+        for action, tenant, user, names, text in steps:
+            before, source = after, repr((tenant, user, names))
+            whose = owner(tenant, user)._replace(scope=scope_of(*within(tenant, *names)))
             if action == "add":
-                await service.add(whose, [draft(text, sources=(tenant, repr(user)))])
-            elif action == "delete":
-                for other in await service.all(owner("t", "ann")):
-                    await service.delete(whose, other.id)
-            elif action == "forget":
-                await service.forget(whose)
-            else:
-                await service.aggregate(whose, 0.7)
-            after = {each: list[object](await service.all(each)) for each in owners}
-            assert {each for each in owners if after[each] != before[each]} <= {whose}
-            before = after
-        for each in owners:
-            sources = {source for memory in await service.all(each) for source in memory.sources}
-            assert not sources or sources == {
-                each.tenant,
-                next(repr(u) for u in USERS if owner(each.tenant, u) == each),
-            }
-            bound = (
-                await service.bind(Identity(each.tenant, user=each.user)).nearest(
-                    "green tea in Rome", limit=50, wait=10
-                )
-            ).items
-            own = {memory.id for memory in await service.all(each)}
-            shared = {memory.id for memory in await service.all(Owner(each.tenant, ""))}
-            assert {item.id for item in bound} <= own | shared
-
-
-scoped_steps = st.lists(
-    st.tuples(
-        st.sampled_from(["add", "add", "add", "delete", "forget", "aggregate"]),
-        st.sampled_from(["ann", ""]),
-        st.tuples(*[st.sampled_from(WITHIN)] * 3),
-        st.sampled_from(TEXTS),
-    ),
-    max_size=14,
-)
-
-
-@pytest.mark.parametrize("by", ["words", "meaning"])
-@settings(max_examples=15, deadline=None)
-@given(steps=scoped_steps, asking=st.tuples(*[st.sampled_from(WITHIN)] * 3))
-async def test_nothing_crosses_from_one_scope_of_a_user_to_another(
-    by: str, steps: list[tuple[str, str, tuple[str, str, str], str]], asking: tuple[str, str, str]
-) -> None:
-    """What each may see is worked out from the names alone: a memory is seen by who has all names that it has."""
-    async with remembering(backend=Terms() if by == "meaning" else None, merge_at=0.7) as service:
-        stored: set[tuple[str, str, tuple[str, str, str]]] = set()
-        whole = {user: Owner("t", key_of("user", "t", user), None) for user in ("ann", "")}
-        for action, user, names, text in steps:
-            whose = whole[user]._replace(scope=scope_of(*within("t", *names)))
-            before = {(owner, each.id): each for owner in whole.values() for each in await service.all(owner)}
-            if action == "add":
-                await service.add(whose, [draft(text, sources=(repr((user, names)),))])
-                stored.add((text, user, names))
+                await service.add(whose, [draft(text, sources=(source,))])
+                stored.add((tenant, user, names))
             elif action == "delete":
                 for _, id in before:
                     await service.delete(whose, id)
@@ -114,26 +73,26 @@ async def test_nothing_crosses_from_one_scope_of_a_user_to_another(
                 await service.forget(whose)
             else:
                 await service.aggregate(whose, 0.7)
-            after = {(owner, each.id): each for owner in whole.values() for each in await service.all(owner)}
-            changed = [
-                before.get(id) or after[id] for id in before.keys() | after.keys() if before.get(id) != after.get(id)
-            ]
-            assert {each.scope for each in changed} <= {whose.scope}
-            assert all(set(each.sources) == {repr((user, names))} for each in changed)
-        session, agent, task = within("t", *asking)
-        bound = service.bind(Identity("t", session, whole["ann"].user, agent, task))
+            after = await everything()
+            changed = {id: before.get(id) or after[id] for id in before | after if before.get(id) != after.get(id)}
+            assert {(each, memory.scope) for (each, _), memory in changed.items()} <= {(whose.whole, whose.scope)}
+            assert all(set(memory.sources) == {source} for memory in changed.values())
+        asker = owner(*who)
+        session, agent, task = within(asker.tenant, *asking)
+        bound = service.bind(Identity(asker.tenant, session, asker.user, agent, task))
         fitting = {
-            repr((user, names))
-            for _, user, names in stored
-            if all(name in ("", own) for name, own in zip(names, asking, strict=True))
+            repr((tenant, user, names))
+            for tenant, user, names in stored
+            if (tenant, user) in (who, (who[0], ""))
+            and all(name in ("", own) for name, own in zip(names, asking, strict=True))
         }
-        everything = [each for owner in whole.values() for each in await service.all(owner)]
-        seen = [each for each in everything if each.sources[0] in fitting]
+        seen = [memory.sources[0] in fitting for memory in after.values()]
         nearest = (await bound.nearest("green black tea in Rome", limit=50, wait=10)).items
-        assert {item.id for item in nearest} == {each.id for each in seen}, "all of what it may see, and nothing else"
-        assert await bound.total() == len(seen)
-        texts = await bound.texts([each.id for each in everything])
-        assert [text is not None for text in texts] == [each in seen for each in everything]
+        mine = {memory.id for memory, is_seen in zip(after.values(), seen, strict=True) if is_seen}
+        assert {item.id for item in nearest} == mine, "all of what it may see, and nothing else"
+        assert await bound.total() == sum(seen)
+        ids = [*{memory.id for memory in after.values()}]
+        assert [text is not None for text in await bound.texts(ids)] == [id in mine for id in ids]
 
 
 def test_scopes_of_other_names_are_others() -> None:

@@ -2,14 +2,10 @@
 
 import asyncio
 
-import msgspec
-import pytest
-
-from proxy.context import Identity
-from proxy.memories import Owner, id_of, kinds_of, scope_of
+from proxy.memories import Owner, kinds_of, scope_of
 from proxy.state.sqlite import SqliteStore
 from tests.clock import Clock
-from tests.memories.made import ALL, ANN, Terms, draft, found, remembering, texts
+from tests.memories.made import ALL, ANN, draft, remembering, texts
 
 PLANNER = ANN._replace(scope=scope_of(agent="agent-planner"))
 WRITER = ANN._replace(scope=scope_of(agent="agent-writer"))
@@ -21,32 +17,9 @@ def test_a_scope_says_what_it_is_limited_by() -> None:
     assert [kinds_of(each.scope or "") for each in EVERY] == [(), ("agent",), ("agent",), ("session", "agent", "task")]
 
 
-@pytest.mark.parametrize("by", ["words", "meaning"])
-async def test_the_same_text_is_another_memory_in_each_scope(by: str) -> None:
-    store, backend = SqliteStore(None, 2**26), Terms() if by == "meaning" else None
-    async with remembering(store, backend=backend, merge_at=0.6) as service:
-        for owner in EVERY:
-            added = await service.add(owner, [draft("likes green tea", sources=(str(owner.scope),)), draft("is tall")])
-            assert [each.status for each in added] == ["added", "added"]
-        (merged,) = await service.add(PLANNER, [draft("likes nice green tea")])
-        assert merged.status == "merged"
-        many = await service.add(WRITER, [draft("likes nice green tea"), *(draft(f"town {n}") for n in range(20))])
-        assert many[0].memory.id != merged.memory.id
-        assert set(await texts(service, ANN)) == {"likes green tea", "is tall"}
-        assert await service.aggregate(ANN, 0.6) == 0
-        assert [text for text in await found(service, TRIP, "green tea") if "tea" in text] == ["likes green tea"]
-        hits, how = await service.search([ANN.whole], "green tea", limit=50, wait=10)
-        assert how == by
-        assert {hit.memory.scope for hit in hits} == {each.scope for each in EVERY}
-    async with remembering(store, backend=backend) as again:
-        assert set(await texts(again, TRIP)) == {"likes green tea", "is tall"}
-        assert {each.sources for each in await again.all(TRIP) if each.sources} == {(str(TRIP.scope),)}
-
-
-@pytest.mark.parametrize("by", ["words", "meaning"])
-async def test_one_scope_is_forgotten_alone_and_a_user_with_all(by: str) -> None:
+async def test_one_scope_is_forgotten_alone_and_a_user_with_all() -> None:
     store = SqliteStore(None, 2**26)
-    async with remembering(store, backend=Terms() if by == "meaning" else None) as service:
+    async with remembering(store) as service:
         for owner in [*EVERY, ALL._replace(scope=PLANNER.scope)]:
             await service.add(owner, [draft("likes green tea")])
         assert await service.forget(PLANNER) == 1
@@ -85,22 +58,6 @@ async def test_the_scope_that_has_the_most_gives_way() -> None:
         await service.add(ANN, [draft("more", confidence=0.9)])
         assert set(await texts(service, ANN)) == {"ann's", "more"}, "of scopes that have as many the least sure leaves"
         assert await texts(service, PLANNER) == ["its second"]
-
-
-async def test_records_of_before_there_were_scopes_are_the_users() -> None:
-    store = SqliteStore(None, 2**26)
-    async with remembering(store) as service:
-        (added,) = await service.add(ANN, [draft("likes green tea")])
-    (row,) = await store.keys("memory/")
-    record = msgspec.json.decode(await store.get(row) or b"")
-    await store.put(row, msgspec.json.encode(record[:-1]), ttl=60)
-    async with remembering(store) as service:
-        assert await service.all(ANN) == [added.memory]
-        assert added.memory.id == id_of("likes green tea")
-        assert (await service.bind(Identity("t", "named-trip", ANN.user)).total(), await texts(service, TRIP)) == (
-            1,
-            [],
-        )
 
 
 async def test_an_expired_memory_is_not_there_to_delete() -> None:

@@ -11,7 +11,6 @@ from proxy.context import Identity
 from proxy.memories import Owner, id_of
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store, StoreError
-from proxy.vectors.backend import EmbeddingFailed
 from tests.clock import Clock
 from tests.memories.made import ALL, ANN, BOB, ELSE, Terms, draft, found, remembering, texts
 from tests.redis_process import redis_process
@@ -138,19 +137,6 @@ async def test_a_bulk_merges_within_itself_as_one_by_one_would() -> None:
         one_by_one = [(await single.add(ANN, [draft(text)]))[0].status for text in said]
         assert at_once == one_by_one == ["added", "merged", "added", "repeated"]
         assert sorted(await texts(bulk, ANN)) == sorted(await texts(single, ANN))
-
-
-async def test_a_large_bulk_is_compared_with_what_is_there() -> None:
-    async with remembering(backend=Terms(), merge_at=0.6) as service:
-        await service.add(ANN, [draft("the user likes green tea", created=1.0)])
-        towns = [
-            draft(f"{name} is a {name}ish town") for name in ("rome", "oslo", "lima", "bonn", "york", "nice", "riga")
-        ]
-        more = [draft(f"{name} cooks {name}") for name in ("soup", "rice", "cake", "stew")]
-        added = await service.add(ANN, [*towns, *more, draft("the user likes nice green tea")])
-        assert [each.status for each in added if each.status != "added"] == ["merged"]
-        assert added[-1].status == "merged"
-        assert "the user likes green tea" not in await texts(service, ANN)
 
 
 async def test_aggregate_merges_what_was_kept_apart() -> None:
@@ -342,25 +328,3 @@ async def test_memories_whose_vectors_are_late_are_found_by_words_then_by_meanin
         backend.free.set()
         late = await bound.nearest("who likes tea?", limit=5, wait=10)
         assert (late.items[0].text, late.how) == ("Ann likes tea", "meaning")
-
-
-async def test_vectors_are_made_once_for_a_text() -> None:
-    backend = Terms()
-    async with remembering(backend=backend) as service:
-        await service.add(ANN, [draft(f"tea number {n}") for n in range(50)])
-        for _ in range(3):
-            assert "tea number 7" in await found(service, ANN, "number 7")
-        made = len(backend.texts)
-        assert made == len({*backend.texts})
-        await service.add(ANN, [draft("tea number 50")])
-        assert "tea number 50" in await found(service, ANN, "number 50")
-        assert len(backend.texts) == made + 2
-
-
-async def test_a_model_that_fails_is_done_without() -> None:
-    backend = Terms()
-    backend.fault = lambda: EmbeddingFailed("broken")
-    async with remembering(backend=backend) as service:
-        await service.add(ANN, [draft("black coffee"), draft("green tea")])
-        hits, found_by = await service.search([ANN], "coffee", limit=5, wait=0.2)
-        assert ([hit.memory.text for hit in hits], found_by) == (["black coffee"], "words")

@@ -177,16 +177,6 @@ async def test_of_a_session_without_a_name_only_what_is_used_now_is_listed(archi
     assert await later.fetch(old) == "old", "a handle is only known to who has read it"
 
 
-async def test_the_memory_of_what_was_seen_is_bounded(store: Recording) -> None:
-    archives = Archives(store, entries=10)
-    for number in range(50):
-        await archives.bind(Identity("a", "named-s")).keep(str(number))
-    store.calls.clear()
-    await archives.bind(Identity("a", "named-s")).keep("49")
-    await archives.bind(Identity("a", "named-s")).keep("0")
-    assert store.calls == ["get", "touch"]
-
-
 async def test_a_tenant_finds_its_content_without_the_session(archives: Archives, clock: Clock) -> None:
     handle = await archives.bind(Identity("a", "named-s")).keep("content")
     assert handle is not None

@@ -146,21 +146,6 @@ async def test_work_that_fails_is_not_remembered() -> None:
     service.close()
 
 
-async def test_what_was_used_longest_ago_is_forgotten() -> None:
-    counted, once = Counted(), OnceService(max_bytes=1700).bind(Identity("t"))
-    for text in ("a", "b", "c", "a", "d", "e", "f"):
-        await once.of(counted.upper, text)
-    counted.runs.clear()
-    for text in ("f", "e", "b"):
-        await once.of(counted.upper, text)
-    assert counted.runs == ["b"]
-
-
-async def test_odd_text_is_text() -> None:
-    counted, once = Counted(), OnceService().bind(Identity("t"))
-    assert await once.of(counted.upper, "\ud800 a") == "\ud800 A"
-
-
 async def test_each_message_is_worked_on_once() -> None:
     runs: list[str] = []
 

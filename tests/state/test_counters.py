@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from proxy.state.counters import Counters, SqliteCounters
-from proxy.state.store import StoreError
 from tests.clock import Clock
 
 KINDS = ["memory", "disk"]
@@ -60,15 +59,6 @@ async def test_no_addition_is_lost_among_many_at_once(counters: Counters) -> Non
     assert sorted(each["a"] for each in given) == list(range(1, 101))
 
 
-async def test_closed_counters_say_so(counters: Counters) -> None:
-    await counters.aclose()
-    with pytest.raises(StoreError, match="closed"):
-        await counters.add({"a": 1}, ttl=60)
-    with pytest.raises(StoreError, match="closed"):
-        await counters.read(["a"])
-    await counters.aclose()
-
-
 @pytest.fixture
 async def disks(tmp_path: Path, clock: Clock) -> AsyncGenerator[Callable[[], SqliteCounters], None]:
     made: list[SqliteCounters] = []
@@ -103,29 +93,3 @@ async def test_a_file_that_is_no_database_is_begun_anew(disks: Callable[[], Sqli
     (tmp_path / "counters").mkdir()
     (tmp_path / "counters" / "counters.db").write_bytes(b"no database" * 500)
     assert await disks().add({"a": 1}, ttl=60) == {"a": 1}
-
-
-async def test_a_file_that_was_removed_is_begun_anew_by_all(
-    disks: Callable[[], SqliteCounters], tmp_path: Path
-) -> None:
-    one, other = disks(), disks()
-    await one.add({"a": 5}, ttl=60)
-    await other.add({"a": 5}, ttl=60)
-    for file in (tmp_path / "counters").iterdir():
-        file.unlink()
-    assert await one.add({"a": 1}, ttl=60) == {"a": 1}
-    assert await other.add({"a": 1}, ttl=60) == {"a": 2}
-
-
-async def test_a_lock_that_another_holds_too_long_is_told(disks: Callable[[], SqliteCounters], tmp_path: Path) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    counters = disks()
-    await counters.add({"a": 1}, ttl=60)
-    with closing(sqlite3.connect(tmp_path / "counters" / "counters.db", isolation_level=None)) as holder:
-        holder.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="locked"):
-            await counters.add({"a": 1}, ttl=60)
-        holder.execute("ROLLBACK")
-    assert await counters.add({"a": 1}, ttl=60) == {"a": 2}

@@ -1,21 +1,8 @@
-import pytest
-
 from proxy.context import Identity, Outage
-from proxy.state.decisions import Memos, StoredMemory
+from proxy.state.decisions import Memos
 from proxy.state.overlay import Overlay
 from proxy.state.sqlite import SqliteStore
-from proxy.state.store import StoreError
 from tests.scripted import Away
-
-
-async def test_a_store_that_is_away_is_not_an_empty_one() -> None:
-    store = SqliteStore(None, 10**6)
-    memory = StoredMemory(store, ttl=60)
-    await store.aclose()
-    with pytest.raises(StoreError):
-        await memory.get("key")
-    with pytest.raises(StoreError):
-        await memory.put("key", b"value")
 
 
 async def test_after_a_failed_read_nothing_new_is_settled_until_the_next_request() -> None:

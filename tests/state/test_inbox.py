@@ -1,7 +1,6 @@
 """What is given is for its receiver alone: under its tenant, conversation, agent and task."""
 
 import itertools
-from collections.abc import Sequence
 
 import pytest
 
@@ -21,22 +20,6 @@ class Clock:
 def who(session: str = "s", agent: str = "", task: str = "", tenant: str = "t") -> Identity:
     named = {kind: f"{kind}-{name}" for kind, name in (("agent", agent), ("task", task)) if name}
     return Identity(tenant, f"named-{session}", **named)
-
-
-class Looked(SqliteStore):
-    """Notes how it was looked into."""
-
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__(None, max_bytes)
-        self.looks: list[str] = []
-
-    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
-        self.looks += ["get"] if keys else []
-        return await super().get_all(keys, ttl=ttl)
-
-    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        self.looks.append("keys")
-        return await super().keys(prefix, limit=limit)
 
 
 @pytest.fixture
@@ -117,15 +100,6 @@ async def test_only_a_conversation_with_a_name_has_an_inbox(shares: Shares) -> N
     await give(shares, who(agent="a"), who(agent="b"))
     (found,) = await inbox.received()
     assert (found.sender, found.content) == ('agent "a"', "c")
-
-
-async def test_who_was_given_nothing_costs_one_look() -> None:
-    store = Looked(2**20)
-    shares = Shares(store, ttl=60)
-    await give(shares, who("elsewhere"), who("another"))
-    store.looks.clear()
-    assert await contents(shares, who()) == []
-    assert store.looks == ["keys"]
 
 
 async def test_it_lives_from_its_last_use() -> None:

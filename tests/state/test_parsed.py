@@ -21,10 +21,3 @@ def test_tenants_share_nothing_and_can_be_forgotten() -> None:
     assert parsed.forget("ann") == 2, "its messages and its tools"
     assert first_message(parsed, "ann", body) != id(kept[0].messages[0])
     assert first_message(parsed, "bob", body) == id(kept[1].messages[0])
-
-
-def test_what_is_larger_than_the_bound_is_not_kept() -> None:
-    parsed, body = Parsed(1000), body_of(large("a"))
-    kept = body.parse(None, TenantCache(parsed, "ann"))
-
-    assert first_message(parsed, "ann", body) != id(kept.messages[0])

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from pathlib import Path
@@ -405,15 +404,6 @@ async def test_two_prefixes_share_nothing(running: RedisProcess) -> None:
     await second.aclose()
 
 
-async def test_those_who_share_a_server_settle_one_value(running: RedisProcess) -> None:
-    stores = [running.store(timeout=LONG) for _ in range(4)]
-    for key in ("a", "b", "c"):
-        found = await asyncio.gather(*(stores[n % 4].add(key, b"%d" % n, ttl=100) for n in range(40)))
-        assert len(set(found)) == 1
-    for each in stores:
-        await each.aclose()
-
-
 async def test_calls_beyond_a_bound_are_refused(
     running: RedisProcess, store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -520,24 +510,4 @@ async def test_connections_that_the_server_ends_are_replaced(running: RedisProce
                     await asyncio.sleep(0.001)
         assert await counters.add({"n": 1}, ttl=100) == {"n": float(round_)}
     assert (store.losses, store.degraded) == (0, None)
-    await store.aclose()
-
-
-async def test_callers_who_leave_take_no_connection_with_them(running: RedisProcess) -> None:
-    store, chance = running.store(timeout=LONG, connections=3), random.Random(3)
-    await store.put("a", bytes(200_000), ttl=100)
-    for _ in range(100):
-        calls = [asyncio.ensure_future(store.get("a")) for _ in range(6)]
-        for _ in range(chance.randrange(12)):
-            await asyncio.sleep(0)
-        for call in calls:
-            call.cancel()
-        await asyncio.wait(calls)
-    assert await store.get("a") == bytes(200_000)
-    assert not pool_of(store)._in_use_connections
-    assert len(pool_of(store)._available_connections) <= 3
-    with running.admin() as admin:
-        async with asyncio.timeout(60):
-            while len(admin.client_list()) > 4:
-                await asyncio.sleep(0.01)
     await store.aclose()

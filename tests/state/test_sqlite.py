@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-import diskcache  # type: ignore[import-untyped]
 import pytest
 
 from proxy.state import database, sqlite
@@ -78,26 +76,6 @@ async def test_it_survives_a_restart_and_stays_within_its_bound(tmp_path: Path) 
     assert await second.get("299")
     assert await second.get("0") is None
     await second.aclose()
-
-
-async def test_what_put_returned_from_survives_a_kill(tmp_path: Path) -> None:
-    process = child(
-        "import itertools\n"
-        "for number in itertools.count():\n"
-        "    await store.put(str(number), b'%d' % number * 3000, ttl=1000)\n"
-        "    print(number, flush=True)",
-        tmp_path,
-    )
-    while (last := int(said(process))) < 50:
-        pass
-    process.send_signal(signal.SIGKILL)
-    assert process.stdout is not None
-    last = max([last, *(int(line) for line in process.stdout.read().split())])
-    assert ended(process) == -signal.SIGKILL
-    store = SqliteStore(tmp_path, 64 * MIB)
-    for number in range(last + 1):
-        assert await store.get(str(number)) == b"%d" % number * 3000
-    await store.aclose()
 
 
 async def test_processes_share_a_directory_without_losing_a_write(tmp_path: Path) -> None:
@@ -166,20 +144,6 @@ async def test_a_corrupted_file_is_reported_and_a_replaced_one_is_used(tmp_path:
     await store.aclose()
 
 
-async def test_a_file_that_breaks_while_open_is_reported(tmp_path: Path) -> None:
-    first = SqliteStore(tmp_path, 4 * MIB)
-    await first.put("a", bytes(500_000), ttl=1000)
-    await first.aclose()
-    with (tmp_path / DATABASE).open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * 100_000)
-    second = SqliteStore(tmp_path, 4 * MIB)
-    for attempt in (second.get("a", ttl=100), second.put("b", bytes(50_000), ttl=1000)):
-        with pytest.raises(StoreError):
-            await attempt
-    await second.aclose()
-
-
 async def test_a_directory_that_was_removed_is_made_again(store: SqliteStore, tmp_path: Path) -> None:
     await store.put("a", b"1", ttl=1000)
     assert store.losses == 0
@@ -187,15 +151,6 @@ async def test_a_directory_that_was_removed_is_made_again(store: SqliteStore, tm
     await store.put("b", b"1", ttl=1000)
     assert await store.keys("") == ("b",)
     assert store.losses == 1
-
-
-async def test_a_file_in_the_place_of_the_directory(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        store = SqliteStore(place, MIB)
-        with pytest.raises(StoreError, match="unreachable"):
-            await store.put("a", b"1", ttl=1000)
-        await store.aclose()
 
 
 async def test_a_read_only_database_still_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,18 +247,6 @@ async def test_closing_ends_what_waits(store: SqliteStore, monkeypatch: pytest.M
     assert all(end == b"late" or (isinstance(end, StoreError) and end.cause == "closed") for end in ends)
 
 
-async def test_of_two_processes_that_add_a_value_one_does(tmp_path: Path) -> None:
-    script = "sys.stdin.readline()\nprint(await store.add('a', str(os.getpid()).encode(), ttl=1000), flush=True)"
-    processes = [child(script, tmp_path / "state") for _ in range(3)]
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    answers = {said(process) for process in processes}
-    assert [ended(process) for process in processes] == [0, 0, 0]
-    assert len(answers) == 1
-
-
 async def test_threads_of_one_process_wait_for_each_other_longer_than_for_other_processes(store: SqliteStore) -> None:
     begun = threading.Event()
 
@@ -326,15 +269,4 @@ async def test_a_planted_value_is_reported(store: SqliteStore, tmp_path: Path, v
     with pytest.raises(StoreError, match="corrupted"):
         await store.get("a", ttl=1000)
     await store.put("a", b"2", ttl=1000)
-    assert await store.get("a") == b"2"
-
-
-async def test_a_file_of_diskcache_is_read(store: SqliteStore, tmp_path: Path) -> None:
-    with diskcache.Cache(str(tmp_path / "state"), eviction_policy="least-recently-used") as earlier:
-        earlier.set("a", b"1", expire=1000)
-        earlier.set("b", b"1", expire=1000)
-    assert await store.get("a") == b"1"
-    await store.put("a", b"2", ttl=1000)
-    assert await store.touch(["b"], ttl=1000) == {"b"}
-    assert await store.keys("") == ("a", "b")
     assert await store.get("a") == b"2"

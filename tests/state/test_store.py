@@ -189,12 +189,6 @@ async def test_a_closed_store_says_so(store: Store) -> None:
         await store.get("a")
 
 
-async def test_many_at_once(store: Store) -> None:
-    await asyncio.gather(*(store.put(f"k{number}", b"%d" % number, ttl=10) for number in range(200)))
-    values = await asyncio.gather(*(store.get(f"k{number}") for number in range(200)))
-    assert values == [b"%d" % number for number in range(200)]
-
-
 async def test_what_was_used_last_comes_first(store: Store, clock: Clock) -> None:
     for key in ("a/1", "a/3", "a/2", "b/1", "a/gone"):
         clock.now += 1

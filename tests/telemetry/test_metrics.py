@@ -10,7 +10,6 @@ import pytest
 
 from proxy.chat.errors import ConfigError, UpstreamTimeout
 from proxy.config.load import policy_class, policy_names
-from proxy.config.settings import TelemetrySettings
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.models.usage import Usage
 from proxy.step import Step, Verdict
@@ -303,15 +302,6 @@ def test_every_metric_is_documented(telemetry: Telemetry) -> None:
 
     assert named
     assert [name for name in named if f"\n- `{name}`" not in page] == []
-
-
-async def test_two_apps_in_one_process_share_nothing(telemetry: Telemetry) -> None:
-    other = Telemetry.open(TelemetrySettings())
-    begun(telemetry).end(200)
-
-    assert "penstock_requests_total" in str(scraped(telemetry.metrics))
-    assert "penstock_requests_total" not in str(scraped(other.metrics))
-    await other.aclose()
 
 
 WORKER = """

@@ -65,10 +65,6 @@ async def kept(file: Path | None = None, log: Any = None, **settings: Any) -> As
         await records.aclose()
 
 
-def content(folder: Path) -> bytes:
-    return b"".join(each.read_bytes() for each in folder.iterdir())
-
-
 def ids(found: Sequence[dict[str, Any]]) -> list[str]:
     return [each["request_id"] for each in found]
 
@@ -101,14 +97,6 @@ async def test_without_a_file_nothing_stays(tmp_path: Path, monkeypatch: pytest.
     async with kept() as records:
         assert await records.latest(Filters(request_id="one"), 1) == []
     assert os.listdir(tmp_path) == []
-
-
-async def test_the_newest_of_an_id_is_found() -> None:
-    async with kept() as records:
-        for status in (200, 500, 429):
-            records.add(made("one", status=status))
-        (found,) = await records.latest(Filters(request_id="one", tenant="ann"), 1)
-    assert found["status"] == 429
 
 
 async def test_what_is_too_old_goes() -> None:
@@ -214,14 +202,6 @@ async def test_what_waits_is_bounded(tmp_path: Path) -> None:
         found = ids(await records.latest(Filters(), 100))
     assert found[0] == "99"
     assert 30 < len(found) < 45, "4 MiB of them, the newest"
-
-
-async def test_a_broken_file_is_begun_anew(tmp_path: Path) -> None:
-    (tmp_path / "records.db").write_bytes(b"no database" * 1000)
-    async with kept(tmp_path / "records.db") as records:
-        records.add(made("one"))
-        await records.flush()
-        assert ids(await records.latest(Filters(), 10)) == ["one"]
 
 
 async def test_a_conversation_is_summed_up() -> None:

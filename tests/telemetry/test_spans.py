@@ -197,7 +197,8 @@ def types_of(*tables: Mapping[type, str]) -> dict[str, type]:
     return {f"gen_ai.{name}": kind for table in tables for kind, names in table.items() for name in names.split()}
 
 
-async def test_every_attribute_is_registered_and_has_its_type(recorded: Recorded) -> None:
+async def test_every_attribute_is_documented_and_those_of_the_conventions_have_their_type(recorded: Recorded) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
     registered = types_of(RELEASED, LATEST)
     numbers = ["max_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed", "n"]
     kinds = [f"{kind}.{side}_tokens" for kind in ("text", "image", "audio") for side in ("input", "output")]
@@ -208,15 +209,13 @@ async def test_every_attribute_is_registered_and_has_its_type(recorded: Recorded
         request(recorded.telemetry, step(), fields={**dict.fromkeys(numbers, number), **others}, usage=usage)
     request(recorded.telemetry, step(), fields=dict.fromkeys(numbers, 1.5), usage=usage)
     request(recorded.telemetry, step(), fields={"seed": 2**64, "top_p": 10**400, "temperature": float("inf")})
+    recorded.telemetry.begin("GET", "/v1/models", {}).end(500, error="internal_error")
 
-    found = [
-        (name, value)
-        for span in await recorded.finished()
-        for name, value in (span.attributes or {}).items()
-        if name.startswith("gen_ai.")
-    ]
+    every = [pair for span in await recorded.finished() for pair in (span.attributes or {}).items()]
+    found = [(name, value) for name, value in every if name.startswith("gen_ai.")]
     assert len({name for name, _ in found}) > 20
     assert {name: type(value) for name, value in found if registered.get(name) is not type(value)} == {}
+    assert [name for name, _ in every if ".fact." not in name and f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize(
@@ -235,21 +234,6 @@ async def test_texts_that_are_no_level_and_no_id_are_no_attributes(
     assert {"gen_ai.request.reasoning.level", "gen_ai.request.previous_response.id"}.isdisjoint(attributes)
 
 
-async def test_every_attribute_is_documented(recorded: Recorded) -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "telemetry.md").read_text()
-    numbers = ["max_tokens", "temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty", "seed", "n"]
-    kinds = [f"{kind}.{side}_tokens" for kind in ("text", "image", "audio") for side in ("input", "output")]
-    usage = Usage(1, 1, 1, "m", "i", ("stop",), written=1, reasoning=1, modalities=tuple((kind, 1) for kind in kinds))
-    converse(recorded.telemetry, Identity("t", "named-x", agent="a", task="b"))
-    others = {"stream": True, "reasoning_effort": "low", "previous_response_id": "resp_1"}
-    request(recorded.telemetry, step(), fields={**dict.fromkeys(numbers, 1), **others}, usage=usage)
-    recorded.telemetry.begin("GET", "/v1/models", {}).end(500, error="internal_error")
-
-    named = {key for span in (await recorded.spans()).values() for key in span.attributes or {}}
-    assert len(named) > 30
-    assert [key for key in named if ".fact." not in key and f"`{key}`" not in page] == []
-
-
 def converse(telemetry: Telemetry, who: Identity) -> None:
     """The second request of a conversation."""
     came = chat("s u1 a1 u2")
@@ -259,31 +243,24 @@ def converse(telemetry: Telemetry, who: Identity) -> None:
     seen.end(200)
 
 
-async def test_a_conversation_is_known_by_hashes(recorded: Recorded) -> None:
-    who = Identity("t", "named-x", agent="a", task="b")
+@pytest.mark.parametrize("session", ["named-x", "opening-x"])
+async def test_a_conversation_is_known_by_hashes_and_one_with_a_name_by_the_conventions(
+    recorded: Recorded, session: str
+) -> None:
+    who = Identity("t", session, agent="a", task="b")
     converse(recorded.telemetry, who)
 
     spans = await recorded.spans()
     server = spans["POST /v1/chat/completions"].attributes or {}
-    known = {name: value for name, value in server.items() if name.endswith((".id", ".turn"))}
     id = conversation_id(who)
-    assert known == {
+    assert {name: value for name, value in server.items() if name.endswith((".id", ".turn"))} == {
         "penstock.conversation.id": id,
         "penstock.conversation.turn": 2,
-        "penstock.session.id": "named-x",
+        **({"penstock.session.id": session} if who.is_named else {}),
         "penstock.agent.id": "a",
         "penstock.task.id": "b",
     }
-    assert (spans["chat gpt-4o"].attributes or {})["gen_ai.conversation.id"] == id
-
-
-async def test_what_an_opening_stands_for_is_no_id_of_the_conventions(recorded: Recorded) -> None:
-    converse(recorded.telemetry, Identity("t", "opening-x"))
-
-    spans = await recorded.spans()
-    assert "penstock.session.id" not in (spans["POST /v1/chat/completions"].attributes or {})
-    assert "penstock.conversation.id" in (spans["POST /v1/chat/completions"].attributes or {})
-    assert "gen_ai.conversation.id" not in (spans["chat gpt-4o"].attributes or {})
+    assert (spans["chat gpt-4o"].attributes or {}).get("gen_ai.conversation.id") == (id if who.is_named else None)
 
 
 async def test_a_body_that_passes_has_the_name_of_its_headers(recorded: Recorded) -> None:

@@ -82,11 +82,6 @@ class QdrantServer:
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
-    def points(self) -> int:
-        """How many there are, in all collections."""
-        with self.lock:
-            return sum(self.client.count(each.name).count for each in self.client.get_collections().collections)
-
     def flush(self) -> None:
         """Lose everything."""
         with self.lock:
@@ -111,8 +106,6 @@ class QdrantServer:
         if parts == ["collections"]:
             return 200, _plain(client.get_collections())
         name, what = parts[1], "/".join(parts[2:])
-        if what == "exists":
-            return 200, {"exists": client.collection_exists(name)}
         if method == "PUT" and not what:
             if client.collection_exists(name):
                 return 409, None
@@ -137,8 +130,6 @@ class QdrantServer:
         if what == "points":
             wanted = _read(models.PointRequest, body)
             return _plain(client.retrieve(name, wanted.ids, wanted.with_payload, wanted.with_vector))
-        if what == "points/count":
-            return _plain(client.count(name, _read(models.CountRequest, body).filter))
         if what == "points/delete":
             client.delete(name, TypeAdapter(models.PointsSelector).validate_python(body))
             return _done()

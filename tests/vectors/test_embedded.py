@@ -2,44 +2,13 @@
 
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from proxy.vectors.base import IndexFailed, Scope
-from proxy.vectors.embedded import FILE, Embedded
+from proxy.vectors.embedded import FILE
 from tests.vectors.made import T, embedded, points
-
-
-def test_eight_write_at_once(tmp_path: Path) -> None:
-    made = points(400)
-
-    def work(number: int) -> None:
-        index = Embedded(tmp_path, 2**26, ttl=3600.0, busy=60.0)
-        for start in range(number * 50, number * 50 + 50, 10):
-            some = made[start : start + 10]
-            index.put(T, some)
-            assert None not in index.vectors(T, [point.id for point in some])
-        index.close()
-
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(work, range(8))) == [None] * 8
-    index = embedded(tmp_path)
-    assert None not in index.vectors(T, [point.id for point in made])
-    index.close()
-
-
-def test_what_one_process_changes_others_see(tmp_path: Path) -> None:
-    index, twin = embedded(tmp_path), embedded(tmp_path)  # the twin is as another process would be
-    index.put(T, points(50, name="mine"))
-    assert index.vectors(T, ["mine0"]) == twin.vectors(T, ["mine0"])
-    twin.put(T, points(60, name="theirs"))
-    assert None not in index.vectors(T, ["mine1", "theirs1"])
-    twin.forget_tenant(T.tenant)
-    assert index.vectors(T, ["mine1", "theirs1"]) == [None, None]
-    twin.close()
-    index.close()
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,10 @@ import pytest
 
 from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.context import Identity
-from proxy.vectors.backend import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
-from proxy.vectors.index import IndexService
 from proxy.vectors.packing import dimension
 from proxy.vectors.sentence_transformers import PIECES, Sentences
-from tests.vectors.made import embedded, similarities
+from tests.vectors.made import similarities
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -139,38 +137,6 @@ async def test_questions_get_the_prompt_of_the_model_or_of_the_settings(model: S
     assert near is not None
     assert near < 0.99
     await other.aclose()
-
-
-@needs_model
-async def test_a_restart_needs_no_model_for_what_is_in_the_index(model: Sentences, tmp_path: Path) -> None:
-    index = IndexService(embedded(tmp_path), timeout=LONG)
-    service = EmbeddingService(model, index)
-    first = await service.bind(Identity("t")).similarities("a hotel", ["a room", "a bird"], wait=LONG)
-    await service.aclose()
-    again = EmbeddingService(Unloadable(model), index)
-    assert list(await again.bind(Identity("t")).similarities("a hotel", ["a room", "a bird"], wait=LONG)) == list(first)
-    assert list(await again.bind(Identity("u")).similarities("a hotel", ["a room"], wait=LONG)) == [None]
-    await again.aclose()
-    await index.aclose()
-
-
-class Unloadable:
-    """A model's name and version, and nothing behind them."""
-
-    batch, characters = 8, 1000
-    is_quick = has_roles = False
-
-    def __init__(self, model: Sentences) -> None:
-        self.name, self.version, self.scale = model.name, model.version, model.scale
-
-    async def load(self) -> None:
-        raise EmbeddingFailed("gone")
-
-    async def embed(self, texts: object, *, query: bool = False) -> list[bytes]:
-        raise AssertionError("what cannot be loaded is not used")
-
-    async def aclose(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize("content", [None, "nonsense"])

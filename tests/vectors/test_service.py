@@ -193,20 +193,6 @@ async def test_after_the_wait_the_answer_is_what_there_is_and_the_work_goes_on()
     assert backend.texts == ["a", "a1", "b1"]
 
 
-async def test_a_cancelled_question_leaves_its_texts_being_made() -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend)
-    backend.free.clear()
-    asking = asyncio.create_task(ask(service, "a", "b1"))
-    await backend.begun.wait()
-    asking.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asking
-    backend.free.set()
-    assert await ask(service, "a", "b1") == [0.0]
-    assert backend.texts == ["a", "b1"]
-
-
 async def test_a_text_that_can_have_no_vector_is_asked_for_once(index: SpyIndex) -> None:
     backend = Scripted()
     backend.refused.add("odd")
@@ -272,17 +258,6 @@ async def test_a_broken_index_only_costs_time(index: SpyIndex, caplog: pytest.Lo
     await index.has(1)
     fields = [record.__dict__["fields"] for record in caplog.records]
     assert fields == [{"action": "read", "cause": "locked"}, {"action": "write", "cause": "full"}]
-
-
-async def test_what_is_forgotten_is_not_written_later(index: SpyIndex) -> None:
-    index.broken = True
-    service = EmbeddingService(Scripted(), index)
-    await ask(service, "a", "b1")
-    assert service.forget("t") == 2
-    index.broken = False
-    await ask(service, "a", "b1", tenant="u")
-    await service.aclose()
-    assert [index.count(tenant) for tenant in ("t", "u")] == [0, 2]
 
 
 async def test_what_is_forgotten_is_not_made_later(index: SpyIndex) -> None:
@@ -446,10 +421,3 @@ async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_sam
     assert list(await service.bind(Identity("t")).similarities("a", texts[::-1], wait=LONG)) == [0.0, 1.0]
     assert list(await service.bind(Identity("t")).similarities("new", texts, wait=0)) == [None, None]
     backend.free.set()
-
-
-async def test_what_was_unpacked_long_ago_is_forgotten() -> None:
-    service = EmbeddingService(Scripted(), max_bytes=4 * 1200)
-    for number in range(9):
-        await ask(service, "a", f"a{number}", "b")
-    assert 2 <= len(service._stacks) <= 4

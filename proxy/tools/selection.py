@@ -190,10 +190,10 @@ class Offer:
         if scores is not None and (is_clear or not self._has_begun):
             faded = [_FADES * then for then in self._wants]
             self._wants = [now if now > then else then for now, then in zip(scores, faded, strict=True)]
-        new = want.settled
+        new = self.chosen if want.settled == self.chosen else want.settled
         free = not self._limits.called_must_stay
         must = self._pinned | ({*called} & {*(self.chosen or ())} if free else {*called})
-        if new is None:
+        if want.settled is None:
             new = self._proposed(want if is_clear or not self._has_begun else want._replace(scores=None), must, called)
             if new is not None and not self._is_paid_for(new, want.end, must):
                 # few tools may be too short to be cached
@@ -281,13 +281,15 @@ class Offer:
         """Return how much less the next request costs with these tools than with all of them, in input tokens."""
         if new is None:
             return 0.0
-        rules, talk = self._limits.rules, self._before[end]
-        whole, ours = self._all + talk, self._block(new) + talk
+        rules, talk, block = self._limits.rules, self._before[end], self._block(new)
         if self._last is None:
-            return prompt_cost(rules, 0, whole) - prompt_cost(rules, 0, ours)
+            return prompt_cost(rules, 0, self._all + talk) - prompt_cost(rules, 0, block + talk)
         read = self._before[self._last]
+        if new is self.chosen and (not rules.ttl or block + read >= rules.minimum):  # as in most requests
+            return (self._all - block) * (rules.read if rules.ttl else 1.0)
         shared = self._shared(range(len(self._wants)) if self.chosen is None else self.chosen, new, read)
-        return prompt_cost(rules, self._all + read, whole) - prompt_cost(rules, shared, ours)
+        whole = prompt_cost(rules, self._all + read, self._all + talk)
+        return whole - prompt_cost(rules, shared, block + talk)
 
     def _shared(self, before: Collection[int], after: Collection[int], talk: int) -> int:
         changed = None if before is after else min({*before} ^ {*after}, default=None)

@@ -46,14 +46,6 @@ def test_what_is_given_wins() -> None:
     assert json.loads(error.body())["error"] == {"message": "m", "type": "server_error", "param": "p", "code": "c"}
 
 
-def test_a_refusal_by_policy_tells_sdks_not_to_try_again() -> None:
-    error = Rejected("too large", code="context_length_exceeded", param="messages", status=422)
-
-    assert error.headers == {"x-should-retry": "false"}
-    assert error.status == 422
-    assert BadRequest("m").headers == {}
-
-
 @pytest.mark.parametrize("text", ["caf\xe9 \u65e5\u672c", "\ud800", "\x00\x7f", 'a "quote" \\ and\nlines', "</script>"])
 def test_any_text_may_be_quoted_in_an_error(text: str) -> None:
     body = error_body(text, "server_error")

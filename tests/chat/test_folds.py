@@ -82,18 +82,6 @@ def test_requests_at_once_take_nothing_from_each_other() -> None:
     assert read <= 64 * len(forms) * 10
 
 
-def test_a_state_is_asked_for_once_in_a_request() -> None:
-    talk = tuple(said(ROLES[n % 2], str(n)) for n in range(20))
-    folds, calls = Folds(), list[int]()
-
-    def counted(before: int, messages: Sequence[Message]) -> int:
-        calls.append(len(messages))
-        return before + len(messages)
-
-    assert [folds.of(talk).fold("count", 0, counted) for _ in range(3)] == [20, 20, 20]
-    assert sum(calls) == 20
-
-
 def test_forms_and_names_that_are_not_asked_for_any_more_are_forgotten() -> None:
     folds = Folds()
     for n in range(100):

@@ -39,10 +39,6 @@ def test_an_object_refuses_every_change(kind: type[JsonObject], change: Callable
     assert item.raw == b'{"a":1}'
 
 
-def test_raw_is_what_the_client_sent() -> None:
-    assert Message({"role": "user"}, b'{ "role" : "user" }').raw == b'{ "role" : "user" }'
-
-
 def test_raw_of_a_new_object_is_compact_utf8_in_its_own_order() -> None:
     made = Message({"role": "user", "content": 'caf\xe9 "\u65e5\u672c" \U0001f600', "a": [1, 1.0, None, True]})
 
@@ -129,26 +125,6 @@ def test_text_and_parts_of_a_message(content: Any, text: str, parts: int) -> Non
 
     assert item.text == text
     assert len(item.parts) == parts
-
-
-def test_a_message_without_content_has_no_text() -> None:
-    assert Message({"role": "assistant"}).text == ""
-    assert Message({}).role == ""
-
-
-@pytest.mark.parametrize(
-    ("role", "is_system"),
-    [
-        ("system", True),
-        ("developer", True),
-        ("user", False),
-        ("assistant", False),
-        ("tool", False),
-        ("function", False),
-    ],
-)
-def test_system_and_developer_have_the_operators_authority(role: str, is_system: bool) -> None:
-    assert Message({"role": role}).is_system is is_system
 
 
 def test_calls_are_read_in_order_whatever_kind_of_tool_they_are_of() -> None:

@@ -273,24 +273,6 @@ def test_a_field_that_comes_twice_is_refused(raw: bytes) -> None:
     assert caught.value.code == "invalid_json"
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param(b"{}", id="nothing"),
-        pytest.param(b'{"a":{"a":1,"a":2}}', id="twice, but deeper"),
-        pytest.param(b' {\n\t"a" : 1 ,\r\n "b" : [ ] } \n', id="blanks everywhere"),
-        pytest.param(b'{"\\u0061":1,"b\\"":2,"c\\\\":3}', id="escapes in names"),
-        pytest.param(b'{"caf\xc3\xa9":"\xe6\x97\xa5","a":"\\ud83d\\ude00"}', id="letters beyond ASCII"),
-        pytest.param(b'{"a":"}","b":"\\"}","c":"{\\"a\\":1}"}', id="braces and quotes in strings"),
-        pytest.param(b'{"a":1.0,"B":1e5,"":-0}', id="an empty name"),
-    ],
-)
-def test_a_field_that_comes_once_is_read(raw: bytes) -> None:
-    body = Body(raw)
-
-    assert all(body.get(key) == value for key, value in json.loads(raw).items())
-
-
 keys = st.text(max_size=4)
 
 

@@ -208,11 +208,3 @@ def test_rewriting_one_message_leaves_the_bytes_of_all_others_alone(place: int) 
     assert rewritten.encode() == (
         b'{"model":"m","messages":[' + b",".join(written) + b'],"seed":1.0,"tools":' + b"[" + tools[2:-2] + b"]}"
     )
-
-
-def test_every_tool_but_the_dropped_one_keeps_its_bytes() -> None:
-    first, second = b'{ "name":"a","n":1.0 }', b'{"name" :"b","s":"\\u00e9"}'
-    raw = b'{"model":"m","messages":[{"role":"user"}],"tools":[' + first + b"," + second + b"]}"
-    request = parse(raw)
-
-    assert request.with_tools(request.tools[1:]).encode() == raw.replace(first + b",", b"")

@@ -136,55 +136,11 @@ async def test_a_tool_is_found_called_and_answered(running: Running) -> None:
     assert len(running.behind.last.body) < len(json.dumps(TOOLS)) / 3
 
 
-SELECTING = CONFIG.replace("strategy: defer, always: [pinned]", "strategy: {strategy}, keep: 5, always: [pinned]")
-"""Five tools stay, so that what else is needed has to be found."""
-
-
-@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
-async def selecting(request: pytest.FixtureRequest, lab: Lab) -> Running:
-    lab.behind.respond = model = Model()
-    base = await lab.start(SELECTING.format(url=lab.behind.url, strategy="auto"))
-    return Running(base, lab.behind, model, request.param)
-
-
-async def test_a_found_tool_a_plain_one_and_a_search_in_one_answer(selecting: Running) -> None:
-    selecting.model.says = [
-        {"tool_calls": [call("search_tools", {"query": "does the thing 31"}, "s1")]},
-        {"tool_calls": [
-            through("other_31", {"x": "y"}, "a"),
-            call("get_weather", {"city": "Lima"}, "b"),
-            call("search_tools", {"query": "does the thing 32"}, "c"),
-        ]},
-        {"content": "done"},
-    ]  # fmt: skip
-    message = await selecting.asks([USER])
-    assert sorted((one.id, one.function.name, one.function.arguments) for one in message.tool_calls) == [
-        ("a", "other_31", '{"x": "y"}'), ("b", "get_weather", '{"city": "Lima"}'),
-    ]  # fmt: skip
-    results = [{"role": "tool", "tool_call_id": one.id, "content": f"result {one.id}"} for one in message.tool_calls]
-    await selecting.asks([USER, as_sent_back(message), *results])
-
-    first, second, third = selecting.sent()
-    assert names(first)[-2:] == ["search_tools", "call_tool"]
-    assert "get_weather" in names(first)
-    assert len(names(first)) == 5 + 2
-    assert first["tools"] == second["tools"] == third["tools"], "what is found changes no tool"
-    assert third["messages"][: len(second["messages"])] == second["messages"], "the cached prefix stays whole"
-    calls = third["messages"][3]["tool_calls"]
-    assert sorted((one["id"], one["function"]["name"]) for one in calls) == [
-        ("a", "call_tool"), ("b", "get_weather"), ("c", "search_tools"),
-    ]  # fmt: skip
-    answered = {one["tool_call_id"]: one["content"] for one in third["messages"] if one["role"] == "tool"}
-    assert "other_31" in answered["s1"]
-    assert "other_32" in answered["c"]
-    assert (answered["a"], answered["b"]) == ("result a", "result b")
-
-
-async def test_several_answers_at_once_have_all_tools(selecting: Running) -> None:
+async def test_several_answers_at_once_have_all_tools(running: Running) -> None:
     """No search is run for them."""
-    selecting.model.says = [{"content": "one"}]
-    await selecting.asks([USER], n=2)
-    assert selecting.sent()[0]["tools"] == TOOLS
+    running.model.says = [{"content": "one"}]
+    await running.asks([USER], n=2)
+    assert running.sent()[0]["tools"] == TOOLS
 
 
 async def test_a_gateway_that_calls_the_model_itself_keeps_its_tools(running: Running) -> None:

@@ -101,13 +101,6 @@ async def test_an_empty_chain_hands_on_the_very_request() -> None:
     assert (outcome.before, outcome.steps) == (None, ())
 
 
-async def test_steps_that_keep_hand_on_the_very_request() -> None:
-    request = chat("u1")
-    outcome = await ran(Scripted(), Scripted(), request=request)
-    assert outcome.request is request
-    assert [(step.policy, step.verdict) for step in outcome.steps] == [("step0", "keep"), ("step1", "keep")]
-
-
 async def test_each_step_gets_what_the_one_before_made() -> None:
     outcome = await ran(Scripted(act="drop"), Scripted(act="drop"))
     assert script(outcome.request) == "a1 u2"
@@ -189,11 +182,6 @@ async def test_a_rejection_says_whether_a_step_before_it_was_late(
     outcome = await ran(hurried(act, mode=mode), Scripted(act="reject"))
     assert outcome.rejected is not None
     assert outcome.late is late
-
-
-async def test_a_policy_whose_job_is_to_add_may_grow() -> None:
-    outcome = await ran(Growing(act="grow"))
-    assert outcome.steps[0].verdict == "rewrite"
 
 
 async def test_what_gives_way_is_dropped_where_it_would_fill_the_window() -> None:

@@ -320,14 +320,6 @@ async def test_a_memory_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyP
     assert [message.text for message in client.messages if message.role == "assistant"] == ["ok", "bye"]
 
 
-async def test_absences_are_forgotten_beyond_a_bound() -> None:
-    memory = Kept()
-    parts = HiddenParts(memory, 2)
-    for _ in range(2):
-        await parts.restored(chat("u1 a1 u2 a2 u3 a3 u4"), "t")
-    assert memory.asked == 4
-
-
 async def test_what_is_kept_has_the_bytes_that_were_sent() -> None:
     client = Client()
     first = answer("é \u2028", "recall:r1")

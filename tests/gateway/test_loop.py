@@ -362,16 +362,6 @@ async def test_facts_of_all_rounds_add_up() -> None:
     assert made.facts == {**figures, "rounds": 2, "internal_calls": 1, "calls_recall": 1, **EARLIER}
 
 
-async def test_several_tools() -> None:
-    search = Recall("search_tools")
-    upstream = Scripted(whole(None, "search_tools:s1", "recall:r1"), whole("done"))
-
-    made = await send(upstream, ask(tools=[LOOK_UP, RECALL, tool("search_tools")]), [Recall(), search])
-
-    assert search.asked == ['{"key":"s1"}']
-    assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 1, "calls_search_tools": 1, **EARLIER}
-
-
 async def test_an_unexpected_error_stream_is_relayed() -> None:
     given = streaming([b"x"])
     given.status = 500
@@ -498,14 +488,6 @@ async def test_what_is_hidden_is_recorded_before_the_end_is_sent() -> None:
         assert len(recorded) == 1
 
 
-async def test_an_exhausted_stream_ends_with_stop() -> None:
-    upstream = Scripted(stream("a", "recall:r1"), stream("b", "recall:r2"))
-
-    got = assembled(await read(await send(upstream, ask(stream=True), [Recall()], rounds=1)))
-
-    assert (got["content"], got["finish"], got["calls"]) == ("a\n\nb", "stop", [])
-
-
 async def test_several_streamed_choices_lose_their_internal_calls() -> None:
     parts = []
     for index, value in ((0, MIXED), (1, INTERNAL)):
@@ -522,22 +504,6 @@ async def test_several_streamed_choices_lose_their_internal_calls() -> None:
     assert not any(ch["delta"].get("tool_calls") for c in made for ch in c["choices"] if ch["index"] == 1)
     assert [ch["finish_reason"] for c in made for ch in c["choices"] if ch["finish_reason"]] == ["tool_calls", "stop"]
     assert not recall.asked
-
-
-async def test_the_role_of_a_first_chunk_with_a_call_stays() -> None:
-    first = {"id": "c", "created": 1, "model": "m", "choices": [{"index": 0, "delta": {"role": "assistant", "content": None, "tool_calls": [
-        {"index": 0, "id": "r1", "function": {"name": "recall", "arguments": "{}"}}]}, "finish_reason": None}]}  # fmt: skip
-    last = {
-        "id": "c",
-        "created": 1,
-        "model": "m",
-        "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}],
-    }
-    upstream = Scripted(streaming([event(first), event(last), b"data: [DONE]\n\n"]), stream("hi"))
-
-    got = assembled(await read(await send(upstream, ask(stream=True), [Recall()])))
-
-    assert (got["role"], got["content"]) == ("assistant", "hi")
 
 
 @pytest.mark.parametrize("second", [TEXT, MIXED, answer("Done.")], ids=["text", "mixed", "short"])
@@ -566,18 +532,6 @@ async def test_what_the_last_chunk_says_reaches_the_client(second: Any) -> None:
     assert got[True] == got[False]
     assert kept[True] == kept[False]
     assert kept[True].shown["content"] == got[True]["content"]
-
-
-async def test_usage_in_the_last_choice_chunk_is_counted_as_well() -> None:
-    def one(value: Any) -> list[bytes]:
-        made = payloads(b"".join(events(value, usage=False)))[:-1]
-        made[-1]["usage"] = value["usage"]
-        return [*map(event, made), b"data: [DONE]\n\n"]
-
-    upstream = Scripted(streaming(one(INTERNAL)), streaming(one(TEXT)))
-    made = await send(upstream, ask(stream=True), [Recall()])
-    assert assembled(await read(made))["usage"]["prompt_tokens"] == 10
-    assert made.facts["earlier_input"] == 10
 
 
 async def test_keepalives_and_broken_events_pass_in_every_round() -> None:

@@ -23,9 +23,6 @@ def cuts(conversation: str, sizes: list[int], room_: Room, keep: int = 1, born: 
         pytest.param("u1 a1 u2 a2 u3", [10] * 5, [Cut(2, 4)], id="over it, before a user turn, down to the low mark"),
         pytest.param("u1 a1! t1 a2! t2 a3", [10] * 6, [Cut(3, 4, 0)], id="an agent's only user message is carried"),
         pytest.param("u1 a1 u2 a2!x,y tx ty", [10] * 6, [Cut(2, 4)], id="a call stays with its results"),
-        pytest.param(
-            "u1 a1 u2 a2 u3 a3 u4 a4 u5", [10] * 9, [Cut(2, 4), Cut(4, 6), Cut(6, 8)], id="and again as it grows"
-        ),
         pytest.param("u1", [99], [], id="one message alone cannot be cut"),
         pytest.param("u1 a1!x,y tx ty", [10, 10, 10, 90], [], id="nor an open exchange, where too little would go"),
     ],

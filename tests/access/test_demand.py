@@ -31,7 +31,6 @@ def test_an_uncounted_prompt_counts_a_token_for_four_bytes() -> None:
     ("fields", "answer"),
     [
         ({}, 100),
-        ({"max_tokens": 7}, 7),
         ({"max_tokens": 7, "max_completion_tokens": 9}, 9),
         ({"max_tokens": 7, "n": 3}, 21),
         ({"n": None, "max_tokens": None}, 100),
@@ -61,13 +60,11 @@ def test_a_file_counts_a_fixed_number_of_tokens() -> None:
     [
         {"max_tokens": 11},
         {"max_completion_tokens": 10.5},
-        {"max_tokens": 1, "max_completion_tokens": 11},
         {"max_output_tokens": 10**30},
         {"n": 3},
         {"best_of": 3},
         {"max_tokens": "11"},
         {"Max_Tokens": 11},
-        {"n": [1]},
         {"n": True},
         {"options": {"num_predict": 11}},
         {"options": {"num_predict": -1}},

@@ -46,7 +46,6 @@ def test_white_space_goes_and_nothing_else(
         pytest.param('{"a": 1, "bc', '{"a":1}', id="in a key"),
         pytest.param('{"a": 1, "b"', '{"a":1}', id="behind a key"),
         pytest.param('{"a": 1, "b": ', '{"a":1}', id="in front of a value"),
-        pytest.param('{"a": 1, "b": {', '{"a":1,"b":{}}', id="behind a brace"),
         pytest.param('{"a": 1, "b": [12', '{"a":1,"b":[12]}', id="in a number"),
         pytest.param('{"a": 1, "b": [12.', '{"a":1,"b":[]}', id="behind a point"),
         pytest.param('[{"a": tr', '[{"a":true}]', id="in a word"),
@@ -74,9 +73,7 @@ def _plain(value: object) -> object:
     [
         "",
         "[",
-        "plain text",
         '{"a": 1}',
-        '{"a": 1} and more',
         "[File: /a/b.py (3 lines total)]\n1:x = {",
         "[2024-01-01 10:00:00] INFO {",
         '{"a": 1]',

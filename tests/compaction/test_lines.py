@@ -38,7 +38,6 @@ XML = "".join(f"<lic><id>{a}</id><holder>{b}</holder><state>{c}</state></lic>" f
         pytest.param("id,holder,state\n" + "\n".join(map(",".join, CELLS)), "LIC-0333,Holder 2331,REVOKED", id="csv"),
         pytest.param("\n".join(map("\t".join, CELLS)), "LIC-0333\tHolder 2331\tREVOKED", id="tabs"),
         pytest.param("\n".join(f"| {' | '.join(row)} |" for row in CELLS), "| LIC-0333 | Holder 2331 | REVOKED |", id="markdown"),
-        pytest.param("\n".join(f" {a} | {b:12} | {c:8}" for a, b, c in CELLS), " LIC-0333 | Holder 2331  | REVOKED ", id="psql"),
         pytest.param("\n".join(map(json.dumps, records())), ' ["LIC-0333","Holder 2331","REVOKED"]', id="lines of json"),
         pytest.param(json.dumps(records()), ' ["LIC-0333","Holder 2331","REVOKED"]', id="json"),
         pytest.param(json.dumps({"rows": [{**each, "note": "a, b"} for each in records()]}), '  ["LIC-0333","Holder 2331","REVOKED"]', id="json with commas"),
@@ -70,11 +69,9 @@ SERVICES = "\n".join(
     ("text", "stays"),
     [
         pytest.param(f"version: 3\nservices:\n{SERVICES}", ["services:", "  svc21:", "    replicas: 3", "  svc33:", "    environment:", "      LEVEL: debug"], id="yaml"),
-        pytest.param("\n".join(f"[svc{n}]\n  image = svc:{n}\n  replicas = {3 if n == 21 else 2}\n  level = info" for n in range(90)), ["[svc21]", "  replicas = 3"], id="toml"),
         pytest.param("\n".join(f"[svc{n}]\nimage = 'svc:{n}'\nlevel = 'info'\nport = 80\nreplicas = {3 if n == 201 else 2}\n" for n in range(400)), ["[svc201]", "replicas = 3"], id="flat toml"),
         pytest.param("\n".join(f"## Part {n}\n\n|node|state|\n|---|---|\n|a{n}|ready|\n|b{n}|ready|\n|c{n}|{'lost' if n == 201 else 'ready'}|\n" for n in range(400)), ["## Part 201", "|c201|lost|"], id="markdown"),
         pytest.param("\n".join(f"obj{n}.o: obj{n}.c\n\tgcc -{'O0' if n == 21 else 'O2'} -c obj{n}.c" for n in range(90)), ["obj21.o: obj21.c", "\tgcc -O0 -c obj21.c"], id="makefile"),
-        pytest.param("\n".join(f"Name: pod-{n}\n  Status: {'Failed' if n == 21 else 'Running'}\n  Node: n{n}" for n in range(90)), ["Name: pod-21", "  Status: Failed"], id="describe"),
         pytest.param(json.dumps({f"s{n}": [{"replicas": 3 if n == 21 else 2, "image": "word " * 40}] for n in range(90)}), [' "s21":[', '   "replicas":3'], id="json"),
     ],
 )  # fmt: skip
@@ -167,16 +164,11 @@ def test_what_went_wrong_and_the_end_stay(text: str, lines: list[str]) -> None:
 SCRIPTS = {
     "latin": ("worker {n} has done batch {n}", "the disk of this worker is full"),
     "cyrillic": ("рабочий {n} обработал пакет {n}", "диск этого узла переполнен"),
-    "greek": ("ο εργάτης {n} έκανε την παρτίδα {n}", "ο δίσκος είναι γεμάτος"),
     "arabic": ("العامل {n} أنهى الدفعة {n}", "القرص ممتلئ تماما هنا"),
-    "hebrew": ("העובד {n} סיים את המנה {n}", "הדיסק מלא לגמרי כאן"),
     "devanagari": ("कार्यकर्ता {n} ने बैच {n} पूरा किया", "डिस्क पूरी भर गई है"),
-    "bengali": ("কর্মী {n} ব্যাচ {n} শেষ করেছে", "ডিস্ক পূর্ণ হয়ে গেছে"),
     "thai": ("คนงาน {n} ทำชุด {n} เสร็จแล้ว", "ดิสก์เต็มแล้วที่นี่"),
     "han": ("任务{n}已经完成批次{n}", "磁盘空间已经用尽"),
-    "japanese": ("作業{n}はバッチ{n}を完了しました", "ディスクの空きがありません"),
     "hangul": ("작업 {n} 이 배치 {n} 를 끝냈습니다", "디스크가 가득 찼습니다"),
-    "armenian": ("աշխատող {n} ավարտեց փաթեթը {n}", "սկավառակը լիքն է արդեն"),
 }
 
 

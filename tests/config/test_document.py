@@ -30,13 +30,11 @@ def refusal(text: str, **environment: str) -> str:
     ("text", "data"),
     [
         pytest.param("", {}, id="an empty file"),
-        pytest.param("# only a comment\n", {}, id="only a comment"),
         pytest.param("a: 1\nb: 1.5\nc: true\nd: ~\ne: text\nf: '1'", {"a": 1, "b": 1.5, "c": True, "d": None, "e": "text",
                      "f": "1"}, id="plain values"),
         pytest.param("a: [1, {b: 2}]\nc:\n  - d\n  - e: f", {"a": [1, {"b": 2}], "c": ["d", {"e": "f"}]}, id="nested"),
         pytest.param("a: &x {b: 1}\nc: *x", {"a": {"b": 1}, "c": {"b": 1}}, id="an alias"),
         pytest.param("1: a\ntrue: b", {"1": "a", "true": "b"}, id="names are text"),
-        pytest.param("a: |\n  x\n  y\n", {"a": "x\ny\n"}, id="a block of text"),
     ],
 )  # fmt: skip
 def test_values(text: str, data: Any) -> None:
@@ -51,12 +49,12 @@ def test_values(text: str, data: Any) -> None:
     [
         pytest.param("${NAME}", "value", id="a variable"),
         pytest.param("a-${NAME}-b", "a-value-b", id="inside a text"),
+        pytest.param("${NAME:-other}", "value", id="a default that is not needed"),
         pytest.param("${UNSET:-other}", "other", id="a default"),
         pytest.param("${UNSET:-http://h:1/v1}", "http://h:1/v1", id="a default with colons"),
         pytest.param("${UNSET:-}", "", id="an empty default"),
         pytest.param("${EMPTY:-other}", "other", id="an empty variable counts as unset"),
         pytest.param("$${NAME}", "${NAME}", id="a doubled dollar is a dollar"),
-        pytest.param("$$$${NAME}", "$${NAME}", id="twice doubled"),
         pytest.param("$$${NAME}", "$value", id="a dollar before a variable"),
         pytest.param("$NAME costs 5$", "$NAME costs 5$", id="without braces it is no variable"),
         pytest.param("${NESTED}", "${NAME} $$", id="what a variable holds is not filled in again"),
@@ -93,7 +91,6 @@ def test_a_file_is_read_without_the_blanks_around_it(tmp_path: Path) -> None:
         pytest.param("${NAME}", "${NAME} is not set; set it, or write ${NAME:-default}", id="a variable"),
         pytest.param("x ${EMPTY} y", "${EMPTY} is not set; set it, or write ${EMPTY:-default}", id="an empty one"),
         pytest.param("${file:/nowhere/key}", "the file of ${file:/nowhere/key} cannot be read", id="a file"),
-        pytest.param("${file:/}", "the file of ${file:/} cannot be read", id="a directory for a file"),
     ],
 )
 def test_what_is_not_set_is_named_with_its_line(value: str, said: str) -> None:
@@ -126,7 +123,6 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         pytest.param("a: 1\n---\nb: 2", "config.yaml:2: not valid YAML", id="two documents"),
         pytest.param("a: \x00", "config.yaml: not valid YAML", id="a NUL byte"),
         pytest.param("a: !!python/name:os.system x", "config.yaml:1: a: not a plain value", id="a Python object"),
-        pytest.param("a: !mine x", "config.yaml:1: a: not a plain value", id="an unknown tag"),
         pytest.param("a:\n  b: 2026-13-45", "config.yaml:2: a.b: not a plain value", id="a date that does not exist"),
         pytest.param("a: !!int ''", "config.yaml:1: a: not a plain value", id="an empty number"),
         pytest.param("a: !!bool perhaps", "config.yaml:1: a: not a plain value", id="neither true nor false"),

@@ -60,7 +60,6 @@ def test_a_key_that_is_wrong_is_told_with_its_place(tmp_path: Path, auth: str, f
         ("{kind: openai, api_key: sk-operators}", True),
         ("{kind: openai, keyless: true}", True),
         ("{kind: openai, headers: {Api-Key: sk-operators}}", True),
-        ("{kind: echo}", True),
         ("{kind: ollama}", True),
         ("{kind: foreign, provider: bedrock}", True),
         ("{kind: foreign, provider: anthropic, api_key: sk-operators}", True),

@@ -44,11 +44,8 @@ def test_makes_a_file_for_its_owner_alone_and_prints_the_key_once(
     "text",
     [
         pytest.param("", id="empty"),
-        pytest.param("# nobody yet", id="a comment alone"),
-        pytest.param("keys: []\n", id="an empty list"),
         pytest.param("# ours\nkeys: [ ]  # nobody yet\n# end\n", id="an empty list among comments"),
         pytest.param(f"keys:\n- name: bob  # on leave\n  hash: {HASH}\n", id="entries without indentation"),
-        pytest.param(f"keys:\n\n    - hash: {HASH}\n      name: bob\n# last", id="entries with indentation"),
         pytest.param(f"keys:\r\n  - {{name: bob, hash: {HASH}}}\r\n", id="another end of lines"),
         pytest.param(f"---\nkeys: # all\n  -\n    name: bob\n    hash: {HASH}\n\n\n", id="a dash alone"),
         pytest.param(f"keys: [{{name: bob, hash: {HASH}}},  # [x]\n]\n", id="in brackets, with a last comma"),

@@ -121,6 +121,7 @@ def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None
         ),
         pytest.param({"type": "image_url"}, 765, id="an image without anything"),
         pytest.param({"type": "input_audio", "input_audio": {"data": "A" * 213_334, "format": "mp3"}}, 100, id="mp3"),
+        pytest.param({"type": "input_audio", "input_audio": None}, 300, id="sound without data"),
         pytest.param({"type": "file", "file": {"file_id": "file-1"}}, 2000, id="a file by id"),
         pytest.param({"type": "file", "file": {"file_data": "A" * 400_000}}, 6 * 2000, id="a file of 300 KB"),
         pytest.param({"type": "file", "file": {"file_data": "A" * 40_000_000}}, 200_000, id="a huge file"),
@@ -158,6 +159,12 @@ HEAD = 7 + len("f:d")
             id="an enumeration",
         ),
         pytest.param(schema({"a": {}}), HEAD + 3 + 3 + len("a:any:"), True, id="no type, no description"),
+        pytest.param(
+            schema({"a": {"type": ["string", "null"], "description": "x"}}),
+            HEAD + 3 + 3 + len("a:string|null:x"),
+            True,
+            id="a union of types",
+        ),
         pytest.param(
             schema({"a": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}}}),
             HEAD + 3 + 3 + len("a:array:") + len("object") + 3 + 3 + len("b:string:"),

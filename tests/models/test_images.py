@@ -40,10 +40,7 @@ def url(data: bytes, kind: str = "image/png", padding: int = 200) -> str:
         pytest.param(url(PNG[:16]), None, id="png of no size"),
         pytest.param("data:image/svg+xml;utf8,<svg/>", None, id="not base64"),
         pytest.param("data:image/png;base64,????", None, id="not base64 at all"),
-        pytest.param("data:image/png;base64,é", None, id="not even ascii"),
-        pytest.param("data:image/png;base64", None, id="no comma"),
         pytest.param("https://example.org/a.png", None, id="a web address"),
-        pytest.param("", None, id="nothing"),
     ],
 )
 def test_dimensions(address: str, dimensions: Dimensions | None) -> None:
@@ -60,15 +57,10 @@ def test_dimensions(address: str, dimensions: Dimensions | None) -> None:
         ("gpt-4.1-mini", (1024, 1024), "high", int(1024 * 1.62)),
         ("gpt-4.1-mini", (1800, 2400), "high", int(1452 * 1.62)),
         # the tables of the same page
-        ("gpt-4o", None, "auto", 765),
         ("openai/gpt-4o-mini-2024-07-18", (1024, 1024), "high", 2833 + 4 * 5667),
-        ("gpt-4-turbo", (512, 512), "auto", 255),
-        ("gpt-4.1", (512, 512), "auto", 255),
         ("gpt-5", (1024, 1024), "high", 70 + 4 * 140),
         ("o1", (1024, 1024), "high", 75 + 4 * 150),
         ("o3", (1024, 1024), "low", 75),
-        ("gpt-5-nano", (1024, 1024), "high", int(1024 * 2.46)),
-        ("o4-mini", (1024, 1024), "high", int(1024 * 1.72)),
         ("gpt-5-mini", (64, 64), "low", int(4 * 1.62)),
         ("gpt-5.5", (1024, 1024), "high", 1024),
         ("gpt-5.5", (4000, 4000), "original", 10_000),
@@ -79,7 +71,6 @@ def test_dimensions(address: str, dimensions: Dimensions | None) -> None:
         ("gemini-2.5-pro", (384, 384), "auto", 258),
         ("gemini-2.5-pro", (1536, 768), "auto", 516),
         ("gemini-3-pro-preview", (4000, 4000), "auto", 1120),
-        ("llava:7b", (4000, 4000), "auto", 768),
     ],
 )
 def test_tokens(model: str, dimensions: Dimensions | None, detail: str, tokens: int) -> None:

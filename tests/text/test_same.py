@@ -6,23 +6,19 @@ from proxy.text.same import KnownStatements, first_person, is_repetition, own_st
 
 STATED = [
     ("I'm vegetarian.", "The user is a vegetarian."),
-    ("I'm vegetarian, we are four people.", "User is vegetarian"),
     ("We are four, I'm vegetarian.", "The user is vegetarian"),
     ("Plan a dinner for us. I am a vegetarian and eat no meat.", "The user is vegetarian."),
     ("I am allergic to peanuts and shellfish", "The user is allergic to peanuts"),
     ("I live in Hamburg", "Lives in Hamburg"),
     ("Soy vegetariana.", "La usuaria es vegetariana"),
-    ("Vivo en Sevilla.", "El usuario vive en Sevilla"),
     ("1: I'm vegetarian.", "The user is a vegetarian."),
     ("I'm vegetarian. I live in Hamburg.", "The user lives in Hamburg. The user is a vegetarian."),
 ]
 UNSTATED = [
     ("My son is allergic to nuts", "The user is allergic to nuts"),
-    ("Tom is vegetarian", "The user is vegetarian"),
     ("I'm vegetarian", "Tom is vegetarian"),
     ("Is Tom vegetarian?", "Tom is vegetarian"),
     ("I am allergic to peanuts", "The user is allergic to shellfish"),
-    ("I live in Hamburg", "The user works in Hamburg"),
     ("My budget is 900 euros", "The user's budget is 1200 euros"),
     ("I'm vegetarian", "The user is vegetarian. The restaurant opens at 7."),
     ("Ich bin Vegetarier", "Der Bruder ist Vegetarier"),
@@ -72,7 +68,6 @@ def test_few_memories_do_not_tell_who_is_the_user() -> None:
     [
         ("The user is a vegetarian.", "User is vegetarian", True),
         ("Der Nutzer ist Vegetarier.", "der nutzer ist Vegetarier", True),
-        ("用户吃素。", "用户吃素", True),
         ("المستخدم نباتي.", "المستخدم نباتي", True),
         ("The user is vegetarian", "The user is not vegetarian", False),
         ("Der Nutzer ist Vegetarier", "Der Nutzer ist kein Vegetarier", False),

@@ -28,7 +28,6 @@ TREE = {
     [
         pytest.param(CITY, {}, "'city' is a required property", id="lacks one"),
         pytest.param(CITY, {"city": 3}, "$.city: 3 is not of type 'string'", id="the wrong type"),
-        pytest.param(of({"u": {"enum": ["C", "F"]}}), {"u": "K"}, "$.u: 'K' is not one of ['C', 'F']", id="an enum"),
         pytest.param(of(additionalProperties=False), {"x": 1}, "'x' was unexpected", id="one too many"),
         pytest.param(TREE, {"of": [{"of": [{"n": "x"}]}]}, "$.of[0].of[0].n", id="deep behind references"),
         pytest.param(of({"a": {"uniqueItems": True}}), {"a": [1, 1]}, "non-unique", id="twice the same"),
@@ -51,9 +50,6 @@ def doubling() -> dict[str, Any]:
     [
         pytest.param(CITY, {"city": "Lima", "more": 1}, id="what fits"),
         pytest.param(None, {"x": 1}, id="no schema"),
-        pytest.param("?", {"x": 1}, id="no object"),
-        pytest.param({"type": "dict"}, {"x": 1}, id="a type that nobody knows"),
-        pytest.param(of({"x": {"$ref": "#/nowhere"}}), {"x": 1}, id="a reference to nowhere"),
         pytest.param(of({"x": {"$ref": "http://127.0.0.1:9/x.json"}}), {"x": 1}, id="a reference to the network"),
         pytest.param({"$ref": "#"}, {"x": 1}, id="a reference to itself"),
         pytest.param(of({"x": {"pattern": "^(a+)+$"}}), {"x": "a" * 60 + "!"}, id="an expression that never ends"),

@@ -56,9 +56,7 @@ async def names(query: str, tools: Sequence[Tool] = TOOLS, **more: Any) -> list[
     ("query", "more", "first"),
     [
         pytest.param("set the alarm to seven", {}, CLOCK, id="words"),
-        pytest.param("send an email", {}, MAIL, id="other words"),
         pytest.param("pon la alarma a las siete", {}, CLOCK, id="Spanish"),
-        pytest.param("enciende la luz", {}, LIGHT, id="more Spanish"),
         pytest.param("envía un correo a mi madre", {}, MAIL, id="and more"),
         pytest.param("wake up call", {"examples": {"sendE*": ["wake up call please"]}}, MAIL, id="an example"),
         pytest.param(
@@ -196,14 +194,9 @@ def test_a_shared_first_sentence_groups() -> None:
     [
         ("apaga las luces del dormitorio", "turn off lights bedroom"),
         ("Envíame la factura por correo", "send invoice bill mail email"),
-        ("dormitorio", "bedroom"),
         ("turn off the lights in the bedroom", None),
-        ("send me the total", None),
-        ("book a hotel", None),
         ("¿va a llover mañana?", "go rain tomorrow morning"),
-        ("convierte 100 dólares a euros", "convert dollar euro"),
         ("", None),
-        ("12345", None),
     ],
 )
 def test_spanish_has_a_gloss_and_english_none(text: str, gloss: str | None) -> None:

@@ -199,16 +199,6 @@ def test_a_file_is_part_of_the_configuration(tmp_path: Path) -> None:
     assert first.version != load(tmp_path / "config.yaml", {}).version
 
 
-async def test_a_changed_file_is_read_with_the_configuration(tmp_path: Path) -> None:
-    path, request = tmp_path / "facts.txt", talk(("assistant", FALSE), ("user", "Hm."))
-    path.write_text("The capital of Peru is Lima.\n")
-    assert isinstance(await decided(request, facts=(), file=str(path)), Keep)
-    path.write_text(f"{FACT}\n")
-    policy = CheckFacts(file=str(path))
-    assert policy.files == (path,)
-    assert isinstance(await policy.apply(request, context(request)), Rewrite)
-
-
 @pytest.mark.parametrize(
     ("content", "told"), [("fine\n{bad\n", "line 2 of the file of facts"), (None, "the file of facts cannot be read")]
 )
@@ -266,13 +256,6 @@ async def test_what_was_decided_stays(first: float | None, then: float | None) -
     after = await judged(request, later, memo)
     assert type(before) is type(after)
     assert later.asked == []
-
-
-async def test_without_the_setting_nobody_is_asked() -> None:
-    judge, request = Scripted(0.99), talk(("assistant", SAID), ("user", "Hm."))
-    policy = CheckFacts(facts=(BORN,))
-    assert isinstance(await policy.apply(request, context(request, judge=judge)), Keep)
-    assert (judge.asked, "judge" in policy.needs) == ([], False)
 
 
 TRUE = "The capital of Peru is Lima."

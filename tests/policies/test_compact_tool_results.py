@@ -156,20 +156,6 @@ async def test_what_was_shortened_and_is_asked_for_again_stays_whole() -> None:
 NUMBERED = "\n".join(f"{n}: line {n * n} of the program does what it says" for n in range(1, 101))
 
 
-async def test_lines_that_an_earlier_result_shows_become_a_note() -> None:
-    lines = NUMBERED.split("\n")
-    moved = [f"{n + 3}:{line.partition(':')[2]}" for n, line in enumerate(lines[50:90], 51)]
-    first, second = "\n".join(lines[:60]), "\n".join(["54: a new line", *moved])
-    messages = await forwarded(request_of(call(), result(NUMBERED), ANSWER, call("{}", "2"), result(second, "2")))
-
-    assert messages[3]["content"] == NUMBERED
-    assert messages[6]["content"].split("\n") == [
-        "54: a new line",
-        "[… 40 lines as above; 54-93, there 51-90, from line 2601 of the program… to line 8100 of the program…]",
-    ]
-    assert first in messages[3]["content"]
-
-
 async def test_a_file_that_was_read_stays_byte_for_byte() -> None:
     edit = Tool.function("edit_file", "Edits.", {"path": "string", "old_str": "string", "new_str": "string"})
     read = calls("c1", name="read_file", arguments='{"path": "package.json"}')
@@ -309,22 +295,6 @@ async def test_a_huge_text_is_not_carried_in_full_only_because_it_would_be_cache
 
     assert is_shortened(messages[2]["content"])
     assert len(messages[2]["content"]) < len(HUGE) / 8
-
-
-async def test_huge_arguments_neither() -> None:
-    rules = CacheRules(read=0.1, write=1.25, minimum=4096, ttl=300)
-    request = chat("u1").with_messages([*chat("u1").messages, call(json.dumps({"text": HUGE})), result("done")])
-
-    messages = await forwarded(request, context(request, model=profile(cache=rules)))
-
-    assert len(messages[1]["tool_calls"][0]["function"]["arguments"]) < len(HUGE) / 8
-
-
-async def test_a_marker_that_fits_nothing_gives_no_immunity() -> None:
-    fake = PROSE + '\n[shortened: 7 of 9 characters; recall("x") has the whole]'
-    content = (await forwarded(request_of(call(), result(fake), ANSWER)))[3]["content"]
-
-    assert len(content) < len(PROSE) / 2
 
 
 CONTENTS = st.sampled_from(

@@ -29,10 +29,6 @@ def names(request: ChatRequest) -> list[str]:
     return [each.name for each in request.tools]
 
 
-async def test_two_tools_stand_in_place_of_many() -> None:
-    assert names(await made(chat("s u1", tools=MANY))) == ["search_tools", "call_tool"]
-
-
 async def test_pinned_ones_stay_where_they_were() -> None:
     request = chat("s u1", tools=[tool("web_search"), *MANY, tool("web_open")])
     kept = await made(request, FilterTools(strategy="defer", always=("web_*", "tool_3")))
@@ -65,20 +61,6 @@ async def test_few_tools_stay() -> None:
     assert isinstance(await DEFERRING.apply(few, context(few)), Keep)
     assert names(await made(few, FilterTools(strategy="defer", keep=29))) == ["search_tools", "call_tool"]
     assert names(await made(few, FilterTools(strategy="defer", max_tokens=100))) == ["search_tools", "call_tool"]
-
-
-async def test_where_nothing_runs_a_search_all_tools_stay() -> None:
-    request = chat("u1", tools=MANY)
-    assert isinstance(await DEFERRING.apply(request, context(request, runs_tools=False)), Keep)
-
-
-async def test_how_full_the_window_is_does_not_matter() -> None:
-    request = chat("u1 a1! t1", tools=MANY)
-    small = await DEFERRING.apply(request, context(request, window=500))
-    large = await DEFERRING.apply(request, context(request, window=10**6))
-    assert isinstance(small, Rewrite)
-    assert isinstance(large, Rewrite)
-    assert small.request.encode() == large.request.encode()
 
 
 @pytest.mark.parametrize(

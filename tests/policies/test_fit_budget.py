@@ -6,7 +6,6 @@ from pydantic import ValidationError
 from policies.fit_budget import FitBudget
 from proxy.chat import ChatRequest
 from proxy.chat.wire import damage
-from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context, profile, tool
 
@@ -47,14 +46,6 @@ async def test_the_use_of_each_share_is_told() -> None:
     assert used["knowledge"] + used["conversation"] == count.messages
     assert used["output"] == 700
     assert decision.facts["over"] == "system,tools"
-
-
-async def test_the_runner_passes_it_on() -> None:
-    request = request_of()
-    (step,) = (await run([("fit_budget", FitBudget())], context(request))).steps
-
-    assert step.verdict == "keep"
-    assert {"system", "tools", "knowledge", "conversation", "output", "over", "left_blocks"} == set(step.facts)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 from dataclasses import replace
 
 import pytest
-from pydantic import ValidationError
 
 from policies.compress_history import CompressHistory
-from policies.keep_notes import DEFINITION, LONGEST, KeepNotes
+from policies.keep_notes import DEFINITION, KeepNotes
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import SUMMARY, build
@@ -117,21 +116,6 @@ async def test_the_newest_stay_within_the_budget() -> None:
     for tokens, expected in ((200, ["3", "4", "5"]), (400, ["0", "1", "2", "3", "4", "5"])):
         outcome = await run([window(2), ("keep_notes", KeepNotes(tokens=tokens))], context(request), strict=True)
         assert [line[2] for line in shown(outcome.request)] == expected
-
-
-async def test_the_longest_note_always_fits() -> None:
-    request = talk(4, {0: "x" * LONGEST})
-    outcome = await run([window(2), ("keep_notes", KeepNotes())], context(request), strict=True)
-    assert shown(outcome.request) == ["- " + "x" * LONGEST]
-    with pytest.raises(ValidationError):
-        KeepNotes(tokens=100)
-
-
-async def test_applied_again_it_changes_nothing() -> None:
-    request = talk(4, {0: "port 8443"})
-    ctx = context(request)
-    once = await run([window(2), ("keep_notes", KeepNotes())], ctx, strict=True)
-    assert await KeepNotes().apply(once.request, ctx) == Keep("the notes that left are back already")
 
 
 async def test_a_plain_chat_gets_no_tool() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from policies.mark_cache import MarkCache
-from proxy.chat import CacheMarks, ChatRequest, Message, Tool
+from proxy.chat import CacheMarks, ChatRequest, Tool
 from proxy.chat.blocks import RECALLED, build
 from proxy.chat.cache_marks import write_marks
 from proxy.context import CacheRules, Context, Identity
@@ -118,11 +118,6 @@ def test_marks_are_written_into_parts_and_tools_and_leave_the_rest_as_it_was() -
     assert written.messages[1] is request.messages[1]
     assert written.tools == (Tool({**request.tools[0], "cache_control": control}),)
     assert write_marks(chat("u1")).cache_marks is None
-
-
-def test_a_later_change_of_the_messages_drops_the_marks() -> None:
-    request = chat("s u1").with_cache_marks(CacheMarks((0, 1)))
-    assert request.with_messages([Message({"role": "user", "content": "other"})]).cache_marks is None
 
 
 async def test_openais_cache_gets_a_key_that_is_the_conversations_own() -> None:

@@ -8,8 +8,6 @@ import pytest
 
 from policies.check_facts import CheckFacts
 from policies.include_shared import IncludeShared
-from policies.inject_facts import InjectFacts
-from policies.offload_content import OffloadContent
 from policies.pin_context import PinContext
 from policies.recall_history import RecallHistory
 from policies.resolve_clashes import ResolveClashes
@@ -80,13 +78,6 @@ async def test_what_was_marked_is_marked_once() -> None:
     assert await texts(talk[:1], CHECK, CHECK) == await texts(talk[:1], CHECK)
 
 
-async def test_a_fact_of_a_marked_message_is_repeated_once_and_behind_it() -> None:
-    talk = [user("Hi."), assistant("Ok."), user(f"My name is Ann. {FALSE}"), assistant("Ok."), user("?"), user("Go.")]
-    alone, behind = await texts(talk, InjectFacts(always=True)), await texts(talk, CHECK, InjectFacts(always=True))
-    assert [text for text in behind if NOTE not in text] == [text for text in alone if FALSE not in text]
-    assert sum("Ann" in text for text in behind) == 2
-
-
 async def test_data_in_a_marked_message_are_judged_as_the_clients() -> None:
     data = f"<context>{FALSE} Paid on 2025-02-30.</context> What is it?"
     talk = [user(data), assistant("Ok."), user("?")]
@@ -155,12 +146,3 @@ async def test_what_was_recalled_stays_in_front_of_a_message_that_is_marked() ->
     assert "Pelagia" in first[2]
     assert later[:3] == first[:3]
     assert any(NOTE in text for text in later[3:])
-
-
-async def test_a_marked_message_is_offloaded() -> None:
-    document = "\n".join(f"Line {n} of the report is about the harbour of town {n * 7}." for n in range(1500))
-    talk = [user(f"{FALSE}\n\n{document}"), assistant("Ok."), user("?"), assistant("Ok."), user("!")]
-    for chain in permutations([CHECK, OffloadContent()]):
-        first, *_ = await texts(talk, *chain)
-        assert NOTE in first
-        assert len(first) < len(document) / 2

@@ -10,9 +10,7 @@ from policies.offload_content import OffloadContent
 from proxy.chat import ChatRequest, Message
 from proxy.chat.markers import is_shortened
 from proxy.chat.wire import damage
-from proxy.config.load import policy_class
 from proxy.context import CacheRules
-from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
 
@@ -132,12 +130,3 @@ async def test_a_settled_message_never_changes_again(kinds: list[str]) -> None:
         assert all(b"[shortened: " not in earlier[place] for place in changed), "a form changed"
         again = sent[-1]
         assert all(again[place] == later[place] for place in changed), "it came back"
-
-
-@pytest.mark.parametrize("text", [PASTED, f"Keep in mind: use at most 9 words.\n```\n{DOCUMENT}\n```\nNever ask back."])
-async def test_nothing_has_to_be_pinned_for_it(text: str) -> None:
-    request = conversation("s ubig a1 u2", ubig=text)
-    ctx = context(request, model=profile(10**6))
-    outcome = await run([("offload_content", OffloadContent()), ("pin_context", policy_class("pin_context")())], ctx)
-
-    assert [step.verdict for step in outcome.steps] == ["rewrite", "keep"]

@@ -5,15 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from policies.fit_budget import FitBudget
-from policies.recall_history import RecallHistory
 from policies.select_memories import SelectMemories
 from policies.select_memories.ranking import Bars, ranked
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, RECALLED, build
 from proxy.chat.wire import flaws
 from proxy.context import CacheRules, Context, Identity, Remembered, RememberedItem
-from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.decisions import Memos
 from proxy.state.sqlite import SqliteStore
@@ -284,48 +281,6 @@ async def test_they_keep_to_their_share_and_the_best_stay() -> None:
     small = replace(remembering(request, memories), model=profile(200))
     kept = await select(request, small)
     assert isinstance(kept, Keep)
-
-
-async def test_applied_twice_it_changes_nothing_more() -> None:
-    memories = Given(item("a", 0.9))
-    request = ask(user("What should I drink now?"))
-    ctx = remembering(request, memories)
-    first = await select(request, ctx)
-    assert isinstance(first, Rewrite)
-    assert isinstance(await select(first.request, ctx), Keep)
-    assert isinstance(await select(first.request, remembering(first.request, memories)), Keep)
-
-
-async def test_with_recalled_passages_both_stand_and_the_budget_knows_the_block() -> None:
-    memories = Given(item("a", 0.9, text="I like Lisbon tea " * 20))
-    said = [user("My favourite town is Lisbon, by the sea."), assistant("Noted that. " + "Fine. " * 300)]
-    incoming = ask(*said, user("Which town is my favourite, Lisbon?"))
-    request = incoming.with_messages([SYSTEM, incoming.messages[-1]])
-    ctx = remembering(incoming, memories)
-    recalled = await RecallHistory().apply(request, ctx)
-    assert isinstance(recalled, Rewrite)
-    both = await select(recalled.request, ctx)
-    assert [text.split("\n")[0] for text in contents(both)[1:]] == [
-        "<recalled_context>",
-        "<relevant_context>",
-        "Which town is my favourite, Lisbon?",
-    ]
-    assert isinstance(both, Rewrite)
-    counted = await FitBudget().apply(both.request, ctx)
-    knowledge = counted.facts["knowledge"]
-    assert isinstance(knowledge, int)
-    assert knowledge > 100
-
-
-async def test_in_a_chain_it_fails_open() -> None:
-    class Broken(Given):
-        async def nearest(self, query: str, *, limit: int, wait: float) -> Remembered:
-            raise RuntimeError("no")
-
-    request = ask(user("What should I drink now?"))
-    outcome = await run([("select_memories", SelectMemories())], remembering(request, Broken(item("a", 0.9))))
-    assert outcome.request is request
-    assert [step.verdict for step in outcome.steps] == ["fail"]
 
 
 async def test_of_two_that_contradict_each_other_the_newer_alone_is_given() -> None:

@@ -167,21 +167,3 @@ async def test_else_from_its_first_sight_which_is_settled() -> None:
         assert result_of(await decided(policy, later, context(later, memo=memo, now=now))) == first
     unseen = context(later, memo=MemoryMemo(), now=NOON)
     assert isinstance(await decided(policy, later, unseen), Keep), "nobody knows when it came"
-
-
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [{"role": "tool", "tool_call_id": "none", "content": CUT}],
-        [
-            {"role": "assistant", "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "x", "input": "y"}}]},
-            {"role": "tool", "tool_call_id": "c", "content": CUT},
-        ],
-        [{"role": "tool", "content": None}],
-        [{"role": "user", "content": None}],
-        [],
-    ],
-)
-async def test_odd_messages_are_no_fault(messages: list[dict[str, object]]) -> None:
-    request = ChatRequest("m", tuple(map(Message, messages)))
-    await ValidateContent().apply(request, context(request))

@@ -100,13 +100,6 @@ async def test_behind_the_gate_a_longer_conversation_is_cut_where_the_shorter_on
     assert 1 <= breaks <= 8
 
 
-async def test_kept_messages_are_the_same_objects() -> None:
-    request = chat("u1 a1 u2 a2 u3")
-    decision = await WindowHistory(keep_turns=2, stride=1, summary=False).apply(request, context(request))
-    assert isinstance(decision, Rewrite)
-    assert all(any(kept is sent for sent in request.messages) for kept in decision.request.messages)
-
-
 def talk(turns: int) -> ChatRequest:
     messages = list(chat("s").messages)
     for n in range(turns):
@@ -160,12 +153,3 @@ async def test_the_prefix_stands_between_strides_and_everything_that_left_can_be
     assert sent[-1][1].count(b"recall(") <= 6
     recalled = "\n".join(archive.contents.values())
     assert all(raw in sent[-1] or raw.decode() in recalled for raw in (m.raw for m in talk(79).messages[:-1]))
-
-
-async def test_a_summary_made_in_this_request_is_kept() -> None:
-    request = talk(20)
-    ctx = context(request)
-    first = await WindowHistory(keep_turns=8, stride=4).apply(request, ctx)
-    assert isinstance(first, Rewrite)
-    again = await WindowHistory(keep_turns=8, stride=4).apply(first.request, ctx)
-    assert again == Keep("the history was cut by an earlier step")

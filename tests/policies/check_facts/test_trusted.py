@@ -143,46 +143,6 @@ def test_one_fact_that_agrees_outweighs_others() -> None:
     assert trusted.contradicted("The capital of Bolivia is Lima.")
 
 
-def test_facts_with_parts_need_no_sentence() -> None:
-    fact = Fact("Atlas: deadline: 3 May 2026", "Atlas", "deadline", "3 May 2026", "en")
-    assert Trusted([fact]).contradicted("The deadline of Atlas is 4 May 2026.")
-
-
-def test_the_same_facts_have_the_same_digest() -> None:
-    one = [Fact("The capital of Peru is Lima.")]
-    assert Trusted(one).digest == Trusted(one).digest != TRUSTED.digest
-
-
-HOSTILE = {
-    "exclamations": "!" * 100_000 + "a",
-    "full stops": ". " * 50_000,
-    "quotation marks": '"' * 100_000,
-    "apostrophes": "'" * 100_000,
-    "opened quotations": "‘a" * 50_000,
-    "angles": "«" * 100_000,
-    "escapes": '["' + '\\"' * 50_000,
-    "brackets": "(" * 100_000,
-    "deep json": "[" * 100_000,
-    "back-ticks": "`" * 100_000,
-    "lines": "\n" * 100_000,
-    "one word": "a" * 100_000,
-    "accents": "\u0301" * 100_000,
-    "names": "Lyon France Australia " * 4500,
-    "half claims": "".join(f"the capital of the capital {n} of Australia of is is is of {n}.\n" for n in range(1600)),
-    "half prices": "".join(f"The price of the Basic plan {n} {'is of ' * 12}\n" for n in range(900)),
-    "half lives": "".join(f"Ada Lovelace was a {n} born born in in 1812 1 1 1 1 1 born.\n" for n in range(1600)),
-    "surrogates": "\ud800 Lyon is in Australia. " * 4000,
-    "nulls": "\x00" * 100_000,
-}
-
-
-@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_texts_end(text: str) -> None:
-    """Patterns that went back and forth over 100 kB would not end within a test run."""
-    for found in TRUSTED.contradicted(text):
-        assert 0 <= found.start < found.end <= len(text)
-
-
 OPENED = Trusted(map(Fact, ("The capital of Australia is Canberra.", "La capital de Francia es París.",
                             "The rate limit is 100 requests per minute.", "El almuerzo cuesta 12 euros.")))  # fmt: skip
 ENGLISH = (

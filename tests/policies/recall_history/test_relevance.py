@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pytest
+
 from policies.recall_history.relevance import Candidates
 from policies.recall_history.relevance import ranked as ranked_with_shares
 from proxy.text import arrays
@@ -30,46 +32,32 @@ def ranked(given_: list[Candidate], words: list[float], meaning: Sequence[float 
     return [each.place for each in found]
 
 
-def test_words_decide_where_no_meaning_is_known() -> None:
-    assert ranked(candidates(100, 100, 100), [1.0, 3.0, 2.0], [None] * 3, 0.0) == [1, 2, 0]
+TWO, THREE = candidates(100, 100), candidates(100, 100, 100)
+BESIDE = [[Candidate(message, False, 100) for message in (5, beside, 9)] for beside in (4, 6)]
+UNKNOWN = candidates(400, 50, 50, users=(1, 2))
 
 
-def test_words_and_meaning_count_alike() -> None:
-    assert ranked(candidates(100, 100, 100), [2.0, 2.0, 0.0], [0.1, 0.8, 0.8], 0.0) == [1, 0, 2]
-
-
-def test_words_decide_where_all_passages_are_about_as_near() -> None:
-    """As in a language that the embedding model does not know."""
-    there = candidates(400, 50, 50, users=(1, 2))
-    assert ranked(there, [4.0, 1.0, 0.0], [0.96, 0.97, 0.96], 0.0)[0] == 0
-    assert ranked(there, [4.0, 1.0, 0.0], [0.16, 0.67, 0.16], 0.0)[0] == 1
-
-
-def test_what_has_no_vector_yet_is_judged_by_its_words() -> None:
-    assert ranked(candidates(100, 100), [2.0, 0.0], [None, 0.8], 0.0) == [0, 1]
-
-
-def test_nothing_is_chosen_where_nothing_fits() -> None:
-    assert ranked(candidates(100, 100), [0.0, 0.0], [0.0, -0.2], 0.0) == []
-    assert ranked([], [], [], 0.2) == []
-
-
-def test_what_stands_beside_the_best_gains() -> None:
-    for beside in (4, 6):
-        best, near, far = (Candidate(message, False, 100) for message in (5, beside, 9))
-        assert ranked([best, near, far], [3.0, 1.0, 1.2], [None] * 3, 0.0) == [0, 1, 2]
-
-
-def test_the_users_words_come_before_another_ones() -> None:
-    assert ranked(candidates(100, 100, users=(1,)), [1.0, 1.0], [None] * 2, 0.0) == [1, 0]
-
-
-def test_the_shorter_of_two_comes_first() -> None:
-    assert ranked(candidates(900, 100), [1.0, 1.0], [None] * 2, 0.0) == [1, 0]
-
-
-def test_what_is_far_below_the_best_stays_out() -> None:
-    assert ranked(candidates(100, 100, 100), [10.0, 3.0, 1.0], [None] * 3, 0.2) == [0, 1]
+@pytest.mark.parametrize(
+    ("given", "words", "meaning", "least", "order"),
+    [
+        pytest.param(THREE, [1, 3, 2], [None] * 3, 0, [1, 2, 0], id="words, where no meaning is known"),
+        pytest.param(THREE, [2, 2, 0], [0.1, 0.8, 0.8], 0, [1, 0, 2], id="words and meaning count alike"),
+        pytest.param(UNKNOWN, [4, 1, 0], [0.96, 0.97, 0.96], 0, [0, 1, 2], id="words, where all are as near"),
+        pytest.param(UNKNOWN, [4, 1, 0], [0.16, 0.67, 0.16], 0, [1, 0, 2], id="else meaning as well"),
+        pytest.param(TWO, [2, 0], [None, 0.8], 0, [0, 1], id="words of what has no vector yet"),
+        pytest.param(TWO, [0, 0], [0.0, -0.2], 0, [], id="nothing fits"),
+        pytest.param([], [], [], 0.2, [], id="nothing there"),
+        *(pytest.param(each, [3, 1, 1.2], [None] * 3, 0, [0, 1, 2], id=f"beside the best {n}")
+          for n, each in enumerate(BESIDE)),
+        pytest.param(candidates(100, 100, users=(1,)), [1, 1], [None] * 2, 0, [1, 0], id="the user's words first"),
+        pytest.param(candidates(900, 100), [1, 1], [None] * 2, 0, [1, 0], id="the shorter first"),
+        pytest.param(THREE, [1, 3, 2], [None] * 3, 0.5, [1, 2], id="far below the best"),
+    ],
+)  # fmt: skip
+def test_candidates_are_ranked(
+    given: list[Candidate], words: list[float], meaning: list[float | None], least: float, order: list[int]
+) -> None:
+    assert ranked(given, words, meaning, least) == order
 
 
 def test_a_question_brings_the_passage_that_answers_it_best_behind_all_others() -> None:

@@ -102,20 +102,13 @@ class BoundCorrections:
         if await store.add(cool, name.encode(), ttl=observer.cooldown) == name.encode():
             await store.put(f"{self._prefix}note/{kind}", orjson.dumps([name, sentence]), ttl=observer.expiry)
 
-    def watch(self, sent: ChatRequest) -> "AnswerWatch":
-        return AnswerWatch(self, sent)
+    def watch(self, sent: ChatRequest) -> Copying:
+        """Return what has an answer looked at once it has ended."""
+        return Copying(LARGEST, partial(self._ended, sent))
 
-
-class AnswerWatch(Copying):
-    """Has an answer looked at once it has ended."""
-
-    def __init__(self, notes: BoundCorrections, sent: ChatRequest) -> None:
-        super().__init__(LARGEST)
-        self._notes, self._sent = notes, sent
-
-    def ended(self, reply: Reply, usage: Usage) -> None:
-        if reply.status == 200 and (answer := self.copy):
-            self._notes.service.look(self._notes, self._sent, answer, streamed=reply.chunks is not None)
+    def _ended(self, sent: ChatRequest, answer: bytes | None, reply: Reply, usage: Usage) -> None:
+        if reply.status == 200 and answer:
+            self.service.look(self, sent, answer, streamed=reply.chunks is not None)
 
 
 def _find(

@@ -25,7 +25,8 @@ _MOST_FINDINGS = 20
 
 _QUOTED = re.compile(r"'[^']*'")
 
-Steps = tuple[tuple[str, Policy], ...]
+Steps = Sequence[tuple[str, Policy]]
+"""Policies with their names in YAML, in order."""
 
 
 class BrokenRequest(Exception):
@@ -62,15 +63,13 @@ def guards(own: Steps) -> Sequence[tuple[str, Guard]]:
     return [(name, step) for name, step in own if step.is_guard and isinstance(step, Guard) and step.mode == "enforce"]
 
 
-def with_guards(steps: Steps, own: Steps) -> Steps:
+def with_guards(steps: Steps, own: Steps) -> tuple[tuple[str, Policy], ...]:
     """Return the steps of a chain that a request chose, behind the guards of the model's own chain that they lack."""
     return (*(each for each in guards(own) if each not in steps), *steps)
 
 
-async def run(
-    chain: Sequence[tuple[str, Policy]], ctx: Context, *, start: ChatRequest | None = None, strict: bool = False
-) -> Outcome:
-    """Run a chain of (name, policy) over `ctx.incoming`, or over what was made of it already (`start`).
+async def run(chain: Steps, ctx: Context, *, start: ChatRequest | None = None, strict: bool = False) -> Outcome:
+    """Run a chain over `ctx.incoming`, or over what was made of it already (`start`).
 
     A fault leaves the request as it was before the step, or rejects it with status 500 where the step's `on_error`
     says so. With `strict`, as in tests, it is raised instead.

@@ -18,7 +18,7 @@ from proxy.gateway.fallback import Attempts
 from proxy.gateway.pilot import Pilot
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import Observer, Observers, relay
-from proxy.gateway.saving import SavedRequest, Saving
+from proxy.gateway.saving import Saving
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
 from proxy.step import context_header, findings_header, server_timing
@@ -129,11 +129,12 @@ class Pipeline:
         return prepared
 
     def _watches(self, prepared: Prepared, body: Body, http: Exchange) -> Sequence[Observer]:
-        pilot = None if self._pilot is None else self._pilot.watch(prepared)
-        saved = None
+        watches = [*prepared.watches]
+        if self._pilot is not None and (pilot := self._pilot.watch(prepared)) is not None:
+            watches.append(pilot)
         if self._saving is not None:
-            saved = SavedRequest(self._saving, prepared, body, http.headers, http.caller)
-        return [*prepared.watches, *(each for each in (pilot, saved) if each is not None)]
+            watches.append(self._saving.watch(prepared, body, Asked(http.headers, http.query, http.caller)))
+        return watches
 
     async def _send(self, prepared: Prepared, call: Call, caller: Caller | None) -> Reply:
         """Return the answer to a call: of the upstream, or of the dialogue that it has with the internal tools."""

@@ -25,7 +25,7 @@ from proxy.config.settings import BYPASS, Chain, Settings
 from proxy.context import CacheRules, Context, Identity, Outage
 from proxy.economics import UNCACHED
 from proxy.gateway import signed
-from proxy.gateway.answer_notes import AnswerWatch, BoundCorrections, CorrectionService
+from proxy.gateway.answer_notes import BoundCorrections, CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
 from proxy.gateway.hidden import Hidden, HiddenParts, Record, Settle, digest
 from proxy.gateway.relay import Observer
@@ -169,7 +169,7 @@ class Rewritten:
     """Remembers what the client does not see of the answer."""
     settle: Settle | None = None
     """Keeps what is sent for the requests that follow; None where no answer can have signed reasoning."""
-    watch: AnswerWatch | None = None
+    watch: Observer | None = None
     """The observer of the answer, if a step wants to know its flaws."""
     is_guarded: bool = False
     """True if a guard may have removed something: then only `ctx.incoming` may be stored."""

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 from proxy.access.exchange import Exchange
@@ -76,7 +77,7 @@ class Observers:
         if headers is not call.headers:
             self.call = replace(call, headers=headers)
         if seen.keeps_text:
-            self.watches = (*self.watches, _Keeping(seen))
+            self.watches = (*self.watches, Copying(_KEPT, partial(_keep, seen)))
         return self
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -99,12 +100,12 @@ class Observers:
 
 
 class Copying(Observer):
-    """Copies an answer as it passes by, unless it is larger than `most` bytes."""
+    """Copies an answer as it passes by, and gives `ended` the copy; None where it has more than `most` bytes."""
 
     reads = True
 
-    def __init__(self, most: int) -> None:
-        self._most, self._parts, self._size = most, list[bytes](), 0
+    def __init__(self, most: int, ended: Callable[[bytes | None, Reply, Usage], None]) -> None:
+        self._most, self._parts, self._size, self._ended = most, list[bytes](), 0, ended
 
     def feed(self, chunk: bytes) -> None:
         self._size += len(chunk)
@@ -113,22 +114,14 @@ class Copying(Observer):
         else:
             self._parts.clear()
 
-    @property
-    def copy(self) -> bytes | None:
-        """All of it; None where it is too large."""
-        return b"".join(self._parts) if self._size <= self._most else None
-
-
-class _Keeping(Copying):
-    """Keeps an answer for its record."""
-
-    def __init__(self, seen: Observation) -> None:
-        super().__init__(_KEPT)
-        self._seen = seen
-
     def ended(self, reply: Reply, usage: Usage) -> None:
-        if (answer := self.copy) is not None:
-            self._seen.text = answer, reply.chunks is not None
+        self._ended(b"".join(self._parts) if self._size <= self._most else None, reply, usage)
+
+
+def _keep(seen: Observation, answer: bytes | None, reply: Reply, usage: Usage) -> None:
+    """Keep an answer for its record."""
+    if answer is not None:
+        seen.text = answer, reply.chunks is not None
 
 
 def learn(call: Call, reply: Reply, usage: Usage, *, translates: bool) -> None:

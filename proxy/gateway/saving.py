@@ -9,19 +9,18 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from proxy.access.callers import Caller
 from proxy.chat import ChatRequest, encode
 from proxy.chat.errors import ConfigError
 from proxy.chat.parse import Body
 from proxy.chat.strings import changed
 from proxy.context import Identity
-from proxy.gateway.prepare import Prepared
+from proxy.gateway.prepare import Asked, Prepared
 from proxy.gateway.relay import Copying
 from proxy.identity import identify
 from proxy.models.usage import Usage
@@ -65,6 +64,40 @@ class Saving:
         self._waiting += 1
         self._threads.submit(partial(self._write, line))
 
+    def watch(self, prepared: Prepared, body: Body, asked: Asked) -> Copying:
+        """Return what saves a request once it is answered, and the answer where the vendor stores it."""
+
+        def ended(answer: bytes | None, reply: Reply, usage: Usage) -> None:
+            if reply.status == 200:
+                at = datetime.now(UTC).isoformat(timespec="milliseconds")
+                self.save(partial(self._line, prepared, body, asked, answer, usage, at, reply.chunks is not None))
+
+        is_stored = body.wire == "responses" and body.get("store") is not False
+        return Copying(_LONGEST if is_stored else 0, ended)
+
+    def _line(
+        self,
+        prepared: Prepared,
+        body: Body,
+        asked: Asked,
+        answer: bytes | None,
+        usage: Usage,
+        at: str,
+        is_stream: bool,
+    ) -> bytes:
+        done = prepared.rewritten
+        came = body.parse() if done is None else done.sent
+        who = identify(asked.headers, came, asked.tenant)
+        if done is not None and done.is_guarded:
+            came = done.ctx.incoming
+        row = {"at": at, "conversation": f"{who.tenant[:12]}/{who.scope}", "headers": _names(who)}
+        line = encode({**row, "usage": _usage(usage)})[:-1] + b',"request":' + self.shown(came)
+        if done is not None and done.outcome.request is not came:
+            line += b',"sent":' + self.shown(done.outcome.request)
+        if answer:
+            line += b',"response":' + self.answer(answer, streamed=is_stream)
+        return line + b"}\n"
+
     def close(self) -> None:
         self._threads.shutdown(wait=True)
         os.close(self._file)
@@ -94,36 +127,6 @@ class Saving:
         for pattern in self._patterns:
             text = pattern.sub(REDACTED, text)
         return text
-
-
-class SavedRequest(Copying):
-    """Saves one request once it is answered, and the answer where the vendor stores it."""
-
-    def __init__(
-        self, saving: Saving, prepared: Prepared, body: Body, headers: Mapping[str, str], caller: Caller | None
-    ) -> None:
-        is_stored = body.wire == "responses" and body.get("store") is not False
-        super().__init__(_LONGEST if is_stored else 0)
-        self.saving, self.prepared, self.body, self.headers, self.caller = saving, prepared, body, headers, caller
-
-    def ended(self, reply: Reply, usage: Usage) -> None:
-        if reply.status == 200:
-            at = datetime.now(UTC).isoformat(timespec="milliseconds")
-            self.saving.save(partial(self._line, usage, at, streamed=reply.chunks is not None))
-
-    def _line(self, usage: Usage, at: str, *, streamed: bool) -> bytes:
-        done = self.prepared.rewritten
-        came = self.body.parse() if done is None else done.sent
-        who = identify(self.headers, came, None if self.caller is None else self.caller.tenant)
-        if done is not None and done.is_guarded:
-            came = done.ctx.incoming
-        row = {"at": at, "conversation": f"{who.tenant[:12]}/{who.scope}", "headers": _names(who)}
-        line = encode({**row, "usage": _usage(usage)})[:-1] + b',"request":' + self.saving.shown(came)
-        if done is not None and done.outcome.request is not came:
-            line += b',"sent":' + self.saving.shown(done.outcome.request)
-        if self.copy:
-            line += b',"response":' + self.saving.answer(self.copy, streamed=streamed)
-        return line + b"}\n"
 
 
 def _names(who: Identity) -> dict[str, str]:

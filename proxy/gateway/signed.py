@@ -35,11 +35,11 @@ from proxy.chat.provenance import sent_as
 from proxy.chat.reasoning import may_be_signed, signed_places, without_reasoning
 from proxy.context import Context, Outage
 from proxy.gateway import chain
-from proxy.gateway.chain import Outcome
+from proxy.gateway.chain import Outcome, Steps
 from proxy.gateway.hidden import Settle, answers_of
 from proxy.gateway.relay import Observer
 from proxy.history.cuts import Marks, Room
-from proxy.policy import CutsHistory, Policy
+from proxy.policy import CutsHistory
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
@@ -47,8 +47,6 @@ from proxy.state.store import StoreError
 from proxy.step import Step
 from proxy.tools.deferral import CALL_TOOL, through_call_tool
 from proxy.work_time import current_work
-
-Steps = Sequence[tuple[str, Policy]]
 
 CHECK = "signed_reasoning"
 """The name of the check, as that of a step."""

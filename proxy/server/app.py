@@ -28,11 +28,10 @@ from proxy.chat.parse import Body
 from proxy.config.load import Config, load
 from proxy.config.settings import KeysAuth, Settings
 from proxy.context import Identity
-from proxy.gateway.chain import run
+from proxy.gateway.chain import Steps, run
 from proxy.gateway.pilot import Pilot
 from proxy.gateway.pipeline import Pipeline
 from proxy.gateway.saving import Saving
-from proxy.gateway.signed import Steps
 from proxy.http.headers import Headers, request_id
 from proxy.llm.judge import UpstreamJudge
 from proxy.models import Models

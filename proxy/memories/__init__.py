@@ -22,7 +22,6 @@ import msgspec
 KIND = pattern(r"[a-z][a-z_]{0,30}")
 """A kind: `fact`, `preference`, `note`, `episode`."""
 ID = pattern(r"[a-z2-7]{20}")
-"""An id."""
 
 HISTORY = 8
 """Earlier texts that a memory keeps."""
@@ -94,7 +93,6 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
     """Its origin, as the application says."""
     created: float
     updated: float
-    """The time at which it was last said."""
     confidence: float
     """From 0 to 1."""
     expires: float | None = None

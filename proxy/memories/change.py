@@ -26,7 +26,6 @@ class Change:
     def __init__(self, shelf: Shelf, now: float, least: float) -> None:
         """`now` is in seconds since 1970; `least` is the share of words that makes two texts one memory."""
         self.records = {id: each for id, each in shelf.records.items() if not is_over(each, now)}
-        """The memories as they are to be."""
         self.expired = len(shelf.records) - len(self.records)
         self._now, self._least = now, least
         self._earlier = dict(shelf.earlier)

@@ -18,7 +18,6 @@ from proxy.state.store import StoreError
 T = TypeVar("T")
 
 CHUNK = 100
-"""Memories that are added in one step."""
 
 FoundBy = Literal["meaning", "words"]
 
@@ -30,7 +29,6 @@ class Hit(NamedTuple):
     score: float
     """From 0 to 1 (`proxy.memories.relevance`)."""
     is_own: bool
-    """It is the user's, and not the tenant's as a whole."""
 
 
 class MemoryService:

@@ -30,7 +30,6 @@ LEASE = 30.0
 _PATIENCE = 10.0
 _ROWS = 10**6
 _KNOWN = 50_000
-"""Memories that this process remembers."""
 _USED = 3600.0
 """Seconds after which rows are read again, so that they do not expire."""
 
@@ -44,7 +43,6 @@ class Shelf:
 
     version: bytes | None = None
     records: Mapping[str, Memory] = field(default_factory=dict)
-    """The memories by id."""
     keys: frozenset[str] = frozenset()
     """The keys of their rows, and of those that a crash has left."""
     read: float = 0.0

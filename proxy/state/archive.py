@@ -4,10 +4,8 @@ Beside each content stands a pointer, by which the tenant finds it without the n
 content: it is then only to be had with the session's name, until it is kept again.
 
 A marker that leaves with a request names content that is in the store: `keep` has written it, or has seen it there
-within the last `fresh` seconds. The store protects what was used for longer than that, so it is there for as long as
-the request can run. Whatever happens to it later, the next request brings the content again, and `keep` with it. Each
-request looks up the first of what was seen: where that is gone, say with a removed directory, so may be the rest. And
-so it may wherever the store says that it has lost values, though another has written this one again.
+within the last `fresh` seconds, and the store protects for longer what was used. Each request looks up the first of
+what was seen: where that is gone, say with a removed directory, so may be the rest.
 """
 
 import asyncio
@@ -29,10 +27,8 @@ from proxy.state.warnings import Warnings
 logger = logging.getLogger("penstock.archive")
 
 HANDLE = pattern(r"[a-z2-7]{20}")
-"""A handle."""
 
 _PART = pattern(r"[0-9a-f]{32}")
-"""A session in keys."""
 
 INLINE = 32 * 1024
 """Content that is hashed on the event loop, in characters: at most 0.1 ms."""
@@ -44,9 +40,8 @@ _PLAIN, _DEFLATED = b"\0", b"\1"
 def handle_of(content: str) -> str:
     """Return the handle of content, a pure function of it: 100 bits of its BLAKE2b hash, in 20 letters and digits.
 
-    By chance, two of a million contents of one session share a handle once in 10^18 sessions. Finding content for a
-    given handle takes 2^100 attempts. Making a pair that shares one takes 2^50; whoever does harms only the session
-    that both were sent to.
+    Finding content for a given handle takes 2^100 attempts. Making a pair that shares one takes 2^50; whoever does
+    harms only the session that both were sent to.
     """
     digest = blake2b(content.encode(errors="surrogatepass"), digest_size=13).digest()
     return b32encode(digest)[:20].decode().lower()

@@ -34,7 +34,6 @@ _USED = (
 )
 
 _AGAIN = 0.005
-"""Seconds between two tries."""
 _LARGEST_LOG = 2**24
 """Bytes of the write-ahead log that stay on disk when it is empty."""
 _KEEP_OPEN: frozenset[Cause] = frozenset({"full", "locked"})
@@ -76,7 +75,6 @@ class Database:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}") if threads else None
         self._opening, self._writing = threading.Lock(), threading.Lock()
         self._connections: dict[int, _Connection] = {}
-        """By thread."""
         self._identity: tuple[int, int] | None = None
         self._waiting = 0
         self._closed = False

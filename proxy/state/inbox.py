@@ -32,14 +32,12 @@ class Given:
 
     id: str
     giver: str
-    """The scope of who gave it."""
     agent: str
     """The names of who gave it, as it calls itself; empty where it has none."""
     task: str
     note: str
     content: str
     created: float
-    """When it came, in seconds since 1970."""
 
     @property
     def share(self) -> Share:

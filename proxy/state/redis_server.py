@@ -32,7 +32,6 @@ _TOLD = 60.0
 FAILURES = 3
 """Failures in a row after which calls fail at once."""
 PROBE_EVERY = 1.0
-"""Seconds between two looks at a server that has failed."""
 MOST_WAITING = 512
 """Calls that may wait for a connection; more are refused at once."""
 

@@ -18,13 +18,11 @@ logger = logging.getLogger("penstock.state")
 T = TypeVar("T")
 
 DATABASE = "cache.db"
-"""The name of the file that holds everything."""
 BUSY = 1.0
 """Seconds to wait for another process's lock; less than a chain may take."""
 THREADS = 2
 
 _LOOK = 10.0
-"""Seconds that a look may take."""
 _PAGES = 3 * 4096
 """Bytes that a row takes at most besides its value: parts of pages, and its place in the indices."""
 _AT_ONCE = 64

@@ -18,15 +18,13 @@ PASSING: frozenset[Cause] = frozenset({"busy", "locked"})
 PROTECTED = 120.0
 """Seconds for which a store gives up nothing that was just used, however full it is: requests under way name it.
 
-Not longer: what it refuses, a request cannot leave out, and one that is too large is answered with a 503. Losing what
-an earlier request left out costs less, for the conversation's next request brings it again.
+Not longer: a request that cannot leave out anything may be a 503; what was lost comes with the next request again.
 """
 
 SHORT = 900.0
 """A store that is full of what was used within so many seconds says that it is degraded, before it refuses anything."""
 
 FULL = 0.9
-"""The share of its bound from which on a store is full."""
 
 LARGEST_SHARE = 4
 """A value may have at most this fraction of a store's bound."""

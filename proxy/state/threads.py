@@ -15,13 +15,11 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 LARGE = 100 * 1024
-"""Bytes of new content above which a job is a large one."""
 
 _TURN = 0.01
 """Seconds for which work has the event loop before it lets others run."""
 
 _DEEPEST = 6
-"""Places in the code that are told of a thread."""
 
 
 _MUCH = 512 * 1024

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 
 EVERY = 60.0
-"""Seconds between two lines with the same cause."""
 
 
 class Warnings:

@@ -17,7 +17,6 @@ _log = logging.getLogger("penstock.peers")
 Question = Mapping[str, Any]
 """JSON values; `ask` says what is asked for."""
 Answer = Callable[[Question], Awaitable[Any]]
-"""Gives JSON values."""
 
 
 class Peers:

@@ -1,9 +1,7 @@
 """The names and values of span attributes: OpenTelemetry's conventions as text, without OpenTelemetry.
 
-The GenAI conventions (`gen_ai.*`) are still in development, and their constants are deprecated wherever they are
-published; so the names stand here: those that were released with the general conventions, and behind them those that
-a repository of their own has added. They belong on the span of the call to the model and on no other: backends count a
-generation for each span that has them. Penstock's own names start with `penstock.`.
+The published constants of the GenAI conventions (`gen_ai.*`) are deprecated, so the names stand here. They belong on
+the span of the call to the model alone: backends count a generation for each span that has them.
 """
 
 import re
@@ -35,10 +33,8 @@ _DOUBLES = {
 }
 
 _TOO_LARGE = 2**63
-"""The first integer that OTLP cannot carry."""
 
 _MOST_CHOICES = 128
-"""OpenAI's own limit of `n`."""
 
 OPERATIONS = {
     "/chat/completions": "chat",

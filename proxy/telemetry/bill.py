@@ -35,9 +35,7 @@ class PromptPrefixes(NamedTuple):
     """All prefixes of a request, the shortest first. Nobody changes them."""
 
     keys: "array[int]"
-    """A hash of each."""
     sums: "array[int]"
-    """The tokens of each."""
 
     @property
     def tokens(self) -> int:
@@ -89,7 +87,6 @@ class Estimate:
     key: tuple[str, str]
     profile: ModelProfile
     came: Bill
-    """Of the request as the client sent it."""
     sent: Bill
     is_known: bool
     """True if this process knows the request before this one of the conversation, or there was none: else the cache of
@@ -149,7 +146,6 @@ class Effect(NamedTuple):
 
 
 _NOTHING = Effect(0.0, 0.0, 0)
-"""Of a step that left the request as it was."""
 
 
 def estimated(estimate: Estimate | None) -> dict[str, float | None]:
@@ -213,14 +209,10 @@ class Bills:
     ) -> Sequence[Effect]:
         """Return the saving of each step: the cost of the prompt in front of it, less that of the one behind it.
 
-        A prompt of T tokens of which the provider reads C from its cache costs C * read + (T - C) * write input tokens
-        (`economics.prompt_cost`). C is the longest prefix that it shares with the earlier requests of the conversation
-        as they stood behind this same step. So a step that rewrites a sent prefix is charged for it, and no other step
-        is. The effects of a request add up to the saving of its chain, but for the rounds of internal tools.
-
-        `first` is the request in front of the first step, `stages` those behind each step that changed it. Call it once
-        for each request, in their order. The effect of a step that only observes is not known; nor is any where `first`
-        is None, or where the request before this one is not known.
+        What the provider reads from its cache is the longest prefix that a prompt shares with the conversation's
+        earlier requests as they stood behind this same step: so who rewrites a sent prefix is charged for it, and no
+        other step is. `first` is the request in front of the first step, `stages` those behind each step that changed
+        it. Call it once for each request, in their order.
         """
         ran = [step for step in steps if not step.observed]
         if first is None or not ran:

@@ -18,7 +18,6 @@ LEDGER = "ledger"
 """The member of a record with its place in the chain."""
 
 _CHAIN = 300
-"""Bytes of a chain without its handles."""
 
 
 class _End(NamedTuple):
@@ -28,7 +27,6 @@ class _End(NamedTuple):
     number: int
     hash: str | None
     handles: frozenset[str]
-    """The handles of all entries so far."""
 
 
 class Ledger:

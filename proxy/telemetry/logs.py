@@ -30,7 +30,6 @@ _NOISY = (
 """Loggers that write bodies, keys or URLs at lower levels, or a second line per request."""
 
 _DEEPEST = 8
-"""Number of innermost frames of an exception that are written."""
 
 
 def configure(settings: TelemetrySettings) -> None:

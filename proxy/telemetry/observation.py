@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from proxy.telemetry.tracing import RequestSpan, Tracing
 
 OVERFLOW = "context_length_exceeded"
-"""The error code of a prompt that does not fit; OpenAI's own."""
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -51,7 +50,6 @@ _ATTRIBUTES = {
 }
 """The attributes of a request's span, and the facts that they are."""
 _LOGGED = {"milliseconds": "ms"}
-"""Facts that have another name in the log."""
 _NOT_LOGGED = frozenset({"window", "usd_unchanged", "cached_expected"})
 _KIND = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _access = logging.getLogger("penstock.access")
@@ -76,7 +74,6 @@ class Telemetry:
         self.metrics, self.records, self.warn_at = metrics, records, warn_at
         self.bills = Bills(remembers)
         self.unshortened = Warnings(_context, "context was not shortened")
-        """Warnings of contexts that could not be shortened at the time."""
         if records is not None:
             records.skipped, records.forgotten = metrics.of("records_skipped").inc, self.bills.forget
         self._tracing = tracing
@@ -131,7 +128,6 @@ class Observation(Record):
         self._telemetry, self.metrics, self._span = telemetry, telemetry.metrics, span
         self.trace_id = None if span is None else span.trace_id
         self.keeps_text = telemetry.records is not None and telemetry.records.settings.text
-        """True if the record has the text of the answer."""
         self._started = perf_counter()
         self._key: str | None = None
         self._profile: ModelProfile | None = None
@@ -139,7 +135,6 @@ class Observation(Record):
         self._ran: list[Step] = []
         """The steps of all chains that ran: another model, or a smaller window, has them run again."""
         self.entry = NONE
-        """The entry of the configuration that the last model matched."""
         self.metrics.of("active_requests").inc()
 
     @property

@@ -28,11 +28,9 @@ from proxy.wires import WIRES
 LARGEST = 128 * 1024
 """Bytes that a row may take; a larger one is written without its steps and changes."""
 NONE = "none"
-"""In place of a model or upstream that a request does not have."""
 PARSED = 64 * 1024
 """Bytes up to which a body is read for its conversation where nothing else has read it."""
 KEY = 32
-"""Characters of the hash of a text."""
 LARGEST_TEXT = 2**20
 """Bytes of a text that is stored; a longer one is not."""
 TEXTS = "texts"
@@ -50,7 +48,6 @@ class Rewriting(NamedTuple):
     stages: Stages
     ctx: Context
     before: TokenCount | None
-    """Tokens of its parts as it came."""
     after: TokenCount | None
     first: ChatRequest | None = None
     """The request in front of the first step, where each step got the result of the one before it."""
@@ -68,7 +65,6 @@ class Record:
     """Its id, route, upstream and chain, its model as a label, and the fields that the upstream has nothing for."""
     bills: Bills
     asked: str = NONE
-    """The upstream's name for the model."""
     steps: Sequence[Step] = ()
     before: int | None = None
     after: int | None = None

@@ -6,7 +6,7 @@ apart itself, without Python's lock. All functions run in the thread of the data
 
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -48,11 +48,9 @@ _INSERT_TEXTS = (
 _ORPHANS = "DELETE FROM request_texts WHERE last < coalesce((SELECT min(id) FROM requests), last + 1)"
 
 POINTS = 60
-"""Points of a conversation's curve."""
 PERIODS = 60
 """Periods of a view over time, at most."""
 _LENGTHS = (60, 300, 900, 3600, 4 * 3600, 86400, 7 * 86400, 30 * 86400)
-"""Seconds of a period."""
 _MOST_GROUPS = 50
 MOST_SUMMED = 20_000
 """Requests that are summed up over time, the latest."""
@@ -67,18 +65,16 @@ _NEVER = "9999"
 _TEXT_LISTS = ("before", "after", "tools_before", "tools_after")
 _FIGURE = re.compile(r"\d[\d,.]*")
 
-_SUM_NAMES = (
-    "id", "tenant", "title", "keys", "session", "agent", "task", "started", "ended", "turns", "recorded", "models",
-    "chains", *_SUMMED, "usd", *_PROBLEMS,
-)  # fmt: skip
 _LIST = "json_group_array(DISTINCT {0}) FILTER (WHERE {0} IS NOT NULL)"
+_USD = "sum(coalesce(usd, usd_estimated))"
 _SUMS = f"""
-SELECT conversation, max(tenant), max(json_extract(row, '$.title')), {_LIST.format("json_extract(row, '$.key')")},
-  max(session), max(agent), max(task), min(started), max(ended) AS last, max(turn), count(*), {_LIST.format("model")},
-  {_LIST.format("chain")},
-  {", ".join(f"sum({name})" for name in _SUMMED)}, sum(coalesce(usd, usd_estimated)),
-  {", ".join(f"sum({name})" for name in _PROBLEMS)}
-FROM requests WHERE conversation IN (%s) GROUP BY conversation ORDER BY last DESC, max(id) DESC
+SELECT conversation, json_object('id', conversation, 'tenant', max(tenant), 'title', max(json_extract(row, '$.title')),
+  'keys', {_LIST.format("json_extract(row, '$.key')")}, 'session', max(session), 'agent', max(agent),
+  'task', max(task), 'started', min(started), 'ended', max(ended), 'turns', coalesce(max(turn), count(*)),
+  'recorded', count(*), 'models', {_LIST.format("model")}, 'chains', {_LIST.format("chain")},
+  {", ".join(f"'{name}', sum({name})" for name in _SUMMED)}, 'usd', {_USD}, 'usd_unchanged', {_USD} + sum(usd_saved),
+  'problems', json_object({", ".join(f"'{name}', sum({name})" for name in _PROBLEMS)}))
+FROM requests WHERE conversation IN (%s) GROUP BY conversation ORDER BY max(ended) DESC, max(id) DESC
 """  # noqa: S608
 _STEP = ("policy", "verdict", "why", "observed", "tokens_before", "tokens_after", "milliseconds", "usd_saved")
 _STEPS = f"""
@@ -233,33 +229,19 @@ def conversations(
     )
     ids = [id for (id,) in chosen]
     sums = database.execute(_SUMS % ", ".join("?" * len(ids)), ids).fetchall()
-    return [_summed(row, _curve(database, row[0])) for row in sums]
+    return [{**orjson.loads(row), **_curve(database, id)} for id, row in sums]
 
 
-def _curve(database: sqlite3.Connection, conversation: str) -> Sequence[tuple[int | None, int | None]]:
-    """Return the tokens before and after the chain of a conversation's turns, at most `POINTS` of them."""
+def _curve(database: sqlite3.Connection, conversation: str) -> dict[str, list[int | None]]:
+    """Return the tokens behind and in front of the chain of a conversation's turns, at most `POINTS` of them."""
     turns = database.execute(
         "SELECT tokens_before, tokens_after FROM requests WHERE conversation = ? AND tokens_after IS NOT NULL "
         "ORDER BY ended, id",
         (conversation,),
     ).fetchall()
-    if len(turns) <= POINTS:
-        return turns
-    return [turns[place * (len(turns) - 1) // (POINTS - 1)] for place in range(POINTS)]
-
-
-def _summed(row: Sequence[Any], curve: Sequence[tuple[int | None, int | None]]) -> dict[str, Any]:
-    sums: dict[str, Any] = dict(zip(_SUM_NAMES, row, strict=True))
-    usd, saved = sums["usd"], sums["usd_saved"]
-    return {
-        **{name: value for name, value in sums.items() if name not in _PROBLEMS},
-        "turns": sums["turns"] or sums["recorded"],
-        **{name: orjson.loads(sums[name]) for name in ("keys", "models", "chains")},
-        "usd_unchanged": None if usd is None or saved is None else usd + saved,
-        "tokens": [after for _, after in curve],
-        "tokens_unchanged": [before for before, _ in curve],
-        "problems": {name: sums[name] for name in _PROBLEMS},
-    }
+    if len(turns) > POINTS:
+        turns = [turns[place * (len(turns) - 1) // (POINTS - 1)] for place in range(POINTS)]
+    return {"tokens": [after for _, after in turns], "tokens_unchanged": [before for before, _ in turns]}
 
 
 def policies(database: sqlite3.Connection, filters: Filters) -> list[dict[str, Any]]:

@@ -31,12 +31,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 Rows = Sequence[tuple[str, bytes]]
-"""The tenant of each row, and the row."""
 
 _AT_ONCE = 32
-"""Records that become rows in one go."""
 _GATHER = 0.25
-"""Seconds to wait for more before a write."""
 _MOST_WAITING = 10_000
 _MOST_BYTES = 4 * 2**20
 """Bytes of rows that wait where they cannot be written."""

@@ -22,7 +22,6 @@ T = TypeVar("T")
 _log = logging.getLogger("penstock.index")
 
 FILE = "cache.db"
-"""The name that diskcache gives its file."""
 
 _OPTIONS: dict[str, Any] = {
     "eviction_policy": "least-recently-stored",

@@ -33,9 +33,7 @@ INLINE = 512
 """Texts whose vectors are unpacked on the event loop: about a millisecond."""
 
 _AT_ONCE = 256
-"""Texts whose vectors are read together."""
 _ENTRY = 300
-"""Bytes that an entry takes in memory besides its vectors."""
 
 _SHARED = "penstock: calibration"
 """Under whose name the vectors of the phrases are kept; a client's tenant is a hash, or `anonymous`."""
@@ -88,7 +86,6 @@ class EmbeddingService:
         self._warnings = Warnings(logger, "embedding failed", clock)
         self._index = None if backend.is_quick else index
         self._known: Cache[Key, bytes] = Cache(max_bytes)
-        """The vectors of texts; empty for one that has none."""
         self._dimension: int | None = None  # of what was made last; not known before
         self._making = Making(backend, self._deliver, self._warnings, clock)
         self._pending: dict[Key, VectorRequest] = {}

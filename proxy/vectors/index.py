@@ -26,7 +26,6 @@ _IMPORT = 60.0
 
 
 Blocking = Embedded | PointServer
-"""The worker, in the thread that calls. Its methods raise `IndexFailed`."""
 
 
 class IndexService:

@@ -44,7 +44,6 @@ class VectorRequest:
     rank: Rank
     is_query: bool = False
     result: "asyncio.Future[bytes | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-    """Its packed vectors; None where they could not be made."""
 
     def answer(self, vector: bytes | None) -> None:
         if not self.result.done():

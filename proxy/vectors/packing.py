@@ -14,7 +14,6 @@ from proxy.text import arrays
 from proxy.text.arrays import Array
 
 MOST = 255
-"""Vectors that one text may have."""
 
 
 def dimension(packed: bytes) -> int:

@@ -28,9 +28,7 @@ INLINE = 2000
 """Characters of texts whose vectors are made on the event loop: 0.2 ms, and a thread takes as long."""
 
 _WORDS = 20_000
-"""Words whose tokens are remembered."""
 _LONGEST = 100
-"""Characters of a word beyond which it has no tokens."""
 _IDEOGRAMS = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),

@@ -50,7 +50,6 @@ class Response:
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers to relay, in the upstream's order."""
         dropped = NOT_RELAYED
         named = self._response.headers.get("connection")
         if named:
@@ -170,7 +169,7 @@ class Transport:
                     error = error.cause
                 is_sent = _is_connected(error) and (data is None or data.was_received(error))
                 if last or not _may_retry(error, is_sent and method not in _SAFE):
-                    failure = _failure(error, self._name) if is_sent else _unreached(error, self._name)
+                    failure = _failure(error, self._name, is_sent=is_sent)
                     if method in _SAFE:
                         failure.headers.pop("x-should-retry", None)
                     raise self._logged(failure, url, error) from None
@@ -269,7 +268,6 @@ class _Bytes(aiohttp.payload.BytesPayload):
         return _acknowledged(self._socket) > self._before
 
     def close_socket(self) -> None:
-        """Close the duplicate descriptor by which the bytes are counted."""
         if self._socket is not None:
             self._socket.close()
 
@@ -304,15 +302,11 @@ def _may_retry(error: Exception, is_sent: bool) -> bool:
     return isinstance(error, aiohttp.ClientConnectionError)
 
 
-def _unreached(error: Exception, name: str) -> UpstreamFailed:
-    """Return the error for a request of which the server received nothing."""
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return UpstreamFailed(f"the upstream {name!r} could not be reached in time", status=504)
-    return UpstreamFailed(f"the upstream {name!r} could not be reached")
-
-
-def _failure(error: Exception, name: str) -> Unanswered:
-    """Return the error for a request that the server may have processed."""
+def _failure(error: Exception, name: str, *, is_sent: bool = True) -> UpstreamFailed:
+    if not is_sent:
+        is_late = isinstance(error, aiohttp.ConnectionTimeoutError)
+        told = f"the upstream {name!r} could not be reached{' in time' if is_late else ''}"
+        return UpstreamFailed(told, status=504 if is_late else None)
     if isinstance(error, TimeoutError):
         return UpstreamTimeout(f"the upstream {name!r} sent nothing for too long; it may have processed the request")
     if isinstance(error, aiohttp.ClientResponseError):
@@ -335,5 +329,4 @@ def _cause(error: Exception) -> str:
 
 
 def _invalid(name: str) -> Unanswered:
-    """Return the error for an answer that is not HTTP, or whose head does not end."""
     return Unanswered(f"the upstream {name!r} sent an answer that is not valid HTTP", code="upstream_invalid")

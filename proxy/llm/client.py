@@ -98,7 +98,8 @@ class SmallModel:
         headers: Mapping[str, str],
     ) -> Reply:
         route = self._route()
-        request = _request(route.model, messages, fields)
+        sound = tuple(message.with_changes(content=_sound(message.text)) for message in messages)
+        request = ChatRequest(route.model, sound, rest=Fields({**fields, "stream": False}))
         sent = {"content-type": "application/json", "accept-encoding": "identity", **headers}
         return await route.upstream.send(
             Call("/chat/completions", route.model, request.encode(), sent, request=request, profile=profile)
@@ -128,11 +129,6 @@ class SmallModel:
         except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
             return None
         return content if whole and not message.get("refusal") and isinstance(content, str) else None
-
-
-def _request(model: str, messages: Sequence[Message], fields: Mapping[str, float]) -> ChatRequest:
-    messages = [message.with_changes(content=_sound(message.text)) for message in messages]
-    return ChatRequest(model, tuple(messages), rest=Fields({**fields, "stream": False}))
 
 
 def _refused_field(reply: Reply) -> str:

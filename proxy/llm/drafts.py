@@ -55,7 +55,6 @@ class DraftService:
         self._worker = secrets.token_bytes(16)
 
     def bind(self, who: Identity, headers: Mapping[str, str], outage: Outage | None = None) -> "BoundDrafts":
-        """Return the drafts of a tenant; `headers` are sent with the writer's calls."""
         return BoundDrafts(self, _prefix(who.tenant), headers, outage or Outage())
 
     def forget(self, tenant: str) -> int:

@@ -70,11 +70,9 @@ class UpstreamJudge:
         self.authorization, self.aclose = self._model.authorization, self._work.aclose
 
     def bind(self, who: Identity, headers: Mapping[str, str] = _NOTHING) -> "BoundJudge":
-        """Return the judge of a request's context; `headers` are sent with its calls."""
         return BoundJudge(self, who.tenant, headers)
 
     def forget(self, tenant: str) -> int:
-        """Forget the verdicts of a tenant, cancel its pairs that wait, and return the number of verdicts."""
         self._work.forget(tenant)
         return self._known.forget(tenant)
 

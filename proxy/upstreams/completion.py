@@ -14,8 +14,6 @@ from proxy.chat.errors import BadRequest, PenstockError, Unanswered
 from proxy.upstreams.base import Call, Reply
 
 DONE = b"data: [DONE]\n\n"
-"""The event that ends a stream."""
-
 _PING = b": ping\n\n"
 _MORE = b'"logprobs":null,"finish_reason":null}'
 """The end of the choice in a chunk that is not the last one."""
@@ -91,7 +89,6 @@ class Completion:
     """
 
     def __init__(self, call: Call, facts: Facts) -> None:
-        """Begin the answer to a call, in the form that the client asked for."""
         rest = {} if call.request is None else call.request.rest
         self.facts = facts
         self.stream = rest.get("stream") is True

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from proxy.chat.errors import BadRequest
 from proxy.http.headers import CREDENTIALS
+from proxy.upstreams.base import Upstream
 
 _FORMS = {
     "anthropic": re.compile(r"\bsk-ant-"),
@@ -18,17 +19,17 @@ _HEADERS = {"x-api-key": "anthropic", "x-goog-api-key": "gcp.gemini"}
 """Headers of keys that the SDKs of one vendor send."""
 
 
-def fitting(headers: Mapping[str, str], upstream: str, provider: str, model: str) -> Mapping[str, str]:
-    """Return the headers without keys of other vendors than the upstream's provider.
+def fitting(headers: Mapping[str, str], upstream: Upstream, model: str) -> Mapping[str, str]:
+    """Return the headers without keys of other vendors than the upstream's.
 
     `model` is empty if the request names none. Raise `BadRequest` if all keys are of other vendors.
     """
-    foreign = dict(_foreign(headers, provider))
+    foreign = dict(_foreign(headers, upstream.provider))
     if not foreign:
         return headers
     fit = {name: value for name, value in headers.items() if name not in foreign}
     if CREDENTIALS.isdisjoint(fit):
-        raise _foreign_key(foreign, upstream, provider, model)
+        raise _foreign_key(foreign, upstream, model)
     return fit
 
 
@@ -38,24 +39,25 @@ def fits(headers: Mapping[str, str], provider: str) -> bool:
     return not keys or len(dict(_foreign(headers, provider))) < len(keys)
 
 
-def _foreign_key(foreign: Mapping[str, str], upstream: str, provider: str, model: str) -> BadRequest:
+def _foreign_key(foreign: Mapping[str, str], upstream: Upstream, model: str) -> BadRequest:
     """Return the error for keys of another vendor, by header. It names the entry that the configuration lacks."""
     header, vendor = next(iter(foreign.items()))
+    provider = upstream.provider
     subject, entry = (
         (f"the model {model[:200]!r}", f"add an entry to `models` that sends {model[:200]!r} to")
         if model
         else ("a request that names no model", "configure exactly one address, or `default_upstream`, for")
     )
     return BadRequest(
-        f"The key in `{header}` is for {vendor}, but {subject} goes to the upstream {upstream!r} ({provider}), which "
-        f"does not get it. Send a key for {provider}, or {entry} an upstream whose `kind` or `provider` is `{vendor}`.",
+        f"The key in `{header}` is for {vendor}, but {subject} goes to the upstream {upstream.name!r} ({provider}), "
+        f"which does not get it. Send a key for {provider}, or {entry} an upstream whose `kind` or `provider` is "
+        f"`{vendor}`.",
         code="foreign_key",
         headers={"x-should-retry": "false"},
     )
 
 
 def _foreign(headers: Mapping[str, str], provider: str) -> Iterator[tuple[str, str]]:
-    """Yield the headers with a key of another vendor, and that vendor."""
     for name in CREDENTIALS & headers.keys():
         vendors = {vendor for vendor, form in _FORMS.items() if form.search(headers[name])}
         if not vendors:

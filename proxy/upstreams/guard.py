@@ -61,7 +61,6 @@ class GuardedUpstream:
         return reply
 
     def over(self, ticket: int, *, is_broken: bool) -> None:
-        """Take back the slot of a stream that has ended."""
         self._slots.release()
         if is_broken:
             self._breaker.broke_off(ticket)
@@ -182,7 +181,6 @@ class Breaker:
         return self._era
 
     def answered(self, ticket: int, *, is_sound: bool) -> None:
-        """Count an answer, or the failure of a request."""
         if ticket != self._era:
             return
         if self.state == "half_open":

@@ -55,7 +55,6 @@ class Images:
         return request.with_messages([_inlined(message, data) for message in request.messages])
 
     async def _data(self, url: str, place: str) -> str:
-        """Return the image at an address as a `data:` URL. Raise `BadRequest`."""
         try:
             async with asyncio.timeout(_DEADLINE):
                 content = await self._fetch(URL(url))
@@ -95,10 +94,9 @@ def _address(part: Mapping[str, Any]) -> str | None:
 def _inlined(message: Message, data: Mapping[str, str]) -> Message:
     if data.keys().isdisjoint(map(_address, message.parts)):
         return message
-    parts: list[Mapping[str, Any]] = []
-    for part in message.parts:
-        if (url := _address(part)) in data:
+    parts = [*message.parts]
+    for place, part in enumerate(parts):
+        if url := data.get(_address(part) or ""):
             image = part["image_url"] if isinstance(part["image_url"], Mapping) else {}
-            part = {**part, "image_url": {**image, "url": data[str(url)]}}
-        parts.append(part)
+            parts[place] = {**part, "image_url": {**image, "url": url}}
     return message.with_changes(content=parts)

@@ -32,17 +32,14 @@ class Mask:
         self._keys = [key.encode() for key in keys if len(key) >= _SHORTEST]
 
     def body(self, data: bytes) -> bytes:
-        """Return the data without the keys."""
         for key in self._keys:
             data = data.replace(key, _MASK)
         return data
 
     def text(self, text: str) -> str:
-        """Return the text without the keys."""
         return self.body(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def head(self, reply: Reply) -> None:
-        """Mask the keys in the headers and in a whole body."""
         if self._keys:
             reply.headers = [(name, self.body(value)) for name, value in reply.headers]
             reply.body = None if reply.body is None else self.body(reply.body)

@@ -50,10 +50,7 @@ class OpenAI(Upstream):
 
     async def send(self, call: Call) -> Reply:
         """Forward a call; an answer that is an event stream is relayed as it arrives, any other is read whole."""
-        if self._has_own_key:
-            headers: Mapping[str, str] = without_credentials(call.headers)
-        else:
-            headers = fitting(call.headers, self.name, self.provider, call.model)
+        headers = without_credentials(call.headers) if self._has_own_key else fitting(call.headers, self, call.model)
         response = await self._transport.request(
             call.method, self._url(call), {**headers, **self._own_headers}, call.body or None
         )

@@ -92,11 +92,10 @@ class Routes:
         if len({each.address for each in others}) == 1:
             return others[0]
         if self.takes_clients_key(default):
-            fitting(headers, default.name, default.provider, "")
+            fitting(headers, default, "")
         return default
 
     def takes_clients_key(self, upstream: Upstream) -> bool:
-        """Return whether an upstream has no key of its own, so that the client's is passed on."""
         return upstream.name in self._takes_clients_key
 
     def place(self, model: str) -> int:
@@ -113,7 +112,6 @@ class Routes:
         return route.upstream is upstream and route.model == model
 
     def names(self) -> list[str]:
-        """Return the models that are named in full, in order."""
         return [name for entry in self._models for name in entry.match if not any(mark in name for mark in "*?[")]
 
 

@@ -61,4 +61,4 @@ def test_whatever_comes_there_is_a_request_or_an_error_for_the_client(
     with suppress(BadRequest):
         encode(ollama.translate(request, num_ctx=None, keep_alive=None).body)
     with suppress(BadRequest):
-        encode(anthropic.translate(request, most=4096, room=4096).body)
+        encode(anthropic.AnthropicRequest(request, most=4096, room=4096).translation().body)

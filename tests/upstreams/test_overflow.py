@@ -53,6 +53,11 @@ def test_a_servers_own_fields_stay() -> None:
     assert told["message"].startswith(f"{LIMIT} 2048 tokens. However, your messages resulted in 2324 tokens. {REDUCE}.")
 
 
+def test_a_list_with_an_error_is_told_as_an_object() -> None:
+    body = json.dumps([error("prompt is too long: 5 tokens > 3 maximum", code="context_length_exceeded")]).encode()
+    assert orjson.loads(openai_body(body, Overflow(5, 3)))["error"]["code"] == "context_length_exceeded"
+
+
 @pytest.mark.parametrize(
     ("status", "said"),
     [

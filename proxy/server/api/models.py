@@ -47,7 +47,7 @@ class ModelsApi:
         headers: Mapping[str, str] = forwarded(http.headers)
         known, route = self._described(name), self._routes.of(name, http.caller)
         if self._routes.takes_clients_key(route.upstream):
-            headers = fitting(headers, route.upstream.name, route.upstream.provider, name)
+            headers = fitting(headers, route.upstream, name)
         async with http.watch():
             listed = await self._ask(route.upstream, headers, is_meant=True)
         answer = next((model for model in listed if model["id"] == route.model), {})

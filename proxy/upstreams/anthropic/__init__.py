@@ -19,7 +19,7 @@ from proxy.http.client import Response
 from proxy.http.headers import without_credentials
 from proxy.text.json_values import json_object
 from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer
-from proxy.upstreams.anthropic.request import translate
+from proxy.upstreams.anthropic.request import AnthropicRequest
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
 from proxy.upstreams.completion import Completion, parsed, timestamp
 from proxy.upstreams.credentials import fitting
@@ -81,10 +81,10 @@ class Anthropic(TranslatedUpstream):
         return [_described(each) for each in models if isinstance(each, dict) and isinstance(each.get("id"), str)]
 
     async def _pass(self, call: Call) -> Reply:
-        if self._key is not None:
-            headers: Mapping[str, str] = {**without_credentials(call.headers), **self._credentials(call.headers, "")}
+        if self._key is None:
+            headers = fitting(call.headers, self, call.model)
         else:
-            headers = fitting(call.headers, self.name, self.provider, call.model)
+            headers = {**without_credentials(call.headers), **self._credentials(call.headers, "")}
         return await relay(await self._request(call.method, call.path, headers, call.body or None, call.query))
 
     async def _request(
@@ -97,7 +97,7 @@ class Anthropic(TranslatedUpstream):
         """Return the header of the operator's key, else of the client's. Raise `Unauthorized` if there is none."""
         key = self._key
         if key is None:
-            headers = fitting(headers, self.name, self.provider, model)
+            headers = fitting(headers, self, model)
             kind, _, bearer = headers.get("authorization", "").partition(" ")
             key = headers.get("x-api-key") or (bearer.strip() if kind.lower() == "bearer" else "")
         if not key:
@@ -155,7 +155,7 @@ class Anthropic(TranslatedUpstream):
                 # there may be less room than the model's maximum
                 call = replace(call, counted=await call.tokens.count(request))
             room = call.room or room
-        return translate(request, most=most, room=room)
+        return AnthropicRequest(request, most=most, room=room).translation()
 
     def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
         error = body["error"] if isinstance(body.get("error"), Mapping) else {}

@@ -35,7 +35,6 @@ def message_of(content: Sequence[Block]) -> dict[str, Any]:
 
 
 def _citations(content: Iterable[Block]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the citations of each text."""
     end = 0
     for block in content:
         if block.get("type") == "text":
@@ -67,7 +66,6 @@ class AnthropicAnswer:
 
     @property
     def pauses(self) -> int:
-        """The number of rounds before this one."""
         return len(self._rounds) - 1
 
     @property
@@ -179,7 +177,6 @@ class AnthropicAnswer:
         return TIERS.get(str(self._rounds[-1].usage.get("service_tier")))
 
     def usage(self, facts: Facts) -> dict[str, Any]:
-        """Return OpenAI's `usage` of all rounds, and note it as facts."""
         rounds = [read_usage(each.usage) for each in self._rounds]
         prompt, answered = sum(each.input or 0 for each in rounds), sum(each.output or 0 for each in rounds)
         read, written = sum(each.cached or 0 for each in rounds), sum(each.written or 0 for each in rounds)

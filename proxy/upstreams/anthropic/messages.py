@@ -123,7 +123,6 @@ class AnthropicMessages:
         return marked([*thoughts, *content, *calls], message)
 
     def _thoughts(self, message: Message) -> list[Block]:
-        """Return the signed blocks that a client sends back, unchanged, without unsigned ones."""
         signed: list[Block] = []
         for block in message.get("thinking_blocks") or ():
             if isinstance(block, Mapping) and (block.get("signature") or block.get("data")):

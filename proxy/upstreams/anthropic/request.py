@@ -81,19 +81,11 @@ def _table() -> tuple[ClaudeFeatures, ...]:
     return msgspec.json.decode(text, type=tuple[ClaudeFeatures, ...])
 
 
-def translate(request: ChatRequest, *, most: int, room: int) -> Translation:
-    """Return a request in the form of Messages.
+class AnthropicRequest:
+    """A request in the form of Messages. Raises `BadRequest` for what cannot be translated."""
 
-    `most` is the longest answer of the model, `room` the part of the window that is left for one, both in tokens. Raise
-    `BadRequest` for values of a wrong type, and for requests that cannot be translated.
-    """
-    return _Fields(request, most, room).translation()
-
-
-class _Fields:
-    """The fields of one request."""
-
-    def __init__(self, request: ChatRequest, most: int, room: int) -> None:
+    def __init__(self, request: ChatRequest, *, most: int, room: int) -> None:
+        """`most` is the longest answer of the model, `room` what the window leaves for one, both in tokens."""
         self._request = request
         self._rest = check_fields(request, NativeFields)
         self._able = features_of(request.model)
@@ -169,7 +161,6 @@ class _Fields:
         return {}
 
     def _tools(self) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-        """Return the tools, and the choice among them."""
         offered = [self._tool(tool, f"tools[{index}]") for index, tool in enumerate(self._request.tools)]
         if not offered:
             # the wire wants a definition of what was called
@@ -192,9 +183,8 @@ class _Fields:
         choice = self._rest.get("tool_choice", "auto")
         choices: Mapping[str, str] = _TABLE["choices"]
         if isinstance(choice, str):
-            return offered, {
-                "type": choices.get(choice) or wrong("tool_choice", f"must be one of {', '.join(choices)}")
-            }
+            kind = choices.get(choice) or wrong("tool_choice", f"must be one of {', '.join(choices)}")
+            return offered, {"type": kind}
         if choice.get("type") in OWN_CHOICES:
             return offered, dict(choice)
         named = chosen_tools(choice)
@@ -233,7 +223,6 @@ class _Fields:
         return result | {key: value for key, value in given_as if value is not None and key not in known}
 
     def _think(self, body: dict[str, Any]) -> None:
-        """Set the thinking that `reasoning_effort` asks of this model, unless the client set Anthropic's own fields."""
         level, place = effort_of(self._rest, BUDGETS)
         if level is None or "thinking" in body:
             return
@@ -258,14 +247,13 @@ class _Fields:
 
     def _think_within(self, body: dict[str, Any], level: str, place: str) -> None:
         """Set a budget, unless the answer is short or a loop of calls began without thinking."""
-        budget = min(BUDGETS[level], self._limit // 2)
         if self._limit > LEAST_BUDGET and self._messages.thinks:
-            body["thinking"] = {"type": "enabled", "budget_tokens": max(LEAST_BUDGET, budget)}
+            budget = max(LEAST_BUDGET, min(BUDGETS[level], self._limit // 2))
+            body["thinking"] = {"type": "enabled", "budget_tokens": budget}
         else:
             self._ignored.add(place)
 
     def _sample(self, body: dict[str, Any]) -> None:
-        """Set temperature, `top_p` and `top_k`, as far as the model and its thinking allow."""
         thinks = body.get("thinking", {}).get("type") in ("enabled", "adaptive")
         temperature, top_p = self._rest.get("temperature"), self._rest.get("top_p")
         if temperature is not None:
@@ -284,7 +272,6 @@ class _Fields:
 
 
 def _nearest(level: str, efforts: tuple[str, ...]) -> str:
-    """Return the effort of a model that is nearest to the wanted one."""
     wanted = LEVELS.index("low" if level == "minimal" else level)
     return min(efforts, key=lambda each: abs(LEVELS.index(each) - wanted))
 

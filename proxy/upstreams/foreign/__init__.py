@@ -83,7 +83,6 @@ class LitellmProcess:
         raise OSError("the process of litellm did not start")
 
     async def leave(self, upstream: str) -> None:
-        """Note that an upstream is closed. End the process with the last one."""
         self._users.discard(upstream)
         if self._users:
             return

@@ -88,7 +88,7 @@ def _refused(
     Its words are in `wrapper`, its status and headers in `answer`; both may be missing.
     """
     body = _error_object(wrapper or error, answer)
-    status = 401 if _reason(body) == "API_KEY_INVALID" else _status(answer or error)
+    status = 401 if _detail(body, "reason") == "API_KEY_INVALID" else _status(answer or error)
     text = _hidden(_words(wrapper or error, body), hide) or f"The provider answered with status {status}."
     if any(CONTEXT_FULL in _classes(link) for link in _chain(error)):
         status = 413
@@ -131,7 +131,6 @@ def _retry_headers(*errors: BaseException | None) -> dict[str, str]:
 
 
 def _error_object(error: BaseException, answer: BaseException | None) -> Mapping[str, Any]:
-    """Return the provider's error object; empty if it sent none."""
     response = getattr(answer, "response", None)
     for raw in (getattr(error, "message", None) or str(error), getattr(error, "body", None), response):
         said = _parsed(_body(raw) if raw is response else raw)
@@ -155,21 +154,17 @@ def _parsed(raw: Any) -> Any:
     return None
 
 
-def _details(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return Google's details of an error (google.rpc.ErrorInfo, RetryInfo)."""
+def _detail(body: Mapping[str, Any], name: str) -> Any:
+    """Return a field of Google's details of an error (google.rpc.ErrorInfo, RetryInfo)."""
     details = body.get("details")
-    return [each for each in details if isinstance(each, Mapping)] if isinstance(details, list) else []
-
-
-def _reason(body: Mapping[str, Any]) -> Any:
-    return next((each["reason"] for each in _details(body) if each.get("reason")), None)
+    listed = details if isinstance(details, list) else ()
+    return next((each[name] for each in listed if isinstance(each, Mapping) and each.get(name)), None)
 
 
 def _retry_info(body: Mapping[str, Any]) -> dict[str, str]:
     """Return `retry-after`, in whole seconds, from Google's RetryInfo (`"retryDelay": "21.5s"`)."""
-    delays = [str(each["retryDelay"]).removesuffix("s") for each in _details(body) if each.get("retryDelay")]
     with suppress(ValueError, OverflowError):
-        return {"retry-after": str(math.ceil(float(delays[0])))} if delays else {}
+        return {"retry-after": str(math.ceil(float(str(_detail(body, "retryDelay")).removesuffix("s"))))}
     return {}
 
 
@@ -179,7 +174,6 @@ def _cause(error: BaseException) -> str:
 
 
 def _words(error: BaseException, body: Mapping[str, Any]) -> str:
-    """Return the provider's own words."""
     raw = getattr(error, "message", None) or str(error)
     said = body.get("message") or (raw.decode(errors="replace") if isinstance(raw, bytes) else raw)
     words = _TAIL.sub("", _PREFIX.sub("", str(said))).strip()

@@ -57,7 +57,6 @@ class Provider:
             raise self._explained(error, asked) from None
 
     async def ignored(self, request: ChatRequest) -> tuple[str, ...]:
-        """Return the fields that litellm or the provider does not support. Raise `BadRequest` as `send` does."""
         check_fields(request)
         _, left_out = arguments(request, self._settings.provider)
         return tuple(sorted(left_out | lacked(await self._loaded(), self._settings.provider, request)))
@@ -65,7 +64,6 @@ class Provider:
     async def _spoken(
         self, source: Any, chunks: "ForeignStream", deadline: float, asked: Mapping[str, Any]
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the client's events of a stream. Raise errors in OpenAI's terms."""
         begun, ending = False, Ending()
         try:
             while (chunk := await _next(source, ending, deadline)) is not None:
@@ -141,7 +139,6 @@ class Ending:
             source.completion_stream.chunk_parser = self._beside(parser)
 
     def arrived(self, source: Any) -> bool:
-        """Return whether the provider said that its answer is complete."""
         return self._seen or getattr(source, "received_finish_reason", self) is not None
 
     def _beside(self, parser: Any) -> Any:
@@ -264,7 +261,6 @@ class ForeignStream:
             yield _event({**self._head, "choices": choices, **extras, **hidden})
 
     def end(self) -> Iterator[bytes]:
-        """Yield the usage event, if the client asked for it."""
         if self._show_usage and self._usage:
             yield _event({**self._head, "choices": [], "usage": self._usage})
 

@@ -51,7 +51,6 @@ def build(upstreams: Mapping[str, OllamaUpstream], settings: Settings) -> dict[s
 
 
 def _num_ctx(entries: Iterable[ModelSettings], model: str) -> int | None:
-    """Return the context size that the first matching entry gives a model."""
     serving = (e for e in entries if e.model == model or any(fnmatchcase(model, glob) for glob in e.match))
     return next((entry.num_ctx for entry in serving), None)
 
@@ -119,7 +118,6 @@ class Ollama(TranslatedUpstream):
         return await self._transport.request(method, url, {**kept, **self._headers}, body)
 
     async def _ask_server(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
-        """Return the JSON answer to a question about the server; None if it has none. Never raise."""
         try:
             response = await self._request(method, path, {}, None if body is None else encode(body))
             answer = await response.read()
@@ -128,7 +126,6 @@ class Ollama(TranslatedUpstream):
             return None
 
     async def _pass(self, call: Call) -> Reply:
-        """Forward a call to Ollama's own `/v1`, and relay its answer as it is."""
         path = f"/v1{call.path}{'?' if call.query else ''}{call.query}"
         response = await self._request(call.method, path, call.headers, call.body or None)
         return await relay(response)
@@ -226,7 +223,6 @@ class OllamaAnswer:
         self._calls = 0
 
     def deltas(self, line: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return what a line, or a whole answer, adds to the message."""
         message = _mapping(line.get("message"))
         listed = message.get("tool_calls")
         calls = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []

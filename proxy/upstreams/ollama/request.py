@@ -106,7 +106,6 @@ def _tool(tool: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _format(rest: Mapping[str, Any]) -> Any:
-    """Return the form of the answer: `json`, or a JSON schema."""
     kind, schema = form_of(rest)
     return None if kind == "text" else "json" if schema is None else schema
 

@@ -179,8 +179,8 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
     """
     outcome, profile, rejected = done.outcome, done.ctx.model, done.outcome.rejected
     came = done.ctx.incoming if done.is_guarded else done.sent
-    seen.rewrote(
-        Rewriting(came, outcome.request, outcome.stages, done.ctx, outcome.before, outcome.after, outcome.start)
+    seen.rewriting = Rewriting(
+        came, outcome.request, outcome.stages, done.ctx, outcome.before, outcome.after, outcome.start
     )
     refusal = None if rejected is None else _refusal(rejected, late=outcome.late, failed=done.archive.failed)
     if outcome.before is not None and outcome.after is not None:

@@ -15,6 +15,7 @@ import zlib
 from base64 import b32encode
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from re import compile as pattern
 from urllib.parse import quote
@@ -73,7 +74,9 @@ class Archives:
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundArchive":
         """Return the archive of a conversation; one without a name lists only what this object kept or used."""
-        return BoundArchive(self, _owner(who.tenant), _part(who.scope), None if who.is_named else {}, outage)
+        return BoundArchive(
+            self, _owner(who.tenant), _part(who.scope), None if who.is_named else {}, outage or Outage()
+        )
 
     async def find(self, tenant: str, handle: str) -> str | None:
         """Return the content of a handle from any session of a tenant, or None. Raises `StoreError`."""
@@ -135,28 +138,26 @@ class Archives:
         self._warnings.warn(action=action, cause=error.cause)
 
 
+@dataclass(slots=True)
 class BoundArchive:
     """The `Archive` of one tenant and session. A handle of another one names nothing here."""
 
-    __slots__ = ("_archives", "_is_checked", "_outage", "_own", "_owner", "_part", "_pointers", "_prefix", "failed")
+    _archives: Archives
+    _owner: str
+    _part: str
+    _own: dict[str, None] | None = None
+    _outage: Outage = field(default_factory=Outage)
+    failed: bool = False
+    """Something could not be kept, and may be at another time."""
+    _is_checked: bool = False
 
-    def __init__(
-        self,
-        archives: Archives,
-        owner: str,
-        part: str,
-        own: dict[str, None] | None = None,
-        outage: Outage | None = None,
-    ) -> None:
-        self._archives = archives
-        self._outage = outage or Outage()
-        self._own = own
-        self._is_checked = False
-        self.failed = False
-        """Something could not be kept, and may be at another time."""
-        self._owner, self._part = owner, part
-        self._prefix = f"archive/{owner}{part}/"
-        self._pointers = f"handle/{owner}"
+    @property
+    def _prefix(self) -> str:
+        return f"archive/{self._owner}{self._part}/"
+
+    @property
+    def _pointers(self) -> str:
+        return f"handle/{self._owner}"
 
     async def keep(self, content: str) -> str | None:
         """Store content durably, or touch it, and return its handle; None, and a line in the log, where that fails."""

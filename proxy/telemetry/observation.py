@@ -22,7 +22,7 @@ from proxy.step import Step
 from proxy.telemetry import attributes as attr
 from proxy.telemetry.bill import MOST_BYTES, Bills
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.record import NONE, PARSED, Record, Rewriting, conversation_id, facts_of, turn_of
+from proxy.telemetry.record import NONE, PARSED, Record, conversation_id, facts_of, turn_of
 from proxy.telemetry.records import Records
 
 if TYPE_CHECKING:
@@ -170,29 +170,19 @@ class Observation(Record):
         self.known |= {"model": model, "upstream": upstream, "chain": chain}
 
     def ran(
-        self,
-        steps: Sequence[Step],
-        *,
-        before: int | None,
-        after: int | None,
-        window: int | None,
-        refused: str | None = None,
+        self, steps: Sequence[Step], *, before: int, after: int, window: int | None, refused: str | None = None
     ) -> None:
         """Set the steps, and the prompt's tokens before and after them; `refused` is the code where it is too large."""
         self.steps, self.before, self.after, self.window = steps, before, after, window
         self._ran += steps
-        self._overflow = after is not None and window is not None and after > window
+        self._overflow = window is not None and after > window
         for phase, tokens in (("before", before), ("after", after)):
-            if tokens is not None:
-                self.metrics.of("context_size_tokens", self.model, phase).observe(tokens)
-                if window:
-                    self.metrics.of("context_utilization", self.model, phase).observe(tokens / window)
+            self.metrics.of("context_size_tokens", self.model, phase).observe(tokens)
+            if window:
+                self.metrics.of("context_utilization", self.model, phase).observe(tokens / window)
         self.metrics.ran(steps)
-        if after is not None and window and (refused or after >= self._telemetry.warn_at * window):
+        if window and (refused or after >= self._telemetry.warn_at * window):
             self._warn(refused, after, window)
-
-    def rewrote(self, rewriting: Rewriting) -> None:
-        self.rewriting = rewriting
 
     def passed(self, body: Body, headers: Mapping[str, str]) -> None:
         """Set a body that no chain has read; `headers` are the client's."""
@@ -208,15 +198,12 @@ class Observation(Record):
         self.metrics.of("context_warnings", self.model, level).inc()
         known = {"level": level, "tokens": tokens, "window": window}
         if self._span is not None:
-            self._span.event(
-                "penstock.context.warning", {f"penstock.context.{name}": value for name, value in known.items()}
-            )
+            shown = {f"penstock.context.{name}": value for name, value in known.items()}
+            self._span.event("penstock.context.warning", shown)
         ids = {"request_id": self.known["request_id"], "model": self.model}
         fields = {**ids, **known, "share": round(tokens / window, 3)}
-        if refused:
-            _context.critical("context is too large and was refused", extra={"fields": fields})
-        else:
-            _context.warning("context is filling up", extra={"fields": fields})
+        event = "context is too large and was refused" if refused else "context is filling up"
+        _context.log(logging.CRITICAL if refused else logging.WARNING, event, extra={"fields": fields})
 
     async def expect(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> None:
         if ctx.model.prices.known:

@@ -60,17 +60,6 @@ async def test_a_text_that_is_said_again_gains_its_source(store: Store) -> None:
         assert only.updated - only.created == 100
 
 
-async def test_many_are_rows_that_are_found_after_a_restart(store: Store) -> None:
-    async with remembering(store, merge_at=1) as service:
-        await service.add(ANN, [draft(f"fact {n}: " + "x" * 300) for n in range(400)])
-        await service.delete(ANN, id_of("fact 7: " + "x" * 300))
-    assert len(await store.keys("memory/")) == 399
-    async with remembering(store) as service:
-        assert len(await texts(service, ANN)) == 399
-        assert await service.forget(ANN) == 399
-    assert await store.keys("memor") == ()
-
-
 async def test_workers_see_each_others_changes_and_lose_none(store: Store) -> None:
     async with remembering(store) as one, remembering(store) as other:
         each = [

@@ -226,7 +226,6 @@ async def test_a_wrong_password_is_told_to_nobody(caplog: pytest.LogCaptureFixtu
             ResponseError("OOM command not allowed when used memory > 'maxmemory'. script: 1, on @user_script:3."),
             "full",
         ),
-        (ResponseError("Error running script (call to f_1): @user_script:3: -OOM command not allowed"), "full"),
         (ResponseError("-READONLY You can't write against a read only replica."), "read_only"),
         (ResponseError("MISCONF Redis is configured to save RDB snapshots, but"), "read_only"),
         (ResponseError("BUSY Redis is busy running a script."), "busy"),
@@ -264,21 +263,9 @@ async def test_it_says_once_a_minute_that_it_is_degraded(
     assert "some" not in str([vars(record) for record in caplog.records])
 
 
-@pytest.mark.parametrize("planted", [b"", b"short", b"0123456789abcdef1", b"x" * 100])
-async def test_values_of_others_are_never_taken_for_ours(
-    running: RedisProcess, store: RedisStore, planted: bytes
-) -> None:
-    with running.admin() as admin:
-        for key in ("a", "b", "c"):
-            admin.set(f"penstock:value:{key}", planted)
-    assert await store.get("a", ttl=100) is None
-    assert await store.add("b", b"1", ttl=100) == b"1"
-    await store.put("c", b"1", ttl=100)
-    assert [await store.get(key) for key in ("a", "b", "c")] == [None, b"1", b"1"]
-
-
 PLANTED: dict[str, Callable[[Any, str], Any]] = {
     "string": lambda admin, key: admin.set(key, "another's"),
+    "almost": lambda admin, key: admin.set(key, "0123456789abcdef1"),
     "list": lambda admin, key: admin.rpush(key, "another's"),
     "hash": lambda admin, key: admin.hset(key, "another's", "1"),
     "zset": lambda admin, key: admin.zadd(key, {"another's": 1}),
@@ -312,6 +299,7 @@ async def forget(store: RedisStore) -> None:
     [
         ("value:a", put, b"1", None),
         ("value:a", lambda store: store.get("a"), None, "corrupted"),
+        ("value:a", lambda store: store.add("a", b"1", ttl=100), b"1", "corrupted"),
         ("value:a", lambda store: store.touch(["a", "b"], ttl=100), {"b"}, "corrupted"),
         ("value:a", lambda store: store.keys(""), ("b",), None),
         ("names", put, b"1", "corrupted"),
@@ -363,14 +351,6 @@ async def test_names_of_what_has_expired_leave(running: RedisProcess, store: Red
     await store.delete([f"new/{n}" for n in range(600)])
     with running.admin() as admin:
         assert set(admin.keys()) == {b"penstock:epoch"}
-
-
-async def test_what_the_server_evicts_is_not_named(running: RedisProcess, store: RedisStore) -> None:
-    await store.put_all({f"a/{n}": b"x" * 1000 for n in range(20)}, ttl=100)
-    with running.admin() as admin:
-        admin.delete(*(f"penstock:value:a/{n}" for n in range(0, 20, 2)))
-    assert set(await store.keys("a/")) == {f"a/{n}" for n in range(1, 20, 2)}
-    assert len(await store.latest("a/", limit=100)) == 10
 
 
 async def test_many_names_are_read_page_by_page(

@@ -170,16 +170,6 @@ async def test_what_only_adds_never_pays() -> None:
     assert found.pays_after is None
 
 
-async def test_after_a_pause_everything_pays_at_once() -> None:
-    talking = Chain()
-    await talking.runs(talk(3000, 500, 20), None, None)
-    talking.now += 301
-    came = talk(3000, 500, 20, 500, 20)
-    found = await talking.runs(came, cut(came, 1), cut(came, 2))
-    assert [each.pays_after for each in found] == [0, 0]
-    assert saved(found)[0] == pytest.approx(1.25 * 3750, rel=0.1)
-
-
 async def test_of_a_step_nothing_is_told_where_the_request_before_was_not_priced() -> None:
     talking = Chain()
     await talking.turn(talk(3000))

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -87,16 +86,6 @@ async def test_a_record_says_what_was_done() -> None:
     assert found["conversation"] is None
     (shown,) = found["steps"]
     assert shown == {**step(started=0.0).shown(), **Effect()._asdict()}
-
-
-async def test_without_a_file_nothing_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    async with kept() as records:
-        records.add(made("one"))
-        assert ids(await records.latest(Filters(request_id="one"), 1)) == ["one"]
-    async with kept() as records:
-        assert await records.latest(Filters(request_id="one"), 1) == []
-    assert os.listdir(tmp_path) == []
 
 
 async def test_what_is_too_old_goes() -> None:

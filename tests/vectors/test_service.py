@@ -136,13 +136,6 @@ async def test_noise_is_the_spread_of_texts_that_nobody_asks_for() -> None:
     assert await embedder.noise([" "], wait=LONG) is None
 
 
-async def test_the_query_goes_first_and_alone_then_the_texts_in_their_order() -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend)
-    await ask(service, "q", "1", "2", "3")
-    assert backend.batches == [["q"], ["1", "2"], ["3"]]
-
-
 async def test_what_was_asked_last_comes_first_and_what_was_only_prepared_last() -> None:
     backend = Scripted()
     service = EmbeddingService(backend)

@@ -97,9 +97,8 @@ async def test_the_frameworks_own_errors(setup: Setup) -> None:
 
 
 async def test_an_oversize_request_reaches_no_upstream(setup: Setup) -> None:
-    status, headers, answer = await post(
-        setup, {"model": "tiny-1", "messages": [{"role": "user", "content": "x " * 100}]}
-    )
+    large = {"model": "tiny-1", "messages": [{"role": "user", "content": "x " * 100}]}
+    status, headers, answer = await post(setup, large)
     assert status == 400
     assert answer["error"]["code"] == "context_length_exceeded"
     assert answer["error"]["param"] == "messages"

@@ -162,11 +162,8 @@ async def test_what_is_explained_is_what_is_sent(world: World) -> None:
         ann, headers = _names(talks, "ann"), _names(talks, "bob")
         name = ("gpt-9", "claude-sonnet-4-5", "gpt-9", "plain")[talks % 4]
         messages: list[Message] = [{"role": "system", "content": f"You serve printers, office {talks}."}]
-        memory = {
-            "text": f"The user of office {talks} wants answers under 80 words.",
-            "user": headers["x-penstock-user"],
-        }
-        await world.put("/v1/memories", memory, headers)
+        text = f"The user of office {talks} wants answers under 80 words."
+        await world.put("/v1/memories", {"text": text, "user": headers["x-penstock-user"]}, headers)
         for turn in range(10):
             if turn in (3, 6):
                 given = {"to": {"agent": "bob"}, "content": f"Toner for office {talks} arrives on day {turn}."}
@@ -184,15 +181,8 @@ async def test_what_is_explained_is_what_is_sent(world: World) -> None:
                     {"role": "tool", "tool_call_id": call["id"], "content": result(turn)}
                     for call in messages[-1]["tool_calls"]
                 ]
-    acted = {
-        "compact_tool_results",
-        "compress_history",
-        "include_shared",
-        "select_memories",
-        "keep_notes",
-        "offer_recall",
-    }
-    assert acted <= world.steps.keys()
+    acted = "compact_tool_results compress_history include_shared select_memories keep_notes offer_recall"
+    assert {*acted.split()} <= world.steps.keys()
     texts = "".join(each.body.decode() for each in world.behind.received)
     assert '"tool_call_id":"i' in texts.replace(": ", ":"), "internal rounds were put back"
     assert "Wait for toner." in texts, "summaries were written"

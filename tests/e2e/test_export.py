@@ -39,9 +39,7 @@ class Conversations:
             body = request_body(kind, short=True)
             name = kind.conversation[0]
             first = next(place for place, each in enumerate(body[name]) if each.get("role") == "user")
-            body[name] = [
-                {**each, "content": question} if place == first else each for place, each in enumerate(body[name])
-            ]
+            body[name][first] = {**body[name][first], "content": question}
             headers = {"authorization": "Bearer pk-ann", "x-penstock-session": session}
             async with lab.http.post(f"{self.base}/v1{kind.path}", json=body, headers=headers) as response:
                 assert response.status == 200, await response.text()
@@ -74,9 +72,8 @@ async def test_a_conversation_has_the_users_first_words_as_its_title(
 async def test_without_text_there_is_no_title(conversations: Conversations) -> None:
     await conversations.start(Body, text=False, one="A secret")
     assert (await conversations.listed())[0]["title"] is None
-    assert (await conversations.get(f"conversations/{(await conversations.listed())[0]['id']}/export?format=jsonl"))[
-        0
-    ] == 403
+    id = (await conversations.listed())[0]["id"]
+    assert (await conversations.get(f"conversations/{id}/export?format=jsonl"))[0] == 403
 
 
 async def test_words_find_conversations_by_names_titles_and_texts(conversations: Conversations) -> None:

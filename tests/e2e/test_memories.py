@@ -245,9 +245,8 @@ async def test_endpoints_see_one_scope_and_forget_a_user_whole(client: Client) -
     named: dict[str, Any] = {"headers": {"x-penstock-agent": "planner", "x-penstock-session": "trip-7"}}
     again = await client.ask("POST", "/v1/memories", json={"text": "drinks tea", "user": "ann"}, **named)
     assert (again[1]["status"], again[1]["scope"]) == ("repeated", [])
-    assert [each["text"] for each in (await client.ask("GET", "/v1/memories?user=ann", **named))[1]["data"]] == [
-        "drinks tea"
-    ]
+    listed = (await client.ask("GET", "/v1/memories?user=ann", **named))[1]["data"]
+    assert [each["text"] for each in listed] == ["drinks tea"]
     everything = (await client.ask("GET", "/v1/memories?user=ann&scope=all"))[1]["data"]
     assert {each["id"] for each in everything} == {*ids.values()}
     assert (await client.ask("DELETE", f"/v1/memories/{ids['drinks milk']}?user=ann&scope=all"))[0] == 200
@@ -258,15 +257,11 @@ async def test_endpoints_see_one_scope_and_forget_a_user_whole(client: Client) -
     assert (await client.ask("GET", "/v1/memories?user=ann&scope=all"))[1]["data"] == []
 
 
-NOTE = {"text": "The user is a vegetarian"}
+NOTED = {"name": "note", "arguments": json.dumps({"text": "The user is a vegetarian"})}
 TALK: list[dict[str, Any]] = [
     {"role": "system", "content": "You are a concierge."},
     {"role": "user", "content": "I'm vegetarian. We are four people."},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "note", "arguments": json.dumps(NOTE)}}],
-    },
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": NOTED}]},
     {"role": "tool", "tool_call_id": "c1", "content": "Noted."},
     {"role": "assistant", "content": "Good. " + "Let us see what there is. " * 40},
     {"role": "user", "content": "Which museums are open on Monday?"},
@@ -294,21 +289,16 @@ async def test_a_fact_from_five_sources_stands_once(lab: Lab, window: int) -> No
     named = {"x-penstock-user": "ann", "x-penstock-session": "s1"}
     for text in ("The user is a vegetarian.", "The user is allergic to peanuts"):
         assert (await client.ask("POST", "/v1/memories", json={"text": text, "user": "ann"}))[0] == 200
-    for agent, content in (
-        ("planner", "The user is vegetarian."),
-        ("booker", "User is a vegetarian"),
-        ("writer", "The table is for 7 pm. The user is vegetarian."),
-    ):
+    same = {"planner": "The user is vegetarian.", "booker": "User is a vegetarian"}
+    for agent, content in {**same, "writer": "The table is for 7 pm. The user is vegetarian."}.items():
         share = {"to": {"session": "s1"}, "content": content}
         headers = {"x-penstock-session": "s1", "x-penstock-agent": agent}
         assert (await client.ask("POST", "/v1/context/share", json=share, headers=headers))[0] == 200
     tools = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
-    body = {"model": "m", "messages": TALK, "tools": tools}
     texts: list[str] = []
     for messages in (TALK, [*TALK, {"role": "assistant", "content": "I look for one."}]):
-        status, answer = await client.ask(
-            "POST", "/v1/chat/completions", json={**body, "messages": messages}, headers=named
-        )
+        body = {"model": "m", "messages": messages, "tools": tools}
+        status, answer = await client.ask("POST", "/v1/chat/completions", json=body, headers=named)
         assert status == 200, answer
         sent = json.loads(lab.behind.last.body)["messages"]
         texts = texts or [each["content"] for each in sent]

@@ -114,18 +114,13 @@ async def test_a_harmless_chain_changes_nothing_beyond_the_noise(
 async def test_another_proxy_stands_in_the_place_of_a_chain(
     lab: Lab, behind: Upstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = await lab.start(
-        CONFIG.format(url=behind.url).replace(
-            "default: []", "default: [window_history: {keep_turns: 1, stride: 1, summary: false}]"
-        ),
-        "other",
-    )
+    cut = "default: [window_history: {keep_turns: 1, stride: 1, summary: false}]"
+    other = await lab.start(CONFIG.format(url=behind.url).replace("default: []", cut), "other")
     code, out = await referee(lab, capsys, "--against", f"{other}/v1", "--most", "36")
     assert code == 1
     assert f"36 requests of 6 conversations; A is the model's own chain, B is {other}/v1" in out
-    assert re.search(
-        r"trip-\d, request \d: arguments: A book\(\{\"code\": \"TRIP-\d+\".*B book\(\{\"code\": \"unknown\"", out
-    )
+    changed = r"trip-\d, request \d: arguments: A book\(\{\"code\": \"TRIP-\d+\".*B book\(\{\"code\": \"unknown\""
+    assert re.search(changed, out)
 
 
 async def test_a_referee_needs_a_known_model_and_something_to_compare_with(

@@ -97,9 +97,8 @@ async def test_tags_reach_no_provider_whatever_the_chain_and_all_else_stays_as_i
             others = {name: value for name, value in json.loads(sent).items() if name != "messages"}
             assert others == {"model": "m", "n": 1}
     word = '{"model": "m",  "messages": [{"role":"user", "content":"what is x_penstock_task?"}]}'
-    async with lab.http.post(
-        f"{base}/v1/chat/completions", data=word, headers={"content-type": "application/json"}
-    ) as response:
+    plainly = {"content-type": "application/json"}
+    async with lab.http.post(f"{base}/v1/chat/completions", data=word, headers=plainly) as response:
         assert response.status == 200
     assert lab.behind.last.body.decode() == word, "the word of the tag in a text changes no byte"
 
@@ -127,10 +126,8 @@ async def test_messages_and_what_left_the_context_can_be_given(caller: Caller, b
         status, answer = await caller.give(names, to={"agent": "eve"}, handle=handle)
         assert (status, answer["error"]["code"]) == (404, "unknown_handle")
     _, listed = await caller.ask("GET", PATH, BOB)
-    assert [entry["content"] for entry in listed["data"]] == [
-        'assistant: [calls look({"city":"Paris"})]\nuser: ok',
-        result,
-    ]
+    told = 'assistant: [calls look({"city":"Paris"})]\nuser: ok'
+    assert [entry["content"] for entry in listed["data"]] == [told, result]
 
 
 TO = {"to": {"agent": "bob"}}
@@ -177,11 +174,8 @@ async def test_nothing_is_listed_read_or_taken_away_by_others(caller: Caller) ->
     _, given = await caller.give(ANN, **TO, content="c")
     mine = f"{PATH}/{given['id']}"
     assert (await caller.ask("GET", mine, BOB))[1]["content"] == "c"
-    for names, key in (
-        (BOB, "other"),
-        ({**BOB, "x-penstock-agent": "eve"}, "k"),
-        ({"x-penstock-session": "trip"}, "k"),
-    ):
+    eve, nobody = {**BOB, "x-penstock-agent": "eve"}, {"x-penstock-session": "trip"}
+    for names, key in ((BOB, "other"), (eve, "k"), (nobody, "k")):
         assert (await caller.ask("GET", PATH, names, key))[1] == {"object": "list", "data": []}
         for method in ("GET", "DELETE"):
             assert (await caller.ask(method, mine, names, key))[1]["error"]["code"] == "unknown_share"

@@ -102,9 +102,7 @@ async def test_a_part_of_what_left(client: Client) -> None:
         status, found, _ = await client.ask("GET", f"/v1/retrieve/{handle}?{query}")
         assert (status, found["content"]) == (200, content)
     status, answer, _ = await client.ask("GET", f"/v1/retrieve/{handle}?path=a.b")
-    assert (status, answer["error"]["code"]) == (400, "invalid_part"), (
-        "a path that finds nothing is the caller's mistake"
-    )
+    assert (status, answer["error"]["code"]) == (400, "invalid_part"), "a path that finds nothing is a mistake"
 
 
 async def test_clients_without_a_key_are_one_tenant(client: Client) -> None:
@@ -132,7 +130,7 @@ async def test_a_state_that_cannot_be_read_is_not_an_empty_one(lab: Lab) -> None
     assert "penstock_requests_without_state_total 1.0" in metrics
 
 
-ASKED = {"model": "m", "messages": CONVERSATION}
+ASKED, STRICT = {"model": "m", "messages": CONVERSATION}, {"x-penstock-chain": "strict"}
 MISTAKES: list[tuple[str, str, dict[str, Any], int, str]] = [
     ("GET", "/v1/compress", {}, 405, "method_not_allowed"),
     ("DELETE", "/v1/compress/", {}, 405, "method_not_allowed"),
@@ -148,13 +146,7 @@ MISTAKES: list[tuple[str, str, dict[str, Any], int, str]] = [
     ("POST", "/v1/compress", {"json": {"messages": CONVERSATION}}, 400, "invalid_type"),
     ("POST", "/v1/compress", {"json": {"model": "m", "messages": []}}, 400, "empty_array"),
     ("POST", "/v1/compress", {"data": b" " * 200_000}, 413, "request_too_large"),
-    (
-        "POST",
-        "/v1/compress",
-        {"json": ASKED, "headers": {"x-penstock-chain": "strict"}},
-        400,
-        "context_length_exceeded",
-    ),
+    ("POST", "/v1/compress", {"json": ASKED, "headers": STRICT}, 400, "context_length_exceeded"),
     ("POST", "/v1/compress", {"json": ASKED, "headers": {"x-penstock-chain": "nope"}}, 400, "unknown_chain"),
 ]
 

@@ -47,6 +47,7 @@ TEXTS = {"/admin/conversations", "/admin/conversations/{id}", "/admin/conversati
          "/admin/requests/{request_id:path}", "/admin/explain",
          "/admin/requests/{request_id:path}/archive/{handle}"}  # fmt: skip
 """The paths that show operators what a client said; lists do in the titles of conversations."""
+PLAIN = ("/admin/policies", "/admin/periods", "/admin/config", "/admin/keys")
 
 
 async def telling(behind: Upstream, received: Received, writer: Any) -> None:
@@ -119,17 +120,11 @@ def conversation(word: str) -> list[Any]:
     call = {"name": f"find_{word}", "arguments": json.dumps({"what": word})}
     talk: list[Any] = [{"role": "system", "content": f"You know of {word}."}]
     for n in range(5):
-        rows = json.dumps(
-            [{"id": f"A-{n}-{row}", "note": f"much {word}, and {row * 7} more of it"} for row in range(80)]
-        )
+        rows = [{"id": f"A-{n}-{row}", "note": f"much {word}, and {row * 7} more of it"} for row in range(80)]
         talk += [
             {"role": "user", "content": f"Where is the {word} of part {n}?"},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": f"c{n}", "type": "function", "function": call}],
-            },
-            {"role": "tool", "tool_call_id": f"c{n}", "content": rows},
+            {"role": "assistant", "tool_calls": [{"id": f"c{n}", "type": "function", "function": call}]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": json.dumps(rows)},
             {"role": "assistant", "content": f"The {word} is in row {n}."},
         ]
     return [*talk, {"role": "user", "content": f"Thanks for the {word}."}]
@@ -203,19 +198,7 @@ async def test_no_view_of_one_tenant_shows_what_another_one_said(site: Site) -> 
 
     # what shows no texts has none of anybody's
     everything = [
-        *[
-            await site.ask(path, site.operator)
-            for path in (
-                "/admin/policies",
-                "/admin/periods",
-                "/admin/config",
-                "/admin/keys",
-                "/admin/replays",
-                "/metrics",
-                "/ui",
-                "/",
-            )
-        ],
+        *[await site.ask(path, site.operator) for path in (*PLAIN, "/admin/replays", "/metrics", "/ui", "/")],
         await site.ask("/ui/{name}", site.operator, name="app.js"),
         await site.ask("/admin/check", site.operator, "POST", body={"yaml": "version: 1"}),
         await site.ask("/admin/reload", site.operator, "POST"),
@@ -241,10 +224,8 @@ async def _pries(site: Site, headers: dict[str, str], word: str, ids: dict[str, 
     status, record = await site.ask("/v1/explain/{request_id:path}", headers, request_id="same")
     assert status == 200
     assert not any(each in record for each in WORDS.values()), "clients get no texts"
-    question = {
-        "model": "m",
-        "messages": [{"role": "user", "content": "What do I like in the morning, and where is it?"}],
-    }
+    asked = {"role": "user", "content": "What do I like in the morning, and where is it?"}
+    question = {"model": "m", "messages": [asked]}
     path = "/v1/{path:path}"
     answers = [
         await site.ask(CHAT, {**headers, "x-penstock-explain": "1"}, "POST", body=question),
@@ -269,17 +250,7 @@ async def _pries(site: Site, headers: dict[str, str], word: str, ids: dict[str, 
     assert not any(word in text for _, text in answers)
     own = next(each for each in WORDS.values() if each != word)
     assert sum(own in text for _, text in answers) >= 5, "each finds its own"
-    for route in sorted(
-        TEXTS
-        | {
-            "/admin/requests",
-            "/admin/conversations",
-            "/admin/policies",
-            "/admin/periods",
-            "/admin/config",
-            "/admin/keys",
-        }
-    ):
+    for route in sorted({*TEXTS, *PLAIN}):
         for given in (headers, NAMED) if site.operator else (headers,):
             method = "POST" if route == "/admin/explain" else "GET"
             status, text = await site.ask(route, given, method, request_id="same", id="same", handle="a" * 20)

@@ -86,14 +86,8 @@ def test_logged_answers_are_read(tmp_path: Path) -> None:
 
 def test_records_with_text_are_read_as_the_admin_endpoint_gives_them(tmp_path: Path) -> None:
     text = {"before": TALK[:4], "after": TALK[:1] + TALK[3:4], "tools_before": [], "tools_after": [], "answer": TALK[4]}
-    record: dict[str, Any] = {
-        "request_id": "r",
-        "conversation": "c",
-        "model": "m",
-        "ended": "2026-01-01T10:00:00Z",
-        "text": text,
-    }
-    record |= {"input_tokens": 30, "cached_tokens": 10}
+    record: dict[str, Any] = {"request_id": "r", "conversation": "c", "model": "m", "ended": "2026-01-01T10:00:00Z"}
+    record |= {"text": text, "input_tokens": 30, "cached_tokens": 10}
     answer = {"id": "c", "requests": [record]}
     path = tmp_path / "conversation.json"
     path.write_text(json.dumps(answer, indent=1))
@@ -121,8 +115,6 @@ def test_records_with_text_are_read_as_the_admin_endpoint_gives_them(tmp_path: P
 def test_what_cannot_be_read_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "talks.jsonl"
     path.write_text(text)
-    with pytest.raises(BadRequest, match="talks.jsonl"):
-        read(path)
-    with pytest.raises(BadRequest) as raised:
+    with pytest.raises(BadRequest, match="talks.jsonl") as raised:
         read(path)
     assert told in str(raised.value)

@@ -77,7 +77,6 @@ _HOUR = 3600.0
 PATIENCE = 2.0
 """Timeout of the counters in seconds; after it the request passes uncounted."""
 _PAUSE = 1.0
-"""Seconds after a failure of the counters before the next attempt."""
 
 _log = logging.getLogger("penstock.limits")
 

@@ -22,10 +22,8 @@ FIGURES = ("requests", "without_usage", "input_tokens", "cached_tokens", "output
 ALL = ""
 
 _GATHER = 1.0
-"""Seconds for which use is gathered before it is written."""
 _TTL = 2 * DAY
 _DAYS = 31
-"""Days of which requests and cost are known, today included."""
 _FIGURES_BY_DAY = ("requests", "usd")
 _BY_DAY = tuple(f"/{figure}/{ALL}" for figure in _FIGURES_BY_DAY)
 _AT_ONCE = 256

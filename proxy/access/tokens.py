@@ -25,12 +25,10 @@ _log = logging.getLogger("penstock.tokens")
 _LARGEST = 1024 * 1024
 _REFRESH = 3600.0
 _PAUSE = 60.0
-"""The least seconds between two attempts to read them."""
 _REMEMBERED = 300.0
 """Seconds for which a verified token is known: so long a key counts that the provider has withdrawn."""
 _DISCOVERY = "/.well-known/openid-configuration"
 _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""The kind of key of an algorithm, by its first letters."""
 
 
 class TokenVerifier:

@@ -18,7 +18,6 @@ _OUTLINE = 3
 """The outline takes at least this part of the room, and what the passages leave."""
 _MOST = 6
 _FURTHER = 2
-"""And for each further one, which tells less."""
 _NEAR = 0.5
 """A passage is shown that has at least this share of the best one's score."""
 _LACKING = 0.2

@@ -90,11 +90,9 @@ class Line(NamedTuple):
     text: str
     is_part: bool = False
     news: float = 0.0
-    """The share of new information in its message."""
     beside: tuple[int, ...] = ()
     """The places of lines that it means nothing without."""
     is_common: bool = False
-    """True if several answers say the same."""
 
     @property
     def is_answer(self) -> bool:
@@ -130,7 +128,6 @@ class _Talk(NamedTuple):
     changed: Mapping[int, int]
     """The places of what the user said again with other figures or names, each with that of the newest form of it."""
     common: Collection[str]
-    """The shapes of sentences that stand in several answers."""
     newest: Mapping[tuple[object, str], int]
     """The place of the newest message that says the same; of one that stays -1."""
 

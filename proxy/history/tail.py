@@ -45,8 +45,8 @@ class Tail(ABC, Generic[Item]):
         self.request, self.ctx, self.sent = request, ctx, sent
         self.keys: dict[int, str] = {}
         """The key of each user message in the memo, see `name`."""
-        self._decisions: dict[str, str | None] = {}
-        """The memo's values of these keys, once they are read."""
+        self._known: dict[str, Choice[Item] | None] = {}
+        """The choices that the memo has under these keys, once they are read."""
 
     @abstractmethod
     async def block(self, items: tuple[Item, ...], budget: int) -> Block[Item] | None:
@@ -74,8 +74,8 @@ class Tail(ABC, Generic[Item]):
         blocks: dict[int, Block[Item]] = {}
         if self.ctx.memo is None or not self.ctx.model.cache.ttl or not places:
             return blocks
-        known = {place: await self._decided(place) for place in places}
-        choices = {place: self._read(value) for place, value in known.items() if value is not None}
+        known = {place: await self.known(place) for place in places}
+        choices = {place: choice for place, choice in known.items() if choice is not None}
         await self.load([item for choice in choices.values() for item in choice.items])
         for place, choice in choices.items():
             if choice.alone:
@@ -85,16 +85,12 @@ class Tail(ABC, Generic[Item]):
         return blocks
 
     async def known(self, asked: int) -> Choice[Item] | None:
-        """Return what was chosen for a message before; None where nothing was."""
-        value = await self._decided(asked)
-        return None if value is None else self._read(value)
-
-    async def _decided(self, place: int) -> str | None:
-        """Return what was decided about a message; all decisions of the conversation are read with the first."""
-        if self.keys[place] not in self._decisions and self.ctx.memo is not None:
+        """Return what was chosen for a message before, if anything; all of the conversation are read with the first."""
+        if self.keys[asked] not in self._known and self.ctx.memo is not None:
             keys = [*self.keys.values()]
-            self._decisions = dict(zip(keys, await self.ctx.memo.known(keys), strict=True))
-        return self._decisions.get(self.keys[place])
+            values = zip(keys, await self.ctx.memo.known(keys), strict=True)
+            self._known = {key: None if value is None else self._read(value) for key, value in values}
+        return self._known.get(self.keys[asked])
 
     async def settled(self, asked: int, choice: Choice[Item]) -> Choice[Item]:
         """Return what is chosen for a message from now on: this, unless another replica was first."""

@@ -79,7 +79,6 @@ class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rules of one family; the first row whose pattern matches a model's name counts."""
 
     match: str
-    """A regular expression for the beginning of a canonical name."""
     vision: Flat | Tiles | Patches | GeminiTiles
     """The rule for images. `detail` is `low`, `high`, `auto` or `original`."""
     terse_tools: bool = False

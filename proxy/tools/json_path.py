@@ -20,6 +20,8 @@ _BUDGET = 8 * 2**20
 """Values and characters that an expression may make."""
 _RENDERED = 2**20
 _SHOWN_KEYS = 20
+_MAKING = frozenset({"multi_select_list", "multi_select_dict", "literal", "function_expression"})
+"""Kinds of expressions that make new values."""
 
 _NOT_JSON = "The text is not JSON: use pattern, or first_line and last_line."
 _TOO_MUCH = "The path makes too much of the JSON: ask for less at once."
@@ -86,19 +88,8 @@ class _Bounded(TreeInterpreter):  # type: ignore[misc]
     def visit(self, node: Mapping[str, Any], *args: Any) -> Any:
         if perf_counter() > self._deadline:
             raise PathError("The path takes too long: use a simpler one.")
-        return super().visit(node, *args)
-
-    def visit_multi_select_list(self, node: Mapping[str, Any], value: Any) -> Any:
-        return self._charged(super().visit_multi_select_list(node, value))
-
-    def visit_multi_select_dict(self, node: Mapping[str, Any], value: Any) -> Any:
-        return self._charged(super().visit_multi_select_dict(node, value))
-
-    def visit_literal(self, node: Mapping[str, Any], value: Any) -> Any:
-        return self._charged(super().visit_literal(node, value))
-
-    def visit_function_expression(self, node: Mapping[str, Any], value: Any) -> Any:
-        return self._charged(super().visit_function_expression(node, value))
+        value = super().visit(node, *args)
+        return self._charged(value) if node["type"] in _MAKING else value
 
     def _charged(self, value: Any) -> Any:
         """Return a value; count what is in it as often as it is there, for shared values cost when they are used."""

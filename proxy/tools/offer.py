@@ -13,15 +13,14 @@ from proxy.context import Context
 from proxy.economics import UNCACHED, may_be_cached
 from proxy.text.bm25 import ends
 from proxy.tools.deferral import deferrable, is_ours
-from proxy.tools.ranking import LONGEST, Pool, Relevance, matches, noise, pooled, raws_of, relevance, together
+from proxy.tools.ranking import EACH, LONGEST, Pool, Relevance, matches, noise, pooled, raws_of, relevance, together
 from proxy.tools.selection import Moment, Offer, OfferLimits, Standing, Want, moments, request_ends
 
 _MANY = 16
 """Fewer tools are left in whatever order they come."""
 _STRIDE = 32
 """User messages that a conversation is walked through anew, at least; twice as many at most."""
-_EACH = 20
-"""The cost of looking at a tool, as characters: 200 tools are looked at on the event loop."""
+
 _ALONE = 0.8
 """The weight of a short message by itself, beside that of it and the words before it."""
 _NEARLY = 0.1
@@ -31,18 +30,14 @@ _ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """The operator's wishes for the offer."""
+    """The operator's wishes for the offer, as the fields of `filter_tools` say."""
 
     least: int
-    """As many tools are offered even if fewer fit, where a search finds the others."""
     max_tokens: int
     always: tuple[str, ...]
-    """Globs of tools that never leave."""
     small_talk: str
-    """The offer for small talk: `none`, `select` or `all`."""
     wait: float
     examples: Mapping[str, Sequence[str]]
-    """Phrases of people who need a tool, by globs of its name."""
     groups: Mapping[str, Sequence[str]]
 
 
@@ -51,7 +46,6 @@ class Clients(NamedTuple):
 
     tools: tuple[Tool, ...]
     reachable: frozenset[str]
-    """The names of those that can be called though they are left out."""
     others: int
 
 
@@ -78,7 +72,7 @@ async def in_first_order(request: ChatRequest, ctx: Context) -> ChatRequest:
         key = blake2b(b"\0".join([raws[place] for place in by_content]), digest_size=16).hexdigest()
         return f"tools-order-{key}", ",".join([str(places[place]) for place in range(len(raws))]), tuple(by_content)
 
-    key, mine, by_content = await ctx.once.of_key(("order of tools", hash(raws), len(raws)), _EACH * len(raws), work)
+    key, mine, by_content = await ctx.once.of_key(("order of tools", hash(raws), len(raws)), EACH * len(raws), work)
     first = await memo.settle(key, mine)
     if first == mine:
         return request
@@ -142,7 +136,7 @@ class OfferFinder:
         pool = await pooled(self._tools, self._ctx, self._wishes.examples, self._wishes.groups)
         fixed = chosen_tools(self._request.rest.get("tool_choice"))
         key = ("tools always offered", pool.digest, self._wishes.always, fixed, self._within_reach)
-        size = _EACH * len(self._tools)
+        size = EACH * len(self._tools)
         self._pinned = await self._ctx.once.of_key(key, size, lambda: frozenset(self._staying(fixed)))
         return pool
 

@@ -32,8 +32,8 @@ _ALONE = 0.6
 _GROUP = 0.3
 """The part of a leader's score that the tools of its group gain."""
 _LEADERS = 3
-_EACH = 20
-"""The cost of looking at a tool, as characters: for a query's words alone."""
+EACH = 20
+"""The cost of looking at a tool, as characters."""
 LONGEST = 600
 """Characters of a query that are read, half from each end: the vector of so many takes some 15 ms."""
 
@@ -58,7 +58,6 @@ class Relevance(NamedTuple):
     is_complete: bool
     """True if every vector was there; the next time it may be otherwise."""
     has_meaning: bool
-    """True if any was there."""
 
 
 async def pooled(
@@ -87,7 +86,7 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     gloss = english(query)
     asked = [query] if gloss is None else [query, gloss]
     by_meaning = await together([_by_meaning(each, pool, ctx, wait) for each in asked])
-    size = _EACH * len(pool.words.lengths)
+    size = EACH * len(pool.words.lengths)
     work = partial(_by_words, asked, pool.words)
     shares = await ctx.once.of_key(("tool words", pool.digest, query), size, work)
     numpy = arrays.numpy()

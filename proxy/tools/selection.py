@@ -82,7 +82,6 @@ class OfferLimits:
     max_tokens: int
     sizes: tuple[int, ...]
     groups: tuple[str, ...]
-    """The group of each tool, empty for none."""
     rules: CacheRules
     is_forced: bool = False
     """True if the set need not pay for itself: the provider takes no more tools than these, or changes are free."""

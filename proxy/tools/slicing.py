@@ -30,7 +30,6 @@ class Part:
 
     path: str | None = None
     first_line: int | None = None
-    """The first line, from 1."""
     last_line: int | None = None
     pattern: str | None = None
 

@@ -118,10 +118,7 @@ def _memory(draft: Draft, scope: str, now: float) -> Memory:
 
 
 def _repeated(known: Memory, again: Memory) -> Memory:
-    """Return a memory whose text, or an earlier one, was said again: with both sources, as sure as the surer one.
-
-    The text stays. The latest kind and end count.
-    """
+    """Return a memory whose text was said again: with both sources, as sure as the surer one; the text stays."""
     latest = max(known, again, key=lambda each: each.updated)  # of equals the known one
     return msgspec.structs.replace(
         known,

@@ -39,8 +39,6 @@ _LIKE = 0.58, 10.0
 
 
 class _Compared(NamedTuple):
-    """Memories, ready to be compared with questions."""
-
     words: Index
     floors: Array | None = None
     """The cosines to messages that ask for nothing, which count against each."""
@@ -106,13 +104,11 @@ def _scored(question: str, known: _Compared, near: Array | None, asked: Array | 
 
 
 def _curve(figures: Array, middle: float, slope: float) -> Array:
-    """Return scores from 0 to 1 for figures, 0.5 for the middle: the logistic curve."""
     numpy = arrays.numpy()
     return 1 / (1 + numpy.exp(-numpy.clip(slope * (figures - middle), -40, 40)))
 
 
 @cache
 def _examples() -> tuple[list[str], list[str]]:
-    """Return questions, and the memory that helps with each."""
     texts = lines("helping")
     return [*(pair.query for pair in pairs()), *texts[::2]], [*(pair.helps for pair in pairs()), *texts[1::2]]

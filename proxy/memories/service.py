@@ -59,10 +59,7 @@ class MemoryService:
         return BoundMemories(self, who, outage or Outage())
 
     async def add(self, owner: Owner, drafts: Sequence[Draft]) -> list[Added]:
-        """Add memories of one scope: a text that is known gains a source, one that says the same takes its place.
-
-        Each hundred is durable as a whole. When an owner has too many in all, the least sure and oldest leave.
-        """
+        """Add memories of one scope, each hundred as a whole; beyond the bound the least sure and oldest leave."""
         added: list[Added] = []
         for start in range(0, len(drafts), CHUNK):
             chunk = drafts[start : start + CHUNK]
@@ -96,7 +93,6 @@ class MemoryService:
         return gone
 
     async def all(self, owner: Owner) -> list[Memory]:
-        """Return the memories of an owner, the latest first."""
         now, shelf = self.clock(), await self._table.current(owner)
         live = [each for each in shelf.of(owner.scope).values() if not is_over(each, now)]
         return sorted(live, key=lambda each: (-each.updated, each.id))
@@ -106,7 +102,6 @@ class MemoryService:
         return None if memory is None or is_over(memory, self.clock()) else memory
 
     async def delete(self, owner: Owner, id: str) -> bool:
-        """Remove a memory, with what was merged into it; return whether there was one."""
         async with self._table.changing(owner) as shelf:
             memory, change = shelf.find(id, owner.scope), await self._change(shelf)
             if memory is None or memory.id not in change.records:

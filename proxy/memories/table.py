@@ -62,7 +62,6 @@ class Shelf:
         return self.records if scope is None else self.scopes.get(scope, {})
 
     def find(self, id: str, scope: str | None) -> Memory | None:
-        """Return the memory of a scope that has this id, or the one that it was merged into."""
         within = self.of(scope)
         return within.get(id) or within.get(self.earlier.get(id, ""))
 
@@ -147,7 +146,6 @@ class MemoryTable:
         return self._known.forget(tenant)
 
     async def owners(self, tenant: str) -> list[Owner]:
-        """Return some of a tenant's owners of memories; none where nobody has any. Raise `StoreError`."""
         return [_owner(name) for name in await self._store.keys(_versions(tenant))]
 
     async def clear_tenant(self, tenant: str) -> None:
@@ -193,7 +191,6 @@ class MemoryTable:
 
 
 def _decoded(raw: bytes | None) -> Memory | None:
-    """Return the memory of a row; None for one that is gone or damaged."""
     try:
         return None if raw is None else _row.decode(raw)
     except msgspec.MsgspecError:
@@ -201,7 +198,6 @@ def _decoded(raw: bytes | None) -> Memory | None:
 
 
 def _merged(records: Mapping[str, Memory]) -> Mapping[str, str]:
-    """Return the memories that earlier texts became, by the ids of these."""
     return {old.id: each.id for each in records.values() for old in each.earlier}
 
 

@@ -97,7 +97,6 @@ class Archives:
         return content
 
     async def forget(self, tenant: str, session: str | None = None) -> int:
-        """Delete what a session, or a whole tenant, has archived; how much that was. Raises `StoreError`."""
         owner, part = _owner(tenant), "" if session is None else _part(session)
         prefix, deleted = f"archive/{owner}" + (f"{part}/" if part else ""), 0
         while keys := await self.store.keys(prefix):
@@ -185,11 +184,7 @@ class BoundArchive:
         return handle
 
     async def fetch(self, handle: str) -> str | None:
-        """Return the content of a handle, which counts as a use; None for one that is not, or no more, this session's.
-
-        Models copy handles by hand: case and spaces around do not matter. Content that does not fit its handle is
-        never returned. Raises `StoreError` where the store cannot be read: it may be there.
-        """
+        """Return the content of a handle, which is a use; None if not this session's. Raises `StoreError`."""
         archives, handle = self._archives, handle.strip().lower()
         if not HANDLE.fullmatch(handle):
             return None

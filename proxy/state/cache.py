@@ -54,12 +54,10 @@ class Cache(Generic[Key, Value]):
         return entry is not None and entry[2] > self._oldest()
 
     def present(self, keys: Iterable[Key]) -> list[Key]:
-        """Return those of the keys that have a value; that is no use of them."""
         entries, oldest = self._entries, self._oldest()
         return [key for key in keys if (entry := entries.get(key)) is not None and entry[2] > oldest]
 
     def get(self, key: Key) -> Value | None:
-        """Return the value of a key, which counts as a use; None where there is none."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None or entry[2] <= self._oldest():

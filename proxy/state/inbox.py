@@ -80,7 +80,6 @@ class Shares:
         return sorted(mine, key=lambda given: (given.created, given.id))
 
     async def take_back(self, identity: Identity, id_: str) -> bool:
-        """Delete what an identity got, or gave within its own conversation; whether there was any."""
         keys = await self._store.keys(_all_of(identity), limit=MOST)
         named = [key for key in keys if key.endswith(f"/{id_}")]
         for_it = await self._keys(identity)

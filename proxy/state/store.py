@@ -72,7 +72,7 @@ class Store(Protocol):
 
     @abstractmethod
     async def delete(self, keys: Collection[str]) -> None:
-        """Remove values; keys without one are ignored."""
+        pass
 
     @abstractmethod
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:

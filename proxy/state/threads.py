@@ -39,7 +39,6 @@ class Turns:
         self._began = time.perf_counter()
 
     async def give(self) -> None:
-        """Let others run, where this work has gone on for a while."""
         if time.perf_counter() - self._began > _TURN:
             await asyncio.sleep(0)
             self._began = time.perf_counter()
@@ -116,7 +115,6 @@ class FairThreads(Threads):
             future.set_result(result)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the threads, and with `cancel_futures` drop the jobs that wait."""
         super().shutdown(wait, cancel_futures=cancel_futures)
         with self._lock:
             waiting = [made for jobs in self._waiting.values() for made, _ in jobs] if cancel_futures else []

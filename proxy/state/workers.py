@@ -53,7 +53,6 @@ class Peers:
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     async def ask_all(self, ask: str, **fields: Any) -> list[Any]:
-        """Return the answers of all workers, this one's first."""
         question = {"ask": ask, **fields}
         own, others = await asyncio.gather(self._answers[ask](question), self.ask(question))
         return [own, *others]

@@ -93,7 +93,6 @@ def of_generation(operation: str, provider: str, model: str, fields: Mapping[str
 
 
 def _reasoning_level(fields: Mapping[str, object]) -> str | None:
-    """Return the level of reasoning that a client asks for, on any wire."""
     inner = (fields.get("reasoning"), fields.get("output_config"))
     asked = [fields.get("reasoning_effort"), *(each.get("effort") for each in inner if isinstance(each, Mapping))]
     return next((each for each in asked if isinstance(each, str) and _LEVEL.fullmatch(each)), None)

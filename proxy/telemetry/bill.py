@@ -71,8 +71,6 @@ class Bill(NamedTuple):
 
 
 class _Turn(NamedTuple):
-    """A request in all its forms."""
-
     at: float
     forms: dict[str, PromptPrefixes]
     """By the step behind which it stood."""

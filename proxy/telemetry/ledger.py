@@ -21,8 +21,6 @@ _CHAIN = 300
 
 
 class _End(NamedTuple):
-    """The last entry of a chain."""
-
     chain: str
     number: int
     hash: str | None

@@ -115,7 +115,6 @@ class Metrics:
         return name
 
     def routed(self, model: str, upstream: str) -> None:
-        """Have the series of a model at an upstream begin at zero."""
         if (model, upstream) in self._routed:
             return
         self._routed.add((model, upstream))
@@ -168,7 +167,6 @@ class Metrics:
             self.of_count(count, step.policy).inc()
 
     def breaker(self, upstream: str) -> Callable[[str], None]:
-        """Return the function that is called with the states of an upstream's breaker."""
         gauge = self._metrics["upstream_breaker"].labels(upstream)
         gauge.set(0)
         self._upstreams.add(upstream)

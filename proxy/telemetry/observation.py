@@ -325,7 +325,6 @@ class Observation(Record):
         _log.warning("the vendor reports that edits did harm", extra={"fields": fields})
 
     def _price(self, usage: Usage, rounds: int) -> None:
-        """Count the cost of an answer in US dollars, by the tokens that the upstream reports."""
         profile = self._profile
         if profile is None or not profile.prices.known or usage.input is None:
             return
@@ -337,7 +336,6 @@ class Observation(Record):
             self.metrics.of("key_cost_usd", self._key).inc(cost)
 
     def _settle(self, usage: Usage | None, rounds: int) -> None:
-        """Count the estimate of a prompt that was answered."""
         estimate = self.estimate
         if estimate is None:
             return
@@ -367,7 +365,7 @@ class ObservedCall:
         self._ended = False
 
     def carry(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers for the upstream: with the call's own `traceparent` under tracing, and never `baggage`."""
+        """Return the headers for the upstream: with the call's own `traceparent`, and never `baggage`."""
         if self._span is not None and self._request._span is not None:
             return self._request._span.carry(self._span, headers)
         return headers if "baggage" not in headers else {k: v for k, v in headers.items() if k != "baggage"}

@@ -298,7 +298,6 @@ class Texts:
 
 
 def _message_of(wire: str, body: bytes, streamed: bool) -> bytes | None:
-    """Return the message of an answer, from the bytes that went to the client."""
     answer = WIRES[wire].answer(body, streamed=streamed)
     if answer is None:
         return None

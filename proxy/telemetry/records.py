@@ -146,12 +146,10 @@ class Records:
         await self._table.aclose()
 
     async def latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
-        """Return records, the newest first, with their texts on demand. Raise `StoreError` if that fails."""
         text &= self.settings.text
         return await self.ask(table.latest, filters, limit, text=text)
 
     async def conversation(self, id: str, *, text: bool = False) -> dict[str, Any] | None:
-        """Return a conversation with its requests, the oldest first. Raise `StoreError` if that fails."""
         text &= self.settings.text
 
         def look(database: Connection) -> dict[str, Any] | None:
@@ -204,7 +202,6 @@ class Records:
         await self._table.run(partial(table.insert, rows=rows, max_bytes=room, oldest=oldest))
 
     async def _empty(self, backlog: "_Backlog", done: str, write: Callable[[Rows], Any]) -> None:
-        """Write a backlog, or log once that it cannot be written."""
         rows = list(backlog)
         if not rows:
             return

@@ -55,7 +55,6 @@ class Tracing:
         return RequestSpan(self._tracer, span, self._all_steps)
 
     async def aclose(self, seconds: float = 5.0) -> None:
-        """Send the last spans, for at most so many seconds; an unreachable collector does not hold up the exit."""
         flush = threading.Thread(target=self._provider.shutdown, name="penstock-last-spans", daemon=True)
         flush.start()
         await asyncio.to_thread(flush.join, seconds)
@@ -99,7 +98,6 @@ class RequestSpan:
         return self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(all_known))
 
     def carry(self, call: Span, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the headers for the upstream: with the call's span as `traceparent`, without `baggage`."""
         carried = {name: value for name, value in headers.items() if name not in _TRACE_HEADERS}
         _propagator.inject(carried, set_span_in_context(call, Context()))
         return carried

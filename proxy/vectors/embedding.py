@@ -101,13 +101,11 @@ class EmbeddingService:
         return BoundEmbedder(self, who.tenant)
 
     def warm(self) -> None:
-        """Begin to load the model and to measure it, so that the first request finds it."""
         logger.info("texts are compared by meaning", extra={"fields": {"model": self.name}})
         self._making.load()
         self._begin_measuring()
 
     async def ready(self) -> None:
-        """Wait until the model is loaded and measured, or cannot be."""
         await asyncio.wait({self._making.load()})
         await self._measured(_MEASURING)
 
@@ -145,7 +143,6 @@ class EmbeddingService:
     async def nearest(
         self, tenant: str, queries: Sequence[str], texts: Sequence[str], *, wait: float
     ) -> Sequence[float | None]:
-        """Return for each query how near the nearest of the texts is, as `similarities` has it."""
         near = await self.table(ComparedTexts(tenant, texts), shared(queries, are_queries=True), wait=wait)
         return [None] * len(queries) if near is None else listed(arrays.numpy().fmax.reduce(near, axis=0))
 
@@ -303,7 +300,6 @@ class EmbeddingService:
         return usable
 
     def _fits(self, packed: bytes) -> bool:
-        """Return whether vectors have the dimension of those that were made last."""
         width = dimension(packed)
         return width > 0 and self._dimension in (None, width)
 

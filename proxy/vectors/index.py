@@ -77,19 +77,16 @@ class IndexService:
                 await self._run("look", self._server.look)
 
     async def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        """Keep points: all of them or none. When it returns they survive the end of the process."""
         if points:
             await self._run("put", partial(self._index.put, scope, points))
 
     async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        """Return the packed vectors of points; None where there is no such point."""
         return await self._run("vectors", partial(self._index.vectors, scope, ids)) if ids else []
 
     async def forget_tenant(self, tenant: str) -> None:
         await self._run("forget", partial(self._index.forget_tenant, tenant))
 
     async def aclose(self) -> None:
-        """Close, then end the threads; what is under way is finished first. Later calls raise `closed`."""
         if not self._closed:
             self._closed = True
             closing = self._threads.submit(self._index.close)  # in the thread that has opened it

@@ -71,7 +71,6 @@ class Making:
         self._closed = False
 
     def add(self, wanted: VectorRequest) -> None:
-        """Put a text in the queue, or answer at once that it will not be made."""
         if self.is_pausing or wanted.result.done():
             wanted.answer(None)
             return
@@ -85,7 +84,6 @@ class Making:
         self._queue = {key: wanted for key, wanted in self._queue.items() if key.tenant != tenant}
 
     def load(self) -> "asyncio.Task[None]":
-        """Begin to get the backend ready, and do what is in the queue; the task ends when there is nothing left."""
         if self._worker is None or self._worker.done():
             self._worker = asyncio.get_running_loop().create_task(self._work())
         return self._worker
@@ -96,7 +94,6 @@ class Making:
 
     @property
     def is_busy(self) -> bool:
-        """True if the model loads or texts wait, and it did not fail."""
         return self._worker is not None and not self._worker.done() and not self.is_pausing
 
     async def aclose(self) -> None:

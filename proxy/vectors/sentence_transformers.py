@@ -170,8 +170,6 @@ def libraries() -> tuple[Any, Any]:
 
 
 class _Source(NamedTuple):
-    """The location of a model."""
-
     name: str
     place: str | None
     """The path or name that the library loads; None if there is no such thing."""

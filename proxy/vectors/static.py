@@ -61,7 +61,6 @@ class Static:
         await self.embed([])
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
-        """Return the vectors of each text, one for each of its first pieces; none for a text without a known word."""
         if self._table is not None and sum(map(len, texts)) <= INLINE:
             return self._embedded(texts)
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts)

@@ -361,11 +361,13 @@ class BridgedUpstream:
             yield b"".join(writer.begin())
             async for chunk in chunks:
                 written = b""
-                for event, _ in events.feed(chunk):
-                    is_over = is_over or b"[DONE]" in event
-                    written += b"".join(self._event(event, writer))
-                if written:
-                    yield written
+                try:
+                    for event, _ in events.feed(chunk):
+                        is_over = is_over or b"[DONE]" in event
+                        written += b"".join(self._event(event, writer))
+                finally:  # what came in front of an error is the client's, too
+                    if written:
+                        yield written
             if not is_over:
                 written = b"".join(self._event(events.rest(), writer))
                 if written:

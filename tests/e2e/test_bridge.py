@@ -12,7 +12,7 @@ import pytest
 from proxy.chat.parse import Body
 from proxy.chat.wire import flaws
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import Received, Upstream, say, send
+from tests.e2e.servers import Received, Upstream, say, send, streaming
 from tests.scripted import answer, calls
 
 CONFIG = """
@@ -236,6 +236,19 @@ async def test_an_answer_that_was_cut_off_says_so(world: World, finish: str, cla
     assert events[-1].type == "response.incomplete"
     assert events[-1].response.incomplete_details is not None
     assert events[-1].response.incomplete_details.reason == gpt
+
+
+async def test_what_came_in_front_of_an_error_reaches_the_client(world: World) -> None:
+    told = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "One,"}}]}
+    events = [b"data: " + json.dumps(each).encode() + b"\n\n" for each in (told, {"error": {"message": "boom"}})]
+    world.behind.respond = streaming(b"".join(events))
+    async with (
+        world.claude as client,
+        client.messages.stream(model="llama", max_tokens=9, messages=[{"role": "user", "content": "Count"}]) as stream,
+    ):
+        with pytest.raises(anthropic.APIStatusError, match="boom"):
+            await stream.until_done()
+    assert [each.to_dict() for each in stream.current_message_snapshot.content] == [{"type": "text", "text": "One,"}]
 
 
 async def test_errors_have_the_form_of_the_wire(world: World) -> None:

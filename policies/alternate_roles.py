@@ -22,7 +22,6 @@ class AlternateRoles(Policy):
     may_grow: ClassVar[bool] = True
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Merge and separate, or keep where roles alternate."""
         sent = of_client(request, ctx.incoming)
         apart: list[Message] = []
         groups = groupby(enumerate(request.messages), key=lambda each: (each[1].role, each[0] in sent))

@@ -75,7 +75,6 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
         return self.clear_at
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Replay the batches; keep where there is none."""
         head, talk = split_head(request.messages)
         if sum(message.get("role") == "tool" for message in talk) <= self.keep_last:
             return Keep("no old tool results")
@@ -161,8 +160,6 @@ def cleared(messages: Sequence[Message], sizes: Sequence[int], born: Sequence[in
 
 
 class _ClearingWalk:
-    """The conversation up to a message."""
-
     def __init__(self, messages: Sequence[Message], sizes: Sequence[int], batches: Batches) -> None:
         self._messages, self._sizes, self._batches = messages, sizes, batches
         self._spared = {
@@ -177,7 +174,6 @@ class _ClearingWalk:
         self.gone: set[int] = set()
 
     def take(self, index: int) -> None:
-        """Go on by one message."""
         message, size = self._messages[index], self._sizes[index]
         self._before.append(self._total)
         self._total += size

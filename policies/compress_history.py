@@ -113,7 +113,6 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         return frozenset({"writer"} if self.summary == "written" else ())
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Replay the cuts; keep where there is none."""
         head, talk = split_head(request.messages)
         if is_summarised(talk, ctx):
             return Keep("the history was cut by an earlier step")

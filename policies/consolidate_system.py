@@ -32,7 +32,6 @@ class ConsolidateSystem(Policy):
     """The role of the merged message. `auto` is `developer` where one of the merged messages had it."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Merge, or keep where there is nothing to merge."""
         if request.keeps_system:
             return Keep("the system prompt has a place of its own")
         head, talk = split_head(request.messages)
@@ -68,7 +67,6 @@ Section = tuple[str | None, Sequence[Mapping[str, Any]]]
 
 
 def _without_duplicates(messages: Sequence[Message]) -> list[Message]:
-    """Return the first message of each text, in order."""
     seen: dict[str, Message] = {}
     for message in messages:
         seen.setdefault(repr([sorted(part.items()) for part in message.parts]), message)
@@ -119,6 +117,5 @@ def _content(sections: Sequence[Section]) -> str | list[Mapping[str, Any]]:
 
 
 def _demoted(message: Message) -> Message:
-    """Return the message as one of the user's that says what it was."""
     parts = _closed(message.parts, "system_note")
     return message.with_changes(role="user", content=_content([("system_note", parts)]))

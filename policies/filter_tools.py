@@ -107,7 +107,6 @@ class FilterTools(Policy, BringsTools):
         return frozenset({"embedding"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Select, defer or narrow, if there is anything to gain; leave out the sections that nobody asks for."""
         sent, request = request, await in_first_order(request, ctx)
         decision = await self._offer(request, ctx)
         if isinstance(decision, Keep) and request is not sent:
@@ -130,7 +129,6 @@ class FilterTools(Policy, BringsTools):
     async def _leaving(
         self, names: Sequence[str], tools: Sequence[Tool], offered: Sequence[Tool], ctx: Context
     ) -> Sequence[str]:
-        """Return the sections of these groups that nobody asks for."""
         prompt = "\n".join([each.text for each in ctx.incoming.messages if each.is_system])
         about, phrases, others = [], {}, tools
         for name in names:

@@ -85,7 +85,6 @@ class FitBudget(Policy):
         return self
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Measure each kind, and enforce the shares in order."""
         window = ctx.model.window
         count = await ctx.tokens.count(request)
         sizes = await ctx.tokens.sizes(request.messages)

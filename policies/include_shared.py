@@ -45,7 +45,6 @@ class IncludeShared(Policy):
     """The share of the window that they may take together; beyond it 300 bytes are shown of each."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Put each text where it stood before, and a new one near the end."""
         if ctx.inbox is None or ctx.memo is None:
             return Keep("nothing can be shared with a conversation without a name")
         shares = await ctx.inbox.received()
@@ -96,8 +95,6 @@ class IncludeShared(Policy):
 
 
 class _Grant(NamedTuple):
-    """The settled place and size of a text."""
-
     place: int
     """The index of the message in front of which it goes."""
     bytes: int

@@ -27,12 +27,8 @@ class IsolateTasks(Policy):
     """The outcome of a fault: `reject` answers 500; `skip` would show each task the messages of all others."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Leave out what is tagged for another task, and take off all tags."""
         if not is_tagged(request):
             return Keep("no message is tagged with a task")
-        wrong = _wrong(request.messages)
-        if wrong is not None:
-            return wrong
         tasks = _tasks(request.messages)
         if isinstance(tasks, Reject):
             return tasks
@@ -68,16 +64,6 @@ def _together(messages: Sequence[tuple[Message, str]]) -> list[Message]:
     return [message for group in groups for message in group]
 
 
-def _wrong(messages: Sequence[Message]) -> Reject | None:
-    """Return the refusal of a tag that is no name."""
-    for place, message in enumerate(messages):
-        tag = message.get(TAG)
-        if tag is not None and (not isinstance(tag, str) or not tag):
-            param = f"messages[{place}].{TAG}"
-            return Reject(f"{param} must be the name of a task", "invalid_task", param=param)
-    return None
-
-
 def _tasks(messages: Sequence[Message]) -> list[str] | Reject:
     """Return the task of each message; a tool result has that of its call, and may not be tagged with another.
 
@@ -86,13 +72,14 @@ def _tasks(messages: Sequence[Message]) -> list[str] | Reject:
     tasks: list[str] = []
     called: dict[str, dict[str, None]] = {}  # the tasks that made a call of this id, the last one last
     for place, message in enumerate(messages):
-        task = tag_of(message)
+        task, param = tag_of(message), f"messages[{place}].{TAG}"
+        if (tag := message.get(TAG)) is not None and (not isinstance(tag, str) or not tag):
+            return Reject(f"{param} must be the name of a task", "invalid_task", param=param)
         if message.get("role") == "tool":
             callers = called.get(str(message.get("tool_call_id", "")), {})
             if TAG not in message and callers:
                 task = next(reversed(callers))
             elif callers and task not in callers:
-                param = f"messages[{place}].{TAG}"
                 return Reject(f"{param} is not the task of the call that it answers", "invalid_task", param=param)
         for call in message.call_ids if message.get("tool_calls") else ():
             callers = called.setdefault(call, {})

@@ -51,7 +51,6 @@ class MarkCache(Policy, MarksCache):
         return rules if self.ttl == "5m" else replace(rules, write=2.0, ttl=3600.0)
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Mark the request, or name its conversation, where the model's cache wants that."""
         rules = ctx.model.cache
         if rules.keyed and request.rest.get("prompt_cache_key") is None and ctx.identity.session:
             key = sha256(f"{ctx.identity.tenant}\0{ctx.identity.session}".encode()).hexdigest()[:32]
@@ -123,7 +122,6 @@ class _Beginning(NamedTuple):
 
     @property
     def stable(self) -> Part:
-        """The part that is worth a mark."""
         return self.same if self.is_unstable else "all"
 
     def same_as(self, before: "_Beginning", prefixes: frozenset[int]) -> Part:
@@ -162,7 +160,6 @@ async def _beginning(request: ChatRequest, ctx: Context, marks: CacheMarks) -> _
 
 
 def _finding(before: Sequence[bytes], now: Sequence[bytes], tools: int, same: Part) -> str:
-    """Name the first byte that changes."""
     effect = "so the prompt cache is not read, and nothing behind it is marked"
     if same == "head":
         return f"the messages behind the system prompt are others in each request, {effect}"
@@ -176,12 +173,10 @@ def _finding(before: Sequence[bytes], now: Sequence[bytes], tools: int, same: Pa
 
 
 def _head(request: ChatRequest) -> int | None:
-    """Return the place of the last system message."""
     return max((place for place, each in enumerate(request.messages) if each.is_system), default=None)
 
 
 def _prefixes(request: ChatRequest) -> tuple[int, ...]:
-    """Return a hash of all up to each message."""
     tools = hash(tuple(raws(request.tools)))
 
     def extend(before: tuple[int, ...], messages: Sequence[Message]) -> tuple[int, ...]:

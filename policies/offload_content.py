@@ -57,7 +57,6 @@ class OffloadContent(Policy):
     """Seconds after which the step is given up."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Decide for each large user message by what stood behind it when it could first be shortened."""
         messages, counts = list(request.messages), {"large": 0, "offloaded": 0, "forced": 0}
         forms_of = await forced(request, ctx, self.share)
         theirs = of_client(request, ctx.incoming)
@@ -87,7 +86,6 @@ class OffloadContent(Policy):
         return Rewrite(request.with_messages(with_standing(messages)), why, facts)
 
     def _may_be_large(self, request: ChatRequest) -> bool:
-        """Return whether a user message is long enough."""
         name = "large user message", self.over
         return request.form.any(name, lambda each: each.get("role") == "user" and len(each.raw) > self.over)
 

@@ -53,7 +53,6 @@ class PinContext(Policy):
         return patterns
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Compare what was sent with what remains of it."""
         copies = await earlier_copies(request, ctx)
         if not copies:
             return await self._put_back(request, ctx)

@@ -22,7 +22,6 @@ class RejectOversize(Policy):
     """The most of the usable window that a prompt may take: 0.95 leaves 5 % for errors of counting."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Reject in the words that SDKs and agents look for (OpenAI's sentence, with the code in it)."""
         count = await ctx.tokens.count(request)
         usable = ctx.model.usable(request)
         # the summary that the client wants is made of all that fits

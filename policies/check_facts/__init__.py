@@ -105,7 +105,6 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         return (self._path,) if self._path else ()
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Check each message that may have been written by somebody else."""
         if not self._trusted.size:
             return Keep("no trusted facts")
         sent = of_client(request, ctx.incoming)
@@ -140,7 +139,6 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
     async def _treated(
         self, request: ChatRequest, false: Mapping[int, _Contradictions], sent: Mapping[int, int], ctx: Context
     ) -> tuple[ChatRequest, str]:
-        """Return the request as it goes on, and the reason."""
         leaving = {} if self.action == "annotate" else _memories(request.messages, false, sent)
         messages, gone = changed(request.messages, [each for changes in leaving.values() for each in changes])
         last = max((n for n in sent if messages[n].role == "user"), default=-1)
@@ -182,7 +180,6 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
     async def _with_judge(
         self, request: ChatRequest, places: Sequence[int], false: dict[int, _Contradictions], ctx: Context
     ) -> tuple[dict[int, _Contradictions], dict[str, int]]:
-        """Return the contradictions with those of the judge, and the counts of its work."""
         if ctx.judge is None or not self.judge:
             return false, {}
         unclear = await self._in_each("unclear", self._unclear, request, places, ctx)
@@ -216,7 +213,6 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
         return self.action == "quarantine" or (self.action == "reject" and not client)
 
     async def _marked(self, message: Message, false: _Contradictions, ctx: Context, *, client: bool) -> Message:
-        """Return the message as it goes on; `client` says that it is the client's."""
         aside = self._aside(client=client)
         texts = [text for text in texts_of(0, message, message.role)]
         for place, every in false.items():
@@ -231,7 +227,6 @@ def _all(false: _Contradictions) -> list[Contradiction]:
 
 
 def _joined(false: _Contradictions, added: Sequence[_Candidate]) -> _Contradictions:
-    """Return the contradictions of the rules and of the judge, each sentence once."""
     every = {place: {one.start: one for one in ones} for place, ones in false.items()}
     for place, one, _ in added:
         every.setdefault(place, {}).setdefault(one.start, one)

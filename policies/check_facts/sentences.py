@@ -41,7 +41,6 @@ class Plain(NamedTuple):
 
     @property
     def first(self) -> str:
-        """The first word, folded."""
         return folded(self.words[0])
 
 
@@ -84,7 +83,6 @@ def _is_denial(sentence: Sequence[str], known: Sequence[str]) -> bool:
 
 
 def _bare(forms: Sequence[str]) -> list[str]:
-    """Return folded words without denials and their auxiliaries."""
     bare = (form.removesuffix("n't") for form in forms)
     return [form for form in bare if form not in _DENIALS and form not in _AUXILIARIES]
 
@@ -105,7 +103,6 @@ def _by_value(sentence: Plain, fact: Plain, mine: slice, theirs: slice) -> Verdi
 
 
 def _by_name(sentence: Sequence[str], known: Sequence[str]) -> Verdict:
-    """Return how two names of one thing stand to each other."""
     if not all(0 < len(each) <= _OF_NAME and all(word[0].isupper() for word in each) for each in (sentence, known)):
         return "unclear"
     one, other = {*map(folded, sentence)}, {*map(folded, known)}

@@ -149,8 +149,6 @@ class _Key(NamedTuple):
 
 
 class _Walked(NamedTuple):
-    """The groups that the next request begins with."""
-
     hash: int
     bytes: int = 0
     before: Before = Before()

@@ -54,7 +54,6 @@ class SentExchange(NamedTuple):
     """Its lines, which later results may refer to."""
 
     def of(self, group: Sequence[Message]) -> list[Message]:
-        """Return the messages of the group as they are sent."""
         messages = list(group)
         for place, message in self.changed:
             messages[place] = message if message.made_of is group[place] else message.copied_from(group[place])
@@ -73,7 +72,6 @@ class Before(NamedTuple):
     handles: frozenset[str] = frozenset()
 
     def behind(self, sent: SentExchange) -> "Before":
-        """Return the conversation with one more exchange."""
         handles = self.handles.union(sent.handles) if sent.handles else self.handles
         return Before(self.size + sent.tokens, self.fixed, self.groups + 1, self.shown + sent.shown, handles)
 
@@ -102,7 +100,6 @@ class ShortenedExchange:
         """True if the archive stored all originals; else the next request tries again."""
 
     async def sent(self) -> SentExchange:
-        """Return the exchange as it is sent."""
         lines: list[Shown | None] = []
         if _IN_FULL.isdisjoint(self._group[0].called_tools):  # what the model asked for in full it goes on needing
             lines = await self._shorten_results()
@@ -238,7 +235,6 @@ class ShortenedExchange:
         return self._worth(texts) if large else ()
 
     def _worth(self, texts: Sequence[Text]) -> Sequence[int]:
-        """Return the places of the texts whose forms pay."""
         saved = [max(text.sent_tokens - text.form_tokens, 0) for text in texts]
         if not any(saved):
             return ()

@@ -67,7 +67,6 @@ class InjectFacts(Policy):
         return self
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Find what was stated, and place the notes."""
         if not request.tools and not self.always:
             return Keep("no tools are used")
         facts_at = await self._stated_facts(ctx)
@@ -125,7 +124,6 @@ class InjectFacts(Policy):
 
 
 async def _within(tokens: int, blocks: Mapping[int, list[Message]], ctx: Context) -> dict[int, list[Message]]:
-    """Return the latest notes that fit into so many tokens."""
     fitting: dict[int, list[Message]] = {}
     for place, notes in sorted(blocks.items(), key=lambda each: -each[0]):
         tokens -= sum(await ctx.tokens.sizes(notes))
@@ -149,7 +147,6 @@ def _groups(pattern: str) -> Mapping[str, int]:
 
 
 def _stated_last(places: Iterable[int], facts_at: Mapping[int, Sequence[UserFact]]) -> dict[str, tuple[int, str]]:
-    """Return where each fact was stated last, of some places in order, and its kind."""
     return {fact.name: (place, fact.kind) for place in places for fact in facts_at.get(place, ())}
 
 

@@ -90,7 +90,6 @@ def facts_in(text: str, patterns: Ready | None = None) -> tuple[UserFact, ...]:
 
 
 def _stated_in(sentence: str, patterns: Ready) -> Iterator[UserFact]:
-    """Yield the facts in a sentence, if it states anything."""
     if not is_stated(_ADDRESS.sub("@", sentence)):
         return
     matches = [(match, name) for name, pattern in patterns for match in pattern.finditer(sentence)]

@@ -80,7 +80,6 @@ class RecallHistory(Policy):
         return frozenset({"embedding"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Rank what left, and place what fits."""
         gone = departed(ctx.incoming, request)
         if ctx.embedder is not None:
             await self._prepare(request, ctx)
@@ -121,8 +120,6 @@ def _is_user(message: Message) -> bool:
 
 
 class _Budget(NamedTuple):
-    """The tokens that passages may take."""
-
     each: int
     """For one message."""
     free: int
@@ -136,8 +133,6 @@ class _Budget(NamedTuple):
 
 
 class _Recollection(Tail[Place]):
-    """The passages for one request."""
-
     def __init__(
         self,
         policy: RecallHistory,
@@ -156,7 +151,6 @@ class _Recollection(Tail[Place]):
         self._most = policy.max_tokens
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
-        """Return the request with the passages of the last user message, and those of earlier ones that stay."""
         policy = self._policy
         settings = f"{policy.share} {policy.max_tokens} {policy.least} {self._usable}"
         await self.name("recalled", settings, [*before, asked], frozenset(self._gone))

@@ -31,7 +31,6 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, values: Sequence[float], least: float) -> "Spread":
-        """Return that of some values."""
         numpy = arrays.numpy()
         highest = sorted(values, reverse=True)[:_HIGHEST]
         return cls(float(numpy.mean(highest)), max(float(numpy.std(values)), least))

@@ -77,7 +77,6 @@ def ranked(candidates: Candidates, words: Array, meaning: Array, least: float) -
 
 
 def _answer(candidates: Candidates, weighed: Array, message: int) -> int | None:
-    """Return the place of a message's best passage, if it is not the user's."""
     first, end = arrays.numpy().searchsorted(candidates.messages, (message, message + 1)).tolist()
     if first == end or candidates.are_user[first]:
         return None
@@ -100,7 +99,6 @@ def _scores(words: Array, meaning: Array) -> Array:
 
 
 def _spread(messages: Array, scores: Array) -> Array:
-    """Return scores with what the neighbouring messages add."""
     numpy = arrays.numpy()
     best = numpy.zeros(int(messages[-1]) + 3)  # by message, with an empty one at each end
     numpy.maximum.at(best, messages + 1, scores)

@@ -96,16 +96,6 @@ class SearchResult(NamedTuple):
     """The most tokens that may come back, where it is not clear that any are asked for."""
 
 
-class _Asked(NamedTuple):
-    """The verdict on a message: does it ask for what left?"""
-
-    is_asked: bool
-    most: int | None = None
-    """The most tokens that may come back, where it is not sure."""
-    is_beyond_chance: bool = True
-    """True if it has more in common with what left than any message that asks for nothing."""
-
-
 class HistorySearch:
     """A search in the messages that left a conversation."""
 
@@ -147,8 +137,8 @@ class HistorySearch:
         covering = _covering(words)
         names = [*islice(dict.fromkeys(_names(question)), _ASKED_FOR)]
         named = there.named(names, self._plain()) if names else frozenset[int]()
-        asked = await self._asked(question, there, words, nearest, floor, named)
-        if not asked.is_asked:
+        most, above = (None, 0.0) if named else await self._clear(question, there, words, nearest, floor)
+        if most == 0:
             return SearchResult((), "nothing of what left is asked for")
         is_about = covering if floor is None else covering | (is_known & (meaning > floor))
         once: dict[str, Ranked] = {}
@@ -169,8 +159,7 @@ class HistorySearch:
             for (place, share, bears), stands in zip(order, in_summary, strict=True)
             if not stands and (is_about[place] or not is_said)
         ]
-        most = asked.most
-        if most is not None and matches and asked.is_beyond_chance:
+        if most is not None and matches and above >= 0:
             most = max(most, matches[0].tokens + _BLOCK)
         count, known = len(meaning), int(is_known.sum())
         how = "by words and meaning" if known else "by their words"
@@ -181,35 +170,28 @@ class HistorySearch:
         missing = self._missing[place[0]]
         return missing is None or place[1] in missing
 
-    async def _asked(
-        self,
-        question: str,
-        there: "_SearchedMessages",
-        words: Fits,
-        nearest: float | None,
-        floor: float | None,
-        named: frozenset[int],
-    ) -> "_Asked":
-        """Return whether a message asks for what left.
+    async def _clear(
+        self, question: str, there: "_SearchedMessages", words: Fits, nearest: float | None, floor: float | None
+    ) -> tuple[int | None, float]:
+        """Return the most tokens that may come back, 0 where a message does not ask for what left; and `above_chance`.
 
-        One that is no nearer to a passage than to small talk does only if it is a question with rare words of it. One
-        that names a thing does. Where no passage has two of its terms, and enough of them, it is not clear: in a long
-        conversation any word and any vector is near to something. Where meaning tells little, and such terms may stand
-        together by chance, as common words do in a language whose stop words are not known, it is not sure; nor is it
-        where nothing is asked.
+        One that is no nearer to a passage than to small talk does only if it is a question with rare words of it. Where
+        no passage has two of its terms, and enough of them, it is not clear: in a long conversation any word and any
+        vector is near to something. Where meaning tells little, and such terms may stand together by chance, as common
+        words do in a language whose stop words are not known, it is not sure; nor is it where nothing is asked.
         """
-        if named:
-            return _Asked(is_asked=True)
         asks = _asks(question)
         is_nearer = nearest is not None and floor is not None and nearest > floor
         if not is_nearer and not (words.telling.any() and (asks or nearest is None)):
-            return _Asked(is_asked=False)
+            return 0, 0.0
         above = await above_chance(words, nearest, floor, there.texts, there.terms, self._ctx)
         rarities = words.rarities[_covering(words) & (words.terms >= _TERMS)]
         is_chance = rarities.max(initial=0.0) - log(len(there.texts)) < _RARE
         is_chance = is_chance and nearest is not None and floor is not None and nearest - floor < _NEAR
+        if above < (_ASKED if asks else _PERHAPS):
+            return 0, above
         most = _UNCLEAR if above < _CLEAR or not rarities.size else _UNSURE if is_chance or not asks else None
-        return _Asked(above >= (_ASKED if asks else _PERHAPS), most, is_beyond_chance=above >= 0)
+        return most, above
 
     async def _read(self) -> "_SearchedMessages":
         """Return the passages of all messages and the places of their terms; only newly left messages are read."""
@@ -231,7 +213,6 @@ class HistorySearch:
         return self._ctx.incoming.folds.of(self._gone).fold("plain texts", tuple[str, ...](), _with_plain)
 
     async def shown(self, places: Sequence[Place]) -> Message:
-        """Passages as a message, in the order of time; those that are not there are left out."""
         there = sorted(place for place in places if place[0] < len(self._gone))
         read = await self._ctx.once.of_each(_indexed, [self._gone[message] for message, _ in there])
         wanted: dict[int, list[Passage]] = {}
@@ -301,8 +282,6 @@ async def prepare(messages: Sequence[Message], ctx: Context) -> None:
 
 
 class _Indexed(NamedTuple):
-    """A message, ready to be searched."""
-
     is_user: bool
     length: int
     """Characters of its text."""
@@ -315,8 +294,6 @@ class _Indexed(NamedTuple):
 
 
 class _SearchedMessages(NamedTuple):
-    """Messages, ready to be searched."""
-
     read: int
     """Their number."""
     places: tuple[Place, ...]
@@ -344,7 +321,6 @@ class _SearchedMessages(NamedTuple):
         return frozenset(picked)
 
     def behind(self, messages: Sequence[_Indexed]) -> "_SearchedMessages":
-        """Add further messages."""
         if not messages:
             return self
         numbered = list(enumerate(messages, self.read))
@@ -363,7 +339,6 @@ class _SearchedMessages(NamedTuple):
         )
 
     def candidates(self, sizes: Array) -> Candidates:
-        """Return the passages, where these are the sizes of the messages in tokens."""
         messages, chars, of, are_user, ask = self.table
         return Candidates(messages, are_user > 0, _FRAME + sizes[messages] * chars // of, ask > 0)
 

@@ -71,7 +71,6 @@ class ResolveClashes(Policy):
         return frozenset({"judge"} if self.reconcile != "off" else ())
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Find the pairs that clash, and say which statement of each holds."""
         sent = of_client(request, ctx.incoming)
         texts = [ctx.incoming.messages[sent[n]] if n in sent else _SILENT for n in range(len(request.messages))]
         if any(each is not text and is_written(each, text) for each, text in zip(request.messages, texts, strict=True)):
@@ -154,7 +153,6 @@ def _may_be_told(clash: Clash, messages: Sequence[Message], texts: Sequence[Mess
 
 
 def _in_front(place: int, messages: Sequence[Message], texts: Sequence[Message]) -> Iterator[Message]:
-    """Yield the messages that earlier steps have put right in front of one."""
     while place > 0 and texts[place - 1] is _SILENT:
         place -= 1
         yield messages[place]

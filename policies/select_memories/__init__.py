@@ -68,7 +68,6 @@ class SelectMemories(Bars, Policy):
         return frozenset({"embedding", "memories"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Choose, and place what fits."""
         total = 0 if ctx.memories is None else await ctx.memories.total()
         if not total:
             return Keep("no memories")
@@ -94,7 +93,6 @@ class _Selection(Tail[str]):
         self._texts: dict[str, str | None] = {}
 
     async def decision(self, asked: int, before: Sequence[int]) -> Decision:
-        """Return the request with the memories for the last user message, and those of earlier ones that stay."""
         policy, incoming = self._policy, self.ctx.incoming.messages
         bars = {name: getattr(policy, name) for name in Bars.model_fields}
         settings = f"{self.ctx.identity.user} {bars} {policy.share} {policy.max_tokens}"
@@ -210,7 +208,6 @@ class _Selection(Tail[str]):
         return None
 
     async def load(self, items: Sequence[str]) -> None:
-        """Look up texts that were not looked up yet."""
         new = [id for id in dict.fromkeys(items) if id not in self._texts]
         if self.ctx.memories is not None and new:
             self._texts.update(zip(new, await self.ctx.memories.texts(new), strict=True))

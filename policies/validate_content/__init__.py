@@ -101,7 +101,6 @@ class ValidateContent(Policy, RefusesContent):
         return self.action == "reject"
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        """Judge the contents of the client and of earlier steps, and treat the poor ones in the request."""
         contents = [
             *items(ctx.incoming, self.knowledge_tags, self.skip_tools),
             *injected(request, ctx.incoming, self.knowledge_tags),

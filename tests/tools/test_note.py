@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.keep_notes import LONGEST, Notes, block, is_taken, notes_that_left, within
+from policies.keep_notes import LONGEST, Notes, block, notes_that_left, within
 from proxy.chat import Message
 from tests.talk import calls, user
 
@@ -57,11 +57,6 @@ def test_what_left(incoming: list[Message], request_: list[Message], expected: l
 def test_calls_of_any_shape_are_no_notes() -> None:
     shapes: list[Any] = [{"name": "note"}, {"custom": {"name": "note", "input": "x"}}, {"function": {"name": "note"}}]
     assert notes_that_left([Message({"role": "assistant", "tool_calls": shapes})], []) == []
-
-
-def test_a_call_tells_that_notes_are_taken() -> None:
-    assert is_taken([USER, ONE])
-    assert not is_taken([USER, taking("1", "x", name="write")])
 
 
 @given(st.lists(st.text(max_size=40)), st.integers(0, 200))

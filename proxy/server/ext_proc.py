@@ -27,7 +27,10 @@ from proxy.state.warnings import Warnings
 from proxy.telemetry.logs import configure
 
 _PACKAGE = "envoy.service.ext_proc.v3"
-_ANSWER = {"response": (1, "CommonResponse")}
+_KINDS = (
+    "request_headers", "response_headers", "request_body", "response_body", "request_trailers", "response_trailers",
+)  # fmt: skip
+"""The parts of an HTTP request and of its answer, in the order of their fields."""
 _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "HeaderValue": {"key": (1, "string"), "value": (2, "string"), "raw_value": (3, "bytes")},
     "HeaderMap": {"headers": (1, "*HeaderValue")},
@@ -35,27 +38,17 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "HttpBody": {"body": (1, "bytes"), "end_of_stream": (2, "bool")},
     "HttpTrailers": {},
     "ProcessingRequest": {
-        "request_headers": (2, "HttpHeaders"),
-        "response_headers": (3, "HttpHeaders"),
-        "request_body": (4, "HttpBody"),
-        "response_body": (5, "HttpBody"),
-        "request_trailers": (6, "HttpTrailers"),
-        "response_trailers": (7, "HttpTrailers"),
+        kind: (number, f"Http{kind.rpartition('_')[2].title()}") for number, kind in enumerate(_KINDS, 2)
     },
     "HeaderValueOption": {"header": (1, "HeaderValue")},
     "HeaderMutation": {"set_headers": (1, "*HeaderValueOption")},
     "BodyMutation": {"body": (1, "bytes")},
     "CommonResponse": {"header_mutation": (2, "HeaderMutation"), "body_mutation": (3, "BodyMutation")},
-    "Answer": _ANSWER,
+    "Answer": {"response": (1, "CommonResponse")},
     "HttpStatus": {"code": (1, "int32")},
     "ImmediateResponse": {"status": (1, "HttpStatus"), "headers": (2, "HeaderMutation"), "body": (3, "bytes")},
     "ProcessingResponse": {
-        "request_headers": (1, "Answer"),
-        "response_headers": (2, "Answer"),
-        "request_body": (3, "Answer"),
-        "response_body": (4, "Answer"),
-        "request_trailers": (5, "Answer"),
-        "response_trailers": (6, "Answer"),
+        **{kind: (number, "Answer") for number, kind in enumerate(_KINDS, 1)},
         "immediate_response": (7, "ImmediateResponse"),
     },
 }
@@ -116,7 +109,7 @@ class Processor:
         headers: Mapping[str, str] = {}
         is_whole = True
         async for request in requests:
-            (kind,) = [each.name for each, _ in request.ListFields() if each.name in _NAMES] or ["request_headers"]
+            (kind,) = [each.name for each, _ in request.ListFields() if each.name in _KINDS] or ["request_headers"]
             answer = Response(**{kind: {}})
             if kind == "request_headers":
                 headers = _headers(request.request_headers)
@@ -157,9 +150,6 @@ class Processor:
         if status == 404 and not self._closed:  # a model that the gateway knows, and Penstock does not
             return Response(request_body={})
         return _refusal(status, answer) if 400 <= status < 500 else self._passed(str(status))
-
-
-_NAMES = frozenset(_MESSAGES["ProcessingRequest"])
 
 
 def _is_for(headers: Mapping[str, str], paths: tuple[str, ...]) -> bool:

@@ -21,8 +21,6 @@ from proxy.server.reload import Reloading
 from proxy.state.threads import Threads
 from proxy.state.workers import Peers, Question
 
-Handler = Callable[[int, FrameType | None], Any]
-
 
 class Draining:
     """The handler of stop signals, ahead of the server's, and of SIGHUP. A worker whose parent is gone stops too."""
@@ -55,7 +53,7 @@ class Draining:
         self._before.clear()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        server: Handler = self._before[number]
+        server = self._before[number]
         if self.begun:  # asked for again: now
             server(number, frame)
             return

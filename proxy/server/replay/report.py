@@ -180,8 +180,8 @@ def figures(total: Mapping[str, Any]) -> list[Figure]:
         Figure(number(cost), f"cost of the prompts{usd}", _grade(cost)),
         *([] if against is None else [Figure(number(against), "cost against the other chain", _grade(against))]),
         Figure(number(tokens["ratio"]), f"tokens: {tokens['before']:,} → {tokens['after']:,}", _grade(tokens["ratio"])),
-        _count(breaks["count"], f"prefix breaks, {breaks['tokens']:,} tokens", "warn", "good"),
-        _count(values["lost"], f"of {values['needed']:,} needed values lost", "bad", "good"),
+        _count(breaks["count"], f"prefix breaks, {breaks['tokens']:,} tokens", "warn"),
+        _count(values["lost"], f"of {values['needed']:,} needed values lost"),
         Figure(f"{values['retrievable']:,}", "needed values behind a handle"),
         Figure(
             f"{messages['removed']:,}",
@@ -299,8 +299,8 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _count(count: int, about: str, more: str = "bad", none: str = "good") -> Figure:
-    return Figure(f"{count:,}", about, more if count else none)
+def _count(count: int, about: str, more: str = "bad") -> Figure:
+    return Figure(f"{count:,}", about, more if count else "good")
 
 
 def _grade(ratio: float | None) -> str:

@@ -34,16 +34,17 @@ class Recall(InternalTool):
 
 
 class Chunks:
-    """A stream that knows whether it was closed."""
+    """A stream that knows whether it was closed, and whether it broke off."""
 
     def __init__(self, parts: Iterable[bytes], *, then: Exception | None = None, hang: bool = False) -> None:
         self._flow = self._give(list(parts), then, hang)
-        self.closed = False
+        self.closed = self.broken = False
 
     async def _give(self, parts: list[bytes], then: Exception | None, hang: bool) -> AsyncGenerator[bytes, None]:
         for part in parts:
             yield part
         if then:
+            self.broken = True
             raise then
         if hang:
             await asyncio.Event().wait()

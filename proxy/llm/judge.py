@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from proxy.chat import Message
@@ -37,8 +36,6 @@ _TENANTS = 1024
 
 _FORMS: Mapping[Question, Any] = table("small_models")["judge"]
 """The prompt of each question, the tags of its two texts, and the confidence that each answer stands for."""
-
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Key = tuple[str, Question, Pair]
 """Tenant, question and pair of texts."""
@@ -69,7 +66,7 @@ class UpstreamJudge:
         self._work = BackgroundWork[Key]()
         self.authorization, self.aclose = self._model.authorization, self._work.aclose
 
-    def bind(self, who: Identity, headers: Mapping[str, str] = _NOTHING) -> "BoundJudge":
+    def bind(self, who: Identity, headers: Mapping[str, str]) -> "BoundJudge":
         return BoundJudge(self, who.tenant, headers)
 
     def forget(self, tenant: str) -> int:

@@ -12,23 +12,10 @@ from proxy.upstreams.anthropic import request as anthropic
 from proxy.upstreams.ollama import request as ollama
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-_WORDS = st.sampled_from(
-    [
-        "function",
-        "custom",
-        "text",
-        "image_url",
-        "input_audio",
-        "file",
-        "document",
-        "json_schema",
-        "any",
-        "tool",
-        "data:text/plain;base64,aGk=",
-        "allowed_tools",
-        "low",
-    ]
-)
+_WORDS = st.sampled_from([
+    "function", "custom", "text", "image_url", "input_audio", "file", "document", "json_schema", "any", "tool",
+    "data:text/plain;base64,aGk=", "allowed_tools", "low",
+])  # fmt: skip
 _NAMES = st.sampled_from([
     "type", "function", "name", "arguments", "custom", "input", "text", "image_url", "url", "json_schema", "schema",
     "allowed_tools", "tools", "effort", "parameters", "id", "input_audio", "data", "stop", "file", "file_data", "file_id", "mode", "user_id", "cache_control", "format", *ollama.OPTIONS,

@@ -1,7 +1,6 @@
 """The upstream that needs nothing."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -9,8 +8,9 @@ from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, NotFound
 from proxy.testing import CharTokens, chat, tool
 from proxy.upstreams.base import Call, Reply
-from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS
+from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS
 from proxy.upstreams.echo import Echo
+from tests.upstreams.streams import assembled, events
 
 ECHO = Echo("echo")
 
@@ -18,18 +18,6 @@ ECHO = Echo("echo")
 async def asked(request: ChatRequest) -> Reply:
     call = Call("/chat/completions", request.model, request.encode(), {}, request=request, tokens=CharTokens())
     return await ECHO.send(call)
-
-
-async def events(reply: Reply) -> list[bytes]:
-    assert reply.body is None
-    assert reply.chunks is not None
-    whole = b"".join([chunk async for chunk in reply.chunks])
-    return whole.split(b"\n\n")[:-1]
-
-
-def read(event: bytes) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(event.removeprefix(b"data: "))
-    return data
 
 
 async def test_it_reports_what_reached_it() -> None:
@@ -59,14 +47,11 @@ async def test_it_streams_the_same_report() -> None:
     whole = json.loads((await asked(request)).body or b"")["choices"][0]["message"]["content"]
 
     reply = await asked(request.with_field("stream", True))
-    sent = await events(reply)
+    *chunks, done = await events(reply)
 
-    assert (reply.status, reply.headers) == (200, STREAM_HEADERS)
-    chunks = [read(event) for event in sent[:-1]]
-    assert sent[-1] == DONE.strip()
-    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
-    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == whole
-    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
+    assert (reply.status, reply.headers, done) == (200, STREAM_HEADERS, "[DONE]")
+    assert assembled(chunks)["content"] == whole
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
 
 
 @pytest.mark.parametrize("path", ["/embeddings", "/models", "/responses", "/nowhere"])

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +13,7 @@ from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed, Upstrea
 from proxy.config.settings import BreakerSettings, Guarded, OpenAIUpstream
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.guard import Breaker, GuardedUpstream, is_down
+from tests.scripted import Chunks
 from tests.scripted import Scripted as Behind
 
 CALL = Call("/chat/completions", "m", b"{}", {})
@@ -37,28 +37,8 @@ class Scripted(Behind):
             raise answer
         if isinstance(answer, int):
             return Reply(answer, [(b"x-should-retry", b"false")] if answer == 599 else [], b"")
-        return Reply(200, chunks=Stream(answer))
-
-
-class Stream:
-    """What the transport gives: chunks, and whether they broke off."""
-
-    def __init__(self, parts: list[Any]) -> None:
-        self.broken = False
-        self._flow = self._read(parts)
-
-    def __aiter__(self) -> AsyncGenerator[bytes, None]:
-        return self._flow
-
-    async def aclose(self) -> None:
-        await self._flow.aclose()
-
-    async def _read(self, parts: list[Any]) -> AsyncGenerator[bytes, None]:
-        for part in parts:
-            if isinstance(part, Exception):
-                self.broken = True
-                raise part
-            yield part
+        parts = [part for part in answer if isinstance(part, bytes)]
+        return Reply(200, chunks=Chunks(parts, then=next((each for each in answer if each not in parts), None)))
 
 
 def guarded(upstream: Scripted, *, failures: int = 2, **bounds: Any) -> GuardedUpstream:
@@ -221,7 +201,7 @@ async def test_a_probe_that_a_client_gives_up_is_made_by_the_next() -> None:
 
 async def test_a_stream_that_is_translated_notes_how_it_ended() -> None:
     async def send(call: Call) -> Reply:
-        return Reply(200, chunks=Stream([b"a"]), facts={"error": "upstream_broke_off"})
+        return Reply(200, chunks=Chunks([b"a"]), facts={"error": "upstream_broke_off"})
 
     behind = Scripted()
     behind.send = send  # type: ignore[method-assign]

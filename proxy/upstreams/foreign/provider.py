@@ -2,8 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping
+from contextlib import aclosing, suppress
 from typing import Any
 
 from proxy.chat import ChatRequest, encode
@@ -44,12 +44,10 @@ class Provider:
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
         try:
             if not request.stream:
-                async with asyncio.timeout_at(deadline):
-                    answer = await library.acompletion(**asked)
+                answer = await _before(deadline, library.acompletion(**asked))
                 return Reply(200, list(JSON_HEADERS), encode(whole(answer.model_dump())), facts=facts)
             options = {"stream": True, "stream_options": {"include_usage": True}}
-            async with asyncio.timeout_at(deadline):
-                source = await library.acompletion(**asked, **options)
+            source = await _before(deadline, library.acompletion(**asked, **options))
             chunks = ForeignStream(show_usage=wants_usage(request.rest))
             events = await hold_back(self._spoken(source, chunks, deadline, asked), facts)
             return Reply(200, list(STREAM_HEADERS), chunks=events, facts=facts)
@@ -64,12 +62,13 @@ class Provider:
     async def _spoken(
         self, source: Any, chunks: "ForeignStream", deadline: float, asked: Mapping[str, Any]
     ) -> AsyncGenerator[bytes, None]:
-        begun, ending = False, Ending()
+        begun = False
         try:
-            while (chunk := await _next(source, ending, deadline)) is not None:
-                begun = True
-                for event in chunks.events(chunk):
-                    yield event
+            async with aclosing(_chunks(source)) as arriving:
+                while (chunk := await _before(deadline, anext(arriving, None))) is not None:
+                    begun = True
+                    for event in chunks.events(chunk):
+                        yield event
             if not begun:
                 raise Unanswered(f"upstream {self.name!r} sent an empty answer")
             for event in chunks.end():
@@ -115,38 +114,10 @@ class Provider:
             return self._library
 
 
-class Ending:
-    """A look-out for the end of a stream in the provider's own chunks.
-
-    litellm closes a stream that was cut off with a "stop" of its own making. For most providers it notes the reason in
-    `received_finish_reason`. For Gemini it does not, so Gemini's own chunks are read on their way into litellm's
-    parser.
-    """
-
-    def __init__(self) -> None:
-        self._watching = False
-        self._seen = False
-
-    async def watch(self, source: Any) -> None:
-        """Begin to read what arrives; call it before each chunk. Raise what the provider's first answer raises."""
-        if self._watching:
-            return
-        self._watching = True
-        if getattr(source, "completion_stream", self) is None:
-            await source.fetch_stream()
-        parser = getattr(getattr(source, "completion_stream", None), "chunk_parser", None)
-        if parser is not None:
-            source.completion_stream.chunk_parser = self._beside(parser)
-
-    def arrived(self, source: Any) -> bool:
-        return self._seen or getattr(source, "received_finish_reason", self) is not None
-
-    def _beside(self, parser: Any) -> Any:
-        def parse(chunk: Any) -> Any:
-            self._seen = self._seen or _is_last(chunk)
-            return parser(chunk)
-
-        return parse
+async def _before(deadline: float, work: Awaitable[Any]) -> Any:
+    """Return the result of work. Raise `TimeoutError` where there is none at a time of the event loop."""
+    async with asyncio.timeout_at(deadline):
+        return await work
 
 
 def _is_last(chunk: Any) -> bool:
@@ -157,17 +128,32 @@ def _is_last(chunk: Any) -> bool:
     return bool(blocked) or any(candidate.get("finishReason") for candidate in chunk.get("candidates") or ())
 
 
-async def _next(source: Any, ending: Ending, deadline: float) -> dict[str, Any] | None:
-    """Return the next chunk, or None at the end. Raise `UpstreamFailed` if the provider broke off its answer."""
-    async with asyncio.timeout_at(deadline):
-        await ending.watch(source)
-        chunk = await anext(source, None)
-    if chunk is None:
-        return None
-    fields: dict[str, Any] = chunk.model_dump()
-    if any(choice.get("finish_reason") for choice in fields.get("choices") or ()) and not ending.arrived(source):
-        raise Unanswered("the provider broke off its answer; it may have processed the request")
-    return fields
+async def _chunks(source: Any) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the chunks of a stream of litellm's. Raise `Unanswered` if the provider broke off its answer.
+
+    litellm closes a stream that was cut off with a "stop" of its own making. For most providers it notes the reason in
+    `received_finish_reason`. For Gemini it does not, so Gemini's own chunks are read on their way into litellm's
+    parser.
+    """
+    has_ended = False
+    if getattr(source, "completion_stream", source) is None:
+        await source.fetch_stream()
+    stream: Any = getattr(source, "completion_stream", None)
+    parser: Any = getattr(stream, "chunk_parser", None)
+
+    def parse(chunk: Any) -> Any:
+        nonlocal has_ended
+        has_ended = has_ended or _is_last(chunk)
+        return parser(chunk)
+
+    if parser is not None:
+        stream.chunk_parser = parse
+    async for chunk in source:
+        fields: dict[str, Any] = chunk.model_dump()
+        has_ended = has_ended or getattr(source, "received_finish_reason", source) is not None
+        if not has_ended and any(choice.get("finish_reason") for choice in fields.get("choices") or ()):
+            raise Unanswered("the provider broke off its answer; it may have processed the request")
+        yield fields
 
 
 async def _close(source: Any) -> None:

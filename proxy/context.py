@@ -518,25 +518,17 @@ async def find_in_each(
     Each message is read once, so a further turn reads only new messages. `name` identifies the function and everything
     that it depends on besides the message.
     """
-    form, key = folds.of(messages), ("found", name)
-    findings: dict[int, Finding] | None = form.known(key)
-    if findings is None:
-        count, before = form.resume(key, dict[int, Finding]())
-        findings = {**before, **await _one_by_one(once, name, work, messages[count:], count)}
-        form.settle(key, {place: one for place, one in findings.items() if place < form.settled})
-        form.keep(key, findings)
-    return {**findings}
-
-
-async def _one_by_one(
-    once: Once, name: Hashable, work: Callable[[Message], Finding | tuple[()]], messages: Sequence[Message], start: int
-) -> dict[int, Finding]:
-    keys = [(name, hash(raw), len(raw)) for raw in raws(messages)]
-    findings: dict[int, Finding] = {}
-    known: list[Any] = once.known(keys)
-    for place, (message, key, one) in enumerate(zip(messages, keys, known, strict=True), start):
+    form, found = folds.of(messages), ("found", name)
+    known: dict[int, Finding] | None = form.known(found)
+    if known is not None:
+        return {**known}
+    count, before = form.resume(found, dict[int, Finding]())
+    findings, new = {**before}, messages[count:]
+    keys = [(name, hash(raw), len(raw)) for raw in raws(new)]
+    for place, (message, key, one) in enumerate(zip(new, keys, once.known(keys), strict=True), count):
         if one is None:
             one = await once.of_key(key, key[2], partial(work, message))
         if one:
             findings[place] = one
-    return findings
+    form.settle(found, {place: one for place, one in findings.items() if place < form.settled})
+    return {**form.keep(found, findings)}

@@ -24,6 +24,7 @@ from proxy.http.encodings import coding_of, decoded
 from proxy.http.headers import Headers, request_id, retry_after
 from proxy.identity import tenant_of
 from proxy.state.threads import do_sized
+from proxy.telemetry.observation import Observation
 
 _PROCESSING = b"openai-processing-ms"
 _MOMENT = 0.05
@@ -115,6 +116,9 @@ class Intake:
 
 class Exchange:
     """One request and its answer."""
+
+    seen: Observation
+    """Its observation, which the endpoint begins."""
 
     def __init__(
         self,

@@ -12,7 +12,6 @@ from proxy.access.metering import ALL, Meter
 from proxy.chat.errors import ConfigError, Overloaded, RateLimited
 from proxy.config.settings import Allowance, AuthSettings, KeysAuth, Settings
 from proxy.http.headers import retry_after
-from proxy.telemetry.observation import Observation
 
 if TYPE_CHECKING:
     from proxy.access.tokens import TokenVerifier
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 _SOON = retry_after(1.0)
 """Guess of the time until a slot is free."""
 
-Handler = Callable[[Exchange, Observation], Awaitable[None]]
+Handler = Callable[[Exchange], Awaitable[None]]
 
 
 class Gate:
@@ -36,16 +35,16 @@ class Gate:
         self._most = settings.limits.max_concurrent
         self._slots = Counter() if slots is None else slots
 
-    async def serve(self, handler: Handler, http: Exchange, seen: Observation, *, spends: bool = True) -> None:
+    async def serve(self, handler: Handler, http: Exchange, *, spends: bool = True) -> None:
         """Admit and handle a request, or raise; with `spends=False` even if the limit of the day is used up."""
-        caller = await self._caller(http.headers)
+        caller, seen = await self._caller(http.headers), http.seen
         http.caller = caller
         seen.called_by(caller.tenant, caller.key.name if caller.key is not None else None, caller.issuer)
         if caller.key is not None:
             # the key is no longer needed, so nothing after this can forward it
             http.headers, http.query = without_account(http.headers), without_secrets(http.query)
         try:
-            await self._admitted(caller, handler, http, seen, spends=spends)
+            await self._admitted(caller, handler, http, spends=spends)
         finally:
             if self._meter is not None and caller.key is not None and seen.answers:
                 self._meter.note(caller.account, seen.entry, seen.answers, seen.usd)
@@ -54,13 +53,11 @@ class Gate:
         token = None if self._tokens is None else self._callers.token_of(headers)
         return self._callers.of(headers) if self._tokens is None or token is None else await self._tokens.caller(token)
 
-    async def _admitted(
-        self, caller: Caller, handler: Handler, http: Exchange, seen: Observation, *, spends: bool
-    ) -> None:
+    async def _admitted(self, caller: Caller, handler: Handler, http: Exchange, *, spends: bool) -> None:
         terms = self._limits.terms(caller)
         if not terms.are_counted:
             with self._slot(caller, terms):
-                await handler(http, seen)
+                await handler(http)
             return
         admission = Admission(self._limits, caller)
         try:
@@ -68,7 +65,7 @@ class Gate:
             with self._slot(caller, terms):
                 await admission.begin(http.own_headers, spends=spends)
                 http.admission = admission
-                await handler(http, seen)
+                await handler(http)
         finally:
             await admission.settle()
 

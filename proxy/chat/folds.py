@@ -1,9 +1,8 @@
 """Results about a conversation's messages, resumed by the next request with the same beginning.
 
-Clients send the whole conversation with each request. What follows from its messages in order (their sizes, the calls
-that are still open, the short forms of results) is a fold: worked out once for the beginning that two requests share,
-and from there on for what is new. A beginning is known by its message objects, which the next request has again
-(`ParsedList`), and which steps give the same forms again. Losing it costs time only.
+What follows from messages in order (their sizes, open calls, short forms of results) is a fold: worked out once for the
+beginning that two requests share, and from there on for what is new. A beginning is known by its message objects, which
+the next request has again (`ParsedList`). Losing it costs time only.
 """
 
 from collections.abc import Callable, Hashable, Sequence

@@ -18,15 +18,11 @@ import orjson
 from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.folds import Folds
-from proxy.chat.splice import Member, members, readable
-
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_items = msgspec.json.Decoder(list[msgspec.Raw])
+from proxy.chat.splice import BREAK, FIELDS, ITEMS, Member, members, readable
 
 _INVALID = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
 
 EMPTY = re.compile(rb"\[\s*\]")
-_BREAK = re.compile(rb"\s*,?")
 
 _Item = TypeVar("_Item", bound=JsonObject)
 
@@ -101,7 +97,7 @@ class ParsedList(Generic[_Item]):
         """Return the items that another list has behind those of this one, as a list."""
         if not self.items:
             return raw
-        return b"[" + raw[_BREAK.match(raw, len(self._head)).end() :]  # type: ignore[union-attr]
+        return b"[" + raw[BREAK.match(raw, len(self._head)).end() :]  # type: ignore[union-attr]
 
     def with_rest(self, raw: bytes, items: list[_Item]) -> "ParsedList[_Item]":
         """Return the whole of another list, of which these items were parsed behind those of this one."""
@@ -145,11 +141,11 @@ class Body:
         if len(raw) > SMALL:
             check_size(raw, MOST_VALUES)
         try:
-            self._fields = _fields.decode(raw)
+            self._fields = FIELDS.decode(raw)
         except _INVALID:
             self._read = readable(raw)
             try:
-                self._fields = _fields.decode(self._read)
+                self._fields = FIELDS.decode(self._read)
             except _INVALID as error:
                 raise BadRequest(f"the body is not valid JSON: {_reason(error, raw)}", code="invalid_json") from None
         check_fields(self._fields)
@@ -193,7 +189,7 @@ class Body:
         if not self._has(name):
             return []
         try:
-            return [bytes(raw) for raw in _items.decode(self._fields[name])]
+            return [bytes(raw) for raw in ITEMS.decode(self._fields[name])]
         except msgspec.ValidationError:
             wrong(name, "must be a list of objects")
 
@@ -278,7 +274,7 @@ def parse_list(
     known = None if earlier is None or opening is None else earlier.get(opening)
     start: ParsedList[_Item] = ParsedList(b"", (), (), (), Folds()) if known is None else known.start_of(raw)
     try:
-        raws = _items.decode(start.rest_of(raw))
+        raws = ITEMS.decode(start.rest_of(raw))
     except msgspec.ValidationError:
         wrong(name, "must be a list of objects")
     first = len(start.items)

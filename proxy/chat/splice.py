@@ -9,11 +9,13 @@ import orjson
 
 from proxy.chat import encode
 
-_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_items = msgspec.json.Decoder(list[msgspec.Raw])
+FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+"""Read an object or a list, and leave what is in it as bytes."""
 
 _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*')
-_BREAK = re.compile(rb"\s*,?")
+BREAK = re.compile(rb"\s*,?")
+"""White space and a comma behind a member or an item."""
 _GAP = re.compile(rb"[\s,]*")
 """White space and commas between the items of a list."""
 _SURROGATE = re.compile(
@@ -30,9 +32,9 @@ def fields(raw: bytes) -> dict[str, bytes]:
 def _read(raw: bytes) -> tuple[bytes, Mapping[str, msgspec.Raw]]:
     """Return an object's bytes, which are as long where they had to be made `readable`, and its members."""
     try:
-        return raw, _fields.decode(raw)
+        return raw, FIELDS.decode(raw)
     except msgspec.DecodeError:
-        return (read := readable(raw)), _fields.decode(read)
+        return (read := readable(raw)), FIELDS.decode(read)
 
 
 def readable(raw: bytes) -> bytes:
@@ -49,7 +51,7 @@ def readable(raw: bytes) -> bytes:
 
 def items(raw: bytes) -> list[bytes]:
     """Return the items of a list, each as its bytes."""
-    return [bytes(item) for item in _items.decode(raw)]
+    return [bytes(item) for item in ITEMS.decode(raw)]
 
 
 def joined(parts: Sequence[bytes]) -> bytes:
@@ -80,7 +82,7 @@ def members(raw: bytes, values: Mapping[str, msgspec.Raw] | None = None) -> dict
             raise ValueError("an object names a member twice")
         end = key.end() + len(memoryview(value))
         places[name] = Member(position, key.end(), end)
-        position = _BREAK.match(raw, end).end()  # type: ignore[union-attr]
+        position = BREAK.match(raw, end).end()  # type: ignore[union-attr]
     if raw[position:].strip(b" \t\r\n}"):
         raise ValueError("an object names a member twice")
     return places

@@ -21,7 +21,7 @@ from proxy.chat.reasoning import REASONING_FIELDS
 from proxy.chat.sse import ByteStream
 from proxy.http.headers import impersonal, relayed
 from proxy.state.threads import do_sized
-from proxy.telemetry.observation import OVERFLOW, Observation
+from proxy.telemetry.observation import OVERFLOW
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import Overflow, find_overflow, openai_body, read_refusal
@@ -72,8 +72,8 @@ class Attempts:
     To be iterated over once. Each attempt that fails is told to `failed`, which decides whether there is another one.
     """
 
-    def __init__(self, routes: Routes, first: Route, http: Exchange, seen: Observation, body: Body) -> None:
-        self._routes, self._first, self._http, self._seen = routes, first, http, seen
+    def __init__(self, routes: Routes, first: Route, http: Exchange, body: Body) -> None:
+        self._routes, self._first, self._http = routes, first, http
         self._route = first
         self._body = body
         self._remaining: deque[str] = deque()
@@ -99,7 +99,7 @@ class Attempts:
             if route is not self._route:
                 told = f"{route.label}; reason={self._reason}".encode("ascii", "replace")
                 headers[own:] = [(_HEADER, told)]
-                self._seen.turned(route.model, self._reason, named=route.named)
+                self._http.seen.turned(route.model, self._reason, named=route.named)
             self._tried.add(_place(route))
             self._route, self._next, self._call = route, None, None
             yield route

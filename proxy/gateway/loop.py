@@ -305,15 +305,14 @@ async def send(
     """Send a call, run the internal tools that the model calls, and send what they said, until there is an answer.
 
     A round in which the model calls only internal tools is followed by another one. One in which it calls tools of the
-    client as well is the answer: the internal calls are run, and taken out of what the client gets. The texts of all
-    rounds are one text to the client, whether it is streamed or not. Its usage is that of the last round, which is the
-    size of the client's context; what the rounds before it used is told by the facts, for a stream complete at its end,
-    with `rounds` and `internal_calls`. Where no internal tool is called, the answer is the upstream's, bytes and all.
+    client as well is the answer, without the internal calls. The texts of all rounds are one text to the client. Its
+    usage is that of the last round, the size of the client's context; the facts tell what earlier rounds used, of a
+    stream at its end. Where no internal tool is called, the answer is the upstream's, bytes and all.
 
     At most so many `rounds` of calls are run; each call has so many `seconds`. The last round is asked for without
-    internal tools, so the model answers. With `n` above one no call is run, because each choice would go on by itself:
-    internal calls are only taken out. So are those of an answer that was cut off. `record` is given what the client did
-    not see, before it gets the end of the answer. Raises what the upstream raises.
+    internal tools, so the model answers. No call is run of an answer that was cut off, nor with `n` above one, where
+    each choice would go on by itself. `record` is given what the client did not see, before it gets the end of the
+    answer. Raises what the upstream raises.
     """
     request = call.request
     offered = {} if request is None else _offered(tools, request)

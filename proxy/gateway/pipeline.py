@@ -22,7 +22,7 @@ from proxy.gateway.saving import Saving
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
 from proxy.step import context_header, findings_header, server_timing
-from proxy.telemetry.observation import OVERFLOW, Observation
+from proxy.telemetry.observation import OVERFLOW
 from proxy.telemetry.record import Rewriting
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.routing import Route, Routes
@@ -46,23 +46,23 @@ class Pipeline:
         self._routes = routes
         self._preparation = Preparation(settings, services)
 
-    async def serve(self, body: Body, http: Exchange, seen: Observation) -> None:
+    async def serve(self, body: Body, http: Exchange) -> None:
         """Run the chain of a request, send what that gave, and relay the answer; with another model where one fails.
 
         Raises `PenstockError` where nothing could be answered.
         """
         async with http.watch():
             route = self._routes.of(body.model, http.caller)
-            attempts = Attempts(self._routes, route, http, seen, body)
+            attempts = Attempts(self._routes, route, http, body)
             for tried in attempts:
                 route = bridged(tried, body.wire)
                 try:
-                    prepared = await self._prepare(body, route, http, seen, may_choose_model=not attempts.has_chosen)
+                    prepared = await self._prepare(body, route, http, may_choose_model=not attempts.has_chosen)
                     if prepared.chosen is not None:
                         attempts.choose(*prepared.chosen)
                         continue
                     call, watches = await attempts.carried(prepared.call), self._watches(prepared, body, http)
-                    async with Observers(call, route.upstream, http, seen, body, watches) as observers:
+                    async with Observers(call, route.upstream, http, body, watches) as observers:
                         attempts.sending(observers.call)
                         reply = await self._send(prepared, observers.call, http.caller)
                         observers.facts = reply.facts
@@ -72,7 +72,7 @@ class Pipeline:
                     attempts.failed(error)
             await attempts.give_up()
 
-    async def count(self, body: Body, http: Exchange, seen: Observation) -> None:
+    async def count(self, body: Body, http: Exchange) -> None:
         """Have the tokens of a request counted as it would be sent, or as it came where it would be refused.
 
         What a guard refuses is refused here, too; where another step refuses, what guards left of it is counted.
@@ -82,7 +82,7 @@ class Pipeline:
         async with http.watch():
             spoken, asked = self._routes.of(body.model, http.caller), Asked(http.headers, http.query, http.caller)
             route = bridged(spoken, body.wire)
-            prepared = await self._preparation.prepare(body, route, self._choose(route, asked, seen), asked)
+            prepared = await self._preparation.prepare(body, route, self._choose(route, asked, http), asked)
             call, done = prepared.call, prepared.rewritten
             if done is not None and done.outcome.is_emptied and (rejected := done.outcome.rejected) is not None:
                 raise _refusal(rejected, late=done.outcome.late, failed=done.archive.failed)
@@ -91,7 +91,7 @@ class Pipeline:
                 return
             if done is not None and done.outcome.rejected is not None and not done.is_guarded:
                 call = replace(call, body=body.raw)
-            async with Observers(call, route.upstream, http, seen, body) as observers:
+            async with Observers(call, route.upstream, http, body) as observers:
                 await relay(
                     http, await self._send(replace(prepared, rewritten=None), observers.call, http.caller), observers
                 )
@@ -107,25 +107,23 @@ class Pipeline:
             answer = {"object": "response.input_tokens", **answer}
         await http.respond(200, [(b"content-type", b"application/json")], encode(answer))
 
-    async def _prepare(
-        self, body: Body, route: Route, http: Exchange, seen: Observation, *, may_choose_model: bool
-    ) -> Prepared:
+    async def _prepare(self, body: Body, route: Route, http: Exchange, *, may_choose_model: bool) -> Prepared:
         """Prepare a request for a model, and tell what that did. Raises `PenstockError` where it must not be sent."""
         asked = Asked(http.headers, http.query, http.caller, may_choose_model)
-        prepared = await self._preparation.prepare(body, route, self._choose(route, asked, seen), asked)
+        prepared = await self._preparation.prepare(body, route, self._choose(route, asked, http), asked)
         done = prepared.rewritten
         if done is None:
-            seen.passed(body, http.headers)
+            http.seen.passed(body, http.headers)
             http.own_headers.append((b"x-penstock-context", context_header(None, None, route.profile.window).encode()))
             return prepared
         if prepared.chosen is not None:
             return prepared
-        _tell(done, http, seen)
-        await seen.expect(done.sent, done.outcome.request, done.ctx)
+        _tell(done, http)
+        await http.seen.expect(done.sent, done.outcome.request, done.ctx)
         _check_larger(done, route)
         if prepared.lowered is not None:
             http.own_headers.append((b"x-penstock-lowered", prepared.lowered.encode()))
-            seen.known["lowered"] = prepared.lowered
+            http.seen.known["lowered"] = prepared.lowered
         return prepared
 
     def _watches(self, prepared: Prepared, body: Body, http: Exchange) -> Sequence[Observer]:
@@ -149,19 +147,17 @@ class Pipeline:
                 caller.check_key(error.status)
             raise
 
-    async def rewrite(
-        self, body: Body, route: Route, http: Exchange, seen: Observation
-    ) -> tuple[str | None, Rewritten]:
+    async def rewrite(self, body: Body, route: Route, http: Exchange) -> tuple[str | None, Rewritten]:
         """Run the chain over a request that others send; its name, and what it made. Raises `PenstockError`."""
         asked = Asked(http.headers, http.query, http.caller)
-        chosen = self._choose(route, asked, seen)
+        chosen = self._choose(route, asked, http)
         done = await self._preparation.rewrite(body, route, chosen, asked, sends=False)
-        _tell(done, http, seen)
+        _tell(done, http)
         return chosen.name, done
 
-    def _choose(self, route: Route, asked: Asked, seen: Observation) -> Chosen:
+    def _choose(self, route: Route, asked: Asked, http: Exchange) -> Chosen:
         chosen = self._preparation.chain_of(route, asked)
-        seen.routed(
+        http.seen.routed(
             model=route.model,
             upstream=route.upstream.name,
             chain=chosen.name or "bypass",
@@ -172,14 +168,14 @@ class Pipeline:
         return chosen
 
 
-def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
+def _tell(done: Rewritten, http: Exchange) -> None:
     """Say what the steps did: in the answer's headers, in telemetry, and in the log where one failed.
 
     Raises `PenstockError` where a policy says no, or one that must not fail did.
     """
     outcome, profile, rejected = done.outcome, done.ctx.model, done.outcome.rejected
     came = done.ctx.incoming if done.is_guarded else done.sent
-    seen.rewriting = Rewriting(
+    http.seen.rewriting = Rewriting(
         came, outcome.request, outcome.stages, done.ctx, outcome.before, outcome.after, outcome.start
     )
     refusal = None if rejected is None else _refusal(rejected, late=outcome.late, failed=done.archive.failed)
@@ -187,7 +183,7 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
         before, after, usable = outcome.before.total, outcome.after.total, profile.usable(outcome.request)
         is_too_large = rejected is not None and rejected.code == OVERFLOW
         refused = refusal.code if refusal is not None and is_too_large else None
-        seen.ran(outcome.steps, before=before, after=after, window=usable, refused=refused)
+        http.seen.ran(outcome.steps, before=before, after=after, window=usable, refused=refused)
         http.own_headers += [
             (b"x-penstock-context", context_header(before, after, profile.window).encode()),
             (b"server-timing", server_timing(outcome.steps).encode()),
@@ -201,7 +197,7 @@ def _tell(done: Rewritten, http: Exchange, seen: Observation) -> None:
             fields = {"policy": step.policy, "fault": step.why, "request_id": http.request_id}
             _log.warning("policy failed", extra={"fields": fields})
     if done.ctx.outage.begun or done.archive.failed:
-        seen.metrics.of("requests_without_state").inc()
+        http.seen.metrics.of("requests_without_state").inc()
     if refusal is not None:
         raise refusal
 

@@ -49,7 +49,6 @@ class Observers:
     """The call as it is to be sent: it carries the trace."""
     _upstream: Upstream
     _http: Exchange
-    _seen: Observation
     _body: Body | None = None
     """The client's."""
     watches: Sequence[Observer] = ()
@@ -60,7 +59,7 @@ class Observers:
 
     async def __aenter__(self) -> "Observers":
         """Reserve what the call may use. Raises `RateLimited`, or `BadRequest` where it asks for more than it may."""
-        call, http, seen = self.call, self._http, self._seen
+        call, http, seen = self.call, self._http, self._http.seen
         if http.admission is not None:
             await http.admission.reserve(call, http.own_headers)
         fields: Mapping[str, object] = {}
@@ -85,7 +84,7 @@ class Observers:
             used = Usage().completed(self.facts)
             self.observed.end(error=error, usage=used)
             if self._http.admission is not None and self._http.status is None:
-                self._http.admission.note_failure(used, self._seen.usd)
+                self._http.admission.note_failure(used, self._http.seen.usd)
         self.observed.end()
 
     def ended(self, reply: Reply, usage: Usage) -> None:
@@ -95,7 +94,7 @@ class Observers:
         broken = reply.facts.get("error") or usage.error
         self.observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
         if (admission := self._http.admission) is not None:
-            (admission.note if reply.status < 400 else admission.note_failure)(usage, self._seen.usd)
+            (admission.note if reply.status < 400 else admission.note_failure)(usage, self._http.seen.usd)
         learn(self.call, reply, usage, translates=self._upstream.abilities.translates)
 
 

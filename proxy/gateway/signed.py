@@ -1,18 +1,14 @@
 """The chain over a conversation with signed reasoning, which no edit may break.
 
 Newer models bind reasoning to the tools and messages it was made under: after an edit of any of them a provider refuses
-the request, or drops the reasoning. So such a conversation has a beginning that is held, and messages behind it. The
-beginning is what the chain made of the request in front of the first signed answer. Behind it, messages are edited when
-they are first sent and never again. Where a new user message finds the window full, a new beginning is made: all
-earlier reasoning leaves, and the chain works on the whole conversation as on any other, cuts included. In an open tool
-loop that never happens.
+the request, or drops the reasoning. So such a conversation has a beginning that is held: what the chain made of the
+request in front of the first signed answer. Behind it, messages are edited when they are first sent and never again.
+Where a new user message finds the window full, a new beginning is made: all earlier reasoning leaves, and the chain
+works on the whole conversation as on any other. In an open tool loop that never happens.
 
 What was sent in front of a signed answer is stored as soon as the answer shows its signature (`SignedAnswer`), and
-looked up (`Settled`). This process also remembers what it sent in front of the others. Where it is not known any more,
-it is worked out again: the chain runs on the beginning as it did then, and the same sizes give the same new beginnings.
-
-Before a request leaves, `_Conversation` checks that it begins with what was sent before; else all that the chain did is
-undone.
+looked up (`Settled`). Where it is not known any more, the chain runs on the beginning as it did then: the same sizes
+give the same new beginnings. A request that does not begin with what was sent before leaves without the chain's edits.
 """
 
 import asyncio

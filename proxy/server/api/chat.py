@@ -20,7 +20,6 @@ from proxy.gateway.relay import Observers, relay
 from proxy.http.headers import forwarded
 from proxy.server.api.endpoint import check_method
 from proxy.state.threads import do_sized
-from proxy.telemetry.observation import Observation
 from proxy.upstreams.base import Call, Upstream
 from proxy.upstreams.masking import keys_of
 from proxy.upstreams.routing import Routes
@@ -68,53 +67,53 @@ class Api:
         # a count of what the client sent would have it compact too early
         answer = self._pipeline.count if kind in _COUNTS else self._pipeline.serve
 
-        async def serve(http: Exchange, seen: Observation) -> None:
+        async def serve(http: Exchange) -> None:
             raw = await http.read()
             if kind is not Body and await do_sized(len(raw), partial(_model_in, raw)) is None:
-                await self._pass(kind.path, raw, http, seen)  # no chain can read it: its bytes go as they are
+                await self._pass(kind.path, raw, http)  # no chain can read it: its bytes go as they are
                 return
             body = await do_sized(len(raw), partial(kind, raw))
             if (key := http.caller) is not None and key.key is not None and kind.wire == "responses":
                 _check_stored(body, key)
-            await answer(body, http, seen)
+            await answer(body, http)
 
         return serve
 
-    async def forward(self, http: Exchange, seen: Observation) -> None:
+    async def forward(self, http: Exchange) -> None:
         # an upstream may take it for the path of a wire: no spelling may go around the chain
         kind = WIRES.get(http.scope["path"].casefold())
         if kind is not None:
             check_method(http, "GET", "POST")
             if http.scope["method"] == "POST":
-                await self.wire(kind)(http, seen)
+                await self.wire(kind)(http)
                 return
         path = _below_v1(http.scope)
-        await self._pass(path, await http.read(), http, seen)
+        await self._pass(path, await http.read(), http)
 
-    async def _pass(self, path: str, raw: bytes, http: Exchange, seen: Observation) -> None:
+    async def _pass(self, path: str, raw: bytes, http: Exchange) -> None:
         """Pass a request as it is to the upstream of the model that it names, or to the default one."""
         method = http.scope["method"]
         async with http.watch():
             if http.caller is not None:
                 http.caller.check_path(method, path)
             named = await do_sized(len(raw), partial(_named, raw, http))
-            upstream, model, raw, profile = self._upstream_of(raw, named, http, seen)
+            upstream, model, raw, profile = self._upstream_of(raw, named, http)
             if upstream.name in self._keyed and not self._auth.lends(method, path):
                 told = "the configured API key may not be used for this path; allow it under auth.paths"
                 raise Rejected(told, code="key_not_lent", status=403)
             call = Call(path, model, raw, forwarded(http.headers), method=method, query=http.query, profile=profile)
-            async with Observers(call, upstream, http, seen) as observers:
+            async with Observers(call, upstream, http) as observers:
                 await relay(http, await upstream.send(observers.call), observers)
 
     def _upstream_of(
-        self, raw: bytes, names: tuple[str | None, Body | None], http: Exchange, seen: Observation
+        self, raw: bytes, names: tuple[str | None, Body | None], http: Exchange
     ) -> tuple[Upstream, str, bytes, ModelProfile | None]:
         """Return the upstream of the model that a body names, its name for it, the body with that, and its profile."""
         named, body = names
         if named is None:
-            return self._unnamed(raw, http, seen), "", raw, None
+            return self._unnamed(raw, http), "", raw, None
         route = self._routes.of(named, http.caller)
-        seen.routed(
+        http.seen.routed(
             model=route.model, upstream=route.upstream.name, profile=route.profile, entry=route.label, named=route.named
         )
         if found := guards(self._chains[route.chain]):
@@ -124,11 +123,11 @@ class Api:
             raw = body.encoded({"model": route.model})
         return route.upstream, route.model, raw, route.profile
 
-    def _unnamed(self, raw: bytes, http: Exchange, seen: Observation) -> Upstream:
+    def _unnamed(self, raw: bytes, http: Exchange) -> Upstream:
         if http.caller is not None:
             http.caller.check_unnamed()
         default = self._routes.unnamed(forwarded(http.headers))
-        seen.routed(model="none", upstream=default.name)
+        http.seen.routed(model="none", upstream=default.name)
         if raw and (guard := self._guards.get(default.name)):  # the upstream may choose the model by itself
             told = f"{guard!r} guards a model of this upstream, so the body must be JSON that names another one"
             raise Rejected(told, code="guarded", status=403)

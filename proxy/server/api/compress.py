@@ -21,7 +21,6 @@ from proxy.policy import ORIGINALS_READ
 from proxy.server.api.endpoint import check_method, parameters
 from proxy.state.archive import Archives
 from proxy.state.threads import do_sized
-from proxy.telemetry.observation import Observation
 from proxy.tools.slicing import Mistake, Part, part_of
 from proxy.upstreams.routing import Routes
 from proxy.wires import body_of
@@ -39,20 +38,20 @@ class Sidecar:
         self._archives: Archives = services.archives
         self._threads: Executor = services.recalls
 
-    async def compress(self, http: Exchange, seen: Observation) -> None:
+    async def compress(self, http: Exchange) -> None:
         """`POST /v1/compress`: run the request's chain and answer with the messages that it leaves."""
         check_method(http, "POST")
         raw = await http.read()
         async with http.watch():
             body = await do_sized(len(raw), partial(body_of, raw))
             route = self._routes.of(body.model, http.caller)
-            name, rewritten = await self._pipeline.rewrite(body, route, http, seen)
+            name, rewritten = await self._pipeline.rewrite(body, route, http)
             outcome = rewritten.outcome
             before = outcome.before or await rewritten.tokens.count(outcome.request)
             answer = _compressed(body, rewritten, name, before, outcome.after or before)
         await http.respond(200, [_JSON], answer)
 
-    async def retrieve(self, http: Exchange, seen: Observation) -> None:
+    async def retrieve(self, http: Exchange) -> None:
         """`GET /v1/retrieve/{handle}`: what left a context, or a part of it, for whom it belongs to."""
         check_method(http, "GET")
         plain = "text/plain" in http.headers.get("accept", "")
@@ -61,7 +60,7 @@ class Sidecar:
                 answer = await self._retrieved(http, plain=plain)
             except Mistake as mistake:
                 raise BadRequest(str(mistake), code="invalid_part") from None
-        seen.metrics.of_count(ORIGINALS_READ).inc()
+        http.seen.metrics.of_count(ORIGINALS_READ).inc()
         await http.respond(200, [_TEXT if plain else _JSON, NO_STORE], answer)
 
     async def _retrieved(self, http: Exchange, *, plain: bool) -> bytes:

@@ -23,7 +23,6 @@ from proxy.identity import tenant_of
 from proxy.server.reload import Generation
 from proxy.state.store import StoreError
 from proxy.state.threads import do_sized
-from proxy.telemetry.observation import Observation
 from proxy.wires import wire_at
 
 _log = logging.getLogger("penstock.api")
@@ -55,7 +54,7 @@ class Endpoint:
         generation = self._generation
         http = Exchange(scope, receive, send, generation.intake, self._largest)
         http.own_headers += [self._version, *generation.headers]
-        seen = generation.telemetry.begin(
+        http.seen = generation.telemetry.begin(
             scope["method"],
             self._route,
             http.headers,
@@ -64,23 +63,23 @@ class Endpoint:
             tenant="" if generation.gate is not None else tenant_of(http.headers),  # the gate knows better
             config=generation.config.version,
         )
-        if seen.explains:
+        if http.seen.explains:
             http.own_headers.append((b"x-penstock-explain", f"/v1/explain/{quote(http.request_id)}".encode()))
-        await self._serve(http, seen)
+        await self._serve(http)
 
-    async def _let_in(self, http: Exchange, seen: Observation) -> None:
+    async def _let_in(self, http: Exchange) -> None:
         browsers = self._generation.browsers
         if browsers is not None:
             browsers.check(http.scope["method"], http.headers, takes_forms=self._takes_forms)
         try:
-            await self._handle(http, seen)
+            await self._handle(http)
         except StoreError as error:
             raise unavailable(error) from None
 
-    async def _serve(self, http: Exchange, seen: Observation) -> None:
+    async def _serve(self, http: Exchange) -> None:
         fault: PenstockError | str | None = None
         try:
-            await self._let_in(http, seen)
+            await self._let_in(http)
         except ClientGone:
             fault = "client_gone"
         except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over
@@ -97,12 +96,12 @@ class Endpoint:
         finally:
             http.release()
             if not isinstance(fault, PenstockError):
-                seen.end(499 if fault else http.status or 499, error=fault, stream=http.streamed)
+                http.seen.end(499 if fault else http.status or 499, error=fault, stream=http.streamed)
         if isinstance(fault, PenstockError):
             try:
                 await answer_error(http, fault)
             finally:
-                seen.end(http.status or fault.status, error=fault, stream=http.streamed)
+                http.seen.end(http.status or fault.status, error=fault, stream=http.streamed)
 
 
 def unavailable(error: StoreError) -> NotKept:
@@ -113,7 +112,7 @@ def unavailable(error: StoreError) -> NotKept:
 def by_method(**answers: Answer) -> Handler:
     """Return the handler that serves each method by one of these functions, which return JSON values."""
 
-    async def serve(http: Exchange, seen: Observation) -> None:
+    async def serve(http: Exchange) -> None:
         check_method(http, *answers)
         method = http.scope["method"]
         await http.tell(await answers["GET" if method == "HEAD" else method](http))

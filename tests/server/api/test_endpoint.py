@@ -13,7 +13,7 @@ from proxy.config.load import load
 from proxy.server.api.endpoint import Endpoint, JsonFields, valid
 from proxy.server.reload import Generation
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.observation import Observation, Telemetry
+from proxy.telemetry.observation import Telemetry
 
 
 class Held:
@@ -23,7 +23,7 @@ class Held:
 async def test_an_answered_error_keeps_nothing_of_its_request(tmp_path: Path) -> None:
     held: list[weakref.ref[Held]] = []
 
-    async def refuse(http: Exchange, seen: Observation) -> None:
+    async def refuse(http: Exchange) -> None:
         body = Held()
         held.append(weakref.ref(body))
         raise BadRequest("no")

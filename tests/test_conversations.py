@@ -1,24 +1,22 @@
 """Whole conversations through the default chain of `config.yaml`: growing, edited, in branches, of any shape."""
 
 import re
-from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.chat import ChatRequest, Message, split_head
+from proxy.chat import ChatRequest, Message
 from proxy.chat.texts import arguments
 from proxy.chat.wire import flaws
 from proxy.config.load import load
 from proxy.config.settings import Chain
-from proxy.context import CacheRules, Identity
+from proxy.context import Identity
 from proxy.gateway.chain import Outcome, run
-from proxy.history.cuts import Marks, Room
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
 from proxy.state.sqlite import SqliteStore
-from proxy.testing import CharTokens, MemoryArchive, chat, context, profile, tool
+from proxy.testing import MemoryArchive, chat, context, profile, tool
 
 SHIPPED = load(Path(__file__).parent.parent / "config.yaml", {}).settings.chains["default"]
 CHAIN = tuple((name, step.model_copy(update={"timeout": 600.0})) for name, step in SHIPPED)
@@ -34,9 +32,9 @@ FEW = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthC
 class Proxy:
     """What stays between requests: the archive and the memo."""
 
-    def __init__(self, chain: Chain = CHAIN, cache: CacheRules | None = None) -> None:
+    def __init__(self, chain: Chain = CHAIN) -> None:
         self._chain = chain
-        self._model = profile(WINDOW, cache=cache or CacheRules())
+        self._model = profile(WINDOW)
         self.archive = MemoryArchive()
         self._memo = Memos(SqliteStore(None, 10**8), ttl=1000).bind(Identity("t", "s"))
         self._once = OnceService()
@@ -163,44 +161,6 @@ async def test_what_the_model_has_read_stays_byte_for_byte_until_the_next_cut(ad
             assert raws(outcome)[:kept] == raws(before)[:kept]
         before = outcome
         assert part
-
-
-@FEW
-@given(added=turns(huge=False))
-async def test_cuts_are_few(added: list[list[Message]]) -> None:
-    proxy = Proxy(cache=CacheRules(read=0.1, ttl=300))
-    layouts = [cuts(await proxy.sends(messages)) for messages in requests(added)]
-    assert all(one <= two for one, two in pairwise(layouts))
-    _, talk = split_head(requests(added)[-1])
-    total = sum(await CharTokens().sizes(talk))
-    fixed = 250
-    room = Room.of(WINDOW, WINDOW, fixed, Marks())
-    middle = (room.high - room.low) // 2  # what a cut takes at least, where the last exchanges are large
-    assert layouts[-1] <= total / middle + 1
-
-
-@FEW
-@given(added=turns(huge=False))
-async def test_what_is_recalled_for_a_question_stays_while_the_model_works_on_it(added: list[list[Message]]) -> None:
-    proxy = Proxy()
-    before: Outcome | None = None
-    for messages, part in zip(requests(added), added, strict=True):
-        outcome = await proxy.sends(messages)
-        is_loop = not any(message.role == "user" for message in part)
-        if is_loop and before is not None and cuts(before) == cuts(outcome) and not crowded(outcome):
-            assert recalled(outcome) == recalled(before)
-        before = outcome
-
-
-def recalled(outcome: Outcome) -> list[bytes]:
-    return [raw for raw in raws(outcome) if b"<recalled_context>" in raw]
-
-
-def crowded(outcome: Outcome) -> bool:
-    """Whether the rest is so large that passages may have to be halved."""
-    assert outcome.after is not None
-    facts = next(step.facts for step in outcome.steps if step.policy == "recall_history")
-    return outcome.after.total - int(facts.get("recalled_tokens", 0)) > 0.5 * WINDOW
 
 
 @FEW

@@ -105,7 +105,6 @@ def shown(*calls: dict[str, Any]) -> list[dict[str, Any]]:
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
-@both
 @pytest.mark.parametrize(
     ("calls", "expected"),
     [
@@ -122,8 +121,8 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
         pytest.param([plain("get_weather", LIMA)], [plain("get_weather", LIMA)], id="called by its own name"),
     ],
 )  # fmt: skip
-async def test_the_client_gets_calls_of_its_own_tools(stream: bool, calls: Any, expected: Any) -> None:
-    chat_ = Chat(said(*calls, content="Looking."), stream=stream)
+async def test_the_client_gets_calls_of_its_own_tools(calls: Any, expected: Any) -> None:
+    chat_ = Chat(said(*calls, content="Looking."), stream=True)
 
     got = await chat_.got()
 
@@ -134,7 +133,6 @@ async def test_the_client_gets_calls_of_its_own_tools(stream: bool, calls: Any, 
     assert chat_.hidden == [], "there is nothing that the client does not see"
 
 
-@both
 @pytest.mark.parametrize(
     ("call", "told"),
     [
@@ -146,8 +144,8 @@ async def test_the_client_gets_calls_of_its_own_tools(stream: bool, calls: Any, 
         pytest.param(plain("call_tool", '{"name":'), ["not valid JSON"], id="half a call"),
     ],
 )  # fmt: skip
-async def test_what_does_not_fit_goes_back_to_the_model(stream: bool, call: Any, told: list[str]) -> None:
-    chat_ = Chat(said(call), said(through("get_weather", LIMA, "c2")), stream=stream)
+async def test_what_does_not_fit_goes_back_to_the_model(call: Any, told: list[str]) -> None:
+    chat_ = Chat(said(call), said(through("get_weather", LIMA, "c2")), stream=True)
 
     got = await chat_.got()
 
@@ -179,9 +177,8 @@ async def test_a_call_that_must_be_made_is_one_of_the_clients(stream: bool, quer
     assert chat_.upstream.sent(1).rest["tool_choice"] == "required"
 
 
-@both
-async def test_one_that_does_not_fit_beside_one_that_does(stream: bool) -> None:
-    chat_ = Chat(said(through("get_weather", "{}"), through("get_weather", LIMA, "c2")), stream=stream)
+async def test_one_that_does_not_fit_beside_one_that_does() -> None:
+    chat_ = Chat(said(through("get_weather", "{}"), through("get_weather", LIMA, "c2")), stream=True)
 
     got = await chat_.got()
 

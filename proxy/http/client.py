@@ -136,13 +136,7 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         self._warnings = Warnings(_log, "server not reached")
 
-    async def request(
-        self,
-        method: str,
-        url: URL,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-    ) -> Response:
+    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Response:
         """Send a request and wait for the head of its answer. Cancelling it closes the connection.
 
         Retry once if no connection could be made, or if an idle connection was closed before the server received a
@@ -153,12 +147,7 @@ class Transport:
             data = None if body is None else _Bytes(body)
             try:
                 response = await self._open().request(
-                    method,
-                    url,
-                    headers=headers,
-                    data=data,
-                    allow_redirects=False,
-                    skip_auto_headers=_NOT_ADDED,
+                    method, url, headers=headers, data=data, allow_redirects=False, skip_auto_headers=_NOT_ADDED
                 )
                 if not 200 <= response.status < 600:
                     response.close()

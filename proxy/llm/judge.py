@@ -48,11 +48,7 @@ class UpstreamJudge:
     """
 
     def __init__(
-        self,
-        settings: JudgeSettings,
-        routes: Routes,
-        metrics: Metrics,
-        clock: Callable[[], float] = time.monotonic,
+        self, settings: JudgeSettings, routes: Routes, metrics: Metrics, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._settings = settings
         self._model = SmallModel(

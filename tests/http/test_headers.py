@@ -49,8 +49,7 @@ def test_headers_named_by_connection_are_not_forwarded(connection: str, kept: di
 
 
 @pytest.mark.parametrize(
-    "sent",
-    [{"accept-encoding": "gzip, deflate, br"}, {"accept-encoding": "*"}, {"connection": "accept-encoding"}],
+    "sent", [{"accept-encoding": "gzip, deflate, br"}, {"accept-encoding": "*"}, {"connection": "accept-encoding"}]
 )
 def test_an_answer_is_requested_uncompressed(sent: dict[str, str]) -> None:
     assert forwarded(sent) == {"accept-encoding": "identity"}

@@ -62,17 +62,6 @@ async def test_a_late_draft_changes_nothing() -> None:
     assert await drafts(replica).settled("c2", "d1") == "of d1"
 
 
-async def test_a_draft_is_written_once_in_a_process() -> None:
-    pen, store = Pen(), Away(None, 2**20)
-    made, replica = service(pen, store), service(pen, store)
-    for each in (made, replica, made, replica):
-        drafts(each).prepare(MATERIAL)
-    await written(made)
-    await written(replica)
-    drafts(made).prepare(MATERIAL)
-    assert len(pen.asked) == 1
-
-
 async def test_a_draft_is_written_once_by_concurrent_replicas() -> None:
     pen, store = Pen(), Away(None, 2**20)
     both = service(pen, store), service(pen, store)

@@ -37,10 +37,7 @@ class Asked(Scripted):
 
 
 def judge(behind: Asked, clock: Callable[[], float] = lambda: 0.0) -> UpstreamJudge:
-    document = {
-        "upstreams": {"small": {"kind": "echo"}},
-        "models": [{"match": "tiny", "upstream": "small"}],
-    }
+    document = {"upstreams": {"small": {"kind": "echo"}}, "models": [{"match": "tiny", "upstream": "small"}]}
     routes = Routes(Settings.model_validate(document), {"small": behind}, lambda *_: profile())
     settings = JudgeSettings(model="tiny")
     return UpstreamJudge(settings, routes, Metrics("1"), clock)

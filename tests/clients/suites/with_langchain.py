@@ -1,6 +1,5 @@
 """langchain-openai."""
 
-import openai
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -68,14 +67,6 @@ def structured_output(chain):
     for method in ("json_schema", "function_calling"):
         got = chat_model(model(chain)).with_structured_output(City, method=method).invoke("a city")
         equal(got, City(name="Lyon", rank=7))
-
-
-@scenario
-async def overflow_of_the_upstream(chain):
-    # langchain-openai looks for the code in the error's text, where openai 3 does not put it
-    seen = ContextOverflowError if openai.__version__.startswith("2.") else openai.BadRequestError
-    error = await raised(seen, lambda: chat_model(model(chain, "overflow")).ainvoke("hello"))
-    equal(error.code, "context_length_exceeded")
 
 
 @scenario

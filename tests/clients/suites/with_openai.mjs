@@ -1,7 +1,7 @@
 // The openai package for Node; the argument names the package, so that two major versions can be tested.
 
 import { z } from "zod";
-import { check, equal, KEY, left, model, PENSTOCK, raised, requestsFor, run, scenario, upstream } from "./report.mjs";
+import { check, equal, KEY, left, model, PENSTOCK, raised, requestsFor, run, scenario } from "./report.mjs";
 
 const name = process.argv[2] ?? "openai";
 const openai = await import(name);
@@ -109,26 +109,6 @@ scenario("stream helper", async (chain) => {
   equal(final.usage.completion_tokens, 12);
 });
 
-scenario("headers", async (chain) => {
-  const used = model(chain);
-  const { data, response, request_id } = await client()
-    .chat.completions.create({ model: used, messages: user() })
-    .withResponse();
-  equal(data.choices[0].finish_reason, "stop");
-  equal(response.headers.get("x-request-id"), request_id);
-  equal(response.headers.get("x-upstream-request-id"), "req_upstream");
-  equal((await upstream("last", used)).headers.authorization, `Bearer ${KEY}`);
-});
-
-scenario("overflow of the upstream", async (chain) => {
-  const used = model(chain, "overflow");
-  const error = await raised(openai.BadRequestError, () =>
-    client().chat.completions.create({ model: used, messages: user() }),
-  );
-  equal([error.code, error.param], ["context_length_exceeded", "messages"]);
-  equal(await requestsFor(used), 1);
-});
-
 scenario("overflow found by Penstock", async (chain) => {
   for (const stream of [false, true]) {
     const used = model(chain);
@@ -177,37 +157,10 @@ scenario("leaving before the answer", async (chain) => {
   await left(used);
 });
 
-scenario("unknown model", async (chain) => {
-  for (const used of [model(chain, "missing"), "of-nobody"]) {
-    const error = await raised(openai.NotFoundError, () =>
-      client().chat.completions.create({ model: used, messages: user() }),
-    );
-    equal(error.code, "model_not_found");
-  }
-});
-
-scenario("models", async (chain) => {
-  const listed = (await collected(client().models.list())).map(({ id }) => id);
-  check(["plain/chat", "steps/chat", "renamed", "echo"].every((id) => listed.includes(id)), listed.join());
-  equal((await client().models.retrieve(`${chain}/chat`)).id, `${chain}/chat`);
-  await raised(openai.NotFoundError, () => client().models.retrieve("of-nobody"));
-});
-
-scenario("embeddings", async (chain) => {
-  const answer = await client().embeddings.create({ model: model(chain), input: ["a", "b"] });
-  equal(answer.data.map(({ embedding }) => embedding), [[0.25, -0.5, 1], [0.25, -0.5, 1]]);
-});
-
 scenario("responses", async (chain) => {
   equal((await client().responses.create({ model: model(chain), input: "hello" })).output_text, "heard you");
   const events = await collected(await client().responses.create({ model: model(chain), input: "hello", stream: true }));
   equal([events[0].type, events.at(-1).type], ["response.created", "response.completed"]);
-});
-
-scenario("transcription", async (chain) => {
-  const used = model(chain);
-  const file = await openai.toFile(Buffer.alloc(25_604, 7), "sound.wav");
-  equal((await client().audio.transcriptions.create({ model: used, file })).text, `25604 bytes for ${used}`);
 });
 
 await run();

@@ -167,13 +167,7 @@ async def test_pings_keep_a_stream_alive_and_are_no_data(client: Client) -> None
 
 
 @pytest.mark.parametrize(
-    "block",
-    [
-        {"type": "text"},
-        {"type": ["text"]},
-        {"type": "thinking", "thinking": 5},
-        {"type": "text", "text": 5},
-    ],
+    "block", [{"type": "text"}, {"type": ["text"]}, {"type": "thinking", "thinking": 5}, {"type": "text", "text": 5}]
 )
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_that_makes_no_sense_is_a_failure_of_the_upstream(block: dict[str, Any], stream: bool) -> None:

@@ -62,13 +62,6 @@ async def test_a_statement_is_new_once_though_it_is_sent_with_each_request() -> 
     assert counts == [(1, 1), (2, 1), (2, 0)]
 
 
-async def test_in_a_tool_loop_each_result_is_new_once() -> None:
-    request = chat("u1 a1! t1 a2! t2")
-    told = [m.with_changes(content=FALSE) if m.role == "tool" else m for m in request.messages]
-    counts = [(await decided(request.with_messages(told[:n]))).facts["poisoning_attempts_new"] for n in (3, 5)]
-    assert counts == [1, 1]
-
-
 async def test_a_tool_result_in_json_stays_json() -> None:
     request = chat("u1 a1! t1 u2")
     tool = request.messages[2].with_changes(content='{"text": "The capital of Australia is Sydney.", "n": 1.50}')
@@ -246,16 +239,6 @@ async def test_what_the_rules_found_is_not_asked_about() -> None:
     judge = Scripted(0.99)
     assert texts(await judged(talk(("assistant", FALSE), ("user", "Hm.")), judge))[0] == f"{FALSE} {NOTE}"
     assert judge.asked == []
-
-
-@pytest.mark.parametrize(("first", "then"), [(None, 0.99), (0.99, None)])
-async def test_what_was_decided_stays(first: float | None, then: float | None) -> None:
-    request, memo = talk(("assistant", SAID), ("user", "Hm.")), MemoryMemo()
-    before = await judged(request, Scripted(first), memo)
-    later = Scripted(then)
-    after = await judged(request, later, memo)
-    assert type(before) is type(after)
-    assert later.asked == []
 
 
 TRUE = "The capital of Peru is Lima."

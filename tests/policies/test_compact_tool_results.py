@@ -244,6 +244,10 @@ async def test_a_form_that_does_not_pay_in_time_is_not_taken() -> None:
     assert is_shortened((await forwarded(request, ctx, turns=12))[3]["content"])
     assert not is_shortened((await forwarded(request, ctx, turns=1))[3]["content"])
     assert not is_shortened((await forwarded(request, ctx, turns=12, read_again=1))[3]["content"])
+    written = request_of(call(json.dumps({"text": PROSE})), result("done"), ANSWER)
+    for turns, stays in ((12, False), (1, True)):
+        sent = await forwarded(written, context(written, model=profile(cache=CACHED)), turns=turns, read_again=0.9)
+        assert (sent[2] is written.messages[2]) is stays
 
 
 @pytest.mark.parametrize(("tools", "leaves"), [([], True), ([tool()], False), ([tool(), RECALL], True)])
@@ -289,12 +293,14 @@ async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
     ],
 )
 async def test_a_huge_text_is_not_carried_in_full_only_because_it_would_be_cached(rules: CacheRules) -> None:
-    request = chat("u1").with_messages([*chat("u1").messages, call(), result(HUGE), ANSWER])
+    written = call(json.dumps({"text": HUGE}), "c2")
+    request = chat("u1").with_messages([*chat("u1").messages, call(), result(HUGE), written, result("done", "c2")])
 
-    messages = await forwarded(request, context(request, model=profile(cache=rules)), turns=20)
+    messages = await forwarded(request, context(request, model=profile(10**6, cache=rules)), turns=20)
 
     assert is_shortened(messages[2]["content"])
     assert len(messages[2]["content"]) < len(HUGE) / 8
+    assert len(messages[3]["tool_calls"][0]["function"]["arguments"]) < len(HUGE) / 8
 
 
 CONTENTS = st.sampled_from(

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from policies.inject_facts import InjectFacts
-from policies.inject_facts.patterns import block, facts_in
+from policies.inject_facts.patterns import block
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.gateway.chain import run
@@ -30,76 +30,6 @@ async def decided(request: ChatRequest, **settings: Any) -> Decision:
 def texts(decision: Decision) -> list[str]:
     assert isinstance(decision, Rewrite)
     return [message.text for message in decision.request.messages]
-
-
-@pytest.mark.parametrize(
-    ("said", "facts"),
-    [
-        ("Hi, my name is Sebastián and I live in Buenos Aires.", {"Name": "Sebastián", "Lives in": "Buenos Aires"}),
-        ("my name is ana", {"Name": "ana"}),
-        ("Call me Al.", {"Name": "Al"}),
-        ("my name's Mary-Jane O'Neil", {"Name": "Mary-Jane O'Neil"}),
-        ("my github username is sebadp", {"GitHub username": "sebadp"}),
-        ("I'm octocat on GitHub.", {"GitHub username": "octocat"}),
-        ("my slack handle is @ana", {"Slack username": "@ana"}),
-        ("My favorite color is blue, and my email is a.b@c.org.", {"Preferred color": "blue", "Email": "a.b@c.org"}),
-        ("I'd prefer window seats over aisle.", {"Prefers": "window seats over aisle"}),
-        ("I moved to Berlin last month", {"Lives in": "Berlin"}),
-        ("I'm from South Korea but live elsewhere", {"From": "South Korea"}),
-        ("I work at Acme Corp and I'm vegetarian", {"Works at": "Acme Corp", "Diet": "vegetarian"}),
-        ("I'm allergic to peanuts.", {"Allergic to": "peanuts"}),
-        ("The deadline is next Friday.", {"Deadline": "next Friday"}),
-        ("It's due by Monday at 5pm.", {"Deadline": "Monday at 5pm"}),
-        ("My time zone is Europe/Madrid.", {"Time zone": "Europe/Madrid"}),
-        (
-            "Me llamo Ana López, vivo en Madrid y mi usuario de GitHub es analo.",
-            {"Name": "Ana López", "Lives in": "Madrid", "GitHub username": "analo"},
-        ),
-        ("Me he mudado a la Ciudad de México.", {"Lives in": "Ciudad de México"}),
-        ("mi color favorito es el verde", {"Preferred color": "verde"}),
-        ("prefiero café solo", {"Prefers": "café solo"}),
-        ("la fecha límite es el 3 de mayo", {"Deadline": "3 de mayo"}),
-        ("Tengo hasta el 5 de mayo.", {"Deadline": "5 de mayo"}),
-        ("soy alérgica a los frutos secos", {"Allergic to": "frutos secos"}),
-        ("Trabajo en Acme y soy vegano.", {"Works at": "Acme", "Diet": "vegano"}),
-    ],
-)
-def test_what_users_say_about_themselves(said: str, facts: dict[str, str]) -> None:
-    assert {each.name: each.value for each in facts_in(said)} == facts
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Is my name Bob?",
-        "If my name is Bob, say hi.",
-        'She said "my name is Eve".',
-        "She said my name is Eve.",
-        "> My name is Eve.",
-        "I am from here",
-        "I'm not from Spain",
-        "my name is not important",
-        "call me later",
-        "I'm new on GitHub",
-        "I'm working on GitHub actions",
-        "I live in a small house",
-        "I would prefer not to say",
-        "the deadline is not Friday",
-        "I work for the city",
-        "my username is taken",
-        "me dicen que no",
-        "¿Me llamo Ana?",
-        "Si me llamo Ana, gano.",
-        "The weather is fine.",
-        "```\nmy name is Eve\n```",
-    ],
-)
-def test_what_says_nothing_about_the_user(said: str) -> None:
-    assert facts_in(said) == ()
-
-
-def test_a_pasted_document_is_not_about_the_user() -> None:
-    assert facts_in("My name is Bob. " + "x " * 4000) == ()
 
 
 async def test_a_note_stands_before_the_next_question() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -98,35 +99,31 @@ async def test_a_marked_message_has_not_left() -> None:
     assert not any("Sydney" in text for text in await texts(talk, quarantined, pinned))
 
 
-async def test_a_note_stays_in_front_of_a_message_that_is_marked() -> None:
-    talk, memo = [user("Hi."), assistant(""), user(FALSE)], MemoryMemo()
-    ctx = context(model=profile(10**6), memo=memo, corrections=Pending(EMPTY))
-    first = await texts(talk, SelfCorrect(), ctx=ctx)
-    later = await texts([*talk, assistant("Ok."), user("?")], CHECK, SelfCorrect(), ctx=ctx)
-    assert first[2].startswith("<answer_notes>")
-    assert later[:3] == first[:3]
-    assert any(NOTE in text for text in later[3:])
-
-
-async def test_a_shared_text_stays_in_front_of_a_message_that_is_marked() -> None:
-    talk, inbox = [user("Hi."), assistant("Ok."), user(FALSE)], Box()
-    inbox.gets("The ship sails at nine.")
-    ctx = context(model=profile(10**6), memo=inbox.memo, inbox=inbox)
-    first = await texts(talk, IncludeShared(), ctx=ctx)
-    later = await texts([*talk, assistant("Ok."), user("?")], CHECK, IncludeShared(), ctx=ctx)
-    assert first[2].startswith("<shared_context>")
-    assert later[:3] == first[:3]
-
-
 CACHED = profile(10**6, cache=CacheRules(read=0.1, write=1.25, minimum=0, ttl=300))
 
 
-async def test_memories_stay_in_front_of_a_message_that_is_marked() -> None:
-    talk, memo = [user("Hi."), assistant("Ok."), user(f"{FALSE} Which boats do I like?")], MemoryMemo()
-    ctx = context(model=CACHED, memo=memo, memories=Given(item("1", 0.99, text="Likes boats.")))
-    first = await texts(talk, SelectMemories(), ctx=ctx)
-    later = await texts([*talk, assistant("Ok. " * 2000), user("Thanks.")], CHECK, SelectMemories(), ctx=ctx)
-    assert first[2].startswith("<relevant_context>")
+def inbox() -> Box:
+    box = Box()
+    box.gets("The ship sails at nine.")
+    return box
+
+
+@pytest.mark.parametrize(
+    ("policy", "services", "tag"),
+    [
+        (SelfCorrect(), {"corrections": Pending(EMPTY)}, "<answer_notes>"),
+        (IncludeShared(), {"inbox": inbox()}, "<shared_context>"),
+        (SelectMemories(), {"memories": Given(item("1", 0.99, text="Likes boats."))}, "<relevant_context>"),
+    ],
+)
+async def test_a_block_stays_in_front_of_a_message_that_is_marked(
+    policy: Policy, services: dict[str, Any], tag: str
+) -> None:
+    talk = [user("Hi."), assistant("Ok."), user(f"{FALSE} Which boats do I like?")]
+    ctx = context(model=CACHED, memo=MemoryMemo(), **services)
+    first = await texts(talk, policy, ctx=ctx)
+    later = await texts([*talk, assistant("Ok. " * 2000), user("Thanks.")], CHECK, policy, ctx=ctx)
+    assert first[2].startswith(tag)
     assert later[:3] == first[:3]
     assert any(NOTE in text for text in later[3:])
 

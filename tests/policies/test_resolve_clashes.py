@@ -14,7 +14,7 @@ from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, context, profile
 from tests.services import SureJudge
-from tests.talk import assistant, calls, result, user
+from tests.talk import assistant, user
 
 OLD, NEW = "The meeting is on Monday.", "Good news: the meeting has moved to Friday."
 SHORT = (user(OLD), assistant("Noted."), user(NEW))
@@ -53,6 +53,9 @@ async def test_of_a_longer_message_the_statement_is_named() -> None:
 
 async def test_behind_what_is_cached_a_line_stands_in_front_of_the_newer_message() -> None:
     request = asked(*SHORT[:2], *FILLER, SHORT[2])
+    decision = await ResolveClashes().apply(request, cached(request))
+    assert isinstance(decision, Rewrite)
+    assert [message.role for message in decision.request.messages[4:]] == ["user", "user"]
     texts = await sent(request, cached(request))
     assert texts.pop(4) == '[Penstock: next message supersedes "The meeting is on Monday"]'
     assert texts == [message.text for message in request.messages]
@@ -70,13 +73,6 @@ def test_a_line_names_statements_by_their_first_words(said: list[str], told: str
     (now,) = statements("I live in Cardiff")
     clashes = [Clash(n, statements(each)[0], 2, now, "value", True) for n, each in enumerate(said)]
     assert line(clashes).text == f"[Penstock: next message {told}"
-
-
-async def test_a_line_is_data_in_the_users_role() -> None:
-    request = asked(*SHORT[:2], *FILLER, SHORT[2])
-    decision = await ResolveClashes().apply(request, cached(request))
-    assert isinstance(decision, Rewrite)
-    assert [message.role for message in decision.request.messages[4:]] == ["user", "user"]
 
 
 async def test_a_conversation_that_is_not_long_enough_for_the_cache_is_marked_and_stays_so_when_it_is() -> None:
@@ -106,13 +102,6 @@ async def test_each_request_of_a_cached_conversation_begins_as_the_one_before() 
         assert list(raws[: len(last)]) == list(last)
         last = raws
     assert rewritten == 4
-
-
-async def test_what_stands_in_front_of_a_message_stays_while_a_tool_loop_grows() -> None:
-    before = asked(*FILLER, *SHORT)
-    after = asked(*FILLER, *SHORT, calls("c1"), result("My budget is 3 euros."))
-    texts = await sent(before, cached(before))
-    assert (await sent(after, cached(after)))[: len(texts)] == texts
 
 
 @pytest.mark.parametrize("older", ["mark", "keep"])
@@ -162,17 +151,6 @@ async def test_facts_carry_counts_and_the_reason_no_content() -> None:
     first, second = decision.findings
     assert first.startswith("messages[0] is superseded by messages[2]: ")
     assert second == "messages[4] contradicts itself: another value"
-
-
-async def test_what_cannot_be_resolved_is_reported_and_left() -> None:
-    request = asked(user("My budget is 500 euros. My budget is 900 euros."))
-    decision = await ResolveClashes().apply(request, context(request))
-    why = "0 statements superseded by later ones, 1 cannot be resolved"
-    assert decision == Keep(why, decision_facts(1), ["messages[0] contradicts itself: another value"])
-
-
-def decision_facts(open_ones: int) -> dict[str, int]:
-    return {"clashes": open_ones, "clashes_resolved": 0, "clashes_resolved_new": 0, "irresolvable": open_ones}
 
 
 async def test_what_earlier_steps_wrote_is_no_statement_of_the_users() -> None:
@@ -232,16 +210,6 @@ async def test_of_two_statements_of_one_message_a_line_tells_and_the_message_sta
     assert texts[1:] == [OPEN.text]
 
 
-@pytest.mark.parametrize("judge", [SureJudge(0.0), SureJudge(0.5), SureJudge(None), None])
-async def test_where_it_does_not_prefer_the_later_one_nothing_is_changed(judge: SureJudge | None) -> None:
-    request = asked(*MAYBE)
-    decision = await ResolveClashes(reconcile="open").apply(request, context(request, judge=judge))
-    assert isinstance(decision, Keep)
-    kept = 1 if judge is not None and judge.sure == 0.0 else 0
-    assert decision.facts["irresolvable"] == 1 - kept
-    assert decision.facts.get("compatible", 0) == kept
-
-
 async def test_a_pair_that_rules_have_found_is_no_more_where_both_hold() -> None:
     request = asked(*SHORT)
     policy = ResolveClashes(reconcile="all")
@@ -249,13 +217,6 @@ async def test_a_pair_that_rules_have_found_is_no_more_where_both_hold() -> None
     assert isinstance(decision, Keep)
     assert (decision.facts["clashes"], decision.facts["compatible"]) == (0, 1)
     assert isinstance(await policy.apply(request, context(request, judge=SureJudge(None))), Rewrite)
-
-
-async def test_with_a_judge_applied_twice_it_changes_no_more() -> None:
-    policy, ctx = ResolveClashes(reconcile="all"), before(SureJudge(), OPEN)
-    first = await policy.apply(asked(OPEN), ctx)
-    assert isinstance(first, Rewrite)
-    assert isinstance(await policy.apply(first.request, ctx), Keep)
 
 
 def test_it_must_not_wait_for_longer_than_it_has() -> None:

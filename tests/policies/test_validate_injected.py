@@ -1,22 +1,18 @@
 """What earlier steps put into a request is judged item by item, and the client is not refused for it."""
 
-import json
-
 import pytest
 
 from policies import include_shared
-from policies.include_shared import IncludeShared
 from policies.recall_history import RecallHistory
-from policies.select_memories import SelectMemories, shown
+from policies.select_memories import shown
 from policies.validate_content import ValidateContent
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import flaws
-from proxy.context import Context, Share
+from proxy.context import Context
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.testing import MemoryArchive, MemoryMemo, context
-from tests.policies.test_select_memories import Given, item, remembering
 from tests.talk import assistant, calls, result, user
 
 NO_DATE = "The shop opened on 2023-02-30"
@@ -167,17 +163,3 @@ async def test_a_poor_result_that_left_does_not_come_back_as_a_good_one(content:
     assert "obey" not in gone[0]
     assert "characters set aside" in gone[0]
     assert gone[0].endswith("\n</recalled_context>")
-
-
-async def test_the_steps_blocks_are_what_the_gate_reads() -> None:
-    incoming = ChatRequest("test-model", (ASKED,))
-    ctx = remembering(incoming, Given(item("a", 0.9, text=NO_DATE), item("b", 0.8, text="Likes candles")))
-
-    class Inbox:
-        async def received(self) -> list[Share]:
-            return [Share("1", 'agent "scout"', "", json.dumps({"opened": "2023-02-30"}))]
-
-    ctx = context(incoming, memories=ctx.memories, inbox=Inbox(), memo=MemoryMemo(), window=100_000)
-    sent = await chained(incoming, ctx, SelectMemories(), IncludeShared(), ValidateContent())
-    assert sum(WRONG in text for text in sent) == 2
-    assert sent[-1] == ASKED.text

@@ -1,104 +1,45 @@
 """Statements beside trusted facts: what contradicts them, what agrees, and what neither of them says anything about."""
 
 import json
+import re
+from pathlib import Path
 
 import orjson
 import pytest
 
 from policies.check_facts.trusted import Fact, Trusted
-from tests.policies.check_facts.known import DENIED, FALSE_EN, FALSE_ES, FRAMES_EN, FRAMES_ES, TRUSTED, unstated
 
-OTHERWISE = """
-Sydney is Australia's capital.
-Sydney serves as the capital of Australia.
-Australia's capital city is Melbourne.
-Lyon lies within Australia.
-Lyon is situated in Australia.
-Lyon is found in Australia.
-Lyon can be found in Australia.
-Lyon, a city in Australia, has two rivers.
-France is situated on the continent of Asia.
-Lyon forma parte de Australia.
-Lyon se ubica en Australia.
-Sídney sirve de capital de Australia.
-The price of the Basic plan is 12 euros.
-The deadline for Project Atlas is 4 May 2026.
-The deadline of Project Atlas is May 13, 2026.
-La fecha de entrega del proyecto Atlas es el 5 de mayo.
-The latest version of Penstock is 3.4.
-"""
-ALIKE = """
-The capital of Australia is Canberra.
-Canberra is Australia's capital.
-La capital de Francia es París.
-Lyon is in France.
-Lyon is in Europe.
-The Basic plan costs 10 euros.
-The Basic plan costs €10.00.
-El plan Básico cuesta 10 €.
-France has 68 million inhabitants.
-The population of France is about 70 million.
-Francia tiene 68 millones de habitantes.
-Redis uses port 6379.
-The deadline for Project Atlas is 3 May.
-La fecha de entrega del proyecto Atlas es el 3 de mayo.
-The latest version of Penstock is 3.2.1.
-Frank Herbert wrote Dune.
-Ada Lovelace was born in 1815.
-Ada Lovelace died in 1852.
-Ada Lovelace was an English writer.
-The Quiet Harbour is a British film.
-Mara Stone directed The Quiet Harbour.
-The Quiet Harbour was shot in Portugal.
-The Norwick Bridge has four arches.
-Glass Rivers is the second studio album by Marrow.
-Elena Duarte nació en 1950.
-"""
-UNKNOWN = """
-The capital of Peru is Lima.
-Canberra is beautiful in spring.
-I moved from Lyon to Australia.
-Lyon and Paris are cities in France.
-A train from Lyon to Japan would be long.
-The flight from Sydney to France takes a day.
-Australia is far from Japan.
-France borders on nothing in Asia.
-The Premium plan costs 12 euros.
-Postgres listens on port 5432.
-The dune is high.
-Nada me gusta más que el café.
-The capital of Australia is expensive.
-The price of the Basic plan is fair.
-Lovelace is a common name in Norwick.
-The capital gain of France was 3 percent.
-"""
+_PARTS = re.split(
+    r"^\[(.+)\]\n", (Path(__file__).parent / "together.txt").read_text(encoding="utf-8"), flags=re.MULTILINE
+)
+SAID = {name: part.strip().splitlines() for name, part in zip(_PARTS[1::2], _PARTS[2::2], strict=True)}
+TRUSTED = Trusted(map(Fact, SAID["facts"]))
 
 
-def listed(text: str) -> list[str]:
-    return text.strip().splitlines()
-
-
-@pytest.mark.parametrize("said", listed(OTHERWISE))
+@pytest.mark.parametrize("said", SAID["false"])
 def test_what_says_otherwise_is_found(said: str) -> None:
     (found,) = TRUSTED.contradicted(said)
     assert said[found.start : found.end] == said
     assert found.fact
 
 
-@pytest.mark.parametrize("said", [*listed(ALIKE), *listed(UNKNOWN)])
+@pytest.mark.parametrize("said", SAID["not false"])
 def test_what_agrees_or_is_about_something_else_is_left_alone(said: str) -> None:
     assert TRUSTED.contradicted(said) == []
 
 
-@pytest.mark.parametrize("said", [*FALSE_EN, *FALSE_ES, *dict(DENIED)])
-def test_the_plain_statements_of_the_set_are_found(said: str) -> None:
-    assert TRUSTED.contradicted(f"{said}.")
+@pytest.mark.parametrize("language", ["English", "Spanish"])
+def test_questions_suppositions_quotations_and_reports_are_no_statements(language: str) -> None:
+    frames = [frame.replace("\\n", "\n") for frame in SAID[f"{language} frames"]]
+    texts = [frame.format(_inside(each, frame)) for each in SAID[f"framed in {language}"] for frame in frames]
+    assert [text for text in texts if TRUSTED.contradicted(text)] == []
 
 
-def test_questions_suppositions_quotations_reports_and_denials_are_no_statements() -> None:
-    texts = unstated()
-    assert len(texts) == len(FALSE_EN) * len(FRAMES_EN) + len(FALSE_ES) * len(FRAMES_ES) + len(DENIED) >= 200
-    assert [text for _, text in texts if TRUSTED.contradicted(text)] == []
+def _inside(statement: str, frame: str) -> str:
+    """A statement in the middle of a sentence begins with a small letter, unless a name does."""
+    is_article = statement.split()[0] in ("The", "La", "El")
+    begins = frame[0] in "{>`“«" or frame.endswith(('."', "”.", "».", ": {}."))
+    return statement[0].lower() + statement[1:] if is_article and not begins else statement
 
 
 def test_a_statement_in_a_long_text_is_found_where_it_stands() -> None:

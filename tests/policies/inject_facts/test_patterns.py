@@ -1,5 +1,6 @@
 """The shipped patterns are a file of the form that operators write."""
 
+import json
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -56,52 +57,18 @@ def test_patterns_that_could_take_forever_or_keep_nothing_are_refused(pattern: s
         InjectFacts(patterns={"Dog": (pattern,)})
 
 
-def test_by_default_the_shipped_ones_are_used() -> None:
-    assert (
-        facts_in("I live in Rome.")
-        == facts_in("I live in Rome.", ready(shipped()))
-        == (UserFact("Lives in", "Rome", "Lives in"),)
-    )
+SAID = [
+    line.split(" => ") for line in (Path(__file__).parent / "said.txt").read_text(encoding="utf-8").splitlines()[1:]
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "facts"),
-    [
-        ("I'm allergic to nuts and shellfish.", {"Allergic to": "nuts and shellfish"}),
-        ("I am allergic to nuts, soy and shellfish.", {"Allergic to": "nuts, soy and shellfish"}),
-        ("I'm allergic to peanuts and I live in Rome.", {"Allergic to": "peanuts", "Lives in": "Rome"}),
-        ("I'm also allergic to latex, so please note it.", {"Allergic to": "latex"}),
-        ("I am celiac and allergic to sesame.", {"Diet": "celiac", "Allergic to": "sesame"}),
-        ("I'm a vegan and severely allergic to soy sauce.", {"Diet": "vegan", "Allergic to": "soy sauce"}),
-        ("I'm sorry, and he is allergic to nuts.", {}),
-        ("Soy celíaca y alérgica al marisco.", {"Diet": "celíaca", "Allergic to": "marisco"}),
-        ("Hello, this is Dr. Meier from Oslo.", {"Name": "Dr. Meier"}),
-        ("My name is Ed. Please help.", {"Name": "Ed"}),
-        ("I prefer the second option.", {}),
-        ("Prefiero la primera.", {}),
-        ("I prefer the train.", {"Prefers": "train"}),
-        ("Soy alérgica a los frutos secos y al marisco.", {"Allergic to": "frutos secos y al marisco"}),
-        ("Soy alérgico al polen y vivo en Lima.", {"Allergic to": "polen", "Lives in": "Lima"}),
-        ("Tengo alergia al látex.", {"Allergic to": "látex"}),
-        ("Soy vegetariano y celíaco.", {"Diet": "vegetariano y celíaco"}),
-        ("I'm vegan and gluten-free.", {"Diet": "vegan and gluten-free"}),
-        ("I'm vegetarian and my wife is vegan.", {"Diet": "vegetarian"}),
-        ("Prefiero trenes y hoteles pequeños.", {"Prefers": "trenes y hoteles pequeños"}),
-        ("Hola, soy Sebastián", {"Name": "Sebastián"}),
-        ("¡Buenas! Soy Leo.", {"Name": "Leo"}),
-        ("Hi there, this is Priya from Oslo. 👋", {"Name": "Priya"}),
-        ("Hello, I am Spanish.", {}),
-        ("Soy Vegano.", {"Diet": "Vegano"}),
-        ("Soy nuevo aquí.", {}),
-        ("my github is sebadp", {"GitHub username": "sebadp"}),
-        ("mi github es ana_dev", {"GitHub username": "ana_dev"}),
-        ("My GitHub is down.", {}),
-        ("mi mail es seb@ejemplo.com", {"Email": "seb@ejemplo.com"}),
-        ("You can reach me at tom@example.com.", {"Email": "tom@example.com"}),
-    ],
-)
-def test_what_is_said_in_a_list_is_kept_whole_and_greetings_give_a_name(text: str, facts: dict[str, str]) -> None:
-    assert merged(facts_in(text)) == facts
+@pytest.mark.parametrize(("said", "facts"), SAID)
+def test_the_shipped_patterns_find_the_facts(said: str, facts: str) -> None:
+    assert merged(facts_in(said.replace("\\n", "\n"))) == json.loads(facts)
+
+
+def test_a_pasted_document_is_not_about_the_user() -> None:
+    assert facts_in("My name is Bob. " + "x " * 4000) == ()
 
 
 def test_of_several_values_all_are_kept_and_of_one_the_last() -> None:

@@ -388,7 +388,7 @@ def _text_sizes(messages: Sequence[Message], sizes: Array) -> Array:
 
 
 def _asks(text: str) -> bool:
-    return not _QUESTION_MARKS.isdisjoint(unicodedata.normalize("NFKC", text))
+    return not _QUESTION_MARKS.isdisjoint(text if text.isascii() else unicodedata.normalize("NFKC", text))
 
 
 def _covering(words: Fits) -> Array:

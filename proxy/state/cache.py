@@ -206,14 +206,15 @@ class BoundOnce:
         if new:
             fresh = [messages[place] for place in new]
 
-            def work() -> list[tuple[Result, int]]:
-                pairs = map(function, takewhile(lambda _: not self._is_given_up, fresh))
-                return [(result, _size(result)) for result in pairs]
+            def work() -> tuple[list[Result], float]:
+                made = [*map(function, takewhile(lambda _: not self._is_given_up, fresh))]
+                # of many, the sizes follow those of some and the lengths of their messages
+                return made, _sizes(made) / max(1, sum(keys[place][3] for place in new[: len(made)]))
 
-            def remember(pairs: list[tuple[Result, int]]) -> None:
-                for place, (result, size) in zip(new, pairs, strict=False):
+            def remember(done: tuple[list[Result], float]) -> None:
+                for place, result in zip(new, done[0], strict=False):
                     results[place] = (result,)
-                    self._service.put(keys[place], result, size)
+                    self._service.put(keys[place], result, int(done[1] * keys[place][3]))
 
             await self._service.run(self._tenant, sum(keys[place][3] for place in new), work, remember)
         return [cast(Result, known[0]) for known in results if known is not None]

@@ -6,7 +6,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -68,7 +68,6 @@ from proxy.testing import context, lifelike, profile
 from proxy.text import arrays
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.routing import Routes
-from proxy.vectors.base import IndexFailed
 from proxy.vectors.embedding import EmbeddingService
 
 _log = logging.getLogger("penstock.config")
@@ -251,8 +250,7 @@ class Process:
     async def _warm(self) -> None:
         """Load the search over memories, and measure its results, before the first question."""
         if self.index is not None:
-            with suppress(IndexFailed):
-                await self.index.warm()
+            await self.index.warm()
         await self.services.memories.warm()
 
     def generation(self, config: Config, upstreams: Mapping[str, Upstream], before: Settings | None) -> Generation:

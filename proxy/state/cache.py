@@ -50,8 +50,7 @@ class Cache(Generic[Key, Value]):
         return len(self._entries)
 
     def __contains__(self, key: Key) -> bool:
-        entry = self._entries.get(key)
-        return entry is not None and entry[2] > self._oldest()
+        return bool(self.present((key,)))
 
     def present(self, keys: Iterable[Key]) -> list[Key]:
         entries, oldest = self._entries, self._oldest()

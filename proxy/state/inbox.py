@@ -60,8 +60,8 @@ class Shares:
         self, giver: Identity, receiver: Identity, *, agent: str, task: str, note: str, content: str
     ) -> Given:
         """Give a text to a receiver of the same tenant; the same twice is one. Raises `TooMany`."""
-        parts = (giver.scope, receiver.scope, note, content)
-        digested = b"".join(b"%d:%b" % (len(part), part) for part in (_bytes(part) for part in parts))
+        parts = [part.encode(errors="surrogatepass") for part in (giver.scope, receiver.scope, note, content)]
+        digested = b"".join(b"%d:%b" % (len(part), part) for part in parts)
         gift = Given(
             blake2b(digested, digest_size=16).hexdigest(), giver.scope, agent, task, note, content, self._clock()
         )
@@ -121,10 +121,6 @@ class BoundInbox:
 
 def _all_of(identity: Identity) -> str:
     return f"share/{quote(identity.tenant, safe='')}/{identity.session}/"
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode(errors="surrogatepass")
 
 
 def _read(value: bytes) -> Given | None:

@@ -50,7 +50,12 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as JSON; a field cannot replace `time`, `level`, `logger` or `event`."""
-        head = {"time": _time(record), "level": _level(record), "logger": record.name, "event": record.getMessage()}
+        head = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
         return json.dumps({**head, **_fields(record), **head}, default=_kind, separators=(",", ":"))
 
 
@@ -82,10 +87,6 @@ def _places(trace: TracebackType | None) -> list[str]:
 
 def _time(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _level(record: logging.LogRecord) -> str:
-    return record.levelname.lower()
 
 
 def _kind(value: object) -> str:

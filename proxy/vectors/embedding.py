@@ -21,7 +21,7 @@ from proxy.text import arrays
 from proxy.text.arrays import Array
 from proxy.text.small_talk import phrases
 from proxy.vectors.backend import LONGEST, Backend
-from proxy.vectors.base import IndexFailed, Point, Scope
+from proxy.vectors.base import Point, Scope
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
 from proxy.vectors.packing import Stack, dimension, listed
@@ -288,11 +288,7 @@ class EmbeddingService:
         """Return the vectors that the index has of a tenant's texts, from now on in memory too."""
         if self._index is None:
             return [None] * len(keys)
-        try:
-            read = await self._index.vectors(Scope(keys[0].tenant, self.version), [key.digest for key in keys])
-        except IndexFailed as error:
-            self._warnings.warn(action="read", cause=error.cause)
-            return [None] * len(keys)
+        read = await self._index.vectors(Scope(keys[0].tenant, self.version), [key.digest for key in keys])
         usable = [packed if packed and self._fits(packed) else None for packed in read]
         for key, packed in zip(keys, usable, strict=True):
             if packed is not None:
@@ -319,13 +315,7 @@ class EmbeddingService:
             each.answer(packed)
         if self._index is not None:
             for tenant, some in points.items():
-                self._writing.begin(self._write(self._index, Scope(tenant, self.version), some))
-
-    async def _write(self, index: IndexService, scope: Scope, points: Sequence[Point]) -> None:
-        try:
-            await index.put(scope, points)
-        except IndexFailed as error:  # after a restart they are made again
-            self._warnings.warn(action="write", cause=error.cause)
+                self._writing.begin(self._index.put(Scope(tenant, self.version), some))
 
 
 class BoundEmbedder:

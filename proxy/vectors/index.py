@@ -31,9 +31,9 @@ Blocking = Embedded | PointServer
 class IndexService:
     """Keeps points by scope, bounded in number. For use on one event loop; nothing is computed or waited for on it.
 
-    All methods but `aclose` raise `IndexFailed`, in bounded time; whoever calls goes on without. After a failure, or an
-    answer that took too long, nothing is tried for a second, then two, up to half a minute; meanwhile every call raises
-    at once. There is no timer: the first call after the pause is the next try.
+    What fails, or takes too long, is done without: there are no vectors, and what was not put is made again. Then
+    nothing is tried for a second, then two, up to half a minute. There is no timer: the first call after the pause is
+    the next try.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class IndexService:
 
     async def warm(self) -> None:
         if self._server is not None:
-            await self._run("warm", self._server.warm)
+            with suppress(IndexFailed):
+                await self._run("warm", self._server.warm)
 
     async def look(self) -> None:
         """Find out whether a server is there, where no call would; of one that is not, also whether it is back."""
@@ -77,13 +78,16 @@ class IndexService:
                 await self._run("look", self._server.look)
 
     async def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        if points:
+        with suppress(IndexFailed):
             await self._run("put", partial(self._index.put, scope, points))
 
     async def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        return await self._run("vectors", partial(self._index.vectors, scope, ids)) if ids else []
+        with suppress(IndexFailed):
+            return await self._run("vectors", partial(self._index.vectors, scope, ids))
+        return [None] * len(ids)
 
     async def forget_tenant(self, tenant: str) -> None:
+        """Remove all points of a tenant. Raises `IndexFailed`."""
         await self._run("forget", partial(self._index.forget_tenant, tenant))
 
     async def aclose(self) -> None:

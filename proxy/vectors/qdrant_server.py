@@ -122,10 +122,8 @@ class PointServer:
             raise IndexFailed(f"status_{error.status_code}") from None
         except self._errors.ResponseHandlingException as error:
             raise IndexFailed(_cause(error.source)) from None
-        except self._errors.ApiException as error:
-            raise IndexFailed("overloaded" if "Exhausted" in type(error).__name__ else type(error).__name__) from None
         except Exception as error:  # whatever the library raises, no request depends on it
-            raise IndexFailed(type(error).__name__) from None
+            raise IndexFailed("overloaded" if "Exhausted" in type(error).__name__ else type(error).__name__) from None
 
     def _collection(self, scope: Scope) -> str:
         model = re.sub(r"[^A-Za-z0-9_]+", "-", scope.model)[:40]

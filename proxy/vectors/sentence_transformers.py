@@ -16,7 +16,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -138,9 +138,7 @@ class Sentences:
             convert_to_numpy=True,
             show_progress_bar=False,
         )
-        ends = [0]
-        for parts in pieces:
-            ends.append(ends[-1] + len(parts))
+        ends = accumulate(map(len, pieces), initial=0)
         return [pack(rows[start:end]) for start, end in pairwise(ends)]
 
 

@@ -24,6 +24,11 @@ def json_object(data: bytes | str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def json_objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; none of any other value."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 class Number(str):
     """The spelling of a number."""
 

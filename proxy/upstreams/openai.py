@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote_plus
 
-import orjson
 from yarl import URL
 
 from proxy.chat.errors import UpstreamFailed
@@ -13,6 +12,7 @@ from proxy.context import ModelProfile
 from proxy.http.client import Transport
 from proxy.http.headers import without_credentials
 from proxy.models import with_window
+from proxy.text.json_values import json_object, json_objects
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.credentials import fitting
 from proxy.upstreams.refusal import openai_body, read_refusal, refusal_in
@@ -97,11 +97,8 @@ class OpenAI(Upstream):
             return []
         if reply.status in (401, 403):
             raise refusal_in(reply)
-        try:
-            listed = orjson.loads(reply.body or b"")["data"]
-            return [model for model in listed if isinstance(model, dict) and isinstance(model.get("id"), str)]
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            return []
+        listed = json_objects(json_object(reply.body or b"").get("data"))
+        return [model for model in listed if isinstance(model.get("id"), str)]
 
     async def aclose(self) -> None:
         await self._transport.aclose()

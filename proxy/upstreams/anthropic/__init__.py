@@ -17,7 +17,7 @@ from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
 from proxy.http.headers import without_credentials
-from proxy.text.json_values import json_object
+from proxy.text.json_values import json_object, json_objects
 from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer
 from proxy.upstreams.anthropic.request import AnthropicRequest
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
@@ -76,9 +76,8 @@ class Anthropic(TranslatedUpstream):
         body = json_object(await response.read())
         if response.status in (401, 403):
             raise self._refusal(body, Call("/models", "", b"", headers), response.status, {})
-        listed = body.get("data") if response.status == 200 else []
-        models = listed if isinstance(listed, list) else []
-        return [_described(each) for each in models if isinstance(each, dict) and isinstance(each.get("id"), str)]
+        listed = json_objects(body.get("data")) if response.status == 200 else []
+        return [_described(each) for each in listed if isinstance(each.get("id"), str)]
 
     async def _pass(self, call: Call) -> Reply:
         if self._key is None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
+from proxy.text.json_values import json_objects
 from proxy.upstreams.refusal import LONGEST_MESSAGE, RETRY_HEADERS, Refused, error_in, refused
 
 LATE = frozenset({"TimeoutError", "TimeoutException", "APITimeoutError"})
@@ -156,9 +157,7 @@ def _parsed(raw: Any) -> Any:
 
 def _detail(body: Mapping[str, Any], name: str) -> Any:
     """Return a field of Google's details of an error (google.rpc.ErrorInfo, RetryInfo)."""
-    details = body.get("details")
-    listed = details if isinstance(details, list) else ()
-    return next((each[name] for each in listed if isinstance(each, Mapping) and each.get(name)), None)
+    return next((each[name] for each in json_objects(body.get("details")) if each.get(name)), None)
 
 
 def _retry_info(body: Mapping[str, Any]) -> dict[str, str]:

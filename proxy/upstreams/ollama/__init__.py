@@ -22,6 +22,7 @@ from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
+from proxy.text.json_values import json_objects
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
 from proxy.upstreams.completion import Completion, Facts, parsed, timestamp, usage
 from proxy.upstreams.ollama.request import translate
@@ -100,11 +101,9 @@ class Ollama(TranslatedUpstream):
         """
         try:
             async with asyncio.timeout(LISTING):
-                listed = (await self._ask_server("GET", "/api/tags") or {}).get("models")
+                listed = json_objects((await self._ask_server("GET", "/api/tags") or {}).get("models"))
                 running = loaded(await self._ask_server("GET", "/api/ps")) if listed else {}
         except TimeoutError:
-            return []
-        if not isinstance(listed, list):
             return []
         described = (self._described(model, running) for model in listed)
         return [model for model in described if model is not None]
@@ -171,13 +170,12 @@ class Ollama(TranslatedUpstream):
             return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
         return refused(status, text, call, is_own="error" in body, headers=again)
 
-    def _described(self, model: Any, running: Mapping[str, int]) -> dict[str, Any] | None:
-        name = model.get("name") or model.get("model") if isinstance(model, dict) else None
+    def _described(self, model: Mapping[str, Any], running: Mapping[str, int]) -> dict[str, Any] | None:
+        name = model.get("name") or model.get("model")
         if not isinstance(name, str):
             return None
         entry = {"id": name, "object": "model", "created": timestamp(model.get("modified_at")), "owned_by": "ollama"}
-        details = model.get("details")
-        trained = positive(details.get("context_length")) if isinstance(details, dict) else None
+        trained = positive(_mapping(model.get("details")).get("context_length"))
         length = self._num_ctx(name) or running.get(full_name(name))
         return entry if length is None else {**entry, "context_length": min(length, trained or length)}
 
@@ -224,12 +222,10 @@ class OllamaAnswer:
 
     def deltas(self, line: Mapping[str, Any]) -> list[dict[str, Any]]:
         message = _mapping(line.get("message"))
-        listed = message.get("tool_calls")
-        calls = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
         parts = {
             "reasoning_content": _text(message.get("thinking")),
             "content": _text(message.get("content")),
-            "tool_calls": [self._call(call) for call in calls],
+            "tool_calls": [self._call(call) for call in json_objects(message.get("tool_calls"))],
         }
         made: list[dict[str, Any]] = [{name: part} for name, part in parts.items() if part]
         if scores := _scores(line):
@@ -280,16 +276,11 @@ def used(line: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _scores(line: Mapping[str, Any]) -> dict[str, Any] | None:
-    listed = line.get("logprobs")
-    if not isinstance(listed, list) or not listed:
-        return None
-    content = []
-    for item in listed:
-        token = _mapping(item)
-        others = token.get("top_logprobs")
-        top = [_score(_mapping(other)) for other in others] if isinstance(others, list) else []
-        content.append({**_score(token), "top_logprobs": top})
-    return {"content": content, "refusal": None}
+    content = [
+        {**_score(token), "top_logprobs": [_score(other) for other in json_objects(token.get("top_logprobs"))]}
+        for token in json_objects(line.get("logprobs"))
+    ]
+    return {"content": content, "refusal": None} if content else None
 
 
 def _score(token: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from proxy.context import TokenCount
 from proxy.state.cache import Cache
+from proxy.text.json_values import json_objects
 
 UNTOLD = 4096
 """The window that Ollama falls back to on a small machine; a guess that is too large would be cut silently."""
@@ -65,10 +66,9 @@ def effective(report: ReportedWindow, *, configured: int | None, otherwise: int 
 
 def loaded(answer: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the contexts of the running models by their full names, from `GET /api/ps`."""
-    running = (answer or {}).get("models")
     found: dict[str, int] = {}
-    for model in running if isinstance(running, list) else ():
-        if isinstance(model, dict) and (length := positive(model.get("context_length"))):
+    for model in json_objects((answer or {}).get("models")):
+        if length := positive(model.get("context_length")):
             found |= {full_name(model[key]): length for key in ("name", "model") if isinstance(model.get(key), str)}
     return found
 

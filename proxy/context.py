@@ -518,11 +518,11 @@ async def find_in_each(
     Each message is read once, so a further turn reads only new messages. `name` identifies the function and everything
     that it depends on besides the message.
     """
-    form, state = folds.of(messages), ("found", name)
-    known: dict[int, Finding] | None = form.known(state)
+    form, fold = folds.of(messages), ("found", name)
+    known: dict[int, Finding] | None = form.known(fold)
     if known is not None:
         return {**known}
-    count, before = form.resume(state, dict[int, Finding]())
+    count, before = form.resume(fold, dict[int, Finding]())
     findings, new = {**before}, messages[count:]
     keys = [(name, hash(raw), len(raw)) for raw in raws(new)]
     for place, (message, key, one) in enumerate(zip(new, keys, once.known(keys), strict=True), count):
@@ -530,5 +530,5 @@ async def find_in_each(
             one = await once.of_key(key, key[2], partial(work, message))
         if one:
             findings[place] = one
-    form.settle(state, {place: one for place, one in findings.items() if place < form.settled})
-    return {**form.keep(state, findings)}
+    form.settle(fold, {place: one for place, one in findings.items() if place < form.settled})
+    return {**form.keep(fold, findings)}

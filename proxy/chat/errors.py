@@ -1,20 +1,4 @@
-"""Everything that can go wrong, as OpenAI's SDKs expect to read it.
-
-PenstockError
-├── BadRequest        400   the client's body or headers are wrong
-├── Unauthorized      401   no key, or none that counts
-├── NotFound          404   unknown path or model
-├── RateLimited       429   more than a key may use
-├── Overloaded        503   more than this process takes at once
-│   └── NotInTime     503   a prompt was not shortened in time, and does not fit
-├── NotKept           503   a prompt was not shortened because nothing can be kept now, and does not fit
-├── Rejected          4xx   a policy said no
-├── UpstreamFailed    502   the upstream was not asked
-│   ├── UpstreamUnavailable 503   it is not asked for now: it failed too often, or is full
-│   └── Unanswered    502   it was asked, and gave no whole answer
-│       └── UpstreamTimeout 504
-└── ConfigError       -     the configuration is wrong; never raised while serving
-"""
+"""Everything that can go wrong, as OpenAI's SDKs expect to read it."""
 
 import json
 from collections.abc import Mapping

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
 from functools import partial
+from operator import is_
 from typing import Any
 
 import orjson
@@ -49,7 +50,7 @@ def changed(value: Any, change: Change) -> Any:
         return value if new == value else new
     if isinstance(value, list):
         items = [changed(item, change) for item in value]
-        return value if all(map(_is, items, value)) else items
+        return value if all(map(is_, items, value)) else items
     if isinstance(value, Mapping):
         pairs = {changed_text(key, change): changed(item, change) for key, item in value.items()}
         same = len(pairs) == len(value) and all(value.get(key, pairs) is item for key, item in pairs.items())
@@ -142,7 +143,3 @@ def _changed_literal(match: "re.Match[str]", *, change: Change, depth: int, whol
     if whole and literal[0] != "\\" and len(literal) >= _SHORT and (new := change(literal)) != literal:
         return encode(new).decode(errors="surrogatepass")
     return literal
-
-
-def _is(new: object, old: object) -> bool:
-    return new is old

@@ -344,7 +344,7 @@ class BridgedUpstream:
             )
         if reply.status >= 400:
             return replace(reply, body=self._wire.error(refusal_in(reply)))
-        writer = _WRITERS[self._wire.name](asked, custom, 0 if call.counted is None else call.counted.total)
+        writer = _WRITERS[self._wire.body.wire](asked, custom, 0 if call.counted is None else call.counted.total)
         headers = [(name, value) for name, value in reply.headers if name not in (b"content-type", b"content-length")]
         if reply.chunks is None:
             body = writer.whole(parsed(reply.body or b"", "OpenAI"))

@@ -229,15 +229,13 @@ async def _decide(
     decision = await policy.decide(request, ctx)
     if isinstance(decision, Keep):
         return decision, before
-    if isinstance(decision, Choose) and not _may_choose(policy, decision.model, request, ctx):
-        return Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings), before
+    if isinstance(decision, Choose):
+        may_choose = ctx.may_choose_model and policy.mode == "enforce"
+        if not may_choose or decision.model in (request.model, ctx.model.name):
+            return Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings), before
     if ctx.frozen and isinstance(decision, Rewrite) and not policy.is_guard:
         decision = _with_frozen(decision, request, ctx.frozen)
     return decision, await count_checked(policy, request, before, decision, ctx)
-
-
-def _may_choose(policy: Policy, model: str, request: ChatRequest, ctx: Context) -> bool:
-    return ctx.may_choose_model and policy.mode == "enforce" and model not in (request.model, ctx.model.name)
 
 
 def _with_frozen(decision: Rewrite, before: ChatRequest, frozen: int) -> Decision:

@@ -29,7 +29,7 @@ from proxy.gateway.answer_notes import BoundCorrections, CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
 from proxy.gateway.hidden import Hidden, HiddenParts, Record, Settle, digest
 from proxy.gateway.relay import Observer
-from proxy.gateway.signed import Prefixes, SignedAnswer
+from proxy.gateway.signed import Prefixes, Settled, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
 from proxy.identity import identify, tenant_of
 from proxy.llm.drafts import BoundDrafts, DraftService
@@ -296,7 +296,7 @@ class Preparation:
         async def keep() -> None:
             with suppress(BadRequest):
                 sent, who = await self._read(body, asked)
-                self._services.prefixes.bound(f"{who.tenant}\0{who.scope}", Outage()).record(sent, sent)(rounds)
+                Settled(self._services.prefixes, f"{who.tenant}\0{who.scope}", Outage()).record(sent, sent)(rounds)
 
         self._services.prefixes.begin(keep())
 
@@ -369,7 +369,7 @@ class Preparation:
             may_choose_model=sends and asked.may_choose_model,
         )
         try:
-            outcome, settle = await signed.run(steps, ctx, services.prefixes.bound(scope, outage))
+            outcome, settle = await signed.run(steps, ctx, Settled(services.prefixes, scope, outage))
         except asyncio.CancelledError:  # the client has left; what a late step has begun goes on, for the next try
             once.give_up()
             raise

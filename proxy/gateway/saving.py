@@ -68,23 +68,21 @@ class Saving:
         """Return what saves a request once it is answered, and the answer where the vendor stores it."""
 
         def ended(answer: bytes | None, reply: Reply, usage: Usage) -> None:
+            at = datetime.now(UTC).isoformat(timespec="milliseconds")
+
+            def line() -> bytes:
+                row = self._line(prepared, body, asked, at, usage)
+                if answer:
+                    row += b',"response":' + self.answer(answer, streamed=reply.chunks is not None)
+                return row + b"}\n"
+
             if reply.status == 200:
-                at = datetime.now(UTC).isoformat(timespec="milliseconds")
-                self.save(partial(self._line, prepared, body, asked, answer, usage, at, reply.chunks is not None))
+                self.save(line)
 
         is_stored = body.wire == "responses" and body.get("store") is not False
         return Copying(_LONGEST if is_stored else 0, ended)
 
-    def _line(
-        self,
-        prepared: Prepared,
-        body: Body,
-        asked: Asked,
-        answer: bytes | None,
-        usage: Usage,
-        at: str,
-        is_stream: bool,
-    ) -> bytes:
+    def _line(self, prepared: Prepared, body: Body, asked: Asked, at: str, usage: Usage) -> bytes:
         done = prepared.rewritten
         came = body.parse() if done is None else done.sent
         who = identify(asked.headers, came, asked.tenant)
@@ -94,9 +92,7 @@ class Saving:
         line = encode({**row, "usage": _usage(usage)})[:-1] + b',"request":' + self.shown(came)
         if done is not None and done.outcome.request is not came:
             line += b',"sent":' + self.shown(done.outcome.request)
-        if answer:
-            line += b',"response":' + self.answer(answer, streamed=is_stream)
-        return line + b"}\n"
+        return line
 
     def close(self) -> None:
         self._threads.shutdown(wait=True)

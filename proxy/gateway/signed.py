@@ -254,10 +254,6 @@ class Prefixes:
         self.sent: Cache[_Key, bytes] = Cache(max_bytes)
         self._work = BackgroundWork[str]()
 
-    def bound(self, scope: str, outage: Outage) -> "Settled":
-        """Return those of one conversation, for one request; `scope` is that of `HiddenParts`."""
-        return Settled(self, scope, outage)
-
     def remember(self, key: _Key, value: bytes) -> None:
         self.sent.put(key, value, _ENTRY + len(value))
 
@@ -281,7 +277,7 @@ class Prefixes:
 
 
 class Settled:
-    """The prefixes of one conversation of one tenant. Nothing here raises.
+    """The prefixes of one conversation of one tenant, for one request. Nothing here raises.
 
     A request is kept by what the client sent: its tools and messages, without reasoning. So a reload that changes the
     chain, a bypass or a failed step changes nothing that stands before signed reasoning. Only what differs from the
@@ -289,6 +285,7 @@ class Settled:
     """
 
     def __init__(self, prefixes: Prefixes, scope: str, outage: Outage) -> None:
+        """Bind them; `scope` is that of `HiddenParts`."""
         self._prefixes, self._scope, self._outage = prefixes, scope, outage
 
     async def find(self, request: ChatRequest, places: Collection[int], signed: Collection[int]) -> Prefix | None:

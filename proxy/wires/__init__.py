@@ -21,7 +21,6 @@ _TOO_LONG = "context_length_exceeded"
 class Wire:
     """A form in which clients speak. What upstreams send in it passes as it is."""
 
-    name: ClassVar[str]
     body: ClassVar[type[Body]]
     round: ClassVar[type[AnswerRound]]
 
@@ -42,7 +41,6 @@ class Wire:
 class ChatWire(Wire):
     """OpenAI's chat completions, the form that policies see, too."""
 
-    name: ClassVar = "chat"
     body: ClassVar = Body
     round: ClassVar = ChatRound
 
@@ -50,7 +48,6 @@ class ChatWire(Wire):
 class MessagesWire(Wire):
     """Anthropic's Messages: its clients are Claude Code and Anthropic's SDKs."""
 
-    name: ClassVar = "messages"
     body: ClassVar = MessagesBody
     round: ClassVar = MessagesRound
 
@@ -68,7 +65,6 @@ class MessagesWire(Wire):
 class ResponsesWire(Wire):
     """OpenAI's Responses: its clients are Codex and the newer frameworks."""
 
-    name: ClassVar = "responses"
     body: ClassVar = ResponsesBody
     round: ClassVar = ResponsesRound
 
@@ -77,7 +73,7 @@ class ResponsesWire(Wire):
         return b"event: error\ndata: " + encode({**told, "sequence_number": 0})
 
 
-WIRES: Mapping[str, Wire] = {wire.name: wire for wire in (ChatWire(), MessagesWire(), ResponsesWire())}
+WIRES: Mapping[str, Wire] = {wire.body.wire: wire for wire in (ChatWire(), MessagesWire(), ResponsesWire())}
 """All wires, by name."""
 
 _NATIVE = re.compile(r"(?:/v1)?/(messages|responses)(?:/|$)", re.IGNORECASE)

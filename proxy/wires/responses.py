@@ -122,7 +122,7 @@ class ResponsesRequest(NativeRequest):
                     yield "instructions", spliced(fields(came.system.raw)["content"], before, made)
             else:
                 lost.discard(id(root.item))
-                items += message.derive("written", partial(_items_of, message, root))
+                items += message.derive("written", partial(tuple, _items_of(message, root)))
         if lost:
             raise Unwritable("an opaque item was taken out")
         if not has_system:
@@ -269,11 +269,8 @@ def _new_items(message: Message) -> Iterator[bytes]:
         yield encode({"type": "function_call", "call_id": call["id"], **function})
 
 
-def _items_of(message: Message, root: View) -> tuple[bytes, ...]:
-    return tuple(_items(message, root))
-
-
-def _items(message: Message, root: View) -> Iterator[bytes]:
+def _items_of(message: Message, root: View) -> Iterator[bytes]:
+    """Yield the client's items that a message stands for, with what was changed."""
     item = root.item
     if item is None:
         return

@@ -17,7 +17,7 @@ from proxy.config.load import load
 from proxy.context import Context, Outage
 from proxy.gateway import chain
 from proxy.gateway.hidden import Hidden, HiddenParts
-from proxy.gateway.signed import CHECK, Prefixes, SignedAnswer, run
+from proxy.gateway.signed import CHECK, Prefixes, Settled, SignedAnswer, run
 from proxy.policy import Decision, Policy, Rewrite
 from proxy.server.replay.player import Player, open_player
 from proxy.testing import chat, context, profile, tool
@@ -149,7 +149,7 @@ async def test_a_chain_that_changed_what_was_sent_before_is_undone(monkeypatch: 
     request = chat("u1 a1 u2")
     first, said, last = request.messages
     request = request.with_messages([first, said.with_changes(thinking_blocks=THOUGHT), last])
-    settled = Prefixes(Kept()).bound("t\0s", Outage())
+    settled = Settled(Prefixes(Kept()), "t\0s", Outage())
     settled.record(chat("u1"), chat("u1"))
     outcome, _ = await run(
         [("unruly", Unruly())], context(request, model=replace(profile(), binds_reasoning=True)), settled

@@ -62,16 +62,6 @@ class Answered:
         return [json.loads(each) if each != "[DONE]" else each for each in data]
 
     @property
-    def deltas(self) -> list[dict[str, Any]]:
-        chunks = [chunk for chunk in self.chunks if chunk != "[DONE]" and chunk.get("choices")]
-        return [chunk["choices"][0]["delta"] for chunk in chunks]
-
-    @property
-    def finish(self) -> str:
-        choices = [chunk["choices"][0] for chunk in self.chunks if chunk != "[DONE]" and chunk.get("choices")]
-        return next(str(choice["finish_reason"]) for choice in choices if choice["finish_reason"])
-
-    @property
     def assembled(self) -> dict[str, Any]:
         """The message that the deltas of a stream are, as the accumulators of SDKs make it."""
         return assembled(self.chunks)

@@ -48,10 +48,6 @@ class StandIn:
     usages: list[dict[str, int]] = field(default_factory=list)
     delay: float = 0.0
     """Seconds before an answer that is not streamed."""
-    pause: float = 0.0
-    """Seconds between the events of a stream."""
-    piece: int = 0
-    """Bytes that are sent at once; 0 for an event."""
     cache: PromptCache = field(default_factory=PromptCache)
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a request has arrived."""
@@ -100,8 +96,7 @@ class StandIn:
         """Send a message, whole or as a stream."""
         try:
             if self.bodies[-1].get("stream"):
-                pause = 0.05 if ending == "never" else self.pause
-                return await self._stream(request, stream_events(message, ending), pause)
+                return await self._stream(request, stream_events(message, ending), 0.05 * (ending == "never"))
             await asyncio.sleep(self.delay)
         except (asyncio.CancelledError, ConnectionResetError):
             self.dropped.set()
@@ -137,10 +132,8 @@ class StandIn:
                 return response
             if event["type"] not in ("ping", "error"):
                 _EVENT.validate_python(event)
-            data = f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
-            for start in range(0, len(data), self.piece or len(data)):
-                await response.write(data[start : start + (self.piece or len(data))])
-                await asyncio.sleep(pause)
+            await response.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            await asyncio.sleep(pause)
         return response
 
 

@@ -394,8 +394,8 @@ def check_size(raw: bytes, most: int, place: str = "the body") -> None:
     # most bodies are far from the bounds even if each sign in their texts counts
     pieces = [raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE)]
     values = len(raw) - sum(len(piece.translate(None, b",[{")) for piece in pieces)
-    if values <= most and sum(piece.count(b":") for piece in pieces) <= MOST_KEYS:
-        return
+    if values <= most and (values <= MOST_KEYS or sum(piece.count(b":") for piece in pieces) <= MOST_KEYS):
+        return  # in front of each key is a sign that counts
     keys = values = inside = start = 0
     while start < len(raw):
         piece = raw[start : start + _PIECE]

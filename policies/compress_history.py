@@ -16,7 +16,7 @@ from proxy.compaction.references import with_standing
 from proxy.context import Archive, Context
 from proxy.history.cuts import Marks, Room, as_sent, foresee
 from proxy.history.handover import WHOLE, asks_for_summary
-from proxy.history.pins import compiled
+from proxy.history.pins import Pattern
 from proxy.history.summaries import (
     Leaving,
     SummarySize,
@@ -85,7 +85,7 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
     """Behind signed reasoning, have OpenAI compact the conversation at `compress_at` (`context_management` of
     Responses). The client must send back the `compaction` item that it gets. Its own `context_management` stays."""
 
-    pins: tuple[str, ...] = ()
+    pins: tuple[Pattern, ...] = ()
     """Regular expressions: lines that match one survive word for word. A repeated repetition is refused."""
 
     @model_validator(mode="after")
@@ -94,8 +94,6 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
             raise ValueError("cut_to must be below compress_at, and compress_at not above critical_at")
         if self.warn_at > self.compress_at:
             raise ValueError("warn_at must not be above compress_at")
-        for pattern in self.pins:
-            compiled(pattern)
         return self
 
     @property

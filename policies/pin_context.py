@@ -5,14 +5,14 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.chat.blocks import PINNED, entries_block, entry
 from proxy.chat.provenance import identities, of_client, raws, standing_users
 from proxy.chat.texts import arguments
 from proxy.context import Context
-from proxy.history.pins import compiled, marked, open_plan, system_messages
+from proxy.history.pins import Pattern, marked, open_plan, system_messages
 from proxy.history.plans import earlier_copies, plan_of
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted
@@ -39,18 +39,11 @@ class PinContext(Policy):
 
     prefix_breaks_per_turn: ClassVar[float] = 0.1
 
-    patterns: tuple[str, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
     """Regular expressions: lines that match one are pinned. A repeated repetition is refused."""
 
     share: float = Field(default=0.05, gt=0, le=0.5)
     """The share of the usable window that may be put back, as long as the prompt stays below 80 % of it."""
-
-    @field_validator("patterns")
-    @classmethod
-    def _patterns_are_sound(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            compiled(pattern)
-        return patterns
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         copies = await earlier_copies(request, ctx)

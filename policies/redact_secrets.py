@@ -36,25 +36,19 @@ class RedactSecrets(Guard):
     def redact(self, text: str, stand_in: StandIn) -> str:
         """Return a text with placeholders; of two secrets that overlap, the one that begins first."""
         parts, end = list[str](), 0
-        for start, stop, kind in sorted(self._secrets(text), key=lambda each: (each.start, -each.stop)):
+        for start, stop, kind in sorted(self._secrets(text), key=lambda each: (each[0], -each[1])):
             if start >= end:
                 parts += [text[end:start], stand_in(kind, text[start:stop])]
                 end = stop
         return "".join([*parts, text[end:]]) if parts else text
 
-    def _secrets(self, text: str) -> Iterator["_Secret"]:
+    def _secrets(self, text: str) -> Iterator[tuple[int, int, str]]:
         wanted = {"key": self.keys, "email": self.emails, "card": self.cards, "iban": self.ibans, "phone": self.phones}
         for kind, lead, clue, pattern in _PATTERNS:
             for hint in find_matches(clue, text) if wanted[kind] and lead in text else ():
                 found = pattern.match(text, hint.start())
                 if found is not None and _CHECKS.get(kind, bool)(found[0]):
-                    yield _Secret(*found.span("value" if "value" in pattern.groupindex else 0), kind)
-
-
-class _Secret(NamedTuple):
-    start: int
-    stop: int
-    kind: str
+                    yield *found.span("value" if "value" in pattern.groupindex else 0), kind
 
 
 def _has_check_digit(number: str) -> bool:

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, legal_cuts, split_head, turns
 from proxy.compaction.references import with_standing
 from proxy.context import Context
 from proxy.economics import pays
 from proxy.history.cuts import as_sent
-from proxy.history.pins import compiled
+from proxy.history.pins import Pattern
 from proxy.history.summaries import Leaving, SummarySize, archived, is_summarised, summarised
 from proxy.policy import SHORTER_HISTORY, Decision, Keep, Policy, Rewrite, Stage
 from proxy.text import counted
@@ -52,14 +52,8 @@ class WindowHistory(Policy):
     summary_share: float = Field(default=0.12, gt=0, le=0.4)
     """The share of the usable window that the digest may take."""
 
-    pins: tuple[str, ...] = ()
+    pins: tuple[Pattern, ...] = ()
     """Regular expressions: lines that match one survive word for word. A repeated repetition is refused."""
-
-    @model_validator(mode="after")
-    def _settings_fit(self) -> Self:
-        for pattern in self.pins:
-            compiled(pattern)
-        return self
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Cut before the turn that the stride names, or the next one where a call's result stands behind that."""

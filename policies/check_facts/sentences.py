@@ -39,10 +39,6 @@ class Plain(NamedTuple):
     key: tuple[str, ...]
     """The first stems, denials aside: any sentence that is compared with it begins so."""
 
-    @property
-    def first(self) -> str:
-        return folded(self.words[0])
-
 
 @lru_cache(maxsize=4096)
 def plain(sentence: str) -> Plain | None:

@@ -74,7 +74,10 @@ class Trusted:
         self._names = self._indexed()
         self._first = frozenset(
             _first_of(each)
-            for each in {*self._names, *(read.first for plains in self._plain.values() for read, _ in plains)}
+            for each in {
+                *self._names,
+                *(folded(read.words[0]) for plains in self._plain.values() for read, _ in plains),
+            }
         )
         """The beginnings of all words of which a sentence about a fact has one."""
         self.size = len(known)

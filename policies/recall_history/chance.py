@@ -7,7 +7,6 @@ passages: whatever the language, the embedding model, or the length of the conve
 
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import NamedTuple
 
 from proxy.context import Context
 from proxy.text import arrays
@@ -22,22 +21,22 @@ _NEARER = 4.0
 _WAIT = 0.5
 
 
-class Spread(NamedTuple):
-    """The best scores of messages that ask for nothing."""
+Spread = tuple[float, float]
+"""Of the best scores of messages that ask for nothing: the mean of the highest, for few of the messages are in the
+language of a conversation, and the deviation of all."""
 
-    top: float
-    """The mean of the highest: few of the messages are in the language of a conversation."""
-    deviation: float
 
-    @classmethod
-    def of(cls, values: Sequence[float], least: float) -> "Spread":
-        numpy = arrays.numpy()
-        highest = sorted(values, reverse=True)[:_HIGHEST]
-        return cls(float(numpy.mean(highest)), max(float(numpy.std(values)), least))
+def spread(values: Sequence[float], least: float) -> Spread:
+    """Return the spread of some values, with a deviation of at least `least`."""
+    numpy = arrays.numpy()
+    highest = sorted(values, reverse=True)[:_HIGHEST]
+    return float(numpy.mean(highest)), max(float(numpy.std(values)), least)
 
-    def above(self, value: float) -> float:
-        """Return how many deviations a value is above the highest; mostly it is below them."""
-        return (value - self.top) / self.deviation
+
+def _above(value: float, spread: Spread) -> float:
+    """Return how many deviations a value is above the highest; mostly it is below them."""
+    top, deviation = spread
+    return (value - top) / deviation
 
 
 async def above_chance(
@@ -56,17 +55,17 @@ async def above_chance(
     passages, size = (len(texts), hash(texts)), sum(map(len, texts))
     by_words = await ctx.once.of_key(("chance by words", passages), size, partial(_by_words, terms))
     # common words and short numbers point to nothing
-    above = by_words.above(float(words.scores.max(initial=0.0)) if words.telling.any() else 0.0)
+    above = _above(float(words.scores.max(initial=0.0)) if words.telling.any() else 0.0, by_words)
     if nearest is None or floor is None or ctx.embedder is None:
         return 2 * above
     key = ("chance by meaning", ctx.embedder.name, passages)
     by_meaning: Spread | None = ctx.once.known([key])[0]
     if by_meaning is None:
         near = [each for each in await ctx.embedder.nearest(_anybody(), texts, wait=_WAIT) if each is not None]
-        by_meaning = Spread.of(near or [floor], _MEANING)
+        by_meaning = spread(near or [floor], _MEANING)
         if near:
             ctx.once.remember(key, by_meaning)
-    return above + by_meaning.above(nearest) + _NEARER * (nearest - floor)
+    return above + _above(nearest, by_meaning) + _NEARER * (nearest - floor)
 
 
 @cache
@@ -75,4 +74,4 @@ def _anybody() -> tuple[str, ...]:
 
 
 def _by_words(terms: Sequence[Index]) -> Spread:
-    return Spread.of([float(fits(each, terms).scores.max(initial=0.0)) for each in _anybody()], _WORDS)
+    return spread([float(fits(each, terms).scores.max(initial=0.0)) for each in _anybody()], _WORDS)

@@ -211,14 +211,9 @@ _NAMING = 4
 """Words of a statement up to which it says its subject."""
 
 
-def _told_apart(old: Statement, new: Statement) -> bool:
-    """Return whether one speaks of others, or of one of several, of whom the other does not."""
-    return old.others != new.others
-
-
 def _about_others(old: Statement, new: Statement) -> bool:
     """Return whether they are stated apart, or neither is the author's and each has a subject that the other lacks."""
-    if _told_apart(old, new):
+    if old.others != new.others:
         return True
     heads = {old.head, new.head} - {""}
     return "first" not in old.signs | new.signs and len(heads) == _PAIR and not heads <= old.terms & new.terms
@@ -306,7 +301,7 @@ def _is_given_anew(old: Statement, older: Value, new: Statement, value: Value, s
         return False
     if "following" in signs:
         return not old.about.isdisjoint(new.about) or value.kind not in AMOUNTS
-    is_apart = _told_apart(old, new) or _differ_in_subject(old, new, value) or _is_parallel(old, new)
+    is_apart = old.others != new.others or _differ_in_subject(old, new, value) or _is_parallel(old, new)
     is_apart = is_apart or (old.kind == new.kind == "statement" and _is_narrower(old, new))
     if is_apart or "likes" in old.signs | new.signs:
         return False

@@ -109,7 +109,7 @@ def injected(request: ChatRequest, incoming: ChatRequest, tags: Collection[str])
         ends = spans(text) if tag == MEMORIES else [content(text)] if tag == SHARED else [(0, len(text))]
         for start, stop in ends:
             stretch = Stretch(place, start, stop, may_leave=tag == MEMORIES)
-            yield Item(at, unmarked(text[start:stop]), at >= new - 1, asked, stretch=stretch)
+            yield Item(at, text[start:stop], at >= new - 1, asked, stretch=stretch)
 
 
 def passages(request: ChatRequest, incoming: ChatRequest, content: str) -> Iterator[Stretch]:
@@ -121,13 +121,6 @@ def passages(request: ChatRequest, incoming: ChatRequest, content: str) -> Itera
 def mark(fault: str) -> str:
     """Return the line in front of a text with a fault."""
     return f"{_MARK}{fault}]"
-
-
-def unmarked(text: str) -> str:
-    """Return a text without the line in front of it."""
-    if not text.startswith(_MARK):
-        return text
-    return text[end + 1 :].lstrip() if (end := text.find("]", 0, 400)) > 0 else text
 
 
 def _blocks(request: ChatRequest, incoming: ChatRequest, tags: Collection[str]) -> Iterator[tuple[int, str, str]]:

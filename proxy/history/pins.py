@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator
 
 from proxy.chat import Message
 from proxy.history.plans import Plan, plan_of
@@ -30,6 +32,15 @@ def compiled(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern, re.IGNORECASE)
     except re.error as error:
         raise ValueError(f"pattern {pattern!r}: {error}") from None
+
+
+def _checked(pattern: str) -> str:
+    compiled(pattern)
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_checked)]
+"""An operator's pattern in the settings of a policy."""
 
 
 def marked(messages: Sequence[Message], patterns: Sequence[str]) -> list[PinnedLine]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from policies.recall_history.chance import Spread, above_chance
+from policies.recall_history.chance import above_chance, spread
 from proxy.context import Identity
 from proxy.state.cache import OnceService
 from proxy.testing import context
@@ -60,5 +60,5 @@ async def test_words_that_stand_everywhere_are_chance() -> None:
 
 
 def test_spread_has_a_least_deviation() -> None:
-    assert Spread.of([1.0, 1.0, 1.0], 0.5).above(2.0) == 2.0
-    assert Spread.of([0.0] * 60 + [3.0] * 4, 0.5).top == 3.0, "few messages are in the language of a conversation"
+    assert spread([1.0, 1.0, 1.0], 0.5) == (1.0, 0.5)
+    assert spread([0.0] * 60 + [3.0] * 4, 0.5)[0] == 3.0, "few messages are in the language of a conversation"

@@ -157,9 +157,10 @@ class MessagesWriter(AnswerWriter):
         yield written({"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block})
 
     def _more(self, piece: AnswerPart) -> Iterator[bytes]:
-        kinds = {"reasoning": ("thinking_delta", "thinking"), "text": ("text_delta", "text")}
-        kind, name = kinds.get(piece.kind, ("input_json_delta", "partial_json"))
-        delta = {"type": kind, name: piece.text}
+        name = self._blocks[-1]["type"]
+        delta = {"type": f"{name}_delta", name: piece.text}
+        if piece.kind == "call":
+            delta = {"type": "input_json_delta", "partial_json": piece.text}
         yield written({"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": delta})
 
     def _done(self, kind: str, text: str) -> Iterator[bytes]:
@@ -167,7 +168,7 @@ class MessagesWriter(AnswerWriter):
         if kind == "call":
             block["input"] = parsed_arguments(text)
         else:
-            block["thinking" if kind == "reasoning" else "text"] = text
+            block[block["type"]] = text
         yield written({"type": "content_block_stop", "index": len(self._blocks) - 1})
 
     def end(self) -> Iterator[bytes]:
@@ -267,8 +268,7 @@ class ResponsesWriter(AnswerWriter):
         rest = self._request.rest
         if self._begun is None:
             self._begun = {"id": _identifier("resp"), "object": "response", "created_at": int(time.time())}
-        reasons = {"length": "max_output_tokens", "content_filter": "content_filter"}
-        reason = reasons.get(self._finish)
+        reason = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(self._finish)
         return {
             **self._begun,
             "status": "completed" if reason is None else "incomplete",
@@ -364,27 +364,25 @@ class BridgedUpstream:
                 try:
                     for event, _ in events.feed(chunk):
                         is_over = is_over or b"[DONE]" in event
-                        written += b"".join(self._event(event, writer))
+                        written += self._event(event, writer)
                 finally:  # what came in front of an error is the client's, too
                     if written:
                         yield written
-            if not is_over:
-                written = b"".join(self._event(events.rest(), writer))
-                if written:
-                    yield written
+            if not is_over and (written := self._event(events.rest(), writer)):
+                yield written
         yield b"".join(writer.end())
 
-    def _event(self, event: bytes, writer: AnswerWriter) -> list[bytes]:
+    def _event(self, event: bytes, writer: AnswerWriter) -> bytes:
         content = read_event(event)
         if (error := content.get("error")) and isinstance(error, Mapping):
             raise Unanswered(str(error.get("message") or "the upstream broke off"), code="upstream_broke_off")
         writer.take(content)
         choices = content.get("choices")
         if not isinstance(choices, list) or not choices:
-            return []
+            return b""
         if not isinstance(choices[0], dict):
             raise nonsense("OpenAI")
-        return [*writer.feed(choices[0].get("delta") or {}, choices[0].get("finish_reason"))]
+        return b"".join(writer.feed(choices[0].get("delta") or {}, choices[0].get("finish_reason")))
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return ()

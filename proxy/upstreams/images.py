@@ -57,17 +57,15 @@ class Images:
     async def _data(self, url: str, place: str) -> str:
         try:
             async with asyncio.timeout(_DEADLINE):
-                content = await self._fetch(URL(url))
+                return await self._fetch(URL(url))
         except (TimeoutError, ValueError, UpstreamFailed) as error:
             # no details of the operator's network
             why = str(error) if isinstance(error, ValueError) else "its server did not answer, or it is too large"
             told = f"the image could not be fetched: {why}"
             raise BadRequest(told, param=place, code="image_not_fetched") from None
-        kind = next(kind for begin, kind in _KINDS if content.startswith(begin))
-        return f"data:{kind};base64,{b64encode(content).decode()}"
 
-    async def _fetch(self, url: URL) -> bytes:
-        """Return an image. Raise `ValueError` if it may not be fetched, or is none, and `UpstreamFailed`."""
+    async def _fetch(self, url: URL) -> str:
+        """Raise `ValueError` if an image may not be fetched, or is none, and `UpstreamFailed`."""
         host = f"[{url.host}]" if ":" in (url.host or "") else url.host or ""
         named = host if url.is_default_port() else f"{host}:{url.port}"
         if url.user is not None or named.lower() not in self._hosts:
@@ -77,9 +75,10 @@ class Images:
             response.close()
             raise ValueError(f"its server answered with {response.status}")
         content = await response.read()
-        if not content.startswith(tuple(begin for begin, _ in _KINDS)):
+        kind = next((kind for begin, kind in _KINDS if content.startswith(begin)), None)
+        if kind is None:
             raise ValueError("not a PNG, JPEG, GIF or WebP; convert it")
-        return content
+        return f"data:{kind};base64,{b64encode(content).decode()}"
 
     async def aclose(self) -> None:
         await self._transport.aclose()

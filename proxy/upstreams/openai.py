@@ -84,11 +84,9 @@ class OpenAI(Upstream):
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Return the profile, with a smaller window if a refusal of the server named one."""
         window = self._windows.get(known.name)
-        return (
-            known
-            if window is None or window >= (known.max_input or known.window)
-            else with_window(known, window, "upstream")
-        )
+        if window is None or window >= (known.max_input or known.window):
+            return known
+        return with_window(known, window, "upstream")
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         reply = await self.send(Call("/models", "", b"", headers, method="GET"))

@@ -100,14 +100,9 @@ def findings_header(steps: Iterable[Step]) -> str:
     return f"[{', '.join(entries)}]" if entries else ""
 
 
-def context_header(before: int | None, after: int | None, window: int | None) -> str:
-    """Return the tokens before and after the chain and the usable window, `before;after;window`; `-` if unknown."""
-    return ";".join("-" if tokens is None else str(tokens) for tokens in (before, after, window))
-
-
-def usage_header(rounds: int, prompt: int, output: int | None) -> str:
-    """Return the use of all rounds of an answer, `rounds;prompt tokens;answer tokens`; `-` if unknown."""
-    return ";".join("-" if count is None else str(count) for count in (rounds, prompt, output))
+def counts_header(*counts: int | None) -> bytes:
+    """Return counts as a header has them, `4100;2000;8192`; `-` for an unknown one."""
+    return ";".join("-" if count is None else str(count) for count in counts).encode()
 
 
 @lru_cache(1024)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proxy.step import Step, Verdict, context_header, findings_header, server_timing
+from proxy.step import Step, Verdict, counts_header, findings_header, server_timing
 
 
 def step(
@@ -66,10 +66,10 @@ def test_no_steps_no_value() -> None:
     assert server_timing([]) == ""
 
 
-def test_the_context_header_has_a_dash_for_what_nobody_counted() -> None:
-    assert context_header(9000, 4000, 8192) == "9000;4000;8192"
-    assert context_header(None, None, 8192) == "-;-;8192"
-    assert context_header(0, 0, None) == "0;0;-"
+def test_the_counts_header_has_a_dash_for_what_nobody_counted() -> None:
+    assert counts_header(9000, 4000, 8192) == b"9000;4000;8192"
+    assert counts_header(None, None, 8192) == b"-;-;8192"
+    assert counts_header(0, 0, None) == b"0;0;-"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from proxy.chat.sse import ByteStream, EventSplitter
 from proxy.context import ModelProfile
 from proxy.state.threads import do_sized
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
-from proxy.upstreams.completion import JSON_HEADERS, STREAM_HEADERS, nonsense, parsed
+from proxy.upstreams.completion import STREAM_HEADERS, nonsense, parsed
 from proxy.upstreams.refusal import refusal_in
 from proxy.upstreams.routing import Route
 from proxy.wires import WIRES
@@ -343,14 +343,15 @@ class BridgedUpstream:
                 filter(None, (str(reply.facts.get("ignored") or ""), *ignored))
             )
         if reply.status >= 400:
-            return replace(reply, body=self._wire.error(refusal_in(reply)))
+            if reply.chunks is not None:
+                await reply.chunks.aclose()
+            return reply.as_json(self._wire.error(refusal_in(reply)))
         writer = _WRITERS[self._wire.body.wire](asked, custom, 0 if call.counted is None else call.counted.total)
-        headers = [(name, value) for name, value in reply.headers if name not in (b"content-type", b"content-length")]
         if reply.chunks is None:
-            body = writer.whole(parsed(reply.body or b"", "OpenAI"))
-            return replace(reply, headers=[*headers, *JSON_HEADERS], body=body)
+            return reply.as_json(writer.whole(parsed(reply.body or b"", "OpenAI")))
         chunks = self._written(reply.chunks, writer)
         await anext(chunks)  # a generator that was never begun ignores its closing
+        headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
         return replace(reply, headers=[*headers, *STREAM_HEADERS], chunks=chunks)
 
     async def _written(self, chunks: ByteStream, writer: AnswerWriter) -> AsyncGenerator[bytes, None]:

@@ -35,8 +35,6 @@ _MOST = 5
 _DOUBTED = 2
 """A refusal without a count blames the window, not our count, where the window is so many times as large."""
 
-_JSON = (b"content-type", b"application/json")
-
 _ERROR_EVENT = re.compile(rb'(?:event: ?error\r?\n)?(?:data|error): ?(\{"(?:error|code|message)".{0,20000})', re.DOTALL)
 """A stream's first event that is an error."""
 
@@ -272,9 +270,7 @@ async def _whole(reply: Reply) -> Reply:
     if reply.chunks is None:
         return reply
     await reply.chunks.aclose()
-    body = error_body(f"the upstream answered with status {reply.status}", "server_error")
-    headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
-    return Reply(reply.status, [*headers, _JSON], body)
+    return reply.as_json(error_body(f"the upstream answered with status {reply.status}", "server_error"))
 
 
 async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
@@ -297,8 +293,7 @@ async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:
     refusal = _refusal(event[1]) if event else None
     if refusal is not None:
         await chunks.aclose()
-        headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
-        return Reply(refusal[0], [*headers, _JSON], refusal[1], facts=reply.facts)
+        return reply.as_json(refusal[1], refusal[0])
     reply.chunks = resumed = _resumed(first, flowing, chunks)
     await anext(resumed)  # a generator that was never begun ignores its closing
     return reply

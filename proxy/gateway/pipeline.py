@@ -21,7 +21,7 @@ from proxy.gateway.relay import Observer, Observers, relay
 from proxy.gateway.saving import Saving
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
-from proxy.step import context_header, findings_header, server_timing
+from proxy.step import counts_header, findings_header, server_timing
 from proxy.telemetry.observation import OVERFLOW
 from proxy.telemetry.record import Rewriting
 from proxy.upstreams.base import Call, Reply
@@ -114,7 +114,7 @@ class Pipeline:
         done = prepared.rewritten
         if done is None:
             http.seen.passed(body, http.headers)
-            http.own_headers.append((b"x-penstock-context", context_header(None, None, route.profile.window).encode()))
+            http.own_headers.append((b"x-penstock-context", counts_header(None, None, route.profile.window)))
             return prepared
         if prepared.chosen is not None:
             return prepared
@@ -185,11 +185,11 @@ def _tell(done: Rewritten, http: Exchange) -> None:
         refused = refusal.code if refusal is not None and is_too_large else None
         http.seen.ran(outcome.steps, before=before, after=after, window=usable, refused=refused)
         http.own_headers += [
-            (b"x-penstock-context", context_header(before, after, profile.window).encode()),
+            (b"x-penstock-context", counts_header(before, after, profile.window)),
             (b"server-timing", server_timing(outcome.steps).encode()),
         ]
     elif not outcome.steps:
-        http.own_headers.append((b"x-penstock-context", context_header(None, None, profile.window).encode()))
+        http.own_headers.append((b"x-penstock-context", counts_header(None, None, profile.window)))
     if found := findings_header(outcome.steps):
         http.own_headers.append((b"x-penstock-findings", found.encode()))
     for step in outcome.steps:

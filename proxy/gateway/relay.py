@@ -15,7 +15,7 @@ from proxy.gateway.restoring import restored
 from proxy.http.headers import relayed
 from proxy.models.usage import Usage, UsageReader, without_usage
 from proxy.policy import Fact
-from proxy.step import usage_header
+from proxy.step import counts_header
 from proxy.telemetry.attributes import OPERATIONS
 from proxy.telemetry.observation import Observation, ObservedCall
 from proxy.upstreams.base import Call, Reply, Upstream
@@ -147,7 +147,7 @@ async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
         observers.observed.first_chunk()
         usage = reader.of_body(body).completed(reply.facts)
         if (rounds := int(reply.facts.get("rounds", 1))) > 1 and usage.input is not None:
-            http.own_headers.append((b"x-penstock-usage", usage_header(rounds, usage.input, usage.output).encode()))
+            http.own_headers.append((b"x-penstock-usage", counts_header(rounds, usage.input, usage.output)))
         shown = restored(observers.call, reply)
         await http.respond(shown.status, relayed(shown.headers, stream=False), shown.body or b"")
         for feed in feeds:

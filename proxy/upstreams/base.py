@@ -92,6 +92,12 @@ class Reply:
     process that worked on it, and where the bytes do not show them, `prompt_tokens`, `completion_tokens` and
     `cached_tokens`. They may be filled until the body ends."""
 
+    def as_json(self, body: bytes, status: int | None = None) -> "Reply":
+        """Return the reply with JSON in place of its body or stream."""
+        headers = [(name, value) for name, value in self.headers if name != b"content-type"]
+        headers.append((b"content-type", b"application/json"))
+        return Reply(status or self.status, headers, body, facts=self.facts)
+
 
 @dataclass(frozen=True, slots=True)
 class Abilities:

@@ -77,9 +77,7 @@ class OpenAI(Upstream):
         # where a server quotes a client, that one could set the window of all others
         if window >= _SMALLEST and len(self._windows) < _MOST_WINDOWS and not overflow.is_quoted(call.body, others):
             self._windows[call.model] = window
-        headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
-        headers.append((b"content-type", b"application/json"))
-        return Reply(400, headers, body=openai_body(reply.body or b"", overflow))
+        return reply.as_json(openai_body(reply.body or b"", overflow), 400)
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Return the profile, with a smaller window if a refusal of the server named one."""

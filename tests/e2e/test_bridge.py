@@ -12,7 +12,7 @@ import pytest
 from proxy.chat.parse import Body
 from proxy.chat.wire import flaws
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import Received, Upstream, say, send, streaming
+from tests.e2e.servers import EVENTS, Received, Upstream, say, send, streaming
 from tests.scripted import answer, calls
 
 CONFIG = """
@@ -253,7 +253,7 @@ async def test_what_came_in_front_of_an_error_reaches_the_client(world: World) -
 
 async def test_errors_have_the_form_of_the_wire(world: World) -> None:
     body = json.dumps({"error": {"message": "no such model", "type": "x", "code": "model_not_found"}}).encode()
-    world.script = [(404, body)] * 2
+    world.script = [(404, body), (404, body), (404, b"data: {}\n\n", EVENTS)]
     with pytest.raises(anthropic.NotFoundError) as refused:
         await ask_claude(world, streamed=False, messages=[{"role": "user", "content": "hi"}])
     assert refused.value.body == {
@@ -262,6 +262,8 @@ async def test_errors_have_the_form_of_the_wire(world: World) -> None:
     }
     with pytest.raises(openai.NotFoundError, match="no such model"):
         await ask_gpt(world, streamed=False, input="hi")
+    with pytest.raises(openai.NotFoundError, match="answered with status 404"):
+        await ask_gpt(world, streamed=True, input="hi")
 
 
 async def test_an_answer_without_a_body_is_an_error_of_the_upstream(world: World) -> None:

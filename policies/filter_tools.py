@@ -215,13 +215,11 @@ class FilterTools(Policy, BringsTools):
         """Return the request with the tools of these places; others that are `hidden` can be called through ours."""
         if len(chosen) == len(tools):
             return Keep(f"all {len(tools)} tools are wanted")
-        staying = [tools[place] for place in sorted(chosen)]
-        offered, names = staying, hidden.difference([tool.name for tool in staying])
-        if request.tools is not tools:  # there are others among them
-            gone = {id(tool): tool.name for place, tool in enumerate(tools) if place not in chosen}
-            offered, names = [tool for tool in request.tools if id(tool) not in gone], frozenset(gone.values())
+        gone = {id(tool) for place, tool in enumerate(tools) if place not in chosen}
+        offered = [tool for tool in request.tools if id(tool) not in gone]
         if hidden:
-            made, others = deferred(request, names, offered), "the others by search_tools"
+            made = deferred(request, hidden.difference([tool.name for tool in offered]), offered)
+            others = "the others by search_tools"
         else:
             made, others = request.with_tools(offered), "the others out of reach"
         why = f"offered {len(chosen)} of {len(tools)} tools, {how}, {others}"

@@ -64,9 +64,10 @@ class MarkCache(Policy, MarksCache):
         if any(mark.get("ttl", "5m") != self.ttl for mark in own):
             return Keep("the client's own marks have another ttl")  # the longer one would have to come first
         begun = await _beginning(request, ctx, self._place(request, ctx, MOST))
-        findings = [begun.finding] if begun.is_unstable else []
-        facts = {"unstable_prefix": 1} if begun.is_unstable else {}
-        marks = self._place(request, ctx, MOST - len(own), begun.stable)
+        is_unstable = begun.turns >= _TURNS
+        findings = [begun.finding] if is_unstable else []
+        facts = {"unstable_prefix": 1} if is_unstable else {}
+        marks = self._place(request, ctx, MOST - len(own), begun.same if is_unstable else "all")
         if request.cache_marks == marks or not (marks.messages or marks.tools):
             return Keep(
                 "the beginning changes in each request" if findings else "nothing more to mark", facts, findings
@@ -115,14 +116,6 @@ class _Beginning(NamedTuple):
     client: tuple[bytes, ...] = ()
     """The client's own tools and system prompt, in the first of these."""
     finding: str = ""
-
-    @property
-    def is_unstable(self) -> bool:
-        return self.turns >= _TURNS
-
-    @property
-    def stable(self) -> Part:
-        return self.same if self.is_unstable else "all"
 
     def same_as(self, before: "_Beginning", prefixes: frozenset[int]) -> Part:
         """Return the part that is that of the request before it, by the hashes of all its prefixes."""

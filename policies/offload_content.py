@@ -63,7 +63,9 @@ class OffloadContent(Policy):
         for place, message in forms_of.items():
             counts["forced"] += message != messages[place]
             messages[place] = message
-        for place, moment in _moments(request.messages) if not ctx.frozen and self._may_be_large(request) else ():
+        name = "large user message", self.over
+        is_large = request.form.any(name, lambda each: each.get("role") == "user" and len(each.raw) > self.over)
+        for place, moment in _moments(request.messages) if not ctx.frozen and is_large else ():
             message = request.messages[place]
             # what is not theirs, such as a summary, an earlier step wrote
             if place in forms_of or place not in theirs or len(message.raw) <= self.over:
@@ -84,10 +86,6 @@ class OffloadContent(Policy):
         facts = {"offloaded_messages": counts["offloaded"], "fitted_messages": counts["forced"]}
         # what a later result refers to may just have become shorter
         return Rewrite(request.with_messages(with_standing(messages)), why, facts)
-
-    def _may_be_large(self, request: ChatRequest) -> bool:
-        name = "large user message", self.over
-        return request.form.any(name, lambda each: each.get("role") == "user" and len(each.raw) > self.over)
 
     async def _forms(self, place: int, message: Message, ctx: Context) -> list[tuple[Text, ShortForm]]:
         previews: list[tuple[Text, ShortForm]] = []

@@ -94,10 +94,6 @@ async def test_without_tags_nothing_is_done() -> None:
     assert isinstance(await IsolateTasks().apply(request, of_task("x", request)), Keep)
 
 
-def test_what_cannot_be_isolated_is_not_sent() -> None:
-    assert IsolateTasks().on_error == "reject"
-
-
 @st.composite
 def interleaved(draw: st.DrawFn) -> list[str]:
     """Turns of several tasks, whose messages come in any order that each task's own allows."""

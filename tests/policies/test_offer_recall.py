@@ -1,12 +1,10 @@
-from dataclasses import replace
-
 import pytest
 
 from policies.offer_recall import OfferRecall
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.policy import Keep, Rewrite
-from proxy.testing import Example, chat, context, lifelike, tool
+from proxy.testing import Example, MemoryArchive, chat, context, lifelike, tool
 
 
 def with_handle(request: ChatRequest) -> ChatRequest:
@@ -25,20 +23,17 @@ async def test_the_tool_stands_behind_the_clients_own() -> None:
     assert decision.request.messages is request.messages
 
 
-async def test_a_plain_chat_gets_no_tool() -> None:
-    request = chat("s u1")
-    assert await OfferRecall().apply(request, context(request)) == Keep("a chat without tools")
-
-
-async def test_a_tool_of_that_name_stays_the_clients() -> None:
-    request = chat("u1", tools=[tool("recall", "The client's own.")])
-    assert isinstance(await OfferRecall().apply(request, context(request)), Keep)
-
-
-async def test_without_an_archive_there_is_nothing_to_offer() -> None:
-    request = chat("u1", tools=[tool()])
-    decision = await OfferRecall().apply(request, replace(context(request), archive=None))
-    assert decision == Keep("there is no archive to read")
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        (chat("s u1"), "a chat without tools"),
+        (chat("u1", tools=[tool("recall", "The client's own.")]), "a tool 'recall' is there already"),
+        (chat("u1", tools=[tool()]), "there is no archive to read"),
+    ],
+)
+async def test_where_it_cannot_be_used_it_is_not_offered(request_: ChatRequest, why: str) -> None:
+    archive = None if "archive" in why else MemoryArchive()
+    assert await OfferRecall().apply(with_handle(request_), context(request_, archive=archive)) == Keep(why)
 
 
 HANDLE = 'the rest: recall("abc")'

@@ -46,11 +46,3 @@ async def test_what_the_answer_may_take_is_not_the_prompts() -> None:
     refused = await RejectOversize(share=0.5).apply(too_much, ctx)
     assert isinstance(refused, Reject)
     assert refused.why.endswith("Please reduce the length of the messages or completion. (context_length_exceeded)")
-
-
-async def test_tools_count() -> None:
-    plain, with_tools = chat("u1"), chat("u1 a1! t1")
-    window = (await CharTokens().count(plain)).total + 20
-    assert isinstance(await RejectOversize().apply(plain, context(window=window)), Keep)
-    refused = await RejectOversize().apply(with_tools, context(window=window))
-    assert isinstance(refused, Reject)

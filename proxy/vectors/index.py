@@ -47,24 +47,16 @@ class IndexService:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Bound all calls by `timeout`, in seconds; `failed` gets each failure's operation and cause."""
-        self._index = index
-        self._server = index if isinstance(index, PointServer) else None
-        self._timeout = timeout
-        self._failed = failed
-        self._tell = degraded
-        self._clock = clock
+        self._index, self._server = index, index if isinstance(index, PointServer) else None
+        self._timeout, self._failed, self._tell, self._clock = timeout, failed, degraded, clock
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="penstock-index")
         self._waiting = 0
-        self._cause: str | None = None
+        self.degraded: str | None = None
+        """Why it does not work at present, in one word; None while it does, as far as is known."""
         self._paused_until = float("-inf")
         self._pause = _FIRST_PAUSE
         self._is_warm = self._server is None
         self._closed = False
-
-    @property
-    def degraded(self) -> str | None:
-        """Why it does not work at present, in one word; None while it does, as far as is known."""
-        return self._cause
 
     async def warm(self) -> None:
         if self._server is not None:
@@ -122,7 +114,7 @@ class IndexService:
         if self._closed:
             raise IndexFailed("closed")
         if self._clock() < self._paused_until:
-            raise IndexFailed(self._cause or "paused")
+            raise IndexFailed(self.degraded or "paused")
         if self._waiting >= _MOST_WAITING:
             raise IndexFailed("busy")
 
@@ -139,16 +131,16 @@ class IndexService:
         if now >= self._paused_until:
             self._paused_until = now + self._pause
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
-        if self._cause is None:
+        if self.degraded is None:
             fields = {"operation": operation, "cause": cause}
             logger.warning("the vector index does not work; going on without it", extra={"fields": fields})
             if self._tell is not None:
                 self._tell(True)
-        self._cause = cause
+        self.degraded = cause
 
     def _worked(self) -> None:
-        if self._cause is not None and self._clock() >= self._paused_until:
-            self._cause, self._pause = None, _FIRST_PAUSE
+        if self.degraded is not None and self._clock() >= self._paused_until:
+            self.degraded, self._pause = None, _FIRST_PAUSE
             logger.warning("the vector index works again")
             if self._tell is not None:
                 self._tell(False)

@@ -144,6 +144,21 @@ async def test_what_was_seen_is_trusted_unless_the_store_is_broken(
     assert await archives.bind(Identity("a", "named-s")).keep("content") == (handle if is_trusted else None)
 
 
+async def test_what_was_kept_while_the_store_lost_values_is_looked_up_again(
+    archives: Archives, store: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_all = store.put_all
+
+    async def emptied(values: Mapping[str, bytes], *, ttl: float) -> None:
+        await put_all(values, ttl=ttl)
+        store._database.losses += 1
+
+    monkeypatch.setattr(store, "put_all", emptied)
+    for _ in range(2):
+        await archives.bind(Identity("a", "named-s")).keep("content")
+    assert store.calls == ["touch", "put", "touch"]
+
+
 async def test_what_a_session_archived_is_listed_to_it_alone(
     archives: Archives, store: Recording, clock: Clock
 ) -> None:

@@ -250,6 +250,7 @@ async def test_a_long_conversation_is_shown_in_part() -> None:
     assert ids(whole["requests"])[-1] == f"{MOST_TURNS + 4}"
     assert len(whole["requests"]) == MOST_TURNS
     assert (len(found["tokens"]), found["tokens"][0], found["tokens"][-1]) == (POINTS, 0, MOST_TURNS + 4)
+    assert (found["turns"], found["recorded"]) == (1, MOST_TURNS + 5)
 
 
 async def test_policies_are_summed_up() -> None:

@@ -218,14 +218,6 @@ async def test_a_restart_finds_the_vectors_in_the_index(index: SpyIndex) -> None
     assert (backend.loads, backend.batches) == (0, [])
 
 
-async def test_what_is_made_while_the_index_writes_is_written_together(index: SpyIndex) -> None:
-    service = EmbeddingService(Scripted(batch=50, characters=10**6), index)
-    await ask(service, "a", *(f"b{number}" for number in range(100)))
-    await service.aclose()
-    await index.has(101)
-    assert sum(operation == "put" for operation, _, _ in index.calls) <= 3
-
-
 async def test_another_version_finds_nothing_of_the_first(index: SpyIndex) -> None:
     other = Scripted()
     service = EmbeddingService(Scripted(), index)

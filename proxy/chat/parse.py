@@ -270,7 +270,7 @@ def parse_list(
     `most` bounds the items and their parts. What an `earlier` list began with is not parsed again. `ahead` is the
     number of items in front of the client's own.
     """
-    opening = _opening(name, raw) if earlier is not None and len(raw) >= _SHORT else None
+    opening = _opening(name, kind, raw) if earlier is not None and len(raw) >= _SHORT else None
     known = None if earlier is None or opening is None else earlier.get(opening)
     start: ParsedList[_Item] = ParsedList(b"", (), (), (), Folds()) if known is None else known.start_of(raw)
     try:
@@ -297,10 +297,10 @@ def parse_list(
     return items
 
 
-def _opening(name: str, raw: bytes) -> bytes:
-    """By what an earlier list of the same conversation is looked for: all up to the first user message."""
+def _opening(name: str, kind: type, raw: bytes) -> bytes:
+    """Return what an earlier list of this wire is looked for by: all up to the first user message."""
     user = raw.find(b'"user"') if name == "messages" else 0
-    return name.encode() + raw[: max(user, 0) + _OPENING]
+    return f"{kind.__name__} {name}".encode() + raw[: max(user, 0) + _OPENING]
 
 
 def parse_value(raw: Any, place: str) -> Any:

@@ -10,9 +10,10 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from proxy.chat.parse import Body
+from proxy.chat.parse import Body, ParsedList
 from proxy.config.keys_file import hash_of
 from proxy.server.replay.reading import read, request_of
+from proxy.state.cache import Cache, TenantCache
 from proxy.wires import body_of
 from proxy.wires.messages import MessagesBody
 from proxy.wires.responses import ResponsesBody
@@ -138,6 +139,16 @@ async def test_a_request_whose_conversation_is_with_the_vendor_is_sent_on(lab: L
     base = await lab.start(CONFIG.format(url=lab.behind.url))
     await posted(lab, base, ResponsesBody, body := {"model": "gpt-4.1", "prompt": {"id": "pmpt_1"}})
     assert json.loads(lab.behind.last.body) == body
+
+
+def test_the_same_messages_on_another_wire_are_read_anew() -> None:
+    raw = json.dumps(
+        {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "word " * 1000}]}
+    ).encode()
+    earlier: TenantCache[bytes, ParsedList[Any]] = TenantCache(Cache(2**20), "ann")
+    for kind in (MessagesBody, Body, MessagesBody):
+        (message,) = kind(raw).parse(earlier=earlier).messages
+        assert message.role == "user"
 
 
 async def test_all_are_recorded_and_counted_alike(lab: Lab) -> None:

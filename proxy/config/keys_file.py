@@ -26,12 +26,18 @@ def add_entry(path: Path, name: str, entry: str, *, if_missing: bool = False) ->
     """
     with _alone_in(path.resolve().parent):
         listed, text = _read(path)
-        names = [key.name for key in keys_of(listed)]
+        before, text_after = keys_of(listed), with_item(text, "keys", entry)
+        names = [key.name for key in before]
         if name in names:
             if if_missing:
                 return False
             raise listed.error(("keys", names.index(name), "name"), f"a key is called {name!r} already")
-        _write(path, _with_entry(listed, text, entry))
+        # whatever the file's form, the present entries must stay
+        after = _keys_in(path, text_after) or ()
+        if len(after) != len(before) + 1 or before not in (after[1:], after[:-1]):
+            told = "cannot add to a file of this form; write `keys:` and below it a list with one entry per item"
+            raise ConfigError(f"{path}: {told}")
+        _write(path, text_after)
         return True
 
 
@@ -66,16 +72,6 @@ def _write(path: Path, text: str) -> None:
         _replace(path.resolve(), text)  # a link stays one
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _with_entry(listed: Document, text: str, entry: str) -> str:
-    """Return the text with the entry. Parse it to make sure that the present entries stay, whatever the file's form."""
-    text_after = with_item(text, "keys", entry)
-    before, after = keys_of(listed), _keys_in(listed.path, text_after)
-    if after is None or len(after) != len(before) + 1 or before not in (after[1:], after[:-1]):
-        told = "cannot add to a file of this form; write `keys:` and below it a list with one entry per item"
-        raise ConfigError(f"{listed.path}: {told}")
-    return text_after
 
 
 def _keys_in(path: Path, text: str) -> tuple[KeySettings, ...] | None:

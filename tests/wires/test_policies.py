@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import pytest
 
@@ -25,20 +24,15 @@ def rows(turn: int) -> str:
     return json.dumps(found, indent=1)
 
 
-def tools(shape: Any) -> list[Json]:
-    return [shape(f"tool_{n}", f"Does job {n} for printers.") for n in range(12)]
-
-
 SCHEMA = {"type": "object", "properties": {"key": {"type": "string"}}}
+TOOLS = [{"name": f"tool_{n}", "description": f"Does job {n} for printers.", "parameters": SCHEMA} for n in range(12)]
 
 
 def chat() -> Json:
     said: list[Json] = [{"role": "system", "content": "You are an agent."}]
     for turn in range(TURNS):
-        calls = [
-            {"id": f"c{turn}{n}", "type": "function", "function": {"name": "tool_1", "arguments": '{"key":"k"}'}}
-            for n in "ab"
-        ]
+        function = {"name": "tool_1", "arguments": '{"key":"k"}'}
+        calls = [{"id": f"c{turn}{n}", "type": "function", "function": function} for n in "ab"]
         said += [
             {"role": "user", "content": f"Look up printer {turn}. Never use cartridges over 4{turn}.50 EUR."},
             {"role": "assistant", "content": "I look.", "tool_calls": calls},
@@ -46,70 +40,53 @@ def chat() -> Json:
             {"role": "tool", "tool_call_id": f"c{turn}b", "content": "error 503: printer busy"},
             {"role": "assistant", "content": f"Job {turn} is done."},
         ]
-    offered = tools(
-        lambda name, about: {
-            "type": "function",
-            "function": {"name": name, "description": about, "parameters": SCHEMA},
-        }
-    )
-    return {
-        "model": "m",
-        "max_tokens": 100,
-        "messages": [*said, {"role": "user", "content": "What did printer 2 cost? Tell ana@example.com."}],
-        "tools": offered,
-    }
+    said.append({"role": "user", "content": "What did printer 2 cost? Tell ana@example.com."})
+    offered = [{"type": "function", "function": tool} for tool in TOOLS]
+    return {"model": "m", "max_tokens": 100, "messages": said, "tools": offered}
 
 
 def messages() -> Json:
     said: list[Json] = []
-    for turn in range(TURNS):
-        calls = [{"type": "tool_use", "id": f"c{turn}{n}", "name": "tool_1", "input": {"key": "k"}} for n in "ab"]
-        results = [
-            {"type": "tool_result", "tool_use_id": f"c{turn}a", "content": rows(turn)},
-            {
-                "type": "tool_result",
-                "tool_use_id": f"c{turn}b",
-                "content": [{"type": "text", "text": "error 503: printer busy"}],
-            },
-        ]
-        thought = {"type": "thinking", "thinking": f"Look {turn}.", "signature": f"c2ln{turn}"}
-        said += [
-            {"role": "user", "content": f"Look up printer {turn}. Never use cartridges over 4{turn}.50 EUR."},
-            {"role": "assistant", "content": [thought, {"type": "text", "text": "I look."}, *calls]},
-            {"role": "user", "content": results},
-            {"role": "assistant", "content": f"Job {turn} is done."},
-        ]
-    offered = tools(lambda name, about: {"name": name, "description": about, "input_schema": SCHEMA})
-    said.append({"role": "user", "content": "What did printer 2 cost? Tell ana@example.com."})
+    for message in chat()["messages"][1:]:
+        content = message["content"]
+        if message["role"] == "tool":
+            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": content}
+            if said[-1]["role"] == "user":
+                said[-1]["content"].append({**result, "content": [{"type": "text", "text": content}]})
+            else:
+                said.append({"role": "user", "content": [result]})
+        elif "tool_calls" in message:
+            turn = len(said) // 4
+            calls = [
+                {"type": "tool_use", "id": call["id"], "name": "tool_1", "input": {"key": "k"}}
+                for call in message["tool_calls"]
+            ]
+            thought = {"type": "thinking", "thinking": f"Look {turn}.", "signature": f"c2ln{turn}"}
+            said.append({"role": "assistant", "content": [thought, {"type": "text", "text": content}, *calls]})
+        else:
+            said.append(message)
+    offered = [{"name": each["name"], "description": each["description"], "input_schema": SCHEMA} for each in TOOLS]
     return {"model": "m", "max_tokens": 100, "system": "You are an agent.", "messages": said, "tools": offered}
 
 
 def responses() -> Json:
-    said: list[Json] = []
-    for turn in range(TURNS):
-        said += [
-            {"role": "user", "content": f"Look up printer {turn}. Never use cartridges over 4{turn}.50 EUR."},
-            {"type": "reasoning", "id": f"rs_{turn}", "summary": [], "encrypted_content": f"sealed {turn}"},
-            {"type": "function_call", "call_id": f"c{turn}a", "name": "tool_1", "arguments": '{"key":"k"}'},
-            {"role": "assistant", "type": "message", "content": [{"type": "output_text", "text": "I look."}]},
-            {"type": "function_call", "call_id": f"c{turn}b", "name": "tool_1", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": f"c{turn}a", "output": rows(turn)},
-            {"type": "function_call_output", "call_id": f"c{turn}b", "output": "error 503: printer busy"},
-            {
-                "role": "assistant",
-                "type": "message",
-                "content": [{"type": "output_text", "text": f"Job {turn} is done."}],
-            },
-        ]
-    offered = tools(lambda name, about: {"type": "function", "name": name, "description": about, "parameters": SCHEMA})
-    said.append({"role": "user", "content": "What did printer 2 cost? Tell ana@example.com."})
-    return {
-        "model": "m",
-        "max_output_tokens": 100,
-        "instructions": "You are an agent.",
-        "input": said,
-        "tools": offered,
-    }
+    items: list[Json] = []
+    for message in chat()["messages"][1:]:
+        text = [{"type": "output_text", "text": message["content"]}]
+        spoken = {"role": "assistant", "type": "message", "content": text}
+        if message["role"] == "tool":
+            result = {"call_id": message["tool_call_id"], "output": message["content"]}
+            items.append({"type": "function_call_output", **result})
+        elif "tool_calls" in message:
+            turn = len(items) // 8
+            first = {"type": "function_call", "call_id": f"c{turn}a", "name": "tool_1", "arguments": '{"key":"k"}'}
+            thought = {"type": "reasoning", "id": f"rs_{turn}", "summary": [], "encrypted_content": f"sealed {turn}"}
+            items += [thought, first, spoken, {**first, "call_id": f"c{turn}b", "arguments": "{}"}]
+        else:
+            items.append(spoken if message["role"] == "assistant" else message)
+    offered = [{"type": "function", **tool} for tool in TOOLS]
+    body = {"model": "m", "max_output_tokens": 100, "instructions": "You are an agent."}
+    return {**body, "input": items, "tools": offered}
 
 
 def read(kind: type[Body], body: Json) -> ChatRequest:

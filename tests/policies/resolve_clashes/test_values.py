@@ -1,7 +1,7 @@
 import pytest
 
 from policies.resolve_clashes.clashes import are_comparable, differ
-from policies.resolve_clashes.values import Value, fold, number, read_values
+from policies.resolve_clashes.values import Value, fold, read_values
 from proxy.text.fold import stem
 
 
@@ -73,14 +73,6 @@ def test_dates_differ_as_far_as_they_are_given(one: str, other: str, different: 
 def test_return_differs_from_departure_in_its_part() -> None:
     assert not differ(of_date("d3"), of_date("d9", "end"))
     assert read_values("i come back on the 9th", "")[0].part == "end"
-
-
-@pytest.mark.parametrize(
-    ("word", "digits"),
-    [("seven", "7"), ("siete", "7"), ("1,200", "1200"), ("1.200", "1200"), ("2.5", "2.5"), ("x", None)],
-)
-def test_number_returns_digits(word: str, digits: str | None) -> None:
-    assert number(word) == digits
 
 
 @pytest.mark.parametrize(

@@ -180,10 +180,6 @@ def test_freshness_falls_with_age_beyond_a_missing_zone(hours: float, exact: boo
     assert found.score == pytest.approx(score)
 
 
-def test_freshness_is_unknown_without_a_clock() -> None:
-    assert freshness(NOON, None, 3600) is None
-
-
 def test_overall_leaves_out_unknown_scores() -> None:
     assert overall({"accuracy": Finding(0.5), "completeness": Finding(1.0)}) == 0.75
     assert overall({}) == 1.0

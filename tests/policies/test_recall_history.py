@@ -387,6 +387,14 @@ async def test_what_was_chosen_stays_while_the_model_works_though_vectors_arrive
     assert texts(second)[: len(texts(first))] == texts(first)
 
 
+async def test_what_was_chosen_counts_only_while_the_same_left() -> None:
+    store = SqliteStore(None, 10**6)
+    other = [*PAST[:-2], user("In Lisbon the boat Pelagia has its berth."), PAST[-1]]
+    for past, said in ((PAST, "third of May"), (other, "Pelagia")):
+        incoming, request = cut("Where is Lisbon?", past=past)
+        assert said in recalled(await RecallHistory().apply(request, remembering(incoming, store)))
+
+
 @pytest.mark.parametrize(
     ("cache", "behind", "stays"),
     [

@@ -108,6 +108,8 @@ async def test_two_replicas_agree() -> None:
     other = Blind()
     other.values = memo.values
     assert (await forwarded(chat("u1 a1 u2"), other, EMPTY, JSON)).messages == first.messages
+    later = await forwarded(chat("u1 a1 u2 a2 u3"), memo, EMPTY, JSON)
+    assert [JSON.text in message.text for message in later.messages][-2:] == [True, False], "what is new waits"
 
 
 async def test_it_is_not_placed_twice_and_leaves_with_its_message() -> None:

@@ -66,7 +66,7 @@ class Restoring:
             return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
         if isinstance(value, Mapping) and key == "input":  # arguments, and no JSON in a string
             return Restoring(self._secrets, quoting=frozenset()).value(value)
-        if isinstance(value, Mapping) and value.get("type") not in _SIGNED:
+        if isinstance(value, Mapping) and str(value.get("type")) not in _SIGNED:
             pairs = {name: item if name in VERBATIM else self.value(item, name) for name, item in value.items()}
             return pairs if any(item is not value[name] for name, item in pairs.items()) else value
         return value

@@ -75,9 +75,9 @@ def _reasoning(message: Message) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_reasoning(part: Any) -> bool:
-    return isinstance(part, Mapping) and part.get("type") in _PARTS
+    return isinstance(part, Mapping) and str(part.get("type")) in _PARTS
 
 
 def is_sealed(block: Mapping[str, Any]) -> bool:
     """Return whether a block or an item has reasoning that nobody may change."""
-    return block.get("type") in _SEALED or any(block.get(key) for key in _SEALS)
+    return str(block.get("type")) in _SEALED or any(block.get(key) for key in _SEALS)

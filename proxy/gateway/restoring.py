@@ -178,7 +178,7 @@ class _MessagesStream(_Stream):
 
     def _is_verbatim(self, event: Mapping[str, Any]) -> bool:
         delta = event.get("delta")
-        return isinstance(delta, Mapping) and delta.get("type") in _SIGNED_DELTAS
+        return isinstance(delta, Mapping) and str(delta.get("type")) in _SIGNED_DELTAS
 
 
 _DELTAS = {"text_delta": "text", "input_json_delta": "partial_json"}

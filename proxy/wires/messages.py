@@ -142,8 +142,11 @@ def _check_block(block: Any, place: str) -> None:
             wrong(f"{place}.{name}", "must be a string")
     if kind == "tool_use" and not isinstance(block.get("input"), dict):
         wrong(f"{place}.input", "must be an object")
-    if kind == "tool_result" and not isinstance(block.get("content"), str | list | None):
+    content = block.get("content") if kind == "tool_result" else None
+    if not isinstance(content, str | list | None):
         wrong(f"{place}.content", "must be a string or a list of blocks")
+    for index, inner in enumerate(content if isinstance(content, list) else ()):
+        _check_block(inner, f"{place}.content[{index}]")
 
 
 def _views(item: JsonObject) -> tuple[View, ...]:

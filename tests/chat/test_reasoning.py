@@ -42,6 +42,7 @@ def test_signed_reasoning_is_found_and_leaves(fields: dict[str, Any], bare: dict
         {"reasoning": "Let me see."},
         {"thinking_blocks": [{"type": "thinking", "thinking": "no signature"}]},
         {"thinking_blocks": None, "reasoning_details": "text", "content": None},
+        {"thinking_blocks": [{"type": {}}], "content": [{"type": []}]},
         {"reasoning_details": [{"type": "reasoning.summary", "summary": "short"}]},
     ],
 )

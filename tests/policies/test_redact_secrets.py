@@ -196,6 +196,12 @@ async def test_a_message_is_read_once_however_often_it_is_sent() -> None:
     assert read.count("ufirst") == 1
 
 
+def test_an_answer_may_repeat_a_schema_with_several_types() -> None:
+    stand_in = "redacted-key-bcdfghjkmnpqrs"
+    schema = {"type": ["string", "null"], "description": f"of {stand_in}"}
+    assert Restoring({stand_in: "k"}).value({"tools": [schema]}) == {"tools": [{**schema, "description": "of k"}]}
+
+
 async def test_what_it_took_out_can_be_put_back() -> None:
     request = chat("u1").with_messages([message("u1").with_changes(content=f"{KEY} and {PEM}")])
     decision = await RedactSecrets().decide(request, context(request))

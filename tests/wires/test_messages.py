@@ -185,6 +185,8 @@ def test_the_next_request_has_the_same_views() -> None:
         ([{"role": "user", "content": [1]}], "messages[0].content[0]"),
         ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
         ([{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "n"}]}], "messages[0].content[0].input"),
+        ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [[]]}]}],
+         "messages[0].content[0].content[0]"),
         ([], "messages"),
     ],
 )  # fmt: skip

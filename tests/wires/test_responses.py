@@ -131,6 +131,7 @@ def test_fields_are_set_in_the_vendors_words() -> None:
         ([{"role": "user", "content": "a", "x_penstock_task": "t"}], "input[0].x_penstock_task"),
         ([{"type": "function_call", "call_id": "c", "name": "n"}], "input[0].arguments"),
         ([{"type": "function_call_output", "call_id": "c", "output": [1]}], "input[0].output"),
+        ([{"role": "user", "content": [{"type": [], "text": "a"}]}], "input[0].content"),
     ],
 )
 def test_wrong_shapes_are_refused_with_their_place(given: Any, place: str) -> None:

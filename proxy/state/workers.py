@@ -10,6 +10,8 @@ from typing import Any
 
 _SECONDS = 5.0
 """After which an answer is done without: the worker is busy, or gone."""
+_DESCRIPTORS = Path("/proc/self/fd")
+"""Linux's directory of open folders, a short way to sockets, whose paths may have about a hundred characters."""
 _LARGEST = 2**24
 
 _log = logging.getLogger("penstock.peers")
@@ -26,6 +28,7 @@ class Peers:
         self._folder = folder
         self._answers: dict[str, Answer] = {}
         self._server: asyncio.AbstractServer | None = None
+        self._descriptor: int | None = None
 
     def on(self, ask: str, answer: Answer) -> None:
         self._answers[ask] = answer
@@ -35,20 +38,31 @@ class Peers:
         if self._folder is None:
             return
         try:
-            self._server = await asyncio.start_unix_server(self._serve, self._folder / _name(), limit=_LARGEST)
+            self._descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            self._server = await asyncio.start_unix_server(self._serve, self._address(_name()), limit=_LARGEST)
         except OSError as error:
             _log.warning("workers cannot meet", extra={"fields": {"why": error.strerror or type(error).__name__}})
 
     async def aclose(self) -> None:
-        if self._folder is not None and self._server is not None:
+        if self._folder is None:
+            return
+        if self._server is not None:
             self._server.close()
             self._folder.joinpath(_name()).unlink(missing_ok=True)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _address(self, name: str) -> str:
+        if self._descriptor is not None and _DESCRIPTORS.exists():
+            return str(_DESCRIPTORS / str(self._descriptor) / name)
+        return str((self._folder or Path()) / name)
 
     async def ask(self, question: Question) -> list[Any]:
         if self._folder is None:
             return []
-        others = [path for path in sorted(self._folder.glob("*.sock")) if path.name != _name()]
-        asking = (_asked(path, question) for path in others)
+        found = [path.name for path in sorted(self._folder.glob("*.sock")) if path.name != _name()]
+        asking = (_asked(self._address(name), question) for name in found)
         answers = await asyncio.gather(*asking, return_exceptions=True)
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
@@ -74,7 +88,7 @@ def _name() -> str:
     return f"{os.getpid()}.sock"
 
 
-async def _asked(address: Path, question: Question) -> Any:
+async def _asked(address: str, question: Question) -> Any:
     async with asyncio.timeout(_SECONDS):
         reader, writer = await asyncio.open_unix_connection(address, limit=_LARGEST)
         try:

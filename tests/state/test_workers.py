@@ -66,9 +66,11 @@ async def test_one_process_has_no_others(tmp_path: Path, folder: str | None) -> 
     await alone.aclose()
 
 
-async def test_a_closed_one_leaves_no_socket(tmp_path: Path) -> None:
-    peers = Peers(tmp_path)
+async def test_the_folder_may_have_a_long_name_and_a_closed_one_leaves_no_socket(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    peers = Peers(folder)
     await peers.open()
-    assert os.listdir(tmp_path)
+    assert os.listdir(folder)
     await peers.aclose()
-    assert not os.listdir(tmp_path)
+    assert not os.listdir(folder)

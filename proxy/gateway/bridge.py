@@ -306,6 +306,9 @@ def _response_part(kind: str, text: str) -> dict[str, Any]:
 _WRITERS: Mapping[str, type[AnswerWriter]] = {"messages": MessagesWriter, "responses": ResponsesWriter}
 """By wire."""
 
+_MALFORMED = (AttributeError, KeyError, TypeError)
+"""What a writer raises for an answer whose parts are of other types than a chat completion's."""
+
 _OWN_LIMIT = "api.openai.com"
 """The server whose newer models take no `max_tokens`."""
 
@@ -348,7 +351,11 @@ class BridgedUpstream:
             return reply.as_json(self._wire.error(refusal_in(reply)))
         writer = _WRITERS[self._wire.body.wire](asked, custom, 0 if call.counted is None else call.counted.total)
         if reply.chunks is None:
-            return reply.as_json(writer.whole(parsed(reply.body or b"", "OpenAI")))
+            answer = parsed(reply.body or b"", "OpenAI")
+            try:
+                return reply.as_json(writer.whole(answer))
+            except _MALFORMED:
+                raise nonsense("OpenAI") from None
         chunks = self._written(reply.chunks, writer)
         await anext(chunks)  # a generator that was never begun ignores its closing
         headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
@@ -383,7 +390,10 @@ class BridgedUpstream:
             return b""
         if not isinstance(choices[0], dict):
             raise nonsense("OpenAI")
-        return b"".join(writer.feed(choices[0].get("delta") or {}, choices[0].get("finish_reason")))
+        try:
+            return b"".join(writer.feed(choices[0].get("delta") or {}, choices[0].get("finish_reason")))
+        except _MALFORMED:
+            raise nonsense("OpenAI") from None
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return ()

@@ -238,15 +238,22 @@ async def test_an_answer_that_was_cut_off_says_so(world: World, finish: str, cla
     assert events[-1].response.incomplete_details.reason == gpt
 
 
-async def test_what_came_in_front_of_an_error_reaches_the_client(world: World) -> None:
+@pytest.mark.parametrize(
+    ("last", "says"),
+    [
+        ({"error": {"message": "boom"}}, "boom"),
+        ({"choices": [{"delta": {"tool_calls": ["hi"]}}]}, "no answer of OpenAI's"),
+    ],
+)
+async def test_what_came_in_front_of_an_error_reaches_the_client(world: World, last: Any, says: str) -> None:
     told = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "One,"}}]}
-    events = [b"data: " + json.dumps(each).encode() + b"\n\n" for each in (told, {"error": {"message": "boom"}})]
+    events = [b"data: " + json.dumps(each).encode() + b"\n\n" for each in (told, last)]
     world.behind.respond = streaming(b"".join(events))
     async with (
         world.claude as client,
         client.messages.stream(model="llama", max_tokens=9, messages=[{"role": "user", "content": "Count"}]) as stream,
     ):
-        with pytest.raises(anthropic.APIStatusError, match="boom"):
+        with pytest.raises(anthropic.APIStatusError, match=says):
             await stream.until_done()
     assert [each.to_dict() for each in stream.current_message_snapshot.content] == [{"type": "text", "text": "One,"}]
 
@@ -266,8 +273,17 @@ async def test_errors_have_the_form_of_the_wire(world: World) -> None:
         await ask_gpt(world, streamed=True, input="hi")
 
 
-async def test_an_answer_without_a_body_is_an_error_of_the_upstream(world: World) -> None:
-    world.script = [(204, b"")] * 2
+@pytest.mark.parametrize(
+    "told",
+    [
+        (204, b""),
+        (200, b'{"choices":["hi"]}'),
+        (200, b'{"choices":[{"message":"hi"}]}'),
+        (200, b'{"choices":[{"message":{"tool_calls":["hi"]}}]}'),
+    ],
+)
+async def test_an_answer_without_a_message_is_an_error_of_the_upstream(world: World, told: Any) -> None:
+    world.script = [told] * 2
     with pytest.raises(anthropic.InternalServerError, match="no answer of OpenAI's"):
         await ask_claude(world, streamed=False, messages=[{"role": "user", "content": "hi"}])
     with pytest.raises(openai.InternalServerError, match="no answer of OpenAI's"):

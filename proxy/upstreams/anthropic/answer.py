@@ -111,8 +111,8 @@ class AnthropicAnswer:
     def deltas(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Take in an event, and return what it adds to the message. Raise `UpstreamFailed` for a malformed one."""
         blocks = self._rounds[-1]
-        blocks.feed(event)
         try:
+            blocks.feed(event)
             if not event["type"].startswith("content_block_"):
                 return []
             if event["index"] != len(blocks.content) - 1:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import orjson
 
+from proxy.chat.errors import Unanswered
 from proxy.chat.sse import EventSplitter, check_held
 from proxy.text.json_values import json_object
 from proxy.wires import messages, responses
@@ -61,10 +62,14 @@ class AnswerRound:
         return self._before is not None or self.hidden
 
     def feed(self, chunk: bytes) -> bytes:
-        """Return what the client gets of the next bytes. Raise `UpstreamFailed` where there is no end of them."""
+        """Return what the client gets of the next bytes. Raise `UpstreamFailed` for an event without form or end."""
         self._size += len(chunk)
         check_held(self._size)
-        return b"".join(starmap(self._event, self._events.feed(chunk)))
+        events = self._events.feed(chunk)
+        try:
+            return b"".join(starmap(self._event, events))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise Unanswered("the upstream sent a malformed event") from None
 
     def end(self) -> bytes:
         """Return what the client gets of bytes behind the last whole event."""

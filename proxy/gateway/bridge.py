@@ -307,7 +307,7 @@ _WRITERS: Mapping[str, type[AnswerWriter]] = {"messages": MessagesWriter, "respo
 """By wire."""
 
 _MALFORMED = (AttributeError, KeyError, TypeError)
-"""What a writer raises for an answer whose parts are of other types than a chat completion's."""
+"""Errors of a writer that reads an answer with parts of other types than a chat completion has."""
 
 _OWN_LIMIT = "api.openai.com"
 """The server whose newer models take no `max_tokens`."""

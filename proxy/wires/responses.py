@@ -244,7 +244,7 @@ def _is_part(part: Any) -> bool:
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a part as chat has it; empty notes on a text say nothing."""
-    if part.get("type") not in _TEXTS or not isinstance(part.get("text"), str):
+    if str(part.get("type")) not in _TEXTS or not isinstance(part.get("text"), str):
         return dict(part)
     return {"type": "text"} | {key: value for key, value in part.items() if key != "type" and value not in ([], None)}
 

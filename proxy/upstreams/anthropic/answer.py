@@ -170,7 +170,7 @@ class AnthropicAnswer:
 
     @property
     def finish_reason(self) -> str:
-        return FINISH.get(self._rounds[-1].stop or "", "stop")
+        return FINISH.get(str(self._rounds[-1].stop), "stop")
 
     @property
     def service_tier(self) -> str | None:

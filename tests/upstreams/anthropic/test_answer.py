@@ -245,3 +245,9 @@ async def test_its_models_are_listed(start: Start) -> None:
     assert [(model["id"], model["context_length"], model["owned_by"]) for model in listed] == [
         ("claude-opus-5", 10, "anthropic")
     ]
+
+
+def test_a_stop_reason_of_another_type_is_an_ordinary_end() -> None:
+    answer = AnthropicAnswer()
+    answer.read({"content": [text("Hi.")], "stop_reason": ["end_turn"]})
+    assert answer.finish_reason == "stop"

@@ -22,6 +22,7 @@ from proxy.text.tables import patterns
 
 Kind = Literal["empty", "language", "json", "arguments", "refusal"]
 
+_NOTES = "notes of self_correct"
 _ABOUT = "About your earlier answers in this conversation; a remark for you, not a request:"
 
 
@@ -57,14 +58,18 @@ class SelfCorrect(Policy, ObservesAnswers):
         """Put back the notes that were placed before, and place what is new in front of the last user message."""
         if ctx.corrections is None or ctx.memo is None:
             return Keep("nobody looks at the answers here")
-        messages, anchors = ctx.incoming.messages, _anchors(ctx.incoming.messages)
+        messages, form = ctx.incoming.messages, ctx.incoming.form
+        count, settled = form.resume(_NOTES, dict[int, str]())  # in front of an answered message none is placed later
+        anchors = _anchors(messages, count)
         placed = await ctx.memo.known([*anchors.values()])
-        notes = {place: note for place, note in zip(anchors, placed, strict=True) if note is not None}
+        notes = settled | {place: note for place, note in zip(anchors, placed, strict=True) if note is not None}
         last = max(anchors, default=-1)
         # behind the message that the model is at work on nothing may change any more
         if last >= 0 and last == len(messages) - 1 and last not in notes:
             new = await _new_note(anchors[last], await ctx.corrections.pending(self.kinds), ctx.memo)
             notes |= {last: new} if new else {}
+        if not ctx.outage.begun:
+            form.settle(_NOTES, {place: note for place, note in notes.items() if place < form.settled})
         noted = _with_notes(request, ctx.incoming, notes)
         if noted is request:
             return Keep("no note to place" if not notes else "the notes stand there already")
@@ -79,11 +84,15 @@ class SelfCorrect(Policy, ObservesAnswers):
         return Rewrite(noted, why, facts, findings)
 
 
-def _anchors(messages: Sequence[Message]) -> dict[int, str]:
-    """Return the memo's key of each user message by its place: a hash of its bytes and of its number."""
+def _anchors(messages: Sequence[Message], count: int) -> dict[int, str]:
+    """Return the memo's key of each user message behind the first `count` messages, by its place.
+
+    It is a hash of the message's bytes and of its number.
+    """
     users = [place for place, message in enumerate(messages) if message.get("role") == "user"]
-    hashes = (blake2b(f"{n} ".encode() + messages[place].raw, digest_size=12) for n, place in enumerate(users))
-    return {place: f"self_correct/{each.hexdigest()}" for place, each in zip(users, hashes, strict=True)}
+    new = [(n, place) for n, place in enumerate(users) if place >= count]
+    hashes = [blake2b(f"{n} ".encode() + messages[place].raw, digest_size=12).hexdigest() for n, place in new]
+    return {place: f"self_correct/{each}" for (_, place), each in zip(new, hashes, strict=True)}
 
 
 async def _new_note(anchor: str, pending: Sequence[Correction], memo: Memo) -> str:

@@ -1,6 +1,7 @@
 """Notes about earlier answers: where they stand, and that they stay there."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from policies.self_correct import SelfCorrect
 from proxy.chat import ChatRequest
@@ -18,6 +19,16 @@ class Blind(MemoryMemo):
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
         return [None] * len(keys)
+
+
+class Counting(MemoryMemo):
+    """A memo that counts what it is asked."""
+
+    asked = 0
+
+    async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
+        self.asked += len(keys)
+        return await super().known(keys)
 
 
 class Pending:
@@ -122,3 +133,19 @@ async def test_it_is_not_placed_twice_and_leaves_with_its_message() -> None:
     decision = await SelfCorrect().apply(cut, made(later, memo, EMPTY))
     assert isinstance(decision, Keep)
     assert script(cut) == "u3"
+
+
+async def test_a_long_conversation_asks_for_its_new_messages_alone_and_keeps_its_note() -> None:
+    memo, talk = Counting(), "s " + " ".join(f"u{n} a{n}" for n in range(20))
+    request = chat(f"{talk} u20")
+    noted = await forwarded(request, memo, EMPTY)
+    memo.asked = 0
+    messages = [*request.messages, *chat("a20 u21").messages]
+    longer = replace(request, messages=tuple(messages), folds=request.folds.begin())
+    later = await forwarded(longer, memo, EMPTY)
+    assert later.messages[: len(noted.messages)] == noted.messages
+    assert memo.asked < 6
+    further = replace(
+        longer, messages=(*messages, *chat("a21 u22 a22 u23 a23 u24").messages), folds=longer.folds.begin()
+    )
+    assert (await forwarded(further, memo, EMPTY)).messages[: len(noted.messages)] == noted.messages

@@ -40,8 +40,10 @@ Stages = Sequence[tuple[str, ChatRequest]]
 
 async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: Tokens) -> list[Change]:
     """Return the change of each message of the client's, and the added ones, in the order of the sent request."""
-    walk = _Walk(came, sent, stages, await tokens.sizes(came.messages), await tokens.sizes(sent.messages))
-    return walk.changes()
+    before = await tokens.sizes(came.messages)
+    if came.messages is sent.messages:  # most requests
+        return [_unchanged(came.messages, 0, 0, sum(before))] if before else []
+    return _Walk(came, sent, stages, before, await tokens.sizes(sent.messages)).changes()
 
 
 def _change(
@@ -66,6 +68,12 @@ def _change(
         "handle": handle,
         "count": count,
     }
+
+
+def _unchanged(messages: Sequence[Message], before: int, after: int, tokens: int) -> Change:
+    """Return the entry of messages that are the client's own, and where they were."""
+    role = messages[0].role if all(each.role == messages[0].role for each in messages) else None
+    return _change(before, after, role, "unchanged", tokens, tokens, count=len(messages))
 
 
 def _steps_of(came: ChatRequest, stages: Stages) -> tuple[Mapping[int, str], Mapping[int, str]]:
@@ -149,9 +157,8 @@ class _Walk:
         """Add messages that are the client's own, and where they were."""
         begin, first = listing.end, listing.furthest + 1
         listing.end, listing.furthest = begin + count, first + count - 1
-        roles = {message.role for message in self._sent.messages[begin : listing.end]}
         size = sum(self._after[begin : listing.end])
-        listing.add(_change(first, begin, _one(roles), "unchanged", size, size, count=count))
+        listing.add(_unchanged(self._sent.messages[begin : listing.end], first, begin, size))
 
     def _list(self, listing: _Listing, place: int) -> None:
         """Add a message of the sent request, behind those that left before it."""
@@ -172,13 +179,10 @@ class _Walk:
         gone = [place for place in range(listing.furthest + 1, until) if place not in self._stand]
         for step, run in groupby(gone, self._removed.get):
             places = [*run]
-            role = _one({self._came.messages[place].role for place in places})
+            roles = {self._came.messages[place].role for place in places}
             size = sum(self._before[place] for place in places)
+            role = roles.pop() if len(roles) == 1 else None
             listing.add(_change(places[0], None, role, "removed", size, 0, step, count=len(places)))
-
-
-def _one(roles: Collection[str]) -> str | None:
-    return next(iter(roles)) if len(roles) == 1 else None
 
 
 def _edit(was: Message, message: Message, tokens_before: int, tokens_after: int) -> tuple[str, str | None]:

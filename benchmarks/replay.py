@@ -1,7 +1,7 @@
 """Compare `penstock replay` with a black-box scorer of the requests that a running proxy forwards.
 
-Both play the same trajectories through the same chains, the scorer over HTTP. It prints cost and survival of values for
-each source at each price. Use the static model: a large one still loads when the first conversations are served, while
+Both play the same trajectories through the same chains, the scorer over HTTP. It prints the cost for each source at
+each price. Use the static model: a large one still loads when the first conversations are served, while
 a replay waits for it.
 """
 
@@ -48,17 +48,15 @@ def replayed(options: argparse.Namespace, model: str) -> Mapping[str, Any]:
 
 
 def compared(options: argparse.Namespace, model: str) -> Iterator[float]:
-    """Print both figures, and yield their relative difference, for each cost and survival."""
+    """Print both figures, and yield their relative difference, for each cost."""
     ours = replayed(options, model)
     for name, rules in OTHERS.items():
         theirs = asyncio.run(scored_by_source(options, model, rules.read, rules.write))
         for source, each in ours.items():
-            pairs = [("cost", theirs[source]["cost_vs_unchanged"], each["cost"][name])]
-            pairs += [("survival", theirs[source]["needed_value_survival"], each["values"]["survival"])]
-            for figure, wanted, got in pairs:
-                if wanted is not None and got is not None:
-                    print(f"{model:18} {name:22} {source:14} {figure:9} {wanted:.4f} {got:.4f} {got / wanted - 1:+.2%}")
-                    yield abs(got / wanted - 1)
+            wanted, got = theirs[source]["cost_vs_unchanged"], each["cost"][name]
+            if wanted is not None and got is not None:
+                print(f"{model:18} {name:22} {source:14} {wanted:.4f} {got:.4f} {got / wanted - 1:+.2%}")
+                yield abs(got / wanted - 1)
 
 
 def main() -> int:

@@ -52,4 +52,3 @@ class Overlay(Store):
 
     async def aclose(self) -> None:
         await self._own.aclose()
-        await self._below.aclose()

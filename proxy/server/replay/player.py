@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any
 
 from proxy import __version__
 from proxy.access.callers import Caller, without_account
@@ -295,37 +294,32 @@ async def open_player(settings: Settings, *, reads_state: bool = False, loads: b
         settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=settings.state.ttl)})
     telemetry, missing = Telemetry(Metrics(__version__)), Unasked()
     routes = Routes(settings, build_upstreams(settings))
-    store, index = Overlay(build_stores(settings).store), build_index(settings) if reads_state else None
+    store, index = build_stores(settings).store, build_index(settings) if reads_state else None
     services = build_services(settings, store, index, telemetry, patient=True, missing=None if loads else missing.note)
-    outlasted = (services, index, *routes.upstreams, store, telemetry)
-    async with _playing(settings, routes, services, store, missing, outlasted) as player:
-        yield player
+    try:
+        async with player_beside(settings, routes, services, store, missing) as player:
+            yield player
+    finally:
+        for each in (services, index, *routes.upstreams, store, telemetry):
+            if each is not None:
+                await each.aclose()
 
 
 @asynccontextmanager
-async def player_beside(settings: Settings, routes: Routes, services: Services, store: Store) -> AsyncGenerator[Player]:
-    """Return a player beside running services: it reads what they keep, and changes nothing of it."""
-    over = Overlay(store)
-    own = services_over(services, over, settings)
-    outlasted = (own.corrections, own.prefixes)
-    async with _playing(settings, routes, own, over, Unasked(), outlasted) as player:
-        yield player
-
-
-@asynccontextmanager
-async def _playing(
-    settings: Settings, routes: Routes, services: Services, store: Overlay, missing: Unasked, outlasted: Sequence[Any]
+async def player_beside(
+    settings: Settings, routes: Routes, services: Services, store: Store, missing: "Unasked | None" = None
 ) -> AsyncGenerator[Player]:
-    """Return a player whose judge and writer ask no model. At its end, close what it has `outlasted`."""
-    metrics, unasked, judge = Metrics(__version__), Unasked(), None
+    """Return a player beside services: it reads what they keep, changes nothing of it, and asks no small model."""
+    over, metrics, unasked, judge = Overlay(store), Metrics(__version__), Unasked(), None
     if settings.judge is not None:
         judge = SilentJudge(settings.judge, routes, metrics)
         judge.unasked = unasked
-    writing = build_writing(settings, routes, store, metrics, _write_nothing)
+    writing = build_writing(settings, routes, over, metrics, _write_nothing)
+    own = replace(services_over(services, over, settings), judge=judge, writing=writing)
     try:
-        yield Player(settings, routes, replace(services, judge=judge, writing=writing), store, unasked, missing)
+        yield Player(settings, routes, own, over, unasked, missing or Unasked())
     finally:
-        for each in (None if writing is None else writing.drafts, *outlasted):
+        for each in (None if writing is None else writing.drafts, own.corrections, own.prefixes, over):
             if each is not None:
                 await each.aclose()
 

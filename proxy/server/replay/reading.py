@@ -29,8 +29,6 @@ class RecordedRequest:
     usage: Usage | None = None
     sent: Mapping[str, Any] | None = None
     """The body that was sent at the time, where a chain had changed the request."""
-    needed: tuple[str, ...] | None = None
-    """Values that the answer needed; None where they have to be found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +110,8 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
         points = [place for place, each in enumerate(messages) if place and each["role"] == "assistant"]
         points += [] if messages[-1]["role"] == "assistant" else [len(messages)]
     shared = {key: row[key] for key in ("model", "tools") if row.get(key)}
-    needed: dict[int, list[str]] | None = None
-    if "values" in row:
-        needed = {point: [] for point in points}
-        for value in row["values"]:
-            if value["cls"] == "id" and value["first_role"] not in ("arg", "assistant"):
-                needed.setdefault(value["at"], []).append(value["v"])
     requests = [
-        RecordedRequest(
-            {**shared, "messages": messages[:point]},
-            answer=_answer(messages[point : point + 1]),
-            needed=None if needed is None else tuple(needed[point]),
-        )
+        RecordedRequest({**shared, "messages": messages[:point]}, answer=_answer(messages[point : point + 1]))
         for point in points
     ]
     return Conversation(str(row.get("id", f"{source}-{number}")), str(row.get("source", source)), requests)

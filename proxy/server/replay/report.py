@@ -31,9 +31,12 @@ def build_report(
         "total": _compared(replayed, against),
         "sources": {
             source: _compared(_of(replayed, source), None if against is None else _of(against, source))
-            for source in dict.fromkeys(each.source for each in replayed)
+            for source in dict.fromkeys(each.conversation.source for each in replayed)
         },
-        "conversations": [{"name": each.name, "source": each.source, "turns": each.turns} for each in replayed],
+        "conversations": [
+            {"name": each.conversation.name, "source": each.conversation.source, "turns": each.turns}
+            for each in replayed
+        ],
     }
     if against is not None:
         report["against_total"] = totals(against)
@@ -45,7 +48,7 @@ def _chains(replayed: Iterable[Replayed]) -> str:
 
 
 def _of(replayed: Iterable[Replayed], source: str) -> list[Replayed]:
-    return [each for each in replayed if each.source == source]
+    return [each for each in replayed if each.conversation.source == source]
 
 
 def _compared(replayed: Sequence[Replayed], against: Sequence[Replayed] | None) -> dict[str, Any]:

@@ -30,8 +30,6 @@ _WIDTH = 30
 _NO_CHAIN = "no chain"
 _NICE = 10
 
-_Group = Sequence[tuple[Conversation, Replayed]]
-
 Advance = Callable[[int], None]
 """A function that is called with the number of requests that were played since the last call."""
 
@@ -49,13 +47,12 @@ async def replay(
 
     Raise `PenstockError` for a request that the proxy would refuse; played `apart`, it ends its own conversation alone.
     """
-    results = [Replayed(each.name, each.source) for each in conversations]
-    groups, timed = list[_Group](), list[tuple[Conversation, Replayed]]()
-    for talk, result in zip(conversations, results, strict=True):
-        if apart or any(point.at is None for point in talk.points):
-            groups.append([(talk, result)])
+    results, groups, timed = [*map(Replayed, conversations)], list[list[Replayed]](), list[Replayed]()
+    for each in results:
+        if apart or any(point.at is None for point in each.conversation.points):
+            groups.append([each])
         else:
-            timed.append((talk, result))
+            timed.append(each)
     async with open_player(settings) as player:
         for group in filter(None, [*groups, timed]):
             await player.forget()
@@ -64,28 +61,28 @@ async def replay(
             except PenstockError as error:
                 if not apart:
                     raise
-                talk, result = group[0]
-                result.error = str(error)
-                advance(len(talk.points) - len(result.turns))
+                group[0].error = str(error)
+                advance(len(group[0].conversation.points) - len(group[0].turns))
     return results
 
 
-async def _play(player: Player, group: _Group, chain: str | None, model: str | None, advance: Advance) -> None:
-    at, scorings = 0.0, [Scoring(player) for _ in group]
-    turns = [(point, place) for place, (talk, _) in enumerate(group) for point in talk.points]
+async def _play(
+    player: Player, group: Sequence[Replayed], chain: str | None, model: str | None, advance: Advance
+) -> None:
+    at, scorings = 0.0, [Scoring(player, each) for each in group]
+    turns = [(point, scoring) for scoring in scorings for point in scoring.replayed.conversation.points]
     if len(group) > 1:
         turns.sort(key=lambda turn: turn[0].at or 0.0)
-    for point, place in turns:
-        talk, result = group[place]
-        at = max(at, point.at or 0.0)
+    for point, scoring in turns:
+        name, at = scoring.replayed.conversation.name, max(at, point.at or 0.0)
         try:
             played = await player.play(
-                _body(point, model), chain=chain, headers=point.headers, at=at or None, conversation=talk.name
+                _body(point, model), chain=chain, headers=point.headers, at=at or None, conversation=name
             )
         except PenstockError as error:
-            error.args = (f"{talk.name}, request {len(result.turns) + 1}: {error}",)
+            error.args = (f"{name}, request {len(scoring.replayed.turns) + 1}: {error}",)
             raise
-        result.turns.append(await scorings[place].turn(played, point, at, is_last=point is talk.points[-1]))
+        await scoring.add(played, point, at)
         answer = None if point.answer is None else Message(point.answer)
         await player.commit(played, answer, point.usage if _is_as_recorded(played, point) else None)
         advance(1)
@@ -213,7 +210,7 @@ def compare(
     together = [*zip(*sides, strict=True)]
     rows = [
         {
-            "id": each[0].name,
+            "id": each[0].conversation.name,
             "error": next((side.error for side in each if side.error), None),
             "sides": [_figures([side]) for side in each],
         }

@@ -24,7 +24,7 @@ from proxy.compaction.identifiers import identifiers, is_identifier
 from proxy.context import CacheRules, Tokens
 from proxy.economics import UNCACHED, cached_tokens, money, prompt_cost
 from proxy.server.replay.player import Explained, Player
-from proxy.server.replay.reading import RecordedRequest, request_of
+from proxy.server.replay.reading import Conversation, RecordedRequest, request_of
 from proxy.step import Step
 
 OWN = "own"
@@ -192,8 +192,7 @@ _UNSENT: Turn = {
 class Replayed:
     """A conversation and the score of its turns."""
 
-    name: str
-    source: str
+    conversation: Conversation
     turns: list[Turn] = field(default_factory=list)
     error: str | None = None
     """The reason why the rest of it was not played."""
@@ -202,19 +201,19 @@ class Replayed:
 class Scoring:
     """The scores of one conversation, turn by turn."""
 
-    def __init__(self, player: Player) -> None:
-        self._player = player
+    def __init__(self, player: Player, replayed: Replayed) -> None:
+        self._player, self.replayed = player, replayed
         self._came, self._sent, self._recorded = PromptHistory(), PromptHistory(), PromptHistory()
-        self._number = 0
 
-    async def turn(self, played: Explained, point: RecordedRequest, at: float, *, is_last: bool = False) -> Turn:
-        """Return the score of a turn. Call it before the turn is committed."""
-        self._number += 1
-        outcome, needed = played.outcome, point.needed
-        if needed is None:
-            needed = needed_by(point.answer, played.incoming.messages) if point.answer else ()
+    async def add(self, played: Explained, point: RecordedRequest, at: float) -> None:
+        """Add the score of a turn. Call it before the turn is committed."""
+        self.replayed.turns.append(await self._turn(played, point, at))
+
+    async def _turn(self, played: Explained, point: RecordedRequest, at: float) -> Turn:
+        outcome = played.outcome
+        needed = needed_by(point.answer, played.incoming.messages) if point.answer else ()
         turn = _UNSENT | {
-            "number": self._number,
+            "number": len(self.replayed.turns) + 1,
             "chain": played.chain,
             "before": outcome.before.by_section() if outcome.before else {},
             "steps": [step.shown() for step in outcome.steps],
@@ -236,7 +235,7 @@ class Scoring:
             "violations": sorted(_NAMES.sub("...", rule) for rule in broken),
             "reported": await self._reported(played, point, at),
             **await self._prices(played, at),
-            **await self._seen(played, needed, is_last=is_last),
+            **await self._seen(played, needed, is_last=point is self.replayed.conversation.points[-1]),
         }
         return turn
 
@@ -347,13 +346,8 @@ def text_of(messages: Iterable[Message]) -> str:
 
 def stands(value: str, text: str) -> bool:
     """Return whether a value stands in a text, and not as a part of a longer word."""
-    place = text.find(value)
-    while place >= 0:
-        before, behind = text[place - 1 : place], text[place + len(value) : place + len(value) + 1]
-        if not (before.isalnum() and value[0].isalnum()) and not (behind.isalnum() and value[-1].isalnum()):
-            return True
-        place = text.find(value, place + 1)
-    return False
+    before, behind = (edge if value[end].isalnum() else "" for edge, end in ((r"(?<![^\W_])", 0), (r"(?![^\W_])", -1)))
+    return re.search(f"{before}{re.escape(value)}{behind}", text) is not None
 
 
 def needed_by(answer: Mapping[str, Any], messages: Sequence[Message]) -> tuple[str, ...]:

@@ -29,20 +29,10 @@ def sizes(conversation: Conversation) -> list[int]:
 
 
 def test_a_message_list_has_its_request_points(tmp_path: Path) -> None:
-    row = {"id": "one", "source": "shop", "messages": TALK, "request_points": [2, 4], "tools": [], "values": []}
+    row = {"id": "one", "source": "shop", "messages": TALK, "request_points": [2, 4], "tools": []}
     (found,) = read(written(tmp_path, row))
     assert (found.name, found.source, sizes(found)) == ("one", "shop", [2, 4])
     assert [point.answer for point in found.points] == [TALK[2], TALK[4]]
-    assert [point.needed for point in found.points] == [(), ()]
-
-
-def test_values_are_needed_that_the_model_did_not_write_itself(tmp_path: Path) -> None:
-    def value(text: str, role: str = "user", cls: str = "id") -> dict[str, Any]:
-        return {"v": text, "at": 4, "cls": cls, "first_role": role}
-
-    values = [value("A-2"), value("Quito", "assistant"), value("where", cls="text"), value("B-1", "tool")]
-    (found,) = read(written(tmp_path, {"messages": TALK, "request_points": [2, 4], "values": values}))
-    assert [point.needed for point in found.points] == [(), ("A-2", "B-1")]
 
 
 def test_of_a_plain_message_list_each_answer_was_asked_for(tmp_path: Path) -> None:

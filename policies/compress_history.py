@@ -114,16 +114,18 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         head, talk = split_head(request.messages)
         if is_summarised(talk, ctx):
             return Keep("the history was cut by an earlier step")
-        count = await ctx.tokens.count(request)
+        count, came = await ctx.tokens.count(request), await ctx.tokens.count(ctx.incoming)
+        usable = ctx.model.usable(request)
+        share = f"context at {count.total / usable:.0%}"
+        if count.total + came.total <= usable * self.warn_at / 2:  # even if each message had its larger form
+            return Keep(share)
         sizes = (await ctx.tokens.sizes(request.messages))[len(head) :]
         sent = as_sent(request, len(head), ctx.incoming) or talk
         born = sizes if sent is talk else (await ctx.tokens.sizes(ctx.incoming.messages))[-len(sent) :]
-        usable = ctx.model.usable(request)
         await read_ahead(sent, ctx, 2 * count.total / (usable * self.warn_at) - 1)
         room = self._room(request, ctx, usable, count.total - sum(sizes))
         work = partial(foresee, talk, sizes, born, room, self.keep_last)
         cuts, ahead = await ctx.once.run(_A_MESSAGE * len(talk), work)
-        share = f"context at {count.total / usable:.0%}"
         measure = SummarySize(room.summary, self.pins)
         if not cuts:
             if ahead is not None and self.summary == "written":

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from proxy.chat import ChatRequest, Message, Tool, chosen_tools
+from proxy.chat import ChatRequest, Listed, Message, Tool, chosen_tools, listed
 from proxy.context import Context
 from proxy.policy import SETTINGS, BringsTools, Count, Decision, InternalTool, Keep, Need, Policy, Rewrite, ToolContext
 from proxy.text import counted
@@ -215,10 +215,9 @@ class FilterTools(Policy, BringsTools):
         """Return the request with the tools of these places; others that are `hidden` can be called through ours."""
         if len(chosen) == len(tools):
             return Keep(f"all {len(tools)} tools are wanted")
-        gone = {id(tool) for place, tool in enumerate(tools) if place not in chosen}
-        offered = [tool for tool in request.tools if id(tool) not in gone]
+        offered = listed(tools).derive(("offered", frozenset(chosen)), lambda: _offered(request, tools, chosen))
         if hidden:
-            made = deferred(request, hidden.difference([tool.name for tool in offered]), offered)
+            made = deferred(request, hidden - offered.names, offered)
             others = "the others by search_tools"
         else:
             made, others = request.with_tools(offered), "the others out of reach"
@@ -247,6 +246,11 @@ class FilterTools(Policy, BringsTools):
         return Wishes(
             self.least, self.max_tokens, self.always, self.small_talk, self.wait, self._examples, self._groups
         )
+
+
+def _offered(request: ChatRequest, tools: Sequence[Tool], chosen: Collection[int]) -> Listed[Tool]:
+    gone = {id(tool) for place, tool in enumerate(tools) if place not in chosen}
+    return listed([tool for tool in request.tools if id(tool) not in gone])
 
 
 def _is_open(request: ChatRequest) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, listed
 from proxy.context import Context
 from proxy.policy import BringsTools, Decision, InternalTool, Keep, Policy, Rewrite, ToolContext
 from proxy.tools.recall import DEFINITION, Recall, is_wanted
@@ -24,11 +24,13 @@ class OfferRecall(Policy, BringsTools):
             return Keep("a chat without tools")
         if ctx.archive is None:
             return Keep("there is no archive to read")
-        if any(tool.name == DEFINITION.name for tool in request.tools):
+        tools = listed(request.tools)
+        if DEFINITION.name in tools.names:
             return Keep(f"a tool {DEFINITION.name!r} is there already")
         if not is_wanted(request):
             return Keep("nothing left the context")
-        return Rewrite(request.with_tools([*request.tools, DEFINITION]), f"offered {DEFINITION.name!r}")
+        offered = tools.derive("with recall", lambda: listed([*tools, DEFINITION]))
+        return Rewrite(request.with_tools(offered), f"offered {DEFINITION.name!r}")
 
     def build_tools(self, surroundings: ToolContext) -> Sequence[InternalTool]:
         ctx = surroundings.ctx

@@ -24,8 +24,9 @@ class RejectOversize(Policy):
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         count = await ctx.tokens.count(request)
         usable = ctx.model.usable(request)
-        # the summary that the client wants is made of all that fits
-        limit = int(usable * (max(self.share, 1.0) if asks_for_summary(request) else self.share))
+        limit = int(usable * self.share)
+        if count.total > limit and asks_for_summary(request):  # which is made of all that fits
+            limit = int(usable * max(self.share, 1.0))
         used = f"{count.total} of {usable} usable tokens ({count.total / usable:.0%})"
         if count.total <= limit:
             return Keep(used)

@@ -417,7 +417,7 @@ class Identity:
         return self.session.startswith(self.NAMED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Context:
     """The environment of a policy for one request."""
 

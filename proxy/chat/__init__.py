@@ -6,7 +6,8 @@ the client sent for it, so that a request in which one message changed re-sends 
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
@@ -30,6 +31,11 @@ _NOTHING: Mapping[Any, Any] = {}
 _UNREAD: Any = object()
 
 Derived = TypeVar("Derived")
+Instance = TypeVar("Instance")
+Item = TypeVar("Item", bound="JsonObject")
+
+_DERIVED = 32
+"""Results that a list of messages or tools keeps."""
 
 
 class JsonObject(dict[str, Any]):
@@ -238,9 +244,41 @@ def _changed(value: Any, change: Callable[[str], str], key: str) -> Any:
     return value
 
 
-def raws(items: Iterable[JsonObject]) -> list[bytes]:
-    """Return the JSON text of each; of many messages a call for each would take most of the time."""
-    return [item._raw or item.raw for item in items]
+class Listed(tuple[Item, ...]):
+    """Messages or tools that know what follows from all of them: later steps and requests often have the same ones."""
+
+    @cached_property
+    def raws(self) -> tuple[bytes, ...]:
+        """The JSON text of each."""
+        return tuple([item._raw or item.raw for item in self])  # a call for each would take most of the time
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of tools."""
+        return frozenset([item.name for item in self if isinstance(item, Tool)])
+
+    def derive(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """Return what follows from these and a key alone, made once for each of the latest keys."""
+        if key not in self._derived:
+            self._derived[key] = make()
+            if len(self._derived) > _DERIVED:
+                del self._derived[next(iter(self._derived))]
+        derived: Derived = self._derived[key]
+        return derived
+
+    @cached_property
+    def _derived(self) -> dict[Hashable, Any]:
+        return {}
+
+
+def listed(items: Iterable[Item]) -> Listed[Item]:
+    """Return messages or tools as such a list: those of a request are one already."""
+    return items if type(items) is Listed else Listed(items)
+
+
+def raws(items: Iterable[JsonObject]) -> Sequence[bytes]:
+    """Return the JSON text of each."""
+    return listed(items).raws
 
 
 def digest(message: Message) -> bytes:
@@ -286,7 +324,14 @@ class CacheMarks:
     """The time for which an unused prefix stays."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+def with_fields(instance: Instance, **changes: Any) -> Instance:
+    """Return a copy of a data class without slots; `dataclasses.replace` takes ten times as long."""
+    made: Instance = object.__new__(type(instance))
+    vars(made).update(vars(instance), **changes)
+    return made
+
+
+@dataclass(frozen=True, eq=False)
 class ChatRequest:
     """A client's request to a model. A policy never changes one: it builds another.
 
@@ -314,13 +359,12 @@ class ChatRequest:
 
     def with_messages(self, messages: Iterable[Message]) -> Self:
         """Return the same request with other messages, of which none is marked for the provider's cache."""
-        return replace(self, messages=tuple(messages), cache_marks=None)
+        return with_fields(self, messages=listed(messages), cache_marks=None)
 
     def with_tools(self, tools: Iterable[Tool]) -> Self:
         """Return the same request with other tools. Without any, what only makes sense beside tools leaves too."""
-        kept = tuple(tools)
-        request = replace(self, tools=kept)
-        return request if kept else request.without("tool_choice", "parallel_tool_calls")
+        request = with_fields(self, tools=listed(tools))
+        return request if request.tools else request.without("tool_choice", "parallel_tool_calls")
 
     @property
     def own(self) -> Mapping[str, Sequence[JsonObject]]:
@@ -338,18 +382,18 @@ class ChatRequest:
         return request
 
     def with_model(self, model: str) -> Self:
-        return self if model == self.model else replace(self, model=model)
+        return self if model == self.model else with_fields(self, model=model)
 
     def with_field(self, name: str, value: Any) -> Self:
-        return replace(self, rest=self.rest.with_changes(**{name: value}))
+        return with_fields(self, rest=self.rest.with_changes(**{name: value}))
 
     def with_cache_marks(self, marks: CacheMarks) -> Self:
-        return replace(self, cache_marks=marks)
+        return with_fields(self, cache_marks=marks)
 
     def without(self, *names: str) -> Self:
         if not any(name in self.rest for name in names):
             return self
-        return replace(self, rest=self.rest.without(*names))
+        return with_fields(self, rest=self.rest.without(*names))
 
     @property
     def form(self) -> Form:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import msgspec
 import orjson
 
-from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode
+from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, listed
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.folds import Folds
 from proxy.chat.splice import BREAK, FIELDS, ITEMS, Member, members, readable
@@ -66,7 +66,7 @@ class ParsedList(Generic[_Item]):
         self, head: bytes, ends: tuple[int, ...], items: tuple[_Item, ...], pieces: tuple[int, ...], folds: Folds
     ) -> None:
         """Take the places behind each item in the bytes as `ends`, and the counts of parts and calls up to each."""
-        self._head, self._ends, self.items, self._pieces = head, ends, items, pieces
+        self._head, self._ends, self.items, self._pieces = head, ends, listed(items), pieces
         self.folds = folds
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from proxy.chat import ROLES, ChatRequest, Message, chosen_tools
+from proxy.chat import ROLES, ChatRequest, Message, chosen_tools, listed
 
 
 def flaws(request: ChatRequest) -> frozenset[str]:
@@ -40,7 +40,7 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
     if _unread_results(before.messages) != _unread_results(after.messages):
         broken.add("a tool result that the model has not read yet was lost or moved")
     if after.tools is not before.tools and (called := called_tools(after)):
-        lost = called.intersection([tool.name for tool in before.tools]).difference([tool.name for tool in after.tools])
+        lost = (called & listed(before.tools).names) - listed(after.tools).names
         broken |= {f"tool {name!r} is called in the history and no longer offered" for name in lost}
     return frozenset(broken)
 
@@ -94,7 +94,7 @@ def _choice_flaws(request: ChatRequest) -> Iterator[str]:
     ):
         yield "tool_choice is set and no tool is offered"
     if chosen := chosen_tools(request.rest.get("tool_choice")):
-        for name in set(chosen).difference([tool.name for tool in request.tools]):
+        for name in set(chosen) - listed(request.tools).names:
             yield f"tool_choice names {name!r}, which is not offered"
 
 

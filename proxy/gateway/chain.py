@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, with_fields
 from proxy.chat.reasoning import is_signed
 from proxy.chat.wire import damage, flaws
 from proxy.context import Context, TokenCount
@@ -100,7 +100,7 @@ async def run(chain: Steps, ctx: Context, *, start: ChatRequest | None = None, s
             restores |= decision.restores
             if (policy.defines_conversation or policy.is_guard) and not ctx.frozen:
                 # tools that an earlier step has left out can still be searched
-                ctx = replace(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
+                ctx = with_fields(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
     return Outcome(
         request, tuple(steps), before, count, None, False, ctx.incoming, tuple(stages), restores, start=first
     )
@@ -246,7 +246,7 @@ def _with_frozen(decision: Rewrite, before: ChatRequest, frozen: int) -> Decisio
             return Keep("signed reasoning is bound to the messages that it would change")
         pairs = enumerate(zip(before.messages, messages, strict=True))
         messages = tuple(old if place < frozen or is_signed(old) else new for place, (old, new) in pairs)
-    rewritten = replace(decision.request, messages=messages, tools=before.tools)
+    rewritten = with_fields(decision.request, messages=messages, tools=before.tools)
     is_marked = rewritten.cache_marks not in (None, before.cache_marks)
     if rewritten.rest is before.rest and messages == before.messages and not is_marked:
         return Keep("signed reasoning is bound to what it would change")

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from secrets import token_hex
 from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
 from proxy.access.callers import Caller
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest, Message, listed, with_fields
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest, PenstockError, Rejected
 from proxy.chat.names import TAG, untagged
@@ -25,7 +25,7 @@ from proxy.config.settings import BYPASS, Chain, Settings
 from proxy.context import CacheRules, Context, Identity, Outage
 from proxy.economics import UNCACHED
 from proxy.gateway import signed
-from proxy.gateway.answer_notes import BoundCorrections, CorrectionService
+from proxy.gateway.answer_notes import CorrectionService
 from proxy.gateway.chain import Outcome, guards, with_guards
 from proxy.gateway.hidden import Hidden, HiddenParts, Record, Settle, digest
 from proxy.gateway.relay import Observer
@@ -38,7 +38,7 @@ from proxy.llm.writer import Writer
 from proxy.memories.service import MemoryService
 from proxy.models.tokens import BoundTokens, TokenService
 from proxy.models.vendor_reports import ReportMemory
-from proxy.policy import BringsTools, InternalTool, MarksCache, ObservesAnswers, ToolContext
+from proxy.policy import AnswerObserver, BringsTools, Guard, InternalTool, MarksCache, ObservesAnswers, ToolContext
 from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import Cache, OnceService, TenantCache
 from proxy.state.decisions import Memos
@@ -115,11 +115,6 @@ class Services:
             return None
         return self.judge.bind(who, self.judge.authorization(route.upstream, headers))
 
-    def notes(self, steps: Chain, who: Identity, outage: Outage) -> BoundCorrections | None:
-        """Return the notes on earlier answers, if a step wants to know what was wrong with them."""
-        observers = [policy.observer for _, policy in steps if isinstance(policy, ObservesAnswers)]
-        return self.corrections.bind(who, observers, outage) if observers else None
-
     @property
     def threads(self) -> tuple[Threads, ...]:
         return (*self.once.lanes.threads, *self.tokens.lanes.threads, self.recalls, self.corrections.threads)
@@ -143,13 +138,39 @@ class Services:
         self.recalls.shutdown(wait=False, cancel_futures=True)
 
 
-class Chosen(NamedTuple):
-    """The chain that a request gets."""
+@dataclass(frozen=True)
+class Chosen:
+    """The chain that a request gets, one object for all requests that get it."""
 
     name: str | None
     """None where the request skips its chain."""
     steps: Chain
     """The guards of the model's own chain are among them in any case."""
+    others: Sequence[BringsTools] = ()
+    """The steps of other chains that bring tools."""
+
+    @cached_property
+    def guards(self) -> Sequence[tuple[str, Guard]]:
+        return guards(self.steps)
+
+    @cached_property
+    def may_guard(self) -> bool:
+        """True if a step is a guard, be it one that only observes."""
+        return any(policy.is_guard for _, policy in self.steps)
+
+    @cached_property
+    def bringing(self) -> Sequence[BringsTools]:
+        return [policy for _, policy in self.steps if isinstance(policy, BringsTools)]
+
+    @cached_property
+    def observers(self) -> Sequence[AnswerObserver]:
+        """What steps observe answers with."""
+        return [policy.observer for _, policy in self.steps if isinstance(policy, ObservesAnswers)]
+
+    @cached_property
+    def without_tools(self) -> "Chosen":
+        steps = tuple(step for step in self.steps if not isinstance(step[1], BringsTools))
+        return Chosen(self.name, steps, (*self.others, *self.bringing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +237,7 @@ class Preparation:
         self._server = settings.server
         self._chains = settings.chains
         self._services = services
+        self._chosen: dict[tuple[str | None, str], Chosen] = {}
 
     def chain_of(self, route: Route, asked: Asked) -> Chosen:
         """Return the chain of a request: its model's, that of its own choice, or none at all.
@@ -223,11 +245,20 @@ class Preparation:
         Raises `BadRequest` where the request asks for what it may not: a client must know that its words were not
         followed.
         """
-        chosen, skips = self._chosen(asked), self._skips(asked)
-        name = None if skips else chosen or route.chain
-        return Chosen(name, with_guards(() if name is None else self._chains[name], self._chains[route.chain]))
+        named, skips = self._named(asked), self._skips(asked)
+        return self._chain(None if skips else named or route.chain, route)
 
-    def _chosen(self, asked: Asked) -> str | None:
+    def _chain(self, name: str | None, route: Route) -> Chosen:
+        chosen = self._chosen.get((name, route.chain))
+        if chosen is None:
+            steps = with_guards(() if name is None else self._chains[name], self._chains[route.chain])
+            own = {id(policy) for _, policy in steps}
+            others = {id(policy): policy for chain in self._chains.values() for _, policy in chain}
+            brings = [each for key, each in others.items() if key not in own and isinstance(each, BringsTools)]
+            chosen = self._chosen[name, route.chain] = Chosen(name, steps, brings)
+        return chosen
+
+    def _named(self, asked: Asked) -> str | None:
         chosen = asked.headers.get("x-penstock-chain")
         if chosen is None:
             return None
@@ -262,7 +293,7 @@ class Preparation:
         """
         is_chat = body.wire == CHAT_WIRE
         if body.is_compaction:
-            chosen = Chosen(None, with_guards((), self._chains[route.chain]))
+            chosen = self._chain(None, route)
         if not (
             chosen.steps or (is_chat and route.upstream.abilities.translates) or self._must_hold(body, route, chosen)
         ):
@@ -277,7 +308,7 @@ class Preparation:
             body.path,
             route.model,
             b"" if done.outcome.is_emptied else body.raw if request is done.sent else request.encode(),
-            _with_betas(_headers(chosen.steps, asked), request, done.sent),
+            _with_betas(_headers(chosen.guards, asked), request, done.sent),
             query=asked.query,
             request=request,
             profile=done.ctx.model,
@@ -318,19 +349,20 @@ class Preparation:
         these tools, and the steps are told so.
         """
         begin_work()
-        steps, services, server = chosen.steps, self._services, self._server
+        services, server = self._services, self._server
         sent, who = await self._read(body, asked)
         incoming = sent
-        is_guarded = bool(guards(steps))
+        is_guarded = bool(chosen.guards)
         if is_guarded:
             tuple(sent.rest.values())  # a guard reads every field: one that cannot be read is the client's fault
         outage = Outage()
         scope = f"{who.tenant}\0{who.scope}"
-        brings_tools = sent.tools and any(isinstance(policy, BringsTools) for _, policy in steps)
+        brings_tools = sent.tools and chosen.bringing
         # what the vendor has stored is not seen here, and rounds in it would be stored too
         runs_tools = sends and not (body.wire == "responses" and any(sent.rest.get(name) for name in _STORED))
         if sends and not runs_tools:  # nothing may leave that the model could not read again
-            steps = tuple(step for step in steps if not isinstance(step[1], BringsTools))
+            chosen = chosen.without_tools
+        steps = chosen.steps
         signs = body.wire == CHAT_WIRE and (route.upstream.abilities.signs or bool(signed_places(sent)))
         if sends and (brings_tools or signs):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
@@ -340,9 +372,9 @@ class Preparation:
         tokens = services.tokens.bind(who, profile)
         archive = services.archives.bind(who, outage)
         once = services.once.bind(who)
-        corrections = services.notes(steps, who, outage)
+        corrections = services.corrections.bind(who, chosen.observers, outage) if chosen.observers else None
         memo = services.memos.bind(who, outage)
-        secret = await memo.settle("placeholders", token_hex()) if any(policy.is_guard for _, policy in steps) else ""
+        secret = await memo.settle("placeholders", token_hex()) if chosen.may_guard else ""
         ctx = Context(
             incoming,
             profile,
@@ -377,31 +409,32 @@ class Preparation:
             settle(())
         watch = corrections.watch(sent) if corrections is not None and sends else None
         if outcome.incoming is not ctx.incoming:
-            ctx = replace(ctx, incoming=outcome.incoming or incoming)
-        tools = self._tools(steps, outcome, ctx) if sends else ()
+            ctx = with_fields(ctx, incoming=outcome.incoming or incoming)
+        tools = self._tools(chosen, outcome, ctx) if sends else ()
         record = partial(services.hidden.record, request=sent, scope=scope, settle=settle, restores=outcome.restores)
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, record, settle, watch, is_guarded)
 
-    def _tools(self, steps: Chain, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
+    def _tools(self, chosen: Chosen, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
         request = outcome.request
-        # what is held may offer more than the chain does now
-        chains = (*self._chains.values(), steps) if ctx.model.binds_reasoning else (steps,)
-        names = {tool.name for tool in request.tools}
-        bringing = {  # a policy of several chains once
-            id(policy): policy
-            for chain in chains
-            for _, policy in chain
-            if isinstance(policy, BringsTools) and any(kind.definition.name in names for kind in policy.internal_tools)
-        }
+        names = listed(request.tools).names
+        # what is held may offer more than the chain does now; of two that bring a tool, the chain's own runs it
+        held = chosen.others if ctx.model.binds_reasoning else ()
+        bringing = [
+            policy
+            for policy in (*held, *chosen.bringing)
+            if not names.isdisjoint([kind.definition.name for kind in policy.internal_tools])
+        ]
+        if not bringing:
+            return ()
         free = ctx.model.usable(request) - (0 if outcome.after is None else outcome.after.total)
         made = ToolContext(ctx, request, free, self._services.recalls)
-        return [*{tool.name: tool for policy in bringing.values() for tool in policy.build_tools(made)}.values()]
+        return [*{tool.name: tool for policy in bringing for tool in policy.build_tools(made)}.values()]
 
 
-def _headers(steps: Chain, asked: Asked) -> Mapping[str, str]:
+def _headers(guarding: Sequence[tuple[str, Guard]], asked: Asked) -> Mapping[str, str]:
     """Return the headers to forward, without those that a guard removes. Raise `Rejected` for such a query."""
     headers = forwarded(asked.headers)
-    for name, guard in guards(steps):
+    for name, guard in guarding:
         try:
             if guard.holds(unquote_plus(asked.query)):
                 raise Rejected("the query has what a guard takes out", code="unguarded_field")

@@ -24,7 +24,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from proxy.chat import ChatRequest, Message, Tool, chosen_tools, raws
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools, listed, raws, with_fields
 from proxy.chat.cache_marks import unmarked
 from proxy.chat.markers import named_handles
 from proxy.chat.provenance import sent_as
@@ -66,14 +66,14 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
     if not ctx.model.binds_reasoning:
         return await chain.run(steps, ctx), None
     if signed_places(ctx.incoming):  # that reasoning is of this model
-        ctx = replace(ctx, may_choose_model=False)
+        ctx = with_fields(ctx, may_choose_model=False)
     count = sum(1 for _ in takewhile(lambda step: step[1].defines_conversation, steps))
     first = await chain.run(steps[:count], ctx)
     if first.rejected is not None or first.chosen is not None:
         return first, None
     sent = first.request
     if sent is not ctx.incoming:
-        ctx = replace(ctx, incoming=sent)
+        ctx = with_fields(ctx, incoming=sent)
     outcome = await _Conversation(steps[count:], ctx, settled).outcome()
     is_over = outcome.rejected is not None or outcome.chosen is not None
     settle = None if is_over else settled.record(sent, outcome.request)
@@ -107,13 +107,14 @@ class _Conversation:
     def __init__(self, steps: Steps, ctx: Context, settled: "Settled") -> None:
         self._steps, self._ctx, self._settled = steps, ctx, settled
         self._sent, self._is_guarded = ctx.incoming, False
-        shares = [
-            policy.cuts_over for _, policy in steps if isinstance(policy, CutsHistory) and policy.mode == "enforce"
-        ]
-        self._room = None
-        if shares:
-            share, usable = min(shares), ctx.model.usable(ctx.incoming)
-            self._room = Room.of(ctx.model.window, usable, 0, Marks(share, critical=(1 + share) / 2))
+
+    def _room(self) -> Room | None:
+        """Return the room in the window, where a step cuts what does not fit."""
+        cutting = [policy for _, policy in self._steps if isinstance(policy, CutsHistory) and policy.mode == "enforce"]
+        if not cutting:
+            return None
+        share, model = min(policy.cuts_over for policy in cutting), self._ctx.model
+        return Room.of(model.window, model.usable(self._sent), 0, Marks(share, critical=(1 + share) / 2))
 
     async def outcome(self) -> Outcome:
         """Return the conversation with its beginning frozen, or with a new one where the window is full."""
@@ -125,7 +126,7 @@ class _Conversation:
         guarded = await chain.run(guards, self._ctx)
         if guarded.rejected is not None:
             return guarded
-        self._ctx = replace(self._ctx, incoming=guarded.request)
+        self._ctx = with_fields(self._ctx, incoming=guarded.request)
         answers = [place for place in _answers(self._sent.messages) if place >= signed[0]]
         prefix, end = await self._prefix(answers, signed)
         for place in answers:  # what the requests behind it were, as if each came now
@@ -134,7 +135,7 @@ class _Conversation:
                 if earlier.rejected is None:
                     prefix, end = earlier.request, place
                     self._settled.remember(self._sent.with_messages(self._sent.messages[:end]), prefix)
-        whole, offered = len(self._sent.messages), {tool.name for tool in prefix.tools}
+        whole, offered = len(self._sent.messages), listed(prefix.tools).names
         if offered.issuperset(chosen_tools(self._sent.rest.get("tool_choice"))):
             outcome = await self._sent_up_to(whole, prefix, end)
         else:  # what must be called now was left out when the reasoning was made
@@ -157,7 +158,7 @@ class _Conversation:
         """Run the chain over the conversation up to a place, without signed reasoning."""
         messages = [(message, without_reasoning(message)) for message in self._sent.messages[:end]]
         sent = self._sent.with_messages(bare for message, bare in messages if bare is message or _says_something(bare))
-        return await chain.run(self._steps, replace(self._ctx, incoming=sent))
+        return await chain.run(self._steps, with_fields(self._ctx, incoming=sent))
 
     async def _sent_up_to(self, place: int, prefix: ChatRequest, end: int) -> Outcome:
         """Return what is sent of the messages up to a place, behind a beginning that ends at `end`.
@@ -168,12 +169,12 @@ class _Conversation:
         outcome = await self._behind(prefix, end, place)
         if outcome.rejected is None and not _begins(outcome.request, prefix, len(prefix.messages)):
             return replace(await self._begun(place), before=outcome.before)
-        is_asked = self._sent.messages[place - 1].get("role") == "user"
-        if self._room is None or outcome.after is None or outcome.after.total <= self._room.high or not is_asked:
+        is_asked, room = self._sent.messages[place - 1].get("role") == "user", self._room()
+        if room is None or outcome.after is None or outcome.after.total <= room.high or not is_asked:
             return outcome
         whole = await self._begun(place)
         after, before = 0 if whole.after is None else whole.after.total, outcome.after.total
-        is_better = before > self._room.critical or after < before * _WORTH
+        is_better = before > room.critical or after < before * _WORTH
         return replace(whole, before=outcome.before) if is_better else outcome
 
     async def _behind(self, prefix: ChatRequest, end: int, place: int) -> Outcome:
@@ -182,7 +183,7 @@ class _Conversation:
         if place < len(incoming.messages):
             incoming = incoming.with_messages(incoming.messages[:place])
         start, frozen, started = _joined(incoming, prefix, end), len(prefix.messages), perf_counter()
-        outcome = await chain.run(self._steps, replace(self._ctx, incoming=incoming, frozen=frozen), start=start)
+        outcome = await chain.run(self._steps, with_fields(self._ctx, incoming=incoming, frozen=frozen), start=start)
         if outcome.rejected is not None or _begins(outcome.request, start, frozen) or self._is_guarded:
             return outcome
         check = Step(CHECK, "fail", "undone: a step changed what was sent before", perf_counter() - started, started)
@@ -206,9 +207,8 @@ def _says_something(message: Message) -> bool:
 def _joined(incoming: ChatRequest, prefix: ChatRequest, end: int) -> ChatRequest:
     """Return a beginning with the messages behind it; the client's own request where nothing of it was changed."""
     tail: Sequence[Message] = incoming.messages[end:]
-    offered = {tool.name for tool in prefix.tools}
     if CALL_TOOL in prefix.tools:
-        tail = through_call_tool(tail, {tool.name for tool in incoming.tools} - offered)
+        tail = through_call_tool(tail, listed(incoming.tools).names - listed(prefix.tools).names)
     messages = (*prefix.messages, *tail)
     if _same(prefix.tools, incoming.tools) and _same(messages, incoming.messages):
         return incoming
@@ -316,8 +316,12 @@ class Settled:
         self._keep(self._prefixes.remember, sent, outgoing)
 
     def record(self, sent: ChatRequest, outgoing: ChatRequest) -> Settle:
-        """Remember what was made of a request that the client sent; return what stores it."""
-        self.remember(sent, outgoing)
+        """Return what stores what was made of a request that the client sent; only a signed answer stands behind it.
+
+        Behind signed reasoning the next answer need not have any: then it is remembered here.
+        """
+        if signed_places(sent):
+            self.remember(sent, outgoing)
         return partial(self._keep, self._prefixes.put, sent, outgoing)
 
     def _keep(

@@ -5,6 +5,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from sys import intern
 from typing import NamedTuple
 
@@ -149,8 +150,10 @@ def fits(query: str, indexes: Sequence[Index]) -> Fits:
 def query_terms(query: str) -> list[str]:
     """Return the distinct terms of a query, without stop words of its own language; of a very long one the longest."""
     words = _words(query)
-    ignored = stop_words(map(str.lower, words))
-    distinct = list(dict.fromkeys(term for word in words if word.lower() not in ignored for term in _terms(word)))
+    lowered = [*map(str.lower, words)]
+    ignored = stop_words(lowered)
+    telling = [word for word, low in zip(words, lowered, strict=True) if low not in ignored]
+    distinct = [*dict.fromkeys(chain.from_iterable(map(_terms, telling)))]
     return distinct if len(distinct) <= _MOST else sorted(distinct, key=len, reverse=True)[:_MOST]
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
-from proxy.chat import ChatRequest, Message, Tool, chosen_tools, encode
+from proxy.chat import ChatRequest, Message, Tool, chosen_tools, encode, listed
 from proxy.policy import InternalTool
 from proxy.tools.search_tools import DEFINITION as SEARCH_TOOLS
 from proxy.tools.search_tools import Rank, SearchTools, left_out
@@ -62,17 +62,17 @@ def deferrable(request: ChatRequest, client: Sequence[Tool]) -> tuple[Tool, ...]
 
 def deferred(request: ChatRequest, left_out: Set[str], staying: Sequence[Tool] | None = None) -> ChatRequest:
     """Return a request without the tools of these names; calls of them then are calls of `call_tool`."""
-    staying = [tool for tool in request.tools if tool.name not in left_out] if staying is None else staying
-    if len(staying) == len(request.tools):
+    tools = listed([tool for tool in request.tools if tool.name not in left_out] if staying is None else staying)
+    if len(tools) == len(request.tools):
         return request
-    ours = [tool for tool in OURS if tool not in staying]
+    offered = tools.derive("with ours", lambda: listed([*tools, *(tool for tool in OURS if tool not in tools)]))
     names = frozenset(left_out)
 
     def extend(before: tuple[Message, ...], messages: Sequence[Message]) -> tuple[Message, ...]:
         return (*before, *through_call_tool(messages, names))
 
     messages = request.form.fold(("call_tool", names), tuple[Message, ...](), extend)
-    return request.with_tools([*staying, *ours]).with_messages(messages)
+    return request.with_tools(offered).with_messages(messages)
 
 
 def through_call_tool(messages: Sequence[Message], left_out: Set[str]) -> list[Message]:
@@ -146,7 +146,7 @@ class CallTool(InternalTool):
 
     def __init__(self, tools: Sequence[Tool], threads: Executor | None = None) -> None:
         """Call the tools that the client sent. Checks run in `threads`, or the loop's default."""
-        self._tools = {tool.name: tool for tool in tools}
+        self._tools = listed(tools).derive("by name", lambda: {tool.name: tool for tool in tools})
         self._threads = threads
 
     async def handed(self, call: Mapping[str, Any], *, strict: bool) -> Mapping[str, Any] | None:

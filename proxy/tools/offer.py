@@ -4,10 +4,11 @@ import asyncio
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.chat import ChatRequest, Tool, chosen_tools
+from proxy.chat import ChatRequest, Tool, chosen_tools, listed
 from proxy.chat.wire import called_tools
 from proxy.context import Context
 from proxy.economics import UNCACHED, may_be_cached
@@ -51,6 +52,17 @@ class Clients(NamedTuple):
 
 def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
     """Return the tools of a request that the client sent."""
+    work = partial(_clients_tools, request, ctx)
+    if request.tools is ctx.incoming.tools:
+        key = ("client's", ctx.runs_tools, chosen_tools(request.rest.get("tool_choice")))
+        clients = listed(request.tools).derive(key, work)
+    else:
+        clients = work()
+    return clients if clients.tools else clients._replace(tools=request.tools)
+
+
+def _clients_tools(request: ChatRequest, ctx: Context) -> Clients:
+    """Return the client's tools; none stands for all of the request."""
     sent = None if request.tools is ctx.incoming.tools else {id(tool) for tool in ctx.incoming.tools}
     tools = tuple([tool for tool in request.tools if (sent is None or id(tool) in sent) and not is_ours(tool)])
     deferrable_tools = deferrable(request, ctx.incoming.tools) if ctx.runs_tools else ()

@@ -132,12 +132,12 @@ async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Arra
 
 
 def _with_groups(scores: Sequence[float], groups: Sequence[str]) -> tuple[float, ...]:
-    leaders = sorted(range(len(scores)), key=lambda place: (-scores[place], place))[:_LEADERS]
+    leaders = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[:_LEADERS]
     gained: dict[str, float] = {}
     for place in leaders:
         if groups[place]:
             gained[groups[place]] = max(gained.get(groups[place], 0.0), _GROUP * scores[place])
-    return tuple(score + gained.get(group, 0.0) for score, group in zip(scores, groups, strict=True))
+    return tuple([score + gained.get(group, 0.0) for score, group in zip(scores, groups, strict=True)])
 
 
 def _pool(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: Mapping[str, Sequence[str]]) -> Pool:

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Any
 
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat import ChatRequest, Message, Tool, listed
 from proxy.chat.markers import MARKER
 from proxy.compaction.form import weight
 from proxy.context import Archive, Context, Unavailable
@@ -56,7 +56,7 @@ def has_handle(message: Message) -> bool:
 
 def tokens_to_offer(request: ChatRequest) -> int:
     """Return the tokens that the tool adds to a request; 0 where it is there, and to a chat without tools."""
-    is_there = not request.tools or any(tool.name == DEFINITION.name for tool in request.tools)
+    is_there = not request.tools or DEFINITION.name in listed(request.tools).names
     return 0 if is_there else weight(DEFINITION.raw.decode())
 
 

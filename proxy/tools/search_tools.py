@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from proxy.chat import Message, Tool, called_name, encode
+from proxy.chat import Message, Tool, called_name, encode, listed
 from proxy.context import Context
 from proxy.policy import InternalTool
 from proxy.tools.ranking import pooled, relevance
@@ -43,8 +43,10 @@ Rank = Callable[[str, Sequence[Tool]], Awaitable[Sequence[Tool]]]
 
 def left_out(sent: Sequence[Tool], offered: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools that a client sent and that a request no longer offers."""
-    names = {tool.name for tool in offered}
-    return tuple(tool for tool in sent if tool.name and tool.name not in names)
+    names = listed(offered).names
+    return listed(sent).derive(
+        ("left out", names), lambda: tuple(tool for tool in sent if tool.name and tool.name not in names)
+    )
 
 
 class SearchTools(InternalTool):

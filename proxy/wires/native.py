@@ -1,12 +1,12 @@
 """Requests in a form that is not chat's: policies see a view, and their changes are made in the client's own bytes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from operator import is_not
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
-from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, raws
+from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, raws, with_fields
 from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import wrong
 from proxy.chat.names import TAG
@@ -31,7 +31,7 @@ class Came(NamedTuple):
     system: JsonObject | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class NativeRequest(ChatRequest):
     """A request that knows what the client sent. It is written by changing that."""
 
@@ -59,7 +59,7 @@ class NativeRequest(ChatRequest):
         messages, tools = tuple(map(renewal.message, self.messages)), tuple(map(renewal.tool, self.tools))
         if not any(map(is_not, (*messages, *tools), (*self.messages, *self.tools))):
             return self
-        return replace(self, messages=messages, tools=tools, came=renewal.came, cache_marks=None)
+        return with_fields(self, messages=messages, tools=tools, came=renewal.came, cache_marks=None)
 
     def flaw(self) -> str | None:
         try:

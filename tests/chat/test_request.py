@@ -8,9 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.chat import ChatRequest, Tool, encode
+from proxy.chat import ChatRequest, Tool, encode, listed
 from proxy.testing import chat, message
 from tests.chat.parsing import parse, thorough
+
+# --- lists of messages and tools --------------------------------------------------------------------------------------
+
+
+def test_a_list_derives_each_result_once_and_keeps_the_latest_ones() -> None:
+    request, made = chat("u1").with_tools([Tool.function("look_up", "")]), list[int]()
+
+    def derive(key: int) -> None:
+        for same in (request, request.with_messages(request.messages)):
+            listed(same.with_tools(same.tools).tools).derive(key, lambda: made.append(key))
+
+    for key in (0, *range(40), 0, 39):
+        derive(key)
+
+    assert made == [0, *range(1, 40), 0]
+
 
 # --- fields -----------------------------------------------------------------------------------------------------------
 

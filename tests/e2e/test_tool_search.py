@@ -136,6 +136,21 @@ async def test_a_tool_is_found_called_and_answered(running: Running) -> None:
     assert len(running.behind.last.body) < len(json.dumps(TOOLS)) / 3
 
 
+async def test_a_search_goes_by_the_phrases_of_the_chain_that_the_request_has(lab: Lab) -> None:
+    """Another chain has a step that brings the same tool: with signed reasoning that may be held, it may be needed."""
+    phrase = "{strategy: defer, always: [pinned], examples: {%s: [zorbing]}}"
+    chains = f"{{main: [filter_tools: {phrase % 'get_weather'}], other: [filter_tools: {phrase % 'other_7'}]}}"
+    models = '[{match: "*", upstream: main, window: 100000, chain: main}]'
+    url = f'upstreams: {{main: {{kind: openai, base_url: "{lab.behind.url}"}}}}'
+    lab.behind.respond = model = Model([{"tool_calls": [call("search_tools", {"query": "zorbing"}, "s")]}, {}])
+    running = Running(await lab.start(f"{url}\nmodels: {models}\nchains: {chains}\n"), lab.behind, model)
+
+    await running.asks([USER])
+
+    (result,) = [one["content"] for one in running.sent()[-1]["messages"] if one["role"] == "tool"]
+    assert json.loads(result.split("\n")[1])["name"] == "get_weather"
+
+
 async def test_several_answers_at_once_have_all_tools(running: Running) -> None:
     """No search is run for them."""
     running.model.says = [{"content": "one"}]

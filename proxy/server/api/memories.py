@@ -9,9 +9,8 @@ from pydantic import BeforeValidator, Field, StringConstraints
 
 from proxy.access.exchange import Exchange
 from proxy.chat.errors import BadRequest, NotFound
-from proxy.chat.names import key_of
 from proxy.config.settings import MemoriesSettings, Settings
-from proxy.identity import session_key
+from proxy.identity import identify
 from proxy.memories import ID, KIND, SOURCES, Draft, Memory, Owner, kinds_of, scope_of
 from proxy.memories.change import Added
 from proxy.memories.service import Hit, MemoryService
@@ -229,20 +228,17 @@ class MemoriesApi:
 
     def _owner(self, http: Exchange, names: NamedFields) -> Owner:
         """Whose memories a request is about. Raises `BadRequest` where headers name others than it does itself."""
-        tenant = http.tenant
+        named: dict[str, str] = {}
         for kind in _NAMES:
-            name = getattr(names, kind)
+            name = named[f"x-penstock-{kind}"] = getattr(names, kind) or ""
             header = http.headers.get(f"x-penstock-{kind}", "")
             if name and header and name != header:
                 told = f"{kind} is another one than x-penstock-{kind} names"
                 code = "user_mismatch" if kind == "user" else "scope_mismatch"
                 raise BadRequest(told, param=kind, code=code, status=403)
-        scope = scope_of(
-            session_key(names.session) if names.session else "",
-            key_of("agent", tenant, names.agent or ""),
-            key_of("task", tenant, names.task or ""),
-        )
-        return Owner(tenant, key_of("user", tenant, names.user or http.headers.get("x-penstock-user", "")), scope)
+        named["x-penstock-user"] = names.user or http.headers.get("x-penstock-user", "")
+        who = identify(named, None, http.tenant)
+        return Owner(who.tenant, who.user, scope_of(who.session, who.agent, who.task))
 
 
 def _query(kind: type[Asked], http: Exchange) -> Asked:

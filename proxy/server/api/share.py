@@ -8,11 +8,11 @@ from pydantic import Field
 from proxy.access.exchange import Exchange
 from proxy.chat import ROLES, encode
 from proxy.chat.errors import BadRequest, NotFound
-from proxy.chat.names import LONGEST, key_of, may_be_shown
+from proxy.chat.names import LONGEST, may_be_shown
 from proxy.chat.parse import Body
 from proxy.context import Identity
 from proxy.gateway.prepare import Services
-from proxy.identity import session_key
+from proxy.identity import identify
 from proxy.server.api.endpoint import JsonFields, sent_json, valid
 from proxy.state.inbox import Given, TooMany
 from proxy.tools.originals import readable
@@ -123,13 +123,7 @@ def _identity(http: Exchange, names: Mapping[str, str]) -> Identity:
     if not names["session"]:
         told = "name the session: by the header x-penstock-session"
         raise BadRequest(told, param="x-penstock-session", code="session_required")
-    tenant = http.tenant
-    return Identity(
-        tenant,
-        session_key(names["session"]),
-        agent=key_of("agent", tenant, names["agent"]),
-        task=key_of("task", tenant, names["task"]),
-    )
+    return identify({f"x-penstock-{name}": value for name, value in names.items()}, None, http.tenant)
 
 
 def _transcript(value: Any) -> str:

@@ -26,7 +26,7 @@ def edits_files(tool: Tool) -> bool:
     function = tool.get("function")
     schema = function.get("parameters") if isinstance(function, Mapping) else None
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    names = {str(name).lower() for name in properties or ()}
+    names = {str(name).lower() for name in properties} if isinstance(properties, Mapping) else set[str]()
     return bool(_named(tool.name) & _words()["editing"] or names & _words()["texts"])
 
 

@@ -84,7 +84,7 @@ class AnswerWriter(ABC):
             self._used = answer["usage"]
 
     def feed(self, message: Mapping[str, Any], finish: str | None = None) -> Iterator[bytes]:
-        self._finish = finish or self._finish
+        self._finish = finish if finish and isinstance(finish, str) else self._finish
         for piece in pieces_of(message):
             if self._open != (piece.kind, piece.place):
                 yield from self._close()

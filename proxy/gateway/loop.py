@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Protocol, runtime_checkable
@@ -23,6 +23,7 @@ from proxy.upstreams.refusal import advice
 from proxy.wires import WIRES
 from proxy.wires.chat_round import joined
 from proxy.wires.rounds import AnswerRound, Hand
+from proxy.wires.view import Unwritable
 
 _log = logging.getLogger("penstock.loop")
 
@@ -350,14 +351,14 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
             raise Unanswered("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
         answer = json_object(reply.body or b"") if reply.status == 200 else {}
         read = dialogue.begin(rounds[-1] if rounds else None)
-        if not read.take(answer):
+        if not read.take(answer) or not (rounds or read.hidden):
             return replace(reply, facts=dialogue.facts)
         rounds.append(read)
-        await read.hand_on(dialogue.hand(read))
-        later = await dialogue.go_on(read)
-    if len(rounds) > 1 or read.hidden:
-        reply = replace(reply, body=read.whole(answer, rounds))
-    return replace(reply, facts=dialogue.facts)
+        with _understanding():
+            await read.hand_on(dialogue.hand(read))
+            later = await dialogue.go_on(read)
+    with _understanding():
+        return replace(reply, body=read.whole(answer, rounds), facts=dialogue.facts)
 
 
 async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, None]:
@@ -378,13 +379,28 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
                         yield shown
         finally:
             dialogue.note(later.facts)
-        if shown := await dialogue.end(read):
+        with _understanding():
+            shown = await dialogue.end(read)
+        if shown:
             yield shown
         if is_first and not read.hidden:
             return
-        later = await dialogue.go_on(read)
+        with _understanding():
+            later = await dialogue.go_on(read)
     if read is not None:
-        yield read.tail()
+        with _understanding():
+            shown = read.tail()
+        yield shown
+
+
+@contextmanager
+def _understanding() -> Iterator[None]:
+    """Raise `Unanswered` where a part of an answer has another type than its form says."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, Unwritable):
+        _log.warning("malformed answer", exc_info=True)
+        raise Unanswered("the upstream sent a malformed answer") from None
 
 
 async def _events(reply: Reply) -> ByteStream:

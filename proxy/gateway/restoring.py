@@ -97,7 +97,9 @@ class _Stream(ABC):
         if not content:
             return (self._released([*self._waiting]) if b"[DONE]" in event else b"") + event + boundary
         before = self._released([path for path in self._waiting if not self._goes_on(content, path)])
-        texts, new = [*self._texts(content)], content
+        # of an index that is no number a malformed event is sent as it is, but for whole placeholders
+        texts = [each for each in self._texts(content) if all(isinstance(key, str | int) for key in each[0])]
+        new = content
         is_changed = False
         for path, holder, key, ends in texts:
             text = self._text(path, holder[key], content, ends=ends)

@@ -128,7 +128,7 @@ class NativeRound(AnswerRound):
         return [part for part in self.parts if not self._is_internal(part)]
 
     def _is_internal(self, part: Mapping[str, Any]) -> bool:
-        return part.get("type") == self.call and part.get("name") in self.names
+        return part.get("type") == self.call and str(part.get("name")) in self.names
 
     async def hand_on(self, hand: Hand) -> bytes:
         events = b""

@@ -33,6 +33,10 @@ def test_a_custom_tool_that_edits_is_known() -> None:
     assert edits_files(Tool({"type": "custom", "custom": {"name": "apply_patch"}}))
 
 
+def test_a_schema_whose_properties_are_no_object_is_no_fault() -> None:
+    assert not edits_files(Tool({"type": "function", "function": {"name": "look", "parameters": {"properties": 1}}}))
+
+
 @pytest.mark.parametrize(
     ("call", "reads"),
     [

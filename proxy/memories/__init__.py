@@ -123,10 +123,6 @@ Count = Callable[[str, str, int], None]
 """Adds to a metric: its name, its label (empty for none), and how much."""
 
 
-def uncounted(metric: str, label: str, number: int) -> None:
-    """Count nothing."""
-
-
 def id_of(text: str, scope: str = "") -> str:
     """Return the id of a text in a scope; texts that differ in case, spacing or the last dot alone have the same."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split()).rstrip(" .!")

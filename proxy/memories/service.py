@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Literal, NamedTuple, TypeVar
 
 from proxy.context import Identity, Outage, Remembered, RememberedItem
-from proxy.memories import Count, Draft, Memory, Owner, is_over, scopes_seen, uncounted
+from proxy.memories import Count, Draft, Memory, Owner, is_over, scopes_seen
 from proxy.memories.change import Added, Change
 from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.table import MemoryTable, Shelf
@@ -40,10 +40,10 @@ class MemoryService:
         relevance: MemoryRelevance,
         threads: Executor,
         *,
-        most: int = 10_000,
-        merge_at: float = 0.92,
+        most: int,
+        merge_at: float,
+        count: Count,
         clock: Callable[[], float] = time.time,
-        count: Count = uncounted,
     ) -> None:
         """`most` bounds the memories of one owner; `threads` compare texts; `clock` is in seconds since 1970."""
         self._table, self._relevance, self._threads = table, relevance, threads

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from proxy.memories import Count, Memory, Owner, uncounted
+from proxy.memories import Count, Memory, Owner
 from proxy.state.cache import Cache
 from proxy.state.store import Store, StoreError
 
@@ -74,9 +74,9 @@ class MemoryTable:
         store: Store,
         *,
         ttl: float,
-        max_users: int = 10_000,
+        max_users: int,
+        count: Count,
         clock: Callable[[], float] = time.time,
-        count: Count = uncounted,
     ) -> None:
         """`ttl` is in seconds from the last use, `clock` in seconds."""
         self._count = count

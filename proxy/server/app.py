@@ -163,7 +163,8 @@ class Process:
         """Build everything, connect nothing. `host` and `admin_port` are given where they differ from the settings'."""
         settings, self.saving, self.headers = config.settings, saving, Headers()
         self.stores = stores = build_stores(settings)
-        self.telemetry = Telemetry.open(settings.telemetry, stores.records, settings.server.remember_mib * 2**20)
+        records = stores.records if settings.records.keep else None
+        self.telemetry = Telemetry.open(settings.telemetry, records, settings.server.remember_mib * 2**20)
         self.index, metrics = build_index(settings, self.telemetry), self.telemetry.metrics
         self.services = services = build_services(settings, stores.store, self.index, self.telemetry)
         self.meter, self.slots = Meter(stores.counters, patience=stores.patience), Counter[str]()
@@ -200,8 +201,7 @@ class Process:
         self.draining.install()
         await self.peers.open()
         background.begin(self.reloading.watch())
-        if stores.records is not None:
-            background.begin(stores.records.write())
+        background.begin(stores.records.write())
         background.begin(self.meter.share())
         background.begin(self.health.watch(self.telemetry.metrics.degraded))
         background.begin(give_back_free_memory())

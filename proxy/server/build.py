@@ -30,7 +30,6 @@ from proxy.gateway.prepare import Services, Writing
 from proxy.gateway.signed import Prefixes
 from proxy.llm.drafts import DEADLINES, DraftService, Write
 from proxy.llm.writer import Writer
-from proxy.memories import Count, uncounted
 from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.service import MemoryService
 from proxy.memories.table import MemoryTable
@@ -69,7 +68,8 @@ class Stores(NamedTuple):
     """Originals, decisions and memories."""
     counters: Counters
     """Clients' usage, counted by all who share the state."""
-    records: Records | None
+    records: Records
+    """Without any where records are off."""
     patience: float
     """Seconds to wait for counts: longer than the server's own timeout, which finds out a hanging server."""
 
@@ -79,7 +79,7 @@ def build_stores(settings: Settings) -> Stores:
     state, wanted = settings.state, settings.records
     if isinstance(state, StateSettings):
         folder = None if state.kind == "memory" else Path(state.directory).expanduser()
-        records = Records(wanted, folder and folder / "records" / "records.db") if wanted.keep else None
+        records = Records(wanted, folder / "records" / "records.db" if folder and wanted.keep else None)
         store = SqliteStore(folder and folder / "archive", state.max_mib * 2**20)
         return Stores(store, SqliteCounters(folder and folder / "counters"), records, PATIENCE)
     try:
@@ -100,7 +100,7 @@ def build_stores(settings: Settings) -> Stores:
     return Stores(
         RedisStore(server, largest=int(state.largest_mib * 2**20)),
         RedisCounters(server),
-        Records(wanted, log=log) if wanted.keep else None,
+        Records(wanted, log=log if wanted.keep else None),
         PATIENCE + state.timeout,
     )
 
@@ -128,24 +128,18 @@ def build_services(
     )
 
 
-def services_over(services: Services, store: Store, settings: Settings) -> Services:
+def services_over(services: Services, store: Store, settings: Settings, metrics: Metrics) -> Services:
     """Return the same services over another store: with loaded models, without stored data."""
-    return replace(services, **_over(store, settings, services.embedding, services.recalls))
+    return replace(services, **_over(store, settings, services.embedding, services.recalls, metrics))
 
 
 def _over(
-    store: Store,
-    settings: Settings,
-    embedding: EmbeddingService | None,
-    threads: Executor,
-    metrics: Metrics | None = None,
+    store: Store, settings: Settings, embedding: EmbeddingService | None, threads: Executor, metrics: Metrics
 ) -> dict[str, Any]:
-    """Return the services that keep data in a store, by their names; without `metrics` nothing is counted."""
+    """Return the services that keep data in a store, by their names."""
     ttl, room, keys = settings.state.ttl, settings.server.remember_mib * 2**20, settings.server.remember_mib * _KEYS
-    archives, memories = Archives(store, ttl=ttl, entries=keys), settings.memories
-    count: Count = uncounted
-    if metrics is not None:
-        archives.wrote, count = metrics.of_count(ORIGINALS_WRITTEN).inc, metrics.count_memories
+    archives, memories, count = Archives(store, ttl=ttl, entries=keys), settings.memories, metrics.count_memories
+    archives.wrote = metrics.of_count(ORIGINALS_WRITTEN).inc
     table = MemoryTable(store, ttl=memories.ttl, max_users=memories.max_users, count=count)
     relevance, most = MemoryRelevance(embedding, threads), memories.max_per_user
     return {

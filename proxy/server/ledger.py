@@ -55,10 +55,11 @@ def _recorded(settings: Settings, filters: Filters) -> Sequence[bytes]:
     if isinstance(state, StateSettings) and state.kind == "memory":
         raise ConfigError("these records end with their process; set state.directory, or Redis, to keep a ledger")
 
+    if not settings.records.keep:
+        raise ConfigError("records: off keeps no ledger")
+
     async def read() -> Sequence[bytes]:
         stores = build_stores(settings)
-        if stores.records is None:
-            raise ConfigError("records: off keeps no ledger")
         try:
             return await stores.records.ask(rows, filters)
         finally:

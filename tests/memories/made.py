@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from zlib import crc32
 
-from proxy.memories import Count, Draft, Owner, uncounted
+from proxy.memories import Count, Draft, Owner
 from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.service import MemoryService
 from proxy.memories.table import MemoryTable
@@ -42,7 +42,7 @@ async def remembering(
     most: int = 10_000,
     max_users: int = 10_000,
     merge_at: float = 0.92,
-    count: Count = uncounted,
+    count: Count = lambda metric, label, number: None,
 ) -> AsyncGenerator[MemoryService, None]:
     """Give a service; without a backend everything goes by words. A store of the caller's stays open."""
     clock = clock or Clock()

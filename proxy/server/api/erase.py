@@ -87,15 +87,14 @@ class Forgetting:
     async def _requests(self, tenant: str) -> int:
         # one that was under way meanwhile may have remembered what was still there
         await self._peers.ask_all("forget", tenant=tenant)
-        return 0 if self._stores.records is None else await self._stores.records.forget(tenant)
+        return await self._stores.records.forget(tenant)
 
     async def _forgotten_here(self, question: Question) -> bool:
         """Forget what this worker has in memory, and write down what it records, so that it is found."""
         for forget in self._here:
             forget(question["tenant"])
-        if (records := self._stores.records) is not None:
-            await records.flush()
-            records.forget_written(question["tenant"])
+        await self._stores.records.flush()
+        self._stores.records.forget_written(question["tenant"])
         return True
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -39,7 +39,7 @@ Record = Mapping[str, Any]
 class RecordsApi:
     """The records of all workers of this server, and of the replicas that share its state."""
 
-    def __init__(self, records: Records | None, peers: Peers, archives: Archives) -> None:
+    def __init__(self, records: Records, peers: Peers, archives: Archives) -> None:
         self._records, self._archives = records, archives
         self._peers = peers
         peers.on("flush", self._flush_here)
@@ -83,7 +83,7 @@ class RecordsApi:
     async def conversations(self, request: Request) -> dict[str, Any]:
         asked = valid(_AskedConversations, _sent(request))
         limit, filters, before = min(asked.limit, _MOST), asked.filters, _seconds(asked.before)
-        found = await self._ask(lambda records: records.ask(table.conversations, filters, limit + 1, before)) or []
+        found = await self._ask(table.conversations, filters, limit + 1, before)
         return {"conversations": found[:limit], "more": len(found) > limit, **self._about}
 
     async def conversation(self, request: Request) -> dict[str, Any]:
@@ -96,12 +96,12 @@ class RecordsApi:
 
     async def newest(self, count: int) -> list[str]:
         """Return the ids of the conversations with the latest requests. Raise `PenstockError`."""
-        found = await self._ask(lambda records: records.ask(table.conversations, Filters(), count)) or []
-        return [each["id"] for each in found]
+        return [each["id"] for each in await self._ask(table.conversations, Filters(), count)]
 
     async def recorded(self, id: str, *, text: bool = True) -> dict[str, Any]:
         """Return a conversation with its requests. Raise `PenstockError`."""
-        found = await self._ask(lambda records: records.conversation(id, text=text))
+        await self._written()
+        found = await self._records.conversation(id, text=text)
         if found is None:
             raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
         return found
@@ -124,43 +124,39 @@ class RecordsApi:
 
     async def policies(self, request: Request) -> dict[str, Any]:
         filters = valid(_AskedRecords, _sent(request)).filters
-        found = await self._ask(lambda records: records.ask(table.policies, filters))
-        return {"policies": found or [], **self._about}
+        return {"policies": await self._ask(table.policies, filters), **self._about}
 
     async def periods(self, request: Request) -> dict[str, Any]:
         asked = valid(_AskedRecords, _sent(request))
-        filters, by = asked.filters, asked.by
-        found = await self._ask(lambda records: records.ask(table.periods, filters, by))
-        return {**(found or {"seconds": 60, "groups": []}), "by": by, **self._about}
+        return {**await self._ask(table.periods, asked.filters, asked.by), "by": asked.by, **self._about}
 
     @property
     def _about(self) -> dict[str, bool]:
         """The settings of records: kept or not, with text or without, shared by replicas or not."""
-        records = self._records
-        if records is None:
-            return {"on": False, "text": False, "shared": False}
-        return {"on": True, "text": records.settings.text, "shared": records.shared}
+        settings = self._records.settings
+        return {"on": settings.keep, "text": settings.keep and settings.text, "shared": self._records.shared}
 
     @property
     def _doubt(self) -> str:
         """An addition to a "not found": the workers that could not be asked."""
-        if self._records is None:
+        if not self._records.settings.keep:
             return "; records are off"
         return "" if self._records.is_whole else "; those of other replicas cannot be read right now"
 
     async def _latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
-        return await self._ask(lambda records: records.latest(filters, limit, text=text)) or []
+        await self._written()
+        return await self._records.latest(filters, limit, text=text)
 
-    async def _ask(self, question: Callable[[Records], Awaitable[T]]) -> T | None:
-        """Return the records' answer, after the other workers have written theirs; None without records."""
-        if self._records is None:
-            return None
+    async def _ask(self, question: Callable[..., T], *asked: Any) -> T:
+        await self._written()
+        return await self._records.ask(question, *asked)
+
+    async def _written(self) -> None:
+        """Wait until the other workers have written their records."""
         await self._peers.ask({"ask": "flush"})
-        return await question(self._records)
 
     async def _flush_here(self, question: Question) -> bool:
-        if self._records is not None:
-            await self._records.flush()
+        await self._records.flush()
         return True
 
 

@@ -315,7 +315,7 @@ async def player_beside(
         judge = SilentJudge(settings.judge, routes, metrics)
         judge.unasked = unasked
     writing = build_writing(settings, routes, over, metrics, _write_nothing)
-    own = replace(services_over(services, over, settings), judge=judge, writing=writing)
+    own = replace(services_over(services, over, settings, metrics), judge=judge, writing=writing)
     try:
         yield Player(settings, routes, own, over, unasked, missing or Unasked())
     finally:

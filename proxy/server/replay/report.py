@@ -28,9 +28,9 @@ def build_report(
     report = {
         "chain": _chains(replayed),
         "against": None if against is None else f"{_chains(against)}{f' of {file}' if file else ''}",
-        "total": _compared(replayed, against),
+        "total": totals(replayed, against),
         "sources": {
-            source: _compared(_of(replayed, source), None if against is None else _of(against, source))
+            source: totals(_of(replayed, source), None if against is None else _of(against, source))
             for source in dict.fromkeys(each.conversation.source for each in replayed)
         },
         "conversations": [
@@ -51,16 +51,8 @@ def _of(replayed: Iterable[Replayed], source: str) -> list[Replayed]:
     return [each for each in replayed if each.conversation.source == source]
 
 
-def _compared(replayed: Sequence[Replayed], against: Sequence[Replayed] | None) -> dict[str, Any]:
-    result = totals(replayed)
-    if against is not None:
-        ours, theirs = (_costs(turn for each in some for turn in each.turns) for some in (replayed, against))
-        result["cost_against"] = {rule: _ratio(ours[rule][0], theirs[rule][0]) for rule in RULES}
-    return result
-
-
-def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
-    """Return the figures of some conversations together."""
+def totals(replayed: Sequence[Replayed], against: Sequence[Replayed] | None = None) -> dict[str, Any]:
+    """Return the figures of some conversations together; `against` those of another chain, also the cost."""
     turns = [turn for each in replayed for turn in each.turns]
     sent = [turn for turn in turns if turn["refused"] is None]
     sizes = [(sum(turn["before"].values()), sum(turn["after"].values())) for turn in sent]
@@ -85,7 +77,7 @@ def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
             "sent": sum(size[1] > turn["usable"] for turn, size in zip(sent, sizes, strict=True)),
         },
         "tokens": {"before": before, "after": after, "ratio": _ratio(after, before)},
-        "cost": {rule: _ratio(*pair) for rule, pair in _costs(sent).items()},
+        "cost": {rule: _ratio(*_costs(turns, rule)) for rule in RULES},
         "usd": sum(turn["usd"] for turn in priced) if priced else None,
         "usd_unchanged": sum(turn["usd_unchanged"] for turn in priced) if priced else None,
         "cached": {
@@ -116,16 +108,19 @@ def totals(replayed: Sequence[Replayed]) -> dict[str, Any]:
         "milliseconds": {"p50": _percentile(times, 0.5), "p99": _percentile(times, 0.99)},
         "steps": {name: _step(some) for name, some in steps.items()},
         "calibration": _calibration([turn["reported"] for turn in turns if turn["reported"] is not None]),
+        **({} if against is None else {"cost_against": _cost_against(turns, against)}),
     }
 
 
-def _costs(turns: Iterable[Turn]) -> dict[str, tuple[float, float]]:
-    """Return what requests cost by each of the rules, and what the client's would have."""
-    sent = [turn for turn in turns if turn["refused"] is None]
-    return {
-        rule: (sum(turn["cost"][rule] for turn in sent), sum(turn["unchanged"][rule] for turn in sent))
-        for rule in RULES
-    }
+def _cost_against(turns: Sequence[Turn], against: Sequence[Replayed]) -> dict[str, float | None]:
+    others = [turn for each in against for turn in each.turns]
+    return {rule: _ratio(_costs(turns, rule)[0], _costs(others, rule)[0]) for rule in RULES}
+
+
+def _costs(turns: Sequence[Mapping[str, Any]], rule: str) -> tuple[float, float]:
+    """Return what requests cost by a rule, and what the client's would have."""
+    ours, theirs = (sum(turn[form].get(rule, 0.0) for turn in turns) for form in ("cost", "unchanged"))
+    return ours, theirs
 
 
 def _calibration(known: Sequence[Mapping[str, int]]) -> dict[str, Any] | None:
@@ -356,7 +351,7 @@ def _body(report: Mapping[str, Any], title: str) -> Iterator[str]:
 
 def _conversation(conversation: Mapping[str, Any], *, is_open: bool) -> Iterator[str]:
     turns: Sequence[Mapping[str, Any]] = conversation["turns"]
-    ours, theirs = (sum(turn[form].get("own", 0.0) for turn in turns) for form in ("cost", "unchanged"))
+    ours, theirs = _costs(turns, OWN)
     about = f"{len(turns)} requests, cost {number(ours / theirs if theirs else None)}"
     yield f"<details{' open' if is_open else ''}><summary><b>{escape(conversation['name'])}</b>{about}</summary>"
     yield _chart(turns)

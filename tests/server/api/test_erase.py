@@ -24,6 +24,7 @@ from proxy.state.counters import SqliteCounters
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
+from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.record_table import Filters
 from proxy.telemetry.records import Records
 from proxy.testing import chat
@@ -49,10 +50,13 @@ class Store(SqliteStore):
 
 def forgetting(store: SqliteStore, records: Records | None = None, **fields: object) -> Forgetting:
     threads = ThreadPoolExecutor(1)
-    memories = MemoryService(MemoryTable(store, ttl=60), MemoryRelevance(None, threads), threads)
+    count = Metrics("").count_memories
+    table = MemoryTable(store, ttl=60, max_users=9, count=count)
+    memories = MemoryService(table, MemoryRelevance(None, threads), threads, most=9, merge_at=1.0, count=count)
     given: Any = {"index": None, "peers": Peers(None), "here": (), **fields}
     services: Any = SimpleNamespace(archives=Archives(store), memories=memories)
-    return Forgetting(Stores(store, SqliteCounters(None), records, 0.0), services, **given)
+    stores = Stores(store, SqliteCounters(None), records or Records(RecordsSettings()), 0.0)
+    return Forgetting(stores, services, **given)
 
 
 @pytest.fixture

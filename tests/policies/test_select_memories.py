@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from policies.select_memories import SelectMemories
-from policies.select_memories.ranking import Bars, ranked
+from policies.select_memories import SelectMemories, ranked
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, RECALLED, build
 from proxy.chat.wire import flaws
@@ -89,29 +88,39 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(
-    ("items", "bars", "chosen", "facts"),
+    ("items", "policy", "chosen", "facts"),
     [
-        pytest.param([], Bars(), [], {}, id="nothing found"),
-        pytest.param([item("a", 0.71), item("b", 0.69)], Bars(), ["a"], {"left_relevance": 1}, id="the threshold"),
+        pytest.param([], SelectMemories(), [], {}, id="nothing found"),
+        pytest.param(
+            [item("a", 0.71), item("b", 0.69)], SelectMemories(), ["a"], {"left_relevance": 1}, id="the threshold"
+        ),
         pytest.param(
             [item(c, 0.9 - n / 100) for n, c in enumerate("abcdefg")],
-            Bars(),
+            SelectMemories(),
             list("abcde"),
             {"left_rank": 2},
             id="the best five",
         ),
         pytest.param(
             [item(c, 0.6 - n / 100) for n, c in enumerate("abcd")] + [item("e", 0.5), item("f", 0.45)],
-            Bars(),
+            SelectMemories(),
             list("abc"),
             {"left_rank": 1, "left_relevance": 2, "fallback": True},
             id="none passes: the best three above a half",
         ),
-        pytest.param([item("a", 0.5)], Bars(), [], {"left_relevance": 1}, id="none passes and none is above a half"),
-        pytest.param([item("a", 0.65), item("b", 0.65, age=3599)], Bars(), ["b"], {"left_relevance": 1}, id="recent"),
-        pytest.param([item("a", 0.65, age=3600)], Bars(), ["a"], {"fallback": True}, id="no longer recent"),
         pytest.param(
-            [item("a", 0.6, kind="preference"), item("b", 0.6)], Bars(), ["a"], {"left_relevance": 1}, id="a preference"
+            [item("a", 0.5)], SelectMemories(), [], {"left_relevance": 1}, id="none passes and none is above a half"
+        ),
+        pytest.param(
+            [item("a", 0.65), item("b", 0.65, age=3599)], SelectMemories(), ["b"], {"left_relevance": 1}, id="recent"
+        ),
+        pytest.param([item("a", 0.65, age=3600)], SelectMemories(), ["a"], {"fallback": True}, id="no longer recent"),
+        pytest.param(
+            [item("a", 0.6, kind="preference"), item("b", 0.6)],
+            SelectMemories(),
+            ["a"],
+            {"left_relevance": 1},
+            id="a preference",
         ),
         pytest.param(
             [
@@ -119,33 +128,43 @@ EXAMPLES = [
                 item("b", 0.56, text="the quiet hotels are in Mill Street"),
                 item("c", 0.56, text="the hotels were full"),
             ],
-            Bars(),
+            SelectMemories(),
             ["a", "b"],
             {"left_relevance": 1},
             id="what shares two words with a preference",
         ),
         pytest.param(
-            [item("a", 0.56, kind="preference", own=False)], Bars(), ["a"], {"fallback": True}, id="not the user's own"
+            [item("a", 0.56, kind="preference", own=False)],
+            SelectMemories(),
+            ["a"],
+            {"fallback": True},
+            id="not the user's own",
         ),
         pytest.param(
             [item("a", 0.48, kind="preference"), item("b", 0.48)],
-            Bars(),
+            SelectMemories(),
             [],
             {"left_relevance": 2},
             id="a preference that does not bear on the message",
         ),
         pytest.param(
-            [item("a", 0.39, kind="preference", age=1)], Bars(), [], {"left_relevance": 1}, id="nothing lifts the unfit"
+            [item("a", 0.39, kind="preference", age=1)],
+            SelectMemories(),
+            [],
+            {"left_relevance": 1},
+            id="nothing lifts the unfit",
         ),
-        pytest.param([item("a", 0.9, sure=0.29)], Bars(), [], {"left_confidence": 1}, id="not sure"),
-        pytest.param([item("a", 0.9, sure=0.3)], Bars(), ["a"], {}, id="just sure enough"),
-        pytest.param([item("a", 0.9, age=8 * DAY)], Bars(max_age=7 * DAY), [], {"left_age": 1}, id="too old"),
-        pytest.param([item("a", 0.9, age=6 * DAY)], Bars(max_age=7 * DAY), ["a"], {}, id="not too old"),
-        pytest.param([item("b", 0.9), item("a", 0.9)], Bars(), ["a", "b"], {}, id="equals in a fixed order"),
+        pytest.param([item("a", 0.9, sure=0.29)], SelectMemories(), [], {"left_confidence": 1}, id="not sure"),
+        pytest.param([item("a", 0.9, sure=0.3)], SelectMemories(), ["a"], {}, id="just sure enough"),
+        pytest.param([item("a", 0.9, age=8 * DAY)], SelectMemories(max_age=7 * DAY), [], {"left_age": 1}, id="too old"),
+        pytest.param([item("a", 0.9, age=6 * DAY)], SelectMemories(max_age=7 * DAY), ["a"], {}, id="not too old"),
+        pytest.param([item("b", 0.9), item("a", 0.9)], SelectMemories(), ["a", "b"], {}, id="equals in a fixed order"),
     ],
 )
-def test_which_memories_are_given(items: list[RememberedItem], bars: Bars, chosen: list[str], facts: object) -> None:
-    ranking = ranked(items, bars)
+def test_which_memories_are_given(
+    items: list[RememberedItem], policy: SelectMemories, chosen: list[str], facts: object
+) -> None:
+    ranking = ranked(items, policy)
     assert ids(ranking.chosen) == chosen
     found = {
         name: value for name, value in ranking.facts.items() if name not in ("memories_found", "given", "left_out")
@@ -158,7 +177,7 @@ def test_each_memory_that_is_given_or_stays_out_is_named_with_its_score_and_why(
         item("a", 0.9), item("b", 0.8, age=9e9), item("c", 0.75, sure=0.1), item("d", 0.65), item("e", 0.3),
         item("f", 0.71),
     ]  # fmt: skip
-    facts = ranked(items, Bars(top=1, max_age=1e6)).facts
+    facts = ranked(items, SelectMemories(top=1, max_age=1e6)).facts
     assert facts["given"] == "a 0.90"
     assert facts["left_out"] == (
         "b 0.80 too old, c 0.75 not sure enough, f 0.71 behind the best, d 0.65 not relevant enough, "

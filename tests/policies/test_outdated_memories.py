@@ -2,7 +2,7 @@
 
 import pytest
 
-from policies.select_memories.ranking import outdated
+from policies.select_memories import outdated
 
 OVERTAKEN = (
     ("User prefers budget hotels", "User prefers luxury 5-star hotels"),

@@ -8,7 +8,7 @@ OpenAI's parts.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat import ROLES, ChatRequest, Message, Tool
 
 FIELD = "cache_control"
 
@@ -22,9 +22,12 @@ def find_marks(request: ChatRequest) -> list[Mapping[str, Any]]:
 
 
 def markable(message: Message) -> bool:
-    """Return whether a message can be marked: its last part is text, an image or a file that is not empty."""
+    """Return whether a message can be marked: its last part is text, an image or a file that is not empty.
+
+    One of another role than a conversation has stands for an item that no step may touch.
+    """
     parts = message.parts
-    return bool(parts) and isinstance(parts[-1], Mapping) and parts[-1].get("text") != ""
+    return message.role in ROLES and bool(parts) and isinstance(parts[-1], Mapping) and parts[-1].get("text") != ""
 
 
 def write_marks(request: ChatRequest) -> ChatRequest:

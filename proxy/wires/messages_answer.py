@@ -44,15 +44,14 @@ class Blocks:
 
     def take(self, message: Mapping[str, Any]) -> None:
         self.begun, self.stop = message.get("type") == "message", message.get("stop_reason")
-        content, usage = message.get("content"), message.get("usage")
+        content, self.usage = message.get("content"), _object(message.get("usage"))
         self.content[:] = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-        self.usage = usage if isinstance(usage, dict) else {}
 
     def feed(self, event: Mapping[str, Any]) -> None:
         kind, delta = event.get("type"), event.get("delta")
         if kind == "message_start" and isinstance(event.get("message"), dict):
             self.begun = True
-            self.usage = dict(event["message"].get("usage") or {})
+            self.usage = dict(_object(event["message"].get("usage")))
         elif kind == "content_block_start" and isinstance(event.get("content_block"), dict):
             self.content.append(dict(event["content_block"]))
             self.arguments = []
@@ -65,7 +64,7 @@ class Blocks:
                 block["malformed"] = text
         elif kind == "message_delta" and isinstance(delta, dict):
             self.stop = delta.get("stop_reason") or self.stop
-            self.usage |= {name: count for name, count in (event.get("usage") or {}).items() if count is not None}
+            self.usage |= {name: count for name, count in _object(event.get("usage")).items() if count is not None}
         elif kind == "error":
             self.error = True
 
@@ -76,12 +75,17 @@ class Blocks:
         if isinstance(delta.get("partial_json"), str):
             self.arguments.append(delta["partial_json"])
         if "citation" in delta:
-            block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+            earlier = block.get("citations")
+            block["citations"] = [*(earlier if isinstance(earlier, list) else ()), delta["citation"]]
 
     @property
     def sent_back(self) -> list[dict[str, Any]]:
         """The blocks as they go back to the model, which sees its arguments that are no JSON as it wrote them."""
         return [_without_mark(block) if "malformed" in block else block for block in self.content]
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _without_mark(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from proxy.gateway.loop import send
 from proxy.gateway.restoring import restored
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.wires import WIRES
+from proxy.wires.messages_answer import Blocks
 from tests.scripted import Recall, Scripted, read, reply, streaming
 
 ODD: tuple[Any, ...] = (None, True, 0, -1, 1.5, "", "x", [], {}, [[]], [{}], [None], {"a": [1]}, [1, "a", None, {}])
@@ -39,8 +40,9 @@ EVENTS: dict[str, list[Any]] = {
     ],
     "messages": [
         {"type": "message_start", "message": {"usage": {"input_tokens": 1}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "citations": []}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Wait."}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {"url": "u"}}},
         {"type": "content_block_start", "index": 1, "content_block": BLOCKS[1]},
         {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
         {"type": "content_block_stop", "index": 1},
@@ -117,6 +119,14 @@ async def test_a_malformed_answer_is_no_fault_on_a_translated_wire(wire: str, st
     for _ in range(TIMES):
         behind = Scripted(damaged_reply("chat", dice, streamed=streamed))
         await answered(call, BridgedUpstream(behind, wire), [])
+
+
+def test_a_malformed_event_of_blocks_is_no_fault() -> None:
+    dice = random.Random(7)
+    for _ in range(TIMES):
+        blocks = Blocks()
+        for event in damaged(EVENTS["messages"], dice):
+            blocks.feed(event if isinstance(event, dict) else {})
 
 
 async def test_an_answer_without_internal_calls_keeps_its_bytes_where_it_is_malformed() -> None:

@@ -81,6 +81,12 @@ async def test_an_empty_message_is_not_marked() -> None:
     assert await marks(chat("u1").with_messages([first.with_changes(content=""), *others])) == CacheMarks((1, 3))
 
 
+async def test_an_item_that_no_step_may_touch_is_not_marked() -> None:
+    *earlier, last = chat("s u1 a1 u2").messages
+    opaque = last.with_changes(role="opaque", content=[{"type": "shell_call_output", "call_id": "c"}])
+    assert await marks(chat("u1").with_messages([*earlier, opaque])) == CacheMarks((0, 1, 2))
+
+
 def marked_by_client(*places: int, ttl: str | None = None) -> ChatRequest:
     control = {"type": "ephemeral"} if ttl is None else {"type": "ephemeral", "ttl": ttl}
     request = chat("s u1 a1 u2 a2 u3")

@@ -19,12 +19,11 @@ from starlette.routing import BaseRoute, Route
 import proxy
 from proxy.access.browsers import Browsers, is_loopback
 from proxy.access.metering import Meter
-from proxy.chat import encode
 from proxy.chat.errors import Unauthorized
 from proxy.config.document import items_of, literal_parts, with_masks
 from proxy.config.load import check
 from proxy.config.settings import KeysAuth, Settings
-from proxy.server.api.endpoint import NO_STORE, JsonFields, answered, json_object, read_body, valid
+from proxy.server.api.endpoint import JsonFields, answered, json_object, read_body, valid
 from proxy.server.api.erase import Forgetting
 from proxy.server.api.keys import KeysApi
 from proxy.server.api.replays import ReplaysApi
@@ -182,11 +181,10 @@ class Admin:
         errors, warnings = await asyncio.to_thread(check, asked.yaml, self._reloading.current.config)
         return {"errors": errors, "warnings": warnings}
 
-    async def _explain(self, request: Request) -> Response:
+    async def _explain(self, request: Request) -> dict[str, Any]:
         current = self._reloading.current
         body = await read_body(request, int(current.config.settings.server.max_body_mib * 2**20))
-        told = await current.explaining.for_operators(body, self._records.find)
-        return Response(encode(told), 200, NO_STORE, "application/json")
+        return await current.explaining.for_operators(body, self._records.find)
 
     async def _forget(self, request: Request) -> Response:
         told = await self._forgetting.tenant(request.path_params["tenant"])

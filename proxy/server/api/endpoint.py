@@ -12,11 +12,12 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from proxy.access.exchange import ClientGone, Exchange, is_gone
 from proxy.access.gate import Handler
+from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotKept, PenstockError
 from proxy.http.headers import Headers
 from proxy.identity import tenant_of
@@ -199,7 +200,7 @@ async def json_object(request: Request) -> dict[str, Any]:
 
 def answered(value: Any, status: int = 200) -> Response:
     """Return an answer to an operator in JSON."""
-    return JSONResponse(value, status, NO_STORE)
+    return Response(encode(value), status, NO_STORE, "application/json")
 
 
 async def answer_error(http: Exchange, error: PenstockError) -> None:

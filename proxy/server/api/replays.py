@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from proxy.chat.errors import BadRequest, NotFound, PenstockError, Rejected
 from proxy.server.api.endpoint import JsonFields, answered, json_object, unavailable, valid
-from proxy.server.api.requests import RecordsApi
+from proxy.server.api.requests import RecordsApi, without_text
 from proxy.server.reload import Reloading
 from proxy.state.background import BackgroundWork
 from proxy.state.store import StoreError
@@ -52,8 +52,7 @@ class ReplaysApi:
                 told = f"{name}={chain[:40]!r} is not a chain; known: {', '.join(known)}"
                 raise BadRequest(told, param=name, code="invalid_value")
         if not self._records.has_text:
-            told = "the text was not kept; set records: {text: true} in the configuration"
-            raise Rejected(told, code="records_without_text", status=403)
+            raise without_text()
         last = self._job
         if last["state"] == "running" or self._work:
             raise _running()

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -13,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.access.exchange import Exchange
+from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound, Rejected
+from proxy.chat.markers import named_handles
 from proxy.server.api.endpoint import NO_STORE, valid
 from proxy.server.api.erase import tenant_of_name
 from proxy.state.archive import Archives
@@ -67,9 +69,9 @@ class RecordsApi:
         record, handle = await self.request(request), request.path_params["handle"]
         text = record.get("text")
         if text is None:
-            raise _without_text()
-        named = f'recall("{handle}")' in "".join(part for each in text["after"] if each for part in _strings(each))
-        found = await self._archives.find(record["tenant"], handle) if named else None
+            raise without_text()
+        is_named = handle in named_handles(encode(text["after"]))
+        found = await self._archives.find(record["tenant"], handle) if is_named else None
         if found is None:
             raise NotFound("unknown handle: this request names no original under it", code="unknown_handle")
         return {"text": found}
@@ -112,7 +114,7 @@ class RecordsApi:
         match kind:
             case "jsonl":
                 if any(record.get("text") is None for record in records):
-                    raise _without_text()
+                    raise without_text()
                 media, lines = "application/jsonl", (orjson.dumps(_saved(record)) + b"\n" for record in records)
                 content = b"".join(lines)
             case "csv":
@@ -160,7 +162,8 @@ class RecordsApi:
         return True
 
 
-def _without_text() -> Rejected:
+def without_text() -> Rejected:
+    """Return the error that operators get where records have no text."""
     told = "the text was not kept; set records: {text: true} in the configuration"
     return Rejected(told, code="records_without_text", status=403)
 
@@ -187,14 +190,6 @@ def _costs(records: Sequence[Record]) -> bytes:
 
 def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _strings(each)
 
 
 def _in_utc(date: datetime) -> datetime:

@@ -212,18 +212,12 @@ def compare(
         {
             "id": each[0].conversation.name,
             "error": next((side.error for side in each if side.error), None),
-            "sides": [_figures([side]) for side in each],
+            "sides": [totals([side]) for side in each],
         }
         for each in together
     ]
     sound = [each for each in together if not any(side.error for side in each)]
-    return {"conversations": rows, "total": [_figures([each[place] for each in sound]) for place in range(len(sides))]}
-
-
-def _figures(replayed: Sequence[Replayed]) -> Mapping[str, Any]:
-    total = totals(replayed)
-    names = ("requests", "refused", "failed_steps", "usd", "usd_unchanged", "tokens", "cached", "values", "messages")
-    return {name: total[name] for name in names}
+    return {"conversations": rows, "total": [totals([each[place] for each in sound]) for place in range(len(sides))]}
 
 
 def main(config: str, *chains: str) -> None:

@@ -37,7 +37,8 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
             broken.add("the last user message was changed or lost")
         elif not any(_is_made_of(each, said) for each in reversed(after.messages)):
             broken.add("the last user message was lost; change it by with_changes()")
-    if _unread_results(before.messages) != _unread_results(after.messages):
+    unread = _unread_results(before.messages)
+    if unread != _unread_results(after.messages)[: len(unread)]:
         broken.add("a tool result that the model has not read yet was lost or moved")
     if after.tools is not before.tools and (called := called_tools(after)):
         lost = (called & listed(before.tools).names) - listed(after.tools).names
@@ -121,6 +122,6 @@ def _newest_user(before: Message | None, messages: Sequence[Message]) -> Message
 
 
 def _unread_results(messages: Sequence[Message]) -> list[str]:
-    """Return the calls whose results stand at the very end: no assistant message has followed them yet."""
+    """Return the calls whose results stand at the very end, the last one first: no message has followed them yet."""
     behind = takewhile(lambda message: message.get("role") == "tool", reversed(messages))
     return [str(message.get("tool_call_id", "")) for message in behind]

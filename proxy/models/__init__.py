@@ -13,7 +13,7 @@ from proxy.config.settings import ModelSettings
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.models.encodings import canonical_encoding
 from proxy.models.names import canonical
-from proxy.models.price_list import Listed, PriceList
+from proxy.models.price_list import ListedModel, PriceList
 from proxy.state.cache import Cache
 
 UNKNOWN_WINDOW = 128_000
@@ -131,7 +131,7 @@ def _of_row(table: ModelTable, row: ModelRow) -> dict[str, Any]:
     }
 
 
-def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
+def _of_list(facts: Mapping[str, Any], listed: ListedModel) -> dict[str, Any]:
     """Return what litellm's list says over the table.
 
     Its `max_input_tokens` is the prompt's limit for some models, the window for others: a figure as large as our
@@ -158,7 +158,7 @@ def _of_list(facts: Mapping[str, Any], listed: Listed) -> dict[str, Any]:
     return result
 
 
-def _prices(listed: Listed, read: float, written: float) -> Prices:
+def _prices(listed: ListedModel, read: float, written: float) -> Prices:
     """Prices of the list for a million tokens, with the step where there is one."""
     above = (listed.input_cost_above or read, listed.output_cost_above or written) if listed.above else (0.0, 0.0)
     each = [round(price * 1e6, 6) for price in (read, written, *above)]

@@ -16,7 +16,7 @@ _STEP = re.compile(rb'"(input|output)_cost_per_token_above_(\d+)k_tokens": *([0-
 _CHAT = frozenset({"chat", "completion", "responses"})
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedModel(msgspec.Struct, frozen=True):
     """A model of the list. Prices are US dollars per token. Its `max_tokens` has many meanings and is not read."""
 
     max_input_tokens: float | None = None
@@ -52,7 +52,7 @@ class PriceList:
         spec = find_spec("litellm")
         return cls(Path(spec.origin).with_name(_FILE) if spec and spec.origin else None)
 
-    def find(self, name: str) -> Listed | None:
+    def find(self, name: str) -> ListedModel | None:
         for spelling in spellings(name):
             raw = self._entries.get(spelling)
             found = None if raw is None else _parsed(raw)
@@ -78,9 +78,9 @@ class PriceList:
         return entries
 
 
-def _parsed(raw: msgspec.Raw) -> Listed | None:
+def _parsed(raw: msgspec.Raw) -> ListedModel | None:
     try:
-        listed = msgspec.json.decode(raw, type=Listed)
+        listed = msgspec.json.decode(raw, type=ListedModel)
         steps = {(int(step), kind): float(price) for kind, step, price in _STEP.findall(bytes(raw))}
     except (msgspec.DecodeError, ValueError):
         return None

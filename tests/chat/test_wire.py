@@ -118,6 +118,7 @@ def test_the_tools_that_a_choice_names(choice: Any, names: tuple[str, ...]) -> N
         pytest.param("u1 ax! tx u2", "u1 u2", id="a whole exchange leaves"),
         pytest.param("u1 ax! tx u2", "s u1 ax! tx a9 u2", id="something is added"),
         pytest.param("u1 ax! tx ay! ty", "u1 ay! ty", id="results that were read leave"),
+        pytest.param("u1 a!x,y tx ty s2", "s2 u1 a!x,y tx ty", id="a system message leaves from behind unread results"),
         pytest.param("s1 a1", "s2 a1", id="there is no user message to keep"),
         pytest.param("u1 tz u2", "tz u2", id="a flaw of the client's own is not the rewrite's"),
     ],

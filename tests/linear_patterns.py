@@ -34,8 +34,8 @@ WORST = (
     ("proxy.server.api.chat:_IS_MODEL", "", "name=a'"),
     ("proxy.server.api.chat:_PART", "", "a\r\n"),
     ("proxy.text.sentences:_ENCLITIC", "", "é"),
-    ("policies.resolve_clashes.statements:CUES", "", "\n"),
-    ("policies.resolve_clashes.values:_PATTERNS", "", "1."),
+    ("policies.resolve_clashes.values:CUES", "", "\n"),
+    ("proxy.text.values:_AMOUNT", "", "1."),
     ("proxy.history.reading:_SURE_CODE", "", ".:"),
     ("policies.validate_content.measures:_PATTERNS", "as of", " "),
     ("proxy.text.sections:_MARK", "", "#  "),
@@ -47,8 +47,6 @@ JSON = ("proxy.compaction.calls:_STRING", "proxy.text.json_values:_TOKENS")
 """Patterns that read only what was parsed as JSON."""
 JSON_UNITS = ('["\\"", ""]', " ", '{"\\\\": 1}')
 BOUNDED: Mapping[str, int] = {
-    "policies.check_facts.values:_AMOUNT": 60,
-    "policies.check_facts.values:_DATES": 60,
     "proxy.text.sentences:_BREAK": 60,
 }
 """Patterns that are not linear, and the most characters that they are given."""

@@ -1,23 +1,23 @@
-"""Relations: how facts state them, and how sentences of any form speak of them. English and Spanish. Pure."""
+"""Read sentences that give a subject an object of a relation: `the capital of Peru is Lima`. Pure.
+
+The forms of such sentences stand in `data/facts/forms.txt`, in English and Spanish.
+"""
 
 import re
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from policies.check_facts.values import value
 from proxy.text.fold import folded
 from proxy.text.tables import pattern_lists
-from proxy.text.vocabulary import AT, INNER, LIES, NATIONS, NEAR, NOT_ONE, PLACE_RELATIONS, PLACES, RELATIONS
+from proxy.text.values import value
+from proxy.text.vocabulary import INNER, NATIONS, NEGATIONS, NOT_ONE, PLACE_RELATIONS, RELATIONS
 
 IN = "in"
 """The relation to a place."""
 _LONGEST = 160
-"""Characters of a sentence that may be a claim as a whole."""
-_LONGEST_GAP = 8
-_ARTICLES = frozenset(["the", "el", "la", "los", "las"])
-_ONE = frozenset(["a", "an", "una", "un"])
-_OF = frozenset(["of", "de", "del"])
+"""Characters of a sentence that may be a claim."""
+_LONGEST_NAME = 4
+"""Words of an object."""
 _PATTERNS = [
     (language, re.compile(f"^(?:{form})$", re.IGNORECASE))
     for language, forms in pattern_lists("facts/forms").items()
@@ -53,6 +53,8 @@ def claim(sentence: str) -> Claim | None:
 
 def _claim_of(part: dict[str, str | None], language: str) -> Claim | None:
     subject, place, relation = name(part["s"] or ""), part.get("p"), folded(part.get("r") or "")
+    if not NEGATIONS.isdisjoint(f"{subject} {folded(part.get('o') or '')}".split()):
+        return None
     if place is not None:
         kind = folded(part.get("k") or "")
         return None if value(place) is not None else Claim(subject, f"{IN} {kind}".strip(), name(place), language)
@@ -65,25 +67,10 @@ def is_named(sentence: str, object: str) -> bool:
     """Return whether an object in a sentence is written like a name or a number, not like a description."""
     plain = folded(sentence)
     at = plain.find(object)
-    if at < 0 or object in NATIONS or len(plain) != len(sentence) or len(object.split()) > 4:
+    if at < 0 or object in NATIONS or len(plain) != len(sentence) or len(object.split()) > _LONGEST_NAME:
         return False
     words = sentence[at : at + len(object)].split()
     return all(word[0].isupper() or word[0].isdigit() or word in INNER for word in words)
-
-
-def lies(tokens: Sequence[str], inner: tuple[int, int], outer: tuple[int, int]) -> bool:
-    """Return whether the folded tokens of a sentence say that the name at `inner` lies in that at `outer`.
-
-    Both are where a name begins and where it ends.
-    """
-    gap = tokens[inner[1] : outer[0]]
-    if not gap or len(gap) > _LONGEST_GAP or set(gap) & NEAR:
-        return False
-    rest = [token for token in gap if token not in _ARTICLES]
-    if len(rest) < 2 or gap[0] not in LIES | _ONE | {"se"} or rest[-1] not in AT:
-        return False
-    # `is a city of`, `is located in`; of an aside, `a city in`
-    return rest[-2] in PLACES if gap[0] in _ONE or rest[-1] in _OF else True
 
 
 def relation_named(text: str) -> str:
@@ -96,11 +83,6 @@ def relation_named(text: str) -> str:
 def is_place(relation: str) -> bool:
     """Return whether a relation says where something lies: `in city`, `located_in`, `continent`."""
     return relation in PLACE_RELATIONS or relation.startswith(f"{IN} ")
-
-
-def cues(relation: str) -> tuple[str, ...]:
-    """Return the words with which sentences speak of a relation."""
-    return tuple(word for word, name in RELATIONS.items() if name == relation) or (relation.replace("_", " "),)
 
 
 def name(text: str) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from policies.check_facts.values import differ, value
 from proxy.text.fold import folded, stem
 from proxy.text.tables import sections
+from proxy.text.values import value
 from proxy.text.vocabulary import IS, NATIONS, word_set
 
 Verdict = Literal["agrees", "contradicts", "unclear"]
@@ -94,7 +94,7 @@ def _by_value(sentence: Plain, fact: Plain, mine: slice, theirs: slice) -> Verdi
         values = value(one), value(other)
         if values[0] is not None and values[1] is not None:
             is_part = one.startswith(f"{other}.") or other.startswith(f"{one}.")  # 15.4 is a 15
-            return "contradicts" if differ(values[0], values[1]) and not is_part else "agrees"
+            return "contradicts" if values[0].differs(values[1]) and not is_part else "agrees"
     return "unclear"
 
 

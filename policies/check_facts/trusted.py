@@ -7,21 +7,21 @@ a judge.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
 
-from policies.check_facts.relations import Claim, claim, cues, is_named, is_place, lies, name, relation_named
+from policies.check_facts.relations import Claim, claim, is_named, is_place, name, relation_named
 from policies.check_facts.sentences import Plain, compare, plain
-from policies.check_facts.values import differ, value
 from proxy.chat.annotations import Contradiction
 from proxy.text.fold import folded
 from proxy.text.json_values import is_json, strings
 from proxy.text.sentences import Sentence, behind_openers, in_full, is_stated, sentences
-from proxy.text.vocabulary import ENGLISH, IS, NEGATIONS, SPANISH, word_set
+from proxy.text.values import value
+from proxy.text.vocabulary import word_set
 
 LARGEST = 32 * 2**20
 """Bytes that a file of facts may have: some 300,000 facts."""
@@ -44,73 +44,49 @@ class Fact(NamedTuple):
     language: str = ""
 
 
-class _Mention(NamedTuple):
-    name: str
-    first: int
-    behind: int
-
-
-_Place = tuple[str, str, str]
-"""A subject, a relation and a language."""
+_Key = tuple[str, str]
+"""A relation and a language."""
 
 
 class Trusted:
     """Facts, indexed by the names in them. Built once; reading it changes nothing."""
 
     def __init__(self, facts: Iterable[Fact]) -> None:
-        self._text: dict[_Place, str] = {}
-        self._objects: dict[_Place, set[str]] = defaultdict(set)
-        self._range: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._text: dict[tuple[str, _Key], str] = {}
+        self._objects: dict[str, dict[_Key, set[str]]] = defaultdict(lambda: defaultdict(set))
+        """The objects of each subject by relation and language."""
+        self._range: dict[_Key, set[str]] = defaultdict(set)
         """All objects of a relation in a language."""
-        self._relations: dict[str, set[tuple[str, str]]] = defaultdict(set)
-        """The relations and languages in which a subject has a fact."""
-        self._prose: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
-        """Facts without a relation, with the words of the name that each begins with, by the first of them."""
+        self._about: dict[str, list[tuple[frozenset[str], str]]] = defaultdict(list)
+        """Facts with the words of the name that each is about, by the first of them."""
         self._plain: dict[tuple[str, ...], list[tuple[Plain, str]]] = defaultdict(list)
         """Sentences of facts by their first words."""
         known = list(facts)
         self.compared = sum([self._add(fact) for fact in known])
         """The number of facts that rules can compare: the others are for a judge."""
-        self._names = self._indexed()
-        self._first = frozenset(
-            _first_of(each)
-            for each in {
-                *self._names,
-                *(folded(read.words[0]) for plains in self._plain.values() for read, _ in plains),
-            }
-        )
+        begin = [folded(read.words[0]) for plains in self._plain.values() for read, _ in plains]
+        self._first = frozenset(map(_first_of, (*self._objects, *begin)))
         """The beginnings of all words of which a sentence about a fact has one."""
         self.size = len(known)
         self.digest = blake2b("\0".join(map(repr, known)).encode(), digest_size=16).hexdigest()
 
     def _add(self, fact: Fact) -> bool:
-        is_plain = False
-        for each in () if fact.relation else in_full(fact.text):
-            read = plain(each)
-            if read is not None and is_stated(each):
-                self._plain[read.key].append((read, fact.text))
-                is_plain = True
+        full = list(in_full(fact.text))
+        read = [] if fact.relation else [each for sentence in full if is_stated(sentence) and (each := plain(sentence))]
+        for each in read:
+            self._plain[each.key].append((each, fact.text))
         stated = _claim_of(fact)
-        if stated is None:
-            for each in in_full(fact.text):
-                named = _tokens(begins[0]) if (begins := _NAMED.match(each)) else []
-                if named:
-                    self._prose[named[0]].append((frozenset(named), fact.text))
-            return is_plain
-        key = (stated.subject, stated.relation, stated.language)
-        self._objects[key].add(stated.object)
-        self._text.setdefault(key, fact.text)
-        self._range[key[1:]].add(stated.object)
-        self._relations[stated.subject].add(key[1:])
-        return True
-
-    def _indexed(self) -> Mapping[str, Sequence[tuple[str, ...]]]:
-        names: dict[str, set[tuple[str, ...]]] = defaultdict(set)
-        for each in {*self._relations, *(o for objects in self._range.values() for o in objects)}:
-            parts = tuple(_tokens(each))
-            if parts and value(each) is None:
-                names[parts[0]].add(parts)
-        return {first: sorted(all_of, key=len, reverse=True) for first, all_of in names.items()}
+        if stated is not None:
+            key = (stated.relation, stated.language)
+            self._objects[stated.subject][key].add(stated.object)
+            self._range[key].add(stated.object)
+            self._text.setdefault((stated.subject, key), fact.text)
+        names = (
+            [stated.subject] if stated is not None else [begins[0] for each in full if (begins := _NAMED.match(each))]
+        )
+        for tokens in filter(None, map(_tokens, names)):
+            self._about[tokens[0]].append((frozenset(tokens), fact.text))
+        return stated is not None or bool(read)
 
     def contradicted(self, text: str) -> list[Contradiction]:
         """Return the sentences of a text that contradict a fact, in order; of JSON, the strings with them."""
@@ -131,11 +107,8 @@ class Trusted:
     def _concerned(self, sentence: str) -> list[str]:
         """Return the facts about a sentence's names, but for those that it repeats."""
         tokens = _tokens(sentence)
-        written_in, words = _language_of(tokens), frozenset(tokens)
-        facts = [text for token in tokens for named, text in self._prose.get(token, ()) if named <= words]
-        for one in self._mentions(tokens):
-            known = sorted(self._relations.get(one.name, ()))
-            facts += [self._text[one.name, relation, lang] for relation, lang in known if lang == written_in]
+        words = frozenset(tokens)
+        facts = [text for token in tokens for named, text in self._about.get(token, ()) if named <= words]
         return list(dict.fromkeys(fact for fact in facts if fact.rstrip(".") != sentence.rstrip(".")))
 
     def _contradicting(self, text: str) -> list[tuple[Sentence, str]]:
@@ -154,82 +127,31 @@ class Trusted:
         return against
 
     def _stated_against(self, sentence: str) -> str | None:
-        read, tokens = plain(sentence), _tokens(sentence)
+        read, stated = plain(sentence), claim(sentence)
         alike = self._plain.get(read.key, ()) if read is not None else ()
-        mentions = self._mentions(tokens)
-        if not (alike or any(one.name in self._relations for one in mentions)) or not is_stated(sentence):
+        if not (alike or (stated is not None and stated.subject in self._objects)) or not is_stated(sentence):
             return None
         verdicts = [(compare(read, fact), text) for fact, text in alike] if read is not None else []
         if any(verdict == "agrees" for verdict, _ in verdicts):
             return None
         against = next((text for verdict, text in verdicts if verdict == "contradicts"), None)
-        return against or self._by_relation(sentence, tokens, mentions)
+        return against or (self._by_claim(stated, sentence) if stated is not None else None)
 
-    def _by_relation(self, sentence: str, tokens: Sequence[str], mentions: Sequence[_Mention]) -> str | None:
-        if any(token in NEGATIONS for token in tokens):
+    def _by_claim(self, stated: Claim, sentence: str) -> str | None:
+        """Return the fact about the same relation of the same subject, if it has another object, in any language."""
+        where = is_place(stated.relation)
+        every = self._objects.get(stated.subject, {})
+        alike = {
+            key: known for key, known in every.items() if key[0] == stated.relation or (where and is_place(key[0]))
+        }
+        if any(_same(stated.object, each) for known in alike.values() for each in known):
             return None
-        written_in = _language_of(tokens)
-        for subject in mentions:
-            for relation, language in sorted(self._relations.get(subject.name, ())):
-                if language != written_in:
-                    continue  # the names of one thing differ between languages
-                stated = self._stated(subject, relation, language, mentions, tokens, sentence)
-                if stated is not None and not self._agrees(subject.name, relation, stated):
-                    return self._text[subject.name, relation, language]
+        is_clear = not where and (value(stated.object) is not None or is_named(sentence, stated.object))
+        for key in sorted(alike):
+            # the names of one thing differ between languages
+            if key[1] == stated.language and (is_clear or stated.object in self._range[key]):
+                return self._text[stated.subject, key]
         return None
-
-    def _mentions(self, tokens: Sequence[str]) -> list[_Mention]:
-        mentions: list[_Mention] = []
-        behind = 0
-        for at, token in enumerate(tokens):
-            if token not in self._names or at < behind:
-                continue
-            longest = next((n for n in self._names[token] if tuple(tokens[at : at + len(n)]) == n), None)
-            if longest:
-                behind = at + len(longest)
-                mentions.append(_Mention(" ".join(longest), at, behind))
-        return mentions
-
-    def _stated(
-        self,
-        subject: _Mention,
-        relation: str,
-        language: str,
-        mentions: Sequence[_Mention],
-        tokens: Sequence[str],
-        sentence: str,
-    ) -> str | None:
-        """Return the object that a sentence gives a subject; None unless it clearly gives one."""
-        others = [one for one in mentions if one is not subject and self._may_be(one.name, relation, language)]
-        if not others and not is_place(relation):
-            stated = claim(sentence)
-            if stated is None or stated[:2] != (subject.name, relation) or stated.language != language:
-                return None
-            return stated.object if value(stated.object) is not None or is_named(sentence, stated.object) else None
-        if len(others) != 1:
-            return None
-        (other,) = others
-        if is_place(relation):
-            return other.name if lies(tokens, subject[1:], other[1:]) else None
-        text = f" {' '.join(tokens)} "
-        has_cue = any(f" {cue} " in text for cue in cues(relation))
-        return other.name if has_cue and any(token in IS for token in tokens) else None
-
-    def _may_be(self, name: str, relation: str, language: str) -> bool:
-        """Return whether a name is known as an object of the relation, or is of the same kind as one that is."""
-        objects = self._range[relation, language]
-        if name in objects or not is_place(relation):
-            return name in objects
-        kinds = self._relations.get(name, set())
-        return any(kinds & self._relations.get(each, set()) for each in objects)
-
-    def _agrees(self, subject: str, relation: str, stated: str) -> bool:
-        """Return whether a fact about the subject, in any language, has this object of the relation or of its like."""
-        for known, language in self._relations.get(subject, ()):
-            is_like = known == relation or (is_place(known) and is_place(relation))
-            if is_like and any(_same(stated, each) for each in self._objects[subject, known, language]):
-                return True
-        return False
 
 
 def _claim_of(fact: Fact) -> Claim | None:
@@ -251,17 +173,11 @@ def _first_of(word: str) -> str:
     return begins[0] if begins else word
 
 
-def _language_of(tokens: Sequence[str]) -> str:
-    """Return the language of a sentence by its small words: `en` or `es`."""
-    spanish = sum(token in SPANISH for token in tokens)
-    return "es" if spanish > sum(token in ENGLISH for token in tokens) else "en"
-
-
 def _same(one: str, other: str) -> bool:
     """Return whether two names or values may be of one thing: one name has all words of the other."""
     first, second = value(one), value(other)
     if first is not None and second is not None:
-        return not differ(first, second)
+        return not first.differs(second)
     left, right = (
         {word for word in name.split() if len(word.rstrip(".")) > 1 and word not in _TITLES} for name in (one, other)
     )

@@ -13,9 +13,10 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from policies.resolve_clashes.statements import LIGHT, Statement, statements, telling
-from policies.resolve_clashes.values import AMOUNTS, BOOKED, TYPED, Value, unit_terms
+from policies.resolve_clashes.values import BOOKED, TYPED
 from proxy.chat import Message, digest
 from proxy.context import Once
+from proxy.text.values import UNITS, Value
 
 _WINDOW = 2000
 """Earlier statements that are looked through."""
@@ -119,69 +120,45 @@ def clash(old: Statement, new: Statement) -> str | None:
 
 # --- another value ---
 
-_SAME = 0.6
-"""The share of the shorter subject that both have, for them to be the same."""
 _ALIKE = 0.5
-"""The same where a word says that something changed."""
+"""The share of the shorter subject that both have where a word says that something changed."""
+_SAME = 0.6
+"""The same where none does."""
 _PAIR = 2
+_DATES = frozenset({"date", "weekday", "time"})
 
 
 def _value(old: Statement, new: Statement) -> bool:
     """Return whether both give a value of the same subject, and not the same value."""
     if "another" in new.signs or old.negative != new.negative or old.slots.isdisjoint(new.slots):
         return False
-    if _about_others(old, new) or _is_narrower(old, new) or _is_parallel(old, new):
+    if _about_others(old, new) or _is_parallel(old, new):
         return False
-    return any(_same_subject(old, new, value) for value in new.values if _takes_place(old, value))
+    return any(each.differs(value) and _same_subject(old, new, value) for each, value in _in_one_slot(old, new))
+
+
+def _in_one_slot(old: Statement, new: Statement) -> list[tuple[Value, Value]]:
+    return [(each, value) for value in new.values for each in old.values if each.slot == value.slot]
 
 
 def _is_changed(new: Statement) -> bool:
     return not new.signs.isdisjoint(("correcting", "updated"))
 
 
-def _takes_place(old: Statement, value: Value) -> bool:
-    older = [each for each in old.values if each.slot == value.slot and not each.part == value.part == "weak"]
-    return any(differ(each, value) and are_comparable(each, value) for each in older)
-
-
 def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
-    """Return whether both are about the same, the unit of the value aside."""
-    if value.kind not in TYPED and "likes" in old.signs | new.signs:
-        return False  # one may like many things
-    unit = unit_terms(value) if value.unit else frozenset()
-    mine, theirs = old.about - unit, new.about - unit
-    shared, is_changed = mine & theirs, _is_changed(new)
+    """Return whether both are about the same, the value aside; unless something changed, the later one adds little."""
+    mine, theirs, is_changed = old.about, new.about, _is_changed(new)
+    shared = mine & theirs
     if not mine and not theirs:
         is_own = value.kind not in TYPED and "first" in old.signs & new.signs  # `I'm vegan`, `I eat meat`
-        return is_own or not unit.isdisjoint(old.about | new.about)
+        return is_own or (value.kind == "amount" and bool(value.unit))
     if not shared or (value.kind == "place" and not is_changed):
         return False
-    if len(shared) == 1 and old.head != new.head and not is_changed:
-        return False  # `I weigh 82 kilos`, `my suitcase weighs 20 kilos`
-    if value.kind == "count" and not value.unit and not (is_changed and len(shared) >= _PAIR):
+    if value.kind == "amount" and not value.unit and not (is_changed and len(shared) >= _PAIR):
         return False
+    if not is_changed and len(shared) < _PAIR and not theirs <= mine:
+        return False  # `the exam is on Friday`, `the exam in physics is on Monday`
     return len(shared) / min(len(mine), len(theirs)) >= (_ALIKE if is_changed else _SAME)
-
-
-def differ(old: Value, new: Value) -> bool:
-    """Return whether two values of a slot are not the same; two dates may still be, see `are_comparable`."""
-    same_part = old.part == new.part or "weak" in (old.part, new.part)
-    return same_part and old.value != new.value and not _is_one_day(old.value, new.value)
-
-
-def are_comparable(old: Value, new: Value) -> bool:
-    """Return whether two dates are of one form: a weekday may be the same day as a number."""
-    return old.kind != "date" or _form(old.value) == _form(new.value)
-
-
-def _form(date: str) -> str:
-    return "d" if date[-1].isdigit() and date[0] in "md" else "w" if date[0] == "w" else "word"
-
-
-def _is_one_day(old: str, new: str) -> bool:
-    """Return whether one is the day, and the other the same with its month."""
-    bare, full = sorted((old, new), key=len)
-    return bare[:1] == "d" and full[:1] == "m" and full.endswith(bare)
 
 
 # --- denials ---
@@ -192,7 +169,7 @@ def _never(old: Statement, new: Statement) -> bool:
     if bool(old.never) == bool(new.never) or "first" not in old.signs & new.signs:
         return False
     denied, stated = (old, new) if old.never else (new, old)
-    if stated.negative or "hedged" in stated.signs or (stated is new and "done" not in stated.signs):
+    if stated.negative or "hedged" in stated.signs:
         return False
     shared = denied.never & stated.terms
     return len(shared) >= _PAIR or (shared == denied.never and denied.verb in stated.terms)
@@ -207,9 +184,6 @@ def _negation(old: Statement, new: Statement) -> bool:
 
 # --- other subjects ---
 
-_NAMING = 4
-"""Words of a statement up to which it says its subject."""
-
 
 def _about_others(old: Statement, new: Statement) -> bool:
     """Return whether they are stated apart, or neither is the author's and each has a subject that the other lacks."""
@@ -219,29 +193,20 @@ def _about_others(old: Statement, new: Statement) -> bool:
     return "first" not in old.signs | new.signs and len(heads) == _PAIR and not heads <= old.terms & new.terms
 
 
-def _is_narrower(old: Statement, new: Statement) -> bool:
-    """Return whether both begin alike, and one then says which: `the union`, `the union of miners`."""
-    short, long = sorted((old, new), key=lambda one: len(one.order))
-    if len(short.order) < _PAIR or short.order[0] != long.order[0]:
-        return False
-    return long.order[1] not in short.terms and short.order[1] in short.about & {*long.order[2:_NAMING]}
-
-
 def _is_parallel(old: Statement, new: Statement) -> bool:
-    """Return whether both are one sentence of two subjects: `on Linux it took 5 s`, `on Windows it took 9 s`."""
+    """Return whether both are one sentence of two subjects or times: `Linux took 5 s`, `Windows took 9 s`."""
     if _is_changed(new):
         return False
-    slots = [slot for slot in old.slots & new.slots if _values_of(old, slot).isdisjoint(_values_of(new, slot))]
-    if len(slots) >= _PAIR and not {kind for kind, _ in slots} <= {"date", "time"}:
+    pairs, kinds = _in_one_slot(old, new), [{kind for kind, _ in each.slots} for each in (old, new)]
+    differing = {one.slot for one, _ in pairs} - {one.slot for one, other in pairs if not one.differs(other)}
+    if len(differing) >= _PAIR and not {kind for kind, _ in differing} <= _DATES:
+        return True
+    if "amount" in kinds[0] & kinds[1] and not _DATES.isdisjoint(kinds[0] ^ kinds[1]):
         return True
     if not 1 < len(old.frame) == len(new.frame):
         return False
     others = [{one, other} for one, other in zip(old.frame, new.frame, strict=True) if one != other]
     return len(others) == 1 and not others[0] <= LIGHT
-
-
-def _values_of(one: Statement, slot: tuple[str, str]) -> frozenset[str]:
-    return frozenset(value.value for value in one.values if value.slot == slot)
 
 
 # --- a value of a task ---
@@ -254,13 +219,11 @@ def _slots(turns: Sequence[Turn], last: int) -> Iterator[tuple[int, Statement, S
     """Yield the statements that give a value of a task, by their turns, and those of a turn that give another."""
     every = turns[last]
     opening = every[0].signs if every else frozenset[str]()
-    for new in every:
-        if "another" in new.signs or not _may_give(new):
-            continue
+    for new in filter(_may_give, every):
         signs = new.signs | (opening & {"correcting", "following"})
         for value in new.values:
-            is_counted = value.kind == "count" and value.unit not in BOOKED
-            latest = None if is_counted else _latest_value(turns, last, value)
+            is_other = "another" in new.signs or (value.kind == "amount" and value.unit not in UNITS)
+            latest = None if is_other else _latest_value(turns, last, value)
             if latest is not None and _is_given_anew(*latest[1:], new, value, signs):
                 yield latest[0], latest[1], new
 
@@ -270,49 +233,29 @@ def _may_give(statement: Statement) -> bool:
 
 
 def _latest_value(turns: Sequence[Turn], last: int, value: Value) -> tuple[int, Statement, Value] | None:
-    """Return the place of the turn, the statement and the user's last value of the same slot.
-
-    Of a day of the month it is one of the month, where there is any.
-    """
-    latest = None
+    """Return the place of the turn, the statement and the user's last value of the same slot."""
     for at in range(last - 1, max(-1, last - 1 - _NEAR), -1):
         for old in filter(_may_give, reversed(turns[at])):
             for older in reversed(old.values):
-                if older.value != "today" and _same_slot(older, value):
-                    if are_comparable(older, value):
-                        return at, old, older
-                    latest = latest or (at, old, older)
-    return latest
-
-
-def _same_slot(older: Value, value: Value) -> bool:
-    same_part = older.part == value.part or "weak" in (older.part, value.part)
-    same_unit = older.unit == value.unit or {older.unit, value.unit} <= {"people", "ticket", ""}
-    return older.kind == value.kind and same_part and same_unit
+                if older.slot == value.slot:
+                    return at, old, older
+    return None
 
 
 def _is_given_anew(old: Statement, older: Value, new: Statement, value: Value, signs: frozenset[str]) -> bool:
     """Return whether a value is meant in the place of the older one."""
-    if old.terms == new.terms or not differ(older, value):
+    if old.terms == new.terms or not older.differs(value):
         return False
     if "correcting" in signs:
         return True
-    if not are_comparable(older, value):
-        return False
     if "following" in signs:
-        return not old.about.isdisjoint(new.about) or value.kind not in AMOUNTS
-    is_apart = old.others != new.others or _differ_in_subject(old, new, value) or _is_parallel(old, new)
-    is_apart = is_apart or (old.kind == new.kind == "statement" and _is_narrower(old, new))
-    if is_apart or "likes" in old.signs | new.signs:
+        return not old.about.isdisjoint(new.about) or value.kind != "amount"
+    if old.others != new.others or _differ_in_subject(old, new) or _is_parallel(old, new):
         return False
-    is_bare = not new.about or (not old.about and "wanting" in new.signs)
-    return value.kind not in TYPED or is_bare or (bool(value.unit) and value.unit == older.unit)
+    return value.kind not in TYPED or not new.about or value.unit in BOOKED
 
 
-def _differ_in_subject(old: Statement, new: Statement, value: Value) -> bool:
+def _differ_in_subject(old: Statement, new: Statement) -> bool:
     """Return whether both name a subject, and not the same."""
-    if value.part == "weak" and "wanting" in new.signs:
-        return False
-    unit = unit_terms(value) if value.unit else frozenset()
-    mine, theirs = old.about - unit, new.about - unit
+    mine, theirs = old.about, new.about
     return bool(mine and theirs) and len(mine & theirs) * 2 < min(len(mine), len(theirs)) + bool(mine - theirs)

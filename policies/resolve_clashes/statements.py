@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from policies.resolve_clashes.values import Value, fold, listed, read_values
+from policies.resolve_clashes.values import CUES, fold, listed, read_values
 from proxy.text.fold import stem
-from proxy.text.tables import patterns
+from proxy.text.values import Value
 
 Kind = Literal["statement", "request", "question"]
 
@@ -24,11 +24,8 @@ _MOST = 60
 """Clauses of a message that are read."""
 _DENIED = 12
 """Words behind a `never` that it denies."""
-_SHORT = 4
-"""Words of a clause that says no more than a value."""
 
-CUES = {name: re.compile(pattern) for name, pattern in patterns("clashes/cues").items()}
-_SIGNS = ("first", "correcting", "updated", "following", "another", "wanting", "hedged", "done", "likes")
+_SIGNS = ("first", "correcting", "updated", "following", "another", "hedged")
 """Cues that a statement carries by name."""
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -58,8 +55,6 @@ class Statement(NamedTuple):
     quote: str
     """The words of the user, as a note quotes them."""
     terms: frozenset[str]
-    order: tuple[str, ...]
-    """The terms in their order."""
     frame: tuple[str, ...]
     """The stems of its words outside values, in their order."""
     about: frozenset[str]
@@ -158,7 +153,6 @@ def _statement(text: str, clause: Clause) -> Statement:
         kind=kind,
         quote=_quoted(text[start:end]),
         terms=frozenset(order),
-        order=order,
         frame=tuple(stem(word) for word in _WORD.findall(rest) if word not in _STOP),
         about=about,
         others=frozenset(match[match.lastgroup or 0].removesuffix("s") for match in CUES["others"].finditer(folded)),
@@ -176,10 +170,8 @@ def _statement(text: str, clause: Clause) -> Statement:
 def _outside(folded: str, values: tuple[Value, ...]) -> str:
     """Return a clause with its values blanked out."""
     rest = list(folded)
-    is_long = len(_WORD.findall(folded)) > _SHORT
     for value in values:
-        if not (is_long and value.part == "weak"):
-            rest[value.start : value.end] = " " * (value.end - value.start)
+        rest[value.start : value.end] = " " * (value.end - value.start)
     return "".join(rest)
 
 

@@ -16,11 +16,6 @@ def forms(lines: Iterable[str]) -> dict[str, str]:
     return {form: name for name, _, names in rows for form in names.split()}
 
 
-def units(lines: Iterable[str]) -> dict[str, tuple[str, float]]:
-    """Return unit and multiple for each form, from lines such as `unit multiple: form form`."""
-    return {form: (unit, float(times)) for form, (unit, times) in ((k, v.split()) for k, v in forms(lines).items())}
-
-
 _WORDS = sections("vocabulary")
 
 
@@ -33,14 +28,9 @@ def _numbers(name: str) -> Mapping[str, int]:
 
 
 NATIONS = forms(_WORDS["nations"])
-MONTHS, SHORT_MONTHS, WEEKDAYS = _numbers("months"), _numbers("short months"), _numbers("weekdays")
-NUMBERS = _numbers("numbers")
-UNITS = units(_WORDS["units"])
-NEGATIONS, DENIALS, ONE_OF_SOME = _set("negations"), _set("denials"), _set("one of some")
-IS, LIES, AT = _set("is"), _set("lies"), _set("at")
-PLACES, NEAR = _set("places"), _set("near")
-SPANISH, ENGLISH = _set("spanish"), _set("english")
-INNER, NOT_ONE, PLACE_RELATIONS = _set("inner"), _set("not one"), _set("place relations")
+MONTHS, WEEKDAYS, NUMBERS = _numbers("months"), _numbers("weekdays"), _numbers("numbers")
+NEGATIONS, DENIALS = _set("negations"), _set("denials")
+IS, INNER, NOT_ONE, PLACE_RELATIONS = _set("is"), _set("inner"), _set("not one"), _set("place relations")
 RELATIONS = {
     form: name for name, _, all_ in (line.partition(": ") for line in _WORDS["relations"]) for form in all_.split(", ")
 }

@@ -164,7 +164,7 @@ class Chosen:
 
     @cached_property
     def observers(self) -> Sequence[AnswerObserver]:
-        """What steps observe answers with."""
+        """The observers of answers that steps bring."""
         return [policy.observer for _, policy in self.steps if isinstance(policy, ObservesAnswers)]
 
     @cached_property

@@ -229,8 +229,8 @@ def test_a_taken_port_is_said_in_one_line(folder: Path) -> None:
 
 def test_starting_loads_no_heavy_library(folder: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from proxy.config.load import load; from proxy.server.app import Process\n"
-        f"Process(load(Path({str(folder / 'config.yaml')!r})))\n"
+        "import sys; from pathlib import Path; from proxy.config.load import load; from proxy.server.app import App\n"
+        f"App(load(Path({str(folder / 'config.yaml')!r})))\n"
         "print([name for name in ('litellm', 'transformers', 'tokenizers', 'tiktoken', 'torch', 'opentelemetry', 'grpc')"
         " if name in sys.modules])"
     )

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -34,13 +33,12 @@ class SmallModel:
         tokens: Callable[[str], Any],
         log: logging.Logger,
         lost: str,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Set up the client; `tokens` returns the counter of a kind of tokens; `lost` is the event of a failed call."""
         self._settings = settings
         self._routes = routes
         self._tokens = tokens
-        self._warnings = Warnings(log, lost, clock)
+        self._warnings = Warnings(log, lost)
         self._refused: set[str] = set()
         """Fields that the model has refused: OpenAI's reasoning models accept no `max_tokens` and no temperature."""
 

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as HttpRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from proxy.access.browsers import Browsers, open_to
 from proxy.access.exchange import Intake
@@ -77,36 +77,6 @@ CHAT = "/v1/chat/completions"
 _FOR_CLIENTS = ("/v1", "/chat/", "/models")
 
 
-class App:
-    """The whole app. Chat does not go through Starlette's router, a tenth of the time of a small request."""
-
-    def __init__(self, reloading: Reloading, rest: ASGIApp, operators: ASGIApp, own_port: int | None) -> None:
-        self._reloading = reloading
-        self._rest = rest
-        self._operators = operators
-        self._own_port = own_port
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one exchange. A client's exchange keeps the generation that is current when it begins."""
-        if scope["type"] != "http":
-            await self._rest(scope, receive, send)
-            return
-        if self._own_port is not None and (scope.get("server") or ("", 0))[1] == self._own_port:
-            await self._operators(scope, receive, send)
-            return
-        path = scope["path"]
-        if "//" in path or path.endswith("/"):  # of a base URL with a slash at its end
-            plain = re.sub("//+", "/", path).rstrip("/")
-            if plain.startswith(_FOR_CLIENTS):
-                path, scope = plain, {**scope, "path": plain}
-        if path == CHAT and scope["method"] == "POST":
-            await self._reloading.current(scope, receive, send, is_chat=True)
-        elif path.startswith(_FOR_CLIENTS):
-            await self._reloading.current(scope, receive, send)
-        else:
-            await self._rest(scope, receive, send)
-
-
 async def answer_http_error(request: Request, error: Exception) -> Response:
     """Answer the framework's own 404 and 405 with OpenAI's error body."""
     if not isinstance(error, HTTPException):
@@ -136,11 +106,11 @@ ERRORS = {HTTPException: answer_http_error, PenstockError: answer_own_error, Sto
 
 def create(
     path: Path, host: str, admin_port: int | None, save: Path | None, redact: Sequence[str], meeting: Path | None = None
-) -> App:
+) -> "App":
     """Return the app of a file, in its process. `meeting` is the folder where workers meet. Raise `ConfigError`."""
     bound_arenas()
     saving = None if save is None else Saving(save, redact)
-    app = Process(load(path), saving, Peers(meeting), host, admin_port).app
+    app = App(load(path), saving, Peers(meeting), host, admin_port)
     # what is alive now lives for ever: leave it out of collections, which otherwise stop the loop for tens of
     # milliseconds, and let a parsed request of some thousand objects pass without one
     gc.collect()
@@ -149,8 +119,11 @@ def create(
     return app
 
 
-class Process:
-    """The services that outlive a configuration, and the generation of each configuration over them."""
+class App:
+    """The services that outlive a configuration, and the generation of each configuration over them.
+
+    Chat does not go through Starlette's router, a tenth of the time of a small request.
+    """
 
     def __init__(
         self,
@@ -179,15 +152,31 @@ class Process:
         self.health = Health(reloading, self.draining, services.threads, peers, outside)
         forgetting = Forgetting(stores, services, self.index, peers, [reloading.forget, self.pilot.forget])
         self.admin = Admin(reloading, self.records, peers, metrics, forgetting, self.meter, host)
-        own_port, probes = admin_port or settings.server.admin_port, self.health.routes()
-        for_all = [*probes, *(() if own_port is not None else self.admin.routes(own_port=False))]
+        self._own_port, probes = admin_port or settings.server.admin_port, self.health.routes()
+        for_all = [*probes, *(() if self._own_port is not None else self.admin.routes(own_port=False))]
         for_operators = [*probes, *self.admin.routes(own_port=True)]
-        self.app = App(
-            reloading,
-            Starlette(routes=for_all, exception_handlers=ERRORS, lifespan=self._life),
-            Starlette(routes=for_operators, exception_handlers=ERRORS),
-            own_port,
-        )
+        self._rest = Starlette(routes=for_all, exception_handlers=ERRORS, lifespan=self._life)
+        self._operators = Starlette(routes=for_operators, exception_handlers=ERRORS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one exchange. A client's exchange keeps the generation that is current when it begins."""
+        if scope["type"] != "http":
+            await self._rest(scope, receive, send)
+            return
+        if self._own_port is not None and (scope.get("server") or ("", 0))[1] == self._own_port:
+            await self._operators(scope, receive, send)
+            return
+        path = scope["path"]
+        if "//" in path or path.endswith("/"):  # of a base URL with a slash at its end
+            plain = re.sub("//+", "/", path).rstrip("/")
+            if plain.startswith(_FOR_CLIENTS):
+                path, scope = plain, {**scope, "path": plain}
+        if path == CHAT and scope["method"] == "POST":
+            await self.reloading.current(scope, receive, send, is_chat=True)
+        elif path.startswith(_FOR_CLIENTS):
+            await self.reloading.current(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
 
     def _stop(self) -> float:
         self.headers.append((b"connection", b"close"))

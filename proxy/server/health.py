@@ -104,7 +104,8 @@ class Health:
     ) -> None:
         """`pools` do the chains' work; `outside` services may fail while requests go on. `clock` is in seconds."""
         self._reloading, self._draining, self._peers = reloading, draining, peers
-        self._pools, self._outside = tuple(pools), outside
+        self._pools = tuple(pools)
+        self._outside = {name: service for name, service in outside.items() if service is not None}
         self._clock, self._ready = clock, clock() + LONGEST_START
         self._reported: float | None = None
         """The start of the job that was reported as stuck; each is reported once."""
@@ -155,8 +156,7 @@ class Health:
         return JSONResponse({"status": "ready", "config": self._reloading.brief(), "degraded": degraded})
 
     def _degraded(self) -> dict[str, str | None]:
-        services = {name: each for name, each in self._outside.items() if each is not None}
-        return {name: getattr(service, "degraded", None) for name, service in services.items()}
+        return {name: getattr(service, "degraded", None) for name, service in self._outside.items()}
 
     async def watch(self, tell: Callable[[str, bool], None]) -> None:
         """Check the external services until cancelled: else only a request would notice that one is missing."""

@@ -14,7 +14,7 @@ import yaml
 
 from proxy.config.load import load
 from proxy.gateway.saving import Saving
-from proxy.server.app import Process
+from proxy.server.app import App
 from tests.scripted import events
 
 DEFAULT_ANSWER = (
@@ -231,7 +231,7 @@ async def proxy(config: str, folder: Path, *, saving: Saving | None = None) -> A
     path = folder / "config.yaml"
     path.write_text(patient(config, folder))
     made = uvicorn.Config(
-        Process(load(path, {}), saving).app,
+        App(load(path, {}), saving),
         port=0,
         loop="asyncio",
         lifespan="on",

@@ -1,7 +1,7 @@
 """The endpoint by which one agent gives another something of its context: `/v1/context/share`."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -23,10 +23,7 @@ LARGEST = 256 * 1024
 _NAMES = ("session", "agent", "task")
 
 
-class _Names(JsonFields):
-    session: str | None = None
-    agent: str | None = None
-    task: str | None = None
+_Names = dict[Literal["session", "agent", "task"], str | None]
 
 
 class _Share(JsonFields):
@@ -46,11 +43,10 @@ class Sharing:
 
     async def give(self, http: Exchange) -> Mapping[str, Any]:
         asked = valid(_Share, await sent_json(http))
-        own, named = _names(http.headers), _listed(asked.sender or _Names())
+        own, named, to = _names(http.headers), _listed(asked.sender or {}), _listed(asked.to)
         if any(own[name] and named[name] and own[name] != named[name] for name in _NAMES):
             raise BadRequest("`from` and the headers name different ones", param="from", code="invalid_sender")
         own = {name: own[name] or named[name] for name in _NAMES}
-        to = _listed(asked.to)
         giver, receiver = _identity(http, own), _identity(http, {**to, "session": to["session"] or own["session"]})
         if giver.scope == receiver.scope:
             raise BadRequest("`to` must name another session, agent or task", param="to", code="invalid_receiver")
@@ -111,7 +107,7 @@ def _names(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _listed(names: _Names) -> dict[str, str]:
-    return {name: value or "" for name, value in names}
+    return dict.fromkeys(_NAMES, "") | {name: value for name, value in names.items() if value}
 
 
 def _id(http: Exchange) -> str:

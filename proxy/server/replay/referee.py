@@ -157,18 +157,18 @@ class Referee:
         return Decision.of(body.wire, status, answer), money(profile.prices.at(tokens), cost, usage.output or 0)
 
 
-def summary(compared: Sequence[ComparedRequest], seed: int = 1) -> dict[str, Any]:
+def summary(compared: Sequence[ComparedRequest]) -> dict[str, Any]:
     """Return the shares of changed decisions by kind, with 95 % intervals from a bootstrap over conversations."""
     names = {each.conversation for each in compared}
     groups: dict[Any, list[ComparedRequest]] = defaultdict(list)
     for place, each in enumerate(compared):
         groups[each.conversation if len(names) > 1 else place].append(each)
-    kinds = {kind: _changed([*groups.values()], kind, seed) for kind in (*Decision._fields, "any")}
+    kinds = {kind: _changed([*groups.values()], kind) for kind in (*Decision._fields, "any")}
     a, b = (sum(each.usd[side] for each in compared) for side in (0, 1))
     return {"conversations": len(names), "requests": len(compared), "kinds": kinds, "usd": {"a": a, "b": b}}
 
 
-def _changed(groups: Sequence[Sequence[ComparedRequest]], kind: str, seed: int) -> dict[str, Any]:
+def _changed(groups: Sequence[Sequence[ComparedRequest]], kind: str) -> dict[str, Any]:
 
     def share(*changes: str | None) -> float:
         return sum(change is not None and kind in (change, "any") for change in changes) / len(changes)
@@ -178,7 +178,7 @@ def _changed(groups: Sequence[Sequence[ComparedRequest]], kind: str, seed: int) 
         for group in groups
     ]
     noise, changed, requests = map(sum, zip(*sums, strict=True))
-    dice, drawn = random.Random(seed), list[float]()
+    dice, drawn = random.Random(1), list[float]()
     for _ in range(_DRAWS):
         sample = dice.choices(sums, k=len(sums))
         drawn.append(sum(more - less for less, more, _ in sample) / sum(size for *_, size in sample))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -65,18 +65,23 @@ class Step(NamedTuple):
         }
 
 
-def server_timing(steps: Iterable[Step]) -> str:
+def server_timing(steps: Sequence[Step]) -> str:
     """Return a `Server-Timing` value (W3C) such as `window_history;dur=0.31;desc="dropped 10 of 47 turns"`.
 
     It has at most 1024 ASCII characters: a step that does not fit loses its description, or is left out with all
     after it. Empty for no steps.
     """
+    shorts = [f"{_token(step.policy)};dur={step.seconds * 1000:.2f}" for step in steps]
+    full = [
+        f'{short};desc="{_description(step.verdict, step.why, step.observed)}"'
+        for short, step in zip(shorts, steps, strict=True)
+    ]
+    if len(value := ", ".join(full)) <= _HEADER_LIMIT:
+        return value
     entries: list[str] = []
     room = _HEADER_LIMIT
-    for step in steps:
-        short = f"{_token(step.policy)};dur={step.seconds * 1000:.2f}"
-        full = f'{short};desc="{_description(step.verdict, step.why, step.observed)}"'
-        entry = full if len(full) <= room else short
+    for short, entry in zip(shorts, full, strict=True):
+        entry = entry if len(entry) <= room else short
         if len(entry) > room:
             break
         entries.append(entry)

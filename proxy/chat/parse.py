@@ -162,13 +162,19 @@ class Body:
         length = sum(map(len, fields)) + sum([len(memoryview(value)) for value in fields.values()])
         if len(self._read) == length + 4 * len(fields) + 1:
             return False
-        if len(self._read) == length + 6 * len(fields):
-            plain: list[Any] = []
-            for name, value in fields.items():
-                plain += (b', "' if plain else b'{"', name.encode(), b'": ', value)
-            if b"".join((*plain, b"}")) == self._read:
-                return False
+        if len(self._read) == length + 6 * len(fields) and self._is_plain():
+            return False
         return self._members() is None
+
+    def _is_plain(self) -> bool:
+        """Return whether the body is its fields, once each, as Python's `json` writes them; nothing of it is copied."""
+        end = 0
+        for name, value in self._fields.items():
+            begin = b'%b"%b": ' % (b", " if end else b"{", name.encode())
+            if not self._read.startswith(begin, end) or not self._read.startswith(value, end + len(begin)):
+                return False
+            end += len(begin) + len(memoryview(value))
+        return True
 
     def _members(self) -> dict[str, Member] | None:
         try:
@@ -206,7 +212,8 @@ class Body:
         return self.get("stream") is True
 
     def _has(self, name: str) -> bool:
-        return name in self._fields and bytes(self._fields[name]) != b"null"
+        raw: Any = self._fields.get(name)  # as a view, no large field is copied
+        return raw is not None and bytes(memoryview(raw)[:5]) != b"null"
 
     def rest(self) -> Fields:
         raw = {name: bytes(raw) for name, raw in self._fields.items() if name not in self.conversation}

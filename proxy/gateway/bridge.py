@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from proxy.chat import ChatRequest
+from proxy.chat import ChatRequest, with_fields
 from proxy.chat.errors import Unanswered
 from proxy.chat.reasoning import AS_TEXT
 from proxy.chat.sse import ByteStream, EventSplitter
@@ -339,7 +339,7 @@ class BridgedUpstream:
             asked = await do_sized(len(call.body), lambda: self._wire.body(call.body).parse())
         made, ignored, custom = await do_sized(len(call.body), lambda: bridge(asked, limit=self._limit))
         forwarded = {name: value for name, value in call.headers.items() if not name.startswith("anthropic-")}
-        chat = replace(call, path=CHAT, query="", headers=forwarded, request=made, body=made.encode(), keep=None)
+        chat = with_fields(call, path=CHAT, query="", headers=forwarded, request=made, body=made.encode(), keep=None)
         reply = await self._upstream.send(chat)
         if ignored:
             cast(dict[str, Any], reply.facts)["ignored"] = ",".join(
@@ -359,7 +359,7 @@ class BridgedUpstream:
         chunks = self._written(reply.chunks, writer)
         await anext(chunks)  # a generator that was never begun ignores its closing
         headers = [(name, value) for name, value in reply.headers if name != b"content-type"]
-        return replace(reply, headers=[*headers, *STREAM_HEADERS], chunks=chunks)
+        return with_fields(reply, headers=[*headers, *STREAM_HEADERS], chunks=chunks)
 
     async def _written(self, chunks: ByteStream, writer: AnswerWriter) -> AsyncGenerator[bytes, None]:
         """Yield an empty chunk, then the events of the wire."""

@@ -33,7 +33,7 @@ class BrokenRequest(Exception):
     """A policy returned a request that breaks a wire rule; the message names the rules."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outcome:
     """The result of a chain for a request."""
 
@@ -109,11 +109,11 @@ async def run(chain: Steps, ctx: Context, *, start: ChatRequest | None = None, s
 def _ended(outcome: Outcome, name: str, policy: Policy, decision: Reject | Choose) -> Outcome:
     """Return an outcome at the step that ends the chain. Texts that a guard rejected are stored nowhere."""
     if isinstance(decision, Choose):
-        return replace(outcome, chosen=(name, decision.model))
+        return with_fields(outcome, chosen=(name, decision.model))
     if not policy.is_guard:
-        return replace(outcome, rejected=decision)
+        return with_fields(outcome, rejected=decision)
     empty = outcome.request.with_messages(()).with_tools(())
-    return replace(outcome, request=empty, incoming=empty, rejected=decision, is_emptied=True)
+    return with_fields(outcome, request=empty, incoming=empty, rejected=decision, is_emptied=True)
 
 
 async def count_checked(

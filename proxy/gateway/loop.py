@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol, runtime_checkable
 
 import orjson
 
-from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools, encode
+from proxy.chat import ChatRequest, Message, Tool, called_name, chosen_tools, encode, with_fields
 from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.chat.reasoning import signed_places
 from proxy.chat.sse import ByteStream
@@ -256,7 +256,7 @@ class Dialogue:
         tokens, counted = self._call.tokens, self._call.counted
         if counted is not None and tokens is not None:
             counted = await tokens.count(request)
-        call = replace(self._call, request=request, body=request.encode(), counted=counted, keep=None)
+        call = with_fields(self._call, request=request, body=request.encode(), counted=counted, keep=None)
         return await self._upstream.send(call.fitted() if self._upstream.abilities.limits_answers else call)
 
     def _last(self, request: ChatRequest) -> ChatRequest:
@@ -352,13 +352,13 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
         answer = json_object(reply.body or b"") if reply.status == 200 else {}
         read = dialogue.begin(rounds[-1] if rounds else None)
         if not read.take(answer) or not (rounds or read.hidden):
-            return replace(reply, facts=dialogue.facts)
+            return with_fields(reply, facts=dialogue.facts)
         rounds.append(read)
         with _understanding():
             await read.hand_on(dialogue.hand(read))
             later = await dialogue.go_on(read)
     with _understanding():
-        return replace(reply, body=read.whole(answer, rounds), facts=dialogue.facts)
+        return with_fields(reply, body=read.whole(answer, rounds), facts=dialogue.facts)
 
 
 async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, None]:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
 from proxy.access.exchange import Exchange
+from proxy.chat import with_fields
 from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
 from proxy.chat.sse import ByteStream
@@ -74,7 +75,7 @@ class Observers:
         )
         headers = self.observed.carry(call.headers)
         if headers is not call.headers:
-            self.call = replace(call, headers=headers)
+            self.call = with_fields(call, headers=headers)
         if seen.keeps_text:
             self.watches = (*self.watches, Copying(_KEPT, partial(_keep, seen)))
         return self
@@ -153,7 +154,7 @@ async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
         for feed in feeds:
             feed(body)
     else:
-        passing = replace(reply, chunks=noted(reply.chunks, [reader.feed, *feeds]))
+        passing = with_fields(reply, chunks=noted(reply.chunks, [reader.feed, *feeds]))
         shown = restored(observers.call, passing)
         chunks = shown.chunks or reply.chunks
         chunks = without_usage(chunks) if observers.call.hide_usage else chunks

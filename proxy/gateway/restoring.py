@@ -6,13 +6,12 @@ Who observes an answer sees it before: records, saved requests and notes on answ
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from itertools import starmap
 from typing import Any
 
 import orjson
 
-from proxy.chat import Message
+from proxy.chat import Message, with_fields
 from proxy.chat.placeholders import OPENING, VERBATIM, Restoring
 from proxy.chat.sse import ByteStream, EventSplitter, with_data
 from proxy.upstreams.base import Call, Reply
@@ -32,7 +31,7 @@ def restored(call: Call, reply: Reply) -> Reply:
     restoring = Restoring(call.restores, as_json=_is_json(call))
     if reply.chunks is not None:
         wire = "chat" if call.request is None else call.request.wire
-        return replace(reply, chunks=_stream(reply.chunks, _STREAMS[wire](restoring)))
+        return with_fields(reply, chunks=_stream(reply.chunks, _STREAMS[wire](restoring)))
     body = reply.body or b""
     if OPENING.encode() not in body:
         return reply
@@ -41,7 +40,7 @@ def restored(call: Call, reply: Reply) -> Reply:
     except orjson.JSONDecodeError:
         return reply
     made = restoring.value(answer)
-    return reply if made is answer else replace(reply, body=orjson.dumps(made))
+    return reply if made is answer else with_fields(reply, body=orjson.dumps(made))
 
 
 def shown(message: Message, restores: Mapping[str, str]) -> Message:

@@ -79,7 +79,7 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
     settle = None if is_over else settled.record(sent, outcome.request)
     ran, stages = first.steps + outcome.steps, first.stages + outcome.stages
     start = first.start if outcome.start is sent else None
-    return replace(outcome, steps=ran, stages=stages, before=first.before or outcome.before, start=start), settle
+    return with_fields(outcome, steps=ran, stages=stages, before=first.before or outcome.before, start=start), settle
 
 
 class SignedAnswer(Observer):
@@ -142,7 +142,7 @@ class _Conversation:
             outcome = await self._begun(whole)
         # the steps have seen the beginning as a guard had left it
         restores = {**guarded.restores, **outcome.restores}
-        return replace(outcome, incoming=self._ctx.incoming, restores=restores)
+        return with_fields(outcome, incoming=self._ctx.incoming, restores=restores)
 
     async def _prefix(self, answers: Sequence[int], signed: Sequence[int]) -> tuple[ChatRequest, int]:
         """Return the beginning as it was sent, and its end; worked out again where that is not known any more."""
@@ -188,7 +188,7 @@ class _Conversation:
             return outcome
         check = Step(CHECK, "fail", "undone: a step changed what was sent before", perf_counter() - started, started)
         count = await self._ctx.tokens.count(start)
-        return replace(outcome, request=start, after=count, steps=(*outcome.steps, check), stages=(), start=None)
+        return with_fields(outcome, request=start, after=count, steps=(*outcome.steps, check), stages=(), start=None)
 
 
 def _answers(messages: Sequence[Message]) -> list[int]:

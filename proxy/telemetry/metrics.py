@@ -29,6 +29,13 @@ _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
 
+class _Counter(Counter):
+    """A counter whose series all have their labels: a request counts some twenty times."""
+
+    def inc(self, amount: float = 1, exemplar: dict[str, str] | None = None) -> None:
+        self._value.inc(amount)
+
+
 class _Histogram(Histogram):
     """A histogram whose series all have their labels: a request observes some twenty."""
 
@@ -88,7 +95,7 @@ class Metrics:
 
     def _make(self, name: str, *labels: str, text: str, kind: Sequence[str]) -> None:
         full, about = name if name.startswith("gen_ai") else f"penstock_{name}", dict[str, Any]()
-        makers: dict[str, Any] = {"counter": Counter, "gauge": Gauge, "histogram": _Histogram}
+        makers: dict[str, Any] = {"counter": _Counter, "gauge": Gauge, "histogram": _Histogram}
         if kind[0] == "gauge":
             about["multiprocess_mode"] = kind[1]
         elif kind[0] == "histogram":

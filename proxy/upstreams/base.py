@@ -2,10 +2,10 @@
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest, Message, with_fields
 from proxy.chat.sse import ByteStream
 from proxy.config.settings import Connected
 from proxy.context import ModelProfile, TokenCount, Tokens
@@ -28,7 +28,7 @@ class Counter(Tokens, Protocol):
         """Learn that a request which was refused as too long had at `least` so many tokens."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """One request to an upstream."""
 
@@ -74,10 +74,10 @@ class Call:
         if request is None or room is None or self.profile is None or self.profile.source == "default":
             return self
         shorter = request.with_shorter_answer(room)
-        return self if shorter is request else replace(self, request=shorter, body=shorter.encode())
+        return self if shorter is request else with_fields(self, request=shorter, body=shorter.encode())
 
 
-@dataclass(slots=True)
+@dataclass
 class Reply:
     """An upstream's answer: either whole in `body`, or a stream in `chunks`."""
 

@@ -1,6 +1,7 @@
 """Judge texts from outside, and mark, set aside or refuse those that are not good enough."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from statistics import fmean
 from typing import ClassVar, Literal
 
@@ -9,7 +10,7 @@ from pydantic import BaseModel, Field
 from policies.validate_content.content import Item, injected, items, mark, passages
 from policies.validate_content.measures import HOUR, Verdict, fault, freshness, judge, overall, present, stated
 from proxy.chat import ChatRequest, Message
-from proxy.chat.blocks import Stretch, TextChange, changed
+from proxy.chat.blocks import Stretch, TextChange, changed, placed
 from proxy.chat.markers import MARKER
 from proxy.chat.provenance import of_client
 from proxy.chat.texts import texts_of, with_text
@@ -37,10 +38,10 @@ class Scores(BaseModel):
     about a day where `fresh` is an hour."""
 
     accuracy: float = Field(default=0.9, ge=0, le=1)
-    """The share of what can be checked in the content itself that is right: characters, dates, sums."""
+    """0 for an error page in place of content; else 1 less ten times the share of words with damaged characters."""
 
     completeness: float = Field(default=0.5, ge=0, le=1)
-    """Cut off in the middle is 0.4, empty 0.6, cut off and saying so 0.8; else the share of the promised members."""
+    """Cut off in the middle is 0.4, cut off and saying so 0.8."""
 
 
 class ValidateContent(Policy, RefusesContent):
@@ -125,8 +126,10 @@ class ValidateContent(Policy, RefusesContent):
     async def _verdict(self, item: Item, ctx: Context) -> Verdict:
         key = ("validate_content", *map(hash, item.key), len(item.text))
         verdict, moment = await ctx.once.of_key(key, len(item.text), lambda: (judge(*item.key), stated(item.text)))
-        age = None if moment is None else freshness(moment, await self._came(item, ctx), self.fresh)
-        return verdict if age is None else {**verdict, "freshness": age}
+        came = None if moment is None else await self._came(item, ctx)
+        if moment is None or came is None:
+            return verdict
+        return {**verdict, "freshness": freshness(moment, came, self.fresh)}
 
     async def _came(self, item: Item, ctx: Context) -> float | None:
         """Return the time that the conversation in front of a content states, else that of its first sight."""
@@ -145,43 +148,40 @@ class ValidateContent(Policy, RefusesContent):
     ) -> tuple[Sequence[Message], int]:
         """Return the messages with a line on each poor content, and the number of changes."""
         places = {at: place for place, at in of_client(request, ctx.incoming).items()}
-        notes: dict[int, list[str]] = {}
-        marked: dict[int, Message] = {}
-        changes: list[TextChange] = []
+        notes, marked, changes = defaultdict[int, list[str]](list), dict[int, Message](), list[TextChange]()
         for item, words in poor:
             place, line = places.get(item.place), mark(words)
-            if item.stretch is not None:
-                changes += await self._changes([item.stretch], request, item, line, ctx)
-            elif place is None:
-                back = passages(request, ctx.incoming, item.text)
-                changes += await self._changes(list(back), request, item, line, ctx)
+            if item.stretch is not None or place is None:
+                back = [item.stretch] if item.stretch is not None else passages(request, ctx.incoming, item.text)
+                changes += [each for one in back if (each := await self._change(one, request, item, line, ctx))]
             elif item.is_result:
                 marked[place] = await self._marked(marked.get(place, request.messages[place]), item, line, ctx)
             else:
-                notes.setdefault(place, []).append(f"The data in the next message: {words}.")
+                notes[place].append(f"The data in the next message: {words}.")
         messages, gone = changed(request.messages, changes)
-        done = len(changes) + sum(each is not request.messages[place] for place, each in marked.items())
+        blocks: dict[int, list[Message]] = {}
+        for place, lines in notes.items():
+            block = Message({"role": "user", "content": "\n".join(["[quality check]", *dict.fromkeys(lines)])})
+            if messages[max(0, place - 1)] != block:
+                blocks[place] = [block]
+        done = len(changes) + sum(each is not request.messages[place] for place, each in marked.items()) + len(blocks)
+        left = {id(messages[place]) for place in gone}
         messages = [marked.get(place, message) for place, message in enumerate(messages)]
-        noted, added = _with_notes(messages, notes, gone)
-        return noted, done + added
+        return [each for each in placed(messages, blocks) if id(each) not in left], done
 
-    async def _changes(
-        self, stretches: Sequence[Stretch], request: ChatRequest, item: Item, line: str, ctx: Context
-    ) -> list[TextChange]:
-        """Return the changes of a content where an earlier step has put it; none where the line is there."""
-        changes: list[TextChange] = []
+    async def _change(
+        self, stretch: Stretch, request: ChatRequest, item: Item, line: str, ctx: Context
+    ) -> TextChange | None:
+        """Return the change of a content where an earlier step has put it; None where the line is there."""
+        text = request.messages[stretch.place].text[stretch.start : stretch.end]
+        if text.startswith(line):
+            return None
         aside = self.action == "quarantine" or (self.action == "reject" and item.stretch is not None)
-        for stretch in stretches:
-            text = request.messages[stretch.place].text[stretch.start : stretch.end]
-            if text.startswith(line):
-                continue
-            if aside and stretch.may_leave:
-                changes.append(TextChange(stretch, None))
-                continue
-            handle_line = await _set_aside(line, item.text, ctx) if aside else None
-            between = " " if stretch.may_leave or item.stretch is None else "\n"
-            changes.append(TextChange(stretch, handle_line or f"{line}{between}{text}"))
-        return changes
+        if aside and stretch.may_leave:
+            return TextChange(stretch, None)
+        between = " " if stretch.may_leave or item.stretch is None else "\n"
+        handle_line = await _set_aside(line, item.text, ctx) if aside else None
+        return TextChange(stretch, handle_line or f"{line}{between}{text}")
 
     async def _marked(self, message: Message, item: Item, line: str, ctx: Context) -> Message:
         """Return a tool's result, in the form that it has in the request, with the line in front or in its place."""
@@ -201,19 +201,6 @@ async def _set_aside(line: str, content: str, ctx: Context) -> str | None:
     """Archive a content with its fault, and return the line in its place; None where it cannot be archived."""
     handle = await ctx.archive.keep(f"{line}\n{content}") if ctx.archive is not None else None
     return None if handle is None else f'{line} [{len(content)} characters set aside; {MARKER}{handle}") has them]'
-
-
-def _with_notes(
-    messages: Sequence[Message], notes: Mapping[int, Sequence[str]], gone: Collection[int]
-) -> tuple[list[Message], int]:
-    """Return the messages without those that are gone and with notes in front of others, and the number of notes."""
-    noted: list[Message] = []
-    for place, message in enumerate(messages):
-        if place in notes:
-            note = Message({"role": "user", "content": "\n".join(["[quality check]", *dict.fromkeys(notes[place])])})
-            noted += [note] if noted[-1:] != [note] else []
-        noted += [message] if place not in gone else []
-    return noted, len(noted) + len(gone) - len(messages)
 
 
 def _figures(contents: Sequence[Item], verdicts: Sequence[Verdict], poor: Sequence[_Poor]) -> dict[str, Fact]:

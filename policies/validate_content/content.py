@@ -1,19 +1,17 @@
 """Collect texts from outside, with the question that they answer and where they stand in the request. Pure."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import MEMORIES, RECALLED, SHARED, Stretch, content, passage_spans, spans
 from proxy.chat.injected_data import blocks
 from proxy.chat.provenance import of_client, unanswered
 from proxy.chat.texts import texts_of
 
-_SCHEMAS = ("outputSchema", "output_schema", "returns", "response")
-"""The fields of tool definitions that describe the answer: MCP has the first, agents' frameworks the others."""
 _ENDS = 1000
 """Characters of each end of a user's message that count as the question."""
 _MARK = "[quality check: "
@@ -29,8 +27,6 @@ class Item(NamedTuple):
     """Followed by no assistant message yet."""
     asked: str = ""
     """The user's last request; empty where nothing compares the text with it, as for results of tools."""
-    required: tuple[str, ...] = ()
-    """The members that the tool's definition promises."""
     part: int | None = None
     """Its place among the parts of a tool's result; None where that is one text."""
     is_result: bool = False
@@ -38,9 +34,9 @@ class Item(NamedTuple):
     """Where an earlier step has put it into the request."""
 
     @property
-    def key(self) -> tuple[str, str, tuple[str, ...]]:
+    def key(self) -> tuple[str, str]:
         """All that a verdict depends on, but for the age."""
-        return self.text, self.asked, self.required
+        return self.text, self.asked
 
     @property
     def name(self) -> str:
@@ -53,7 +49,6 @@ class Item(NamedTuple):
 def items(incoming: ChatRequest, tags: Collection[str], skip: Collection[str]) -> Iterator[Item]:
     """Yield tool results, but for tools that one of the globs in `skip` names, and tagged data in user messages."""
     called: dict[str, str] = {}
-    tools = {tool.name: tool for tool in incoming.tools}
     new = unanswered(incoming.messages)
     for place, message in enumerate(incoming.messages):
         if message.role == "user":
@@ -65,20 +60,8 @@ def items(incoming: ChatRequest, tags: Collection[str], skip: Collection[str]) -
             name = called.get(str(message.get("tool_call_id")), "")
             if any(fnmatchcase(name, glob) for glob in skip):
                 continue
-            required = required_of(tools.get(name))
             for text in texts_of(place, message):
-                yield Item(place, text.original, place >= new, "", required, text.part, is_result=True)
-
-
-def required_of(tool: Tool | None) -> tuple[str, ...]:
-    """Return the members that a tool's answer always has by its definition."""
-    function = tool.get("function") if tool is not None else None
-    for key in _SCHEMAS:
-        schema = function.get(key) if isinstance(function, Mapping) else None
-        names = schema.get("required") if isinstance(schema, Mapping) else None
-        if isinstance(names, list):
-            return tuple(name for name in names if isinstance(name, str))
-    return ()
+                yield Item(place, text.original, place >= new, part=text.part, is_result=True)
 
 
 def _data_in(message: Message, tags: Collection[str]) -> tuple[list[str], str]:

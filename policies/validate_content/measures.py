@@ -1,12 +1,11 @@
 """Judge a text from outside by four measures that are cheap, and the same for the same text. Pure."""
 
 import re
-from calendar import monthrange
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import islice
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from proxy.chat import Message
 from proxy.compaction.cut_json import cut_off
@@ -14,8 +13,6 @@ from proxy.compaction.envelopes import unwrapped
 from proxy.compaction.html import is_html, visible
 from proxy.text import counted
 from proxy.text.bm25 import terms
-from proxy.text.glossary import english
-from proxy.text.json_values import Pairs, parsed
 from proxy.text.language import language
 from proxy.text.tables import patterns
 
@@ -40,20 +37,16 @@ Verdict = Mapping[str, Finding]
 """The findings by measure; a measure that can tell nothing has none."""
 
 
-def judge(text: str, asked: str = "", required: tuple[str, ...] = ()) -> dict[str, Finding]:
+def judge(text: str, asked: str = "") -> dict[str, Finding]:
     """Measure a text, all but its freshness, which depends on when it came. Some 0.3 ms a KB.
 
-    `asked` is the question that it answers, empty for none; `required` are the members that its tool promises.
+    `asked` is the question that it answers; empty for none.
     """
     raw = text[:LARGEST]
     text = unwrapped(raw)
-    value = parsed(text)
-    found = {
-        "relevance": relevance(text, asked),
-        "accuracy": accuracy(text, data=value is not None),
-        "completeness": completeness(raw, text, value, required),
-    }
-    return {measure: each for measure, each in found.items() if each is not None}
+    verdict = {"accuracy": accuracy(text), "completeness": completeness(raw, text)}
+    relevant = relevance(text, asked)
+    return verdict if relevant is None else {**verdict, "relevance": relevant}
 
 
 def overall(verdict: Verdict) -> float:
@@ -71,6 +64,7 @@ def fault(verdict: Verdict, least: Mapping[str, float], least_overall: float) ->
 
 
 HOUR = 3600.0
+_DAY = 24 * HOUR
 _ZONES = 14 * HOUR
 """A time without a zone may be off by so much."""
 _YEARS = (2000, 2200)
@@ -80,50 +74,40 @@ _MOMENTS = 50
 
 def stated(text: str) -> float | None:
     """Return the newest moment at which a text may have been made by its own words; None where it says none."""
-    return max((moment + (0.0 if exact else _ZONES) for moment, exact in _moments("stated", text)), default=None)
+    return _newest("stated", text, without_zone=_ZONES)
 
 
 def present(message: Message) -> float | None:
     """Return the moment that a message says it is now; None where it says none."""
-    return max((moment for moment, _ in _moments("present", message.text)), default=None)
+    return _newest("present", message.text, without_zone=0.0)
 
 
-def freshness(moment: float, now: float | None, fresh: float) -> Finding | None:
-    """Return 1 up to an age of `fresh` seconds, then `fresh` / age; None where nobody knows what time it is.
-
-    `moment` is that at which the text says it was made.
-    """
-    if now is None:
-        return None
+def freshness(moment: float, now: float, fresh: float) -> Finding:
+    """Return 1 up to an age of `fresh` seconds, then `fresh` / age; `moment` is that at which the text was made."""
     age = now - moment
-    hours = age / HOUR
-    words = (
-        f"{hours / 24:.0f} days"
-        if hours >= 48
-        else f"{hours:.0f} hours"
-        if hours >= 2
-        else counted(round(age / 60), "minute")
-    )
-    return _GOOD if age <= fresh else Finding(fresh / age, f"it says that it was made {words} before")
+    if age <= fresh:
+        return _GOOD
+    unit, name = (_DAY, "day") if age >= 2 * _DAY else (HOUR, "hour") if age >= 2 * HOUR else (60.0, "minute")
+    return Finding(fresh / age, f"it says that it was made {counted(round(age / unit), name)} before")
 
 
-def _moments(pattern: str, text: str) -> list[tuple[float, bool]]:
-    """Return the moments that a text names in such a phrase, each with True if its zone is known."""
-    matches = islice(_PATTERNS[pattern].finditer(text[:_DATED]), _MOMENTS)
-    moments = (_moment([part or "" for part in match.groups()]) for match in matches)
-    return [moment for moment in moments if moment is not None]
+def _newest(phrase: str, text: str, *, without_zone: float) -> float | None:
+    """Return the newest moment in such phrases of a text; to one without a zone some seconds are added."""
+    matches = islice(_PATTERNS[phrase].finditer(text[:_DATED]), _MOMENTS)
+    moments = (_moment(*match.groups(default=""), without_zone=without_zone) for match in matches)
+    return max((each for each in moments if each is not None), default=None)
 
 
-def _moment(parts: list[str]) -> tuple[float, bool] | None:
-    day, clock, seconds, zone = parts[:4] if parts[0] else parts[4:]
-    if not clock:
-        clock, seconds = "23:59", "59"  # any time of that day
+def _moment(day: str, clock: str, seconds: str, zone: str, *, without_zone: float) -> float | None:
     offset = "+00:00" if not zone or zone.isalpha() else zone
     try:
-        moment = datetime.fromisoformat(f"{day}T{clock}:{seconds or '00'}{offset}")
+        # without a clock, any time of that day
+        moment = datetime.fromisoformat(f"{day}T{clock or '23:59'}:{seconds or '00'}{offset}")
     except ValueError:
         return None
-    return (moment.timestamp(), bool(zone)) if _YEARS[0] <= moment.year <= _YEARS[1] else None
+    if not _YEARS[0] <= moment.year <= _YEARS[1]:
+        return None
+    return moment.timestamp() + (0.0 if zone else without_zone)
 
 
 _READ_FOR_WORDS = 20_000
@@ -141,7 +125,7 @@ def relevance(text: str, query: str) -> Finding | None:
     for a short text or question, or one that is in another language than the text.
     """
     query = query[:_QUERY]
-    asked = _telling(f"{query} {english(query) or ''}")
+    asked = _telling(query)
     if len(asked) < _ASKED:
         return None
     present_terms = _telling(text[:_READ_FOR_WORDS])
@@ -161,40 +145,26 @@ def _telling(text: str) -> set[str]:
 
 
 _CUT_OFF = 0.4
-"""The score of a text that ends in the middle without a word of it."""
-_EMPTY = 0.6
-"""The score of nothing: often the answer, such as of a search that finds none."""
 _SAYS_SO = 0.8
-"""The score of a text that says itself that there is more: the model knows it as well."""
-
+"""The score of a text that is cut off and says so: the model knows it as well."""
 _PRINTED = ("meta=None content=[", "content=[TextContent(")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_NOTHING = frozenset({"", "[]", "{}", "null", "none", '""', "()", "n/a", "undefined"})
 _JSON = 1_000_000
 """Characters of JSON that are gone through for its end."""
 
 
-def completeness(raw: str, text: str, value: Pairs | list[Any] | None, required: tuple[str, ...]) -> Finding:
-    """Return the worst of three scores. `raw` is the text in its envelope, `value` its JSON."""
-    if text.strip().lower() in _NOTHING:
-        return Finding(_EMPTY, "it is empty")
-    if (ends := _end(raw, text, value)) is not None:
-        says_so = _PATTERNS["more"].search(raw[-400:]) is not None
-        return Finding(_SAYS_SO if says_so else _CUT_OFF, ends)
-    if _PATTERNS["more"].search(text[-400:]) is not None:
-        return Finding(_SAYS_SO, "it says that there is more")
-    missing = _missing(value, required)
-    if missing:
-        return Finding(1 - len(missing) / len(required), f"{len(missing)} of the {len(required)} members are missing")
-    return _GOOD
+def completeness(raw: str, text: str) -> Finding:
+    """Return 1 for a text with an end. `raw` is the text in its envelope."""
+    ends = _end(raw, text)
+    if ends is None:
+        return _GOOD
+    return Finding(_SAYS_SO if _PATTERNS["more"].search(raw[-400:]) is not None else _CUT_OFF, ends)
 
 
-def _end(raw: str, text: str, value: Pairs | list[Any] | None) -> str | None:
+def _end(raw: str, text: str) -> str | None:
     """Return the fault of a text that ends in the middle of something."""
     if raw.startswith(_PRINTED) and not raw.rstrip().endswith((")", "]", "}", "None", "True", "False")):
         return "the result is cut off"
-    if value is not None:
-        return None
     # an envelope that ends in the middle is there no more once it was taken off
     if any(each[:1] in "{[" and cut_off(each) is not None for each in {raw[:_JSON], text[:_JSON]} if each):
         return "its JSON is cut off"
@@ -203,14 +173,6 @@ def _end(raw: str, text: str, value: Pairs | list[Any] | None) -> str | None:
     if sum(1 for _ in _FENCE.finditer(text)) % 2:
         return "a block of code is not closed"
     return None
-
-
-def _missing(value: Pairs | list[Any] | None, required: tuple[str, ...]) -> list[str]:
-    if not required or not isinstance(value, Pairs):
-        return []
-    names = set(value.names)
-    # an error is another answer
-    return [] if "error" in names else [name for name in required if name not in names]
 
 
 _READ = 100_000
@@ -231,18 +193,11 @@ _WEIGHT = 10
 _ERROR_PAGE = 3000
 """Characters that the visible text of an error page has at most."""
 
-_ISO = re.compile(
-    r"(?<![\w.-])(1[89]\d\d|2[01]\d\d)-(0[1-9]|1[0-2])-([0-3]\d)(?![\w-]|\.\d)(?=$|[^\d])|(?<![\w.-])"
-    r"(1[89]\d\d|2[01]\d\d)-(0[1-9]|1[0-2])-([0-3]\d)(?=T\d\d:)"
-)
-_BROKEN = re.compile(r'[:\[,]\s*(?:NaN|-?Infinity|"(?:NaN|-?Infinity|undefined|\[object Object\])")\s*[,\]}]')
-_NUMBER = re.compile(r"[:\[,]\s*-?\d")
 
-
-def accuracy(text: str, *, data: bool) -> Finding:
-    """Return the worst of the three; `data` says that the text is JSON."""
+def accuracy(text: str) -> Finding:
+    """Return the worse of two: an error page in place of content, and damaged characters."""
     text = text[:_READ]
-    return min(_error_page(text), _damage(text), _statements(text, data=data))
+    return min(_error_page(text), _damage(text))
 
 
 def _error_page(text: str) -> Finding:
@@ -265,16 +220,3 @@ def _damage(text: str) -> Finding:
         return _GOOD
     words = sum(1 for _ in _WORD.finditer(text))
     return Finding(max(0.0, 1 - _WEIGHT * damaged / max(words, 1)), "characters of it are damaged")
-
-
-def _statements(text: str, *, data: bool) -> Finding:
-    dates = [tuple(int(part) for part in found.groups() if part is not None) for found in _ISO.finditer(text)]
-    impossible = sum(not 1 <= day <= monthrange(year, month)[1] for year, month, day in dates)
-    broken = sum(1 for _ in _BROKEN.finditer(text)) if data else 0
-    if not impossible and not broken:
-        return _GOOD
-    fault = (
-        "it has a date that does not exist" if impossible else "it has NaN or an infinite number in place of a value"
-    )
-    numbers = sum(1 for _ in _NUMBER.finditer(text)) if broken else 0
-    return Finding(1 - (impossible + broken) / (len(dates) + numbers + broken), fault)

@@ -80,7 +80,7 @@ async def test_what_was_marked_is_marked_once() -> None:
 
 
 async def test_data_in_a_marked_message_are_judged_as_the_clients() -> None:
-    data = f"<context>{FALSE} Paid on 2025-02-30.</context> What is it?"
+    data = f"<context>{FALSE} Se\ufffdor caf\ufffd ma\ufffdana.</context> What is it?"
     talk = [user(data), assistant("Ok."), user("?")]
     strict = ValidateContent.model_validate({"least": {"relevance": 1.0}})
     alone, behind = await texts(talk, strict), await texts(talk, CHECK, strict)

@@ -3,7 +3,7 @@
 import pytest
 
 from policies.validate_content import Scores, ValidateContent
-from proxy.chat import ChatRequest, Message, Tool
+from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import damage
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Reject, Rewrite
@@ -98,7 +98,7 @@ async def test_new_content_is_refused_and_old_content_refuses_nothing_for_ever()
     assert result_of(await decided(policy, old)).endswith(CUT)
 
 
-DATA = "<context>\nThe shop opens on 2023-02-30.\n</context>\nWhen does it open?"
+DATA = "<context>\nEl ni\u00c3\u00b1o comi\u00c3\u00b3 en la estaci\u00c3\u00b3n.\n</context>\nWhen does it open?"
 
 
 async def test_data_in_a_users_message_gets_a_note_in_front_and_the_message_stays() -> None:
@@ -108,7 +108,7 @@ async def test_data_in_a_users_message_gets_a_note_in_front_and_the_message_stay
     note, theirs = decision.request.messages
     assert theirs is request.messages[0]
     assert note.role == "user"
-    assert "a date that does not exist" in note.text
+    assert "damaged" in note.text
     assert isinstance(await ValidateContent().apply(decision.request, context(request)), Keep)
 
 
@@ -132,13 +132,6 @@ async def test_tools_can_be_left_out_and_measures_turned_off() -> None:
 async def test_the_overall_score_has_a_threshold_of_its_own() -> None:
     decision = await decided(ValidateContent(least=Scores(completeness=0), overall=0.9), asked(CUT))
     assert "overall quality" in result_of(decision)
-
-
-async def test_the_members_that_a_definition_promises_are_missed() -> None:
-    schema = {"type": "object", "required": ["id", "price"]}
-    tool = Tool({"type": "function", "function": {"name": "look_up", "outputSchema": schema}})
-    request = asked('{"name": "x"}').with_tools([tool])
-    assert "2 of the 2 members are missing" in result_of(await decided(ValidateContent(), request))
 
 
 STALE = '{"price": 3, "fetched_at": "2026-05-01T12:00:00Z"}'

@@ -32,14 +32,11 @@ def poor(text: str) -> set[str]:
         pytest.param("The replacement character \ufffd stands for what cannot be read.", id="one about damage"),
         pytest.param("SÃO PAULO, ÂNGELA, CÂMARA, IRMÃ", id="capitals with tildes"),
         pytest.param(PROSE, id="prose"),
-        pytest.param("On 2024-02-29 it opened; call 2024-99-31 for more.", id="a leap day, and a number"),
-        pytest.param("x = 1 + 2 == 4; y = 3 - 1 = z", id="code"),
         pytest.param("| a1b2c3 | d4e5f6 | g7h8i9 |\n" * 40, id="a table of identifiers"),
         pytest.param("def f0o1b(x1y):\n    return h3llo(x1y) | m1x\n" * 20, id="code with odd names"),
         pytest.param(
             "<html><title>How to handle 404</title><body>" + PROSE * 9 + "</body></html>", id="a page on errors"
         ),
-        pytest.param('{"a": "NaN is not a number", "b": [1, 2]}', id="a text on NaN"),
         pytest.param("line one\r\n\tline two\x1b[0m\n", id="white space and colours"),
         pytest.param("\x00\x01", id="a little binary"),
     ],
@@ -58,9 +55,6 @@ def test_accuracy_is_high_for_good_content(text: str) -> None:
         pytest.param("Please verify you are a human to continue.", id="a captcha"),
         pytest.param("El niño comió en la estación ñandú".encode().decode("cp1252"), id="mojibake"),
         pytest.param("caf\ufffd se\ufffdor ma\ufffdana", id="replacement characters"),
-        pytest.param("The meeting is on 2023-02-30.", id="a day that does not exist"),
-        pytest.param('{"low": NaN, "high": 3}', id="a number that is none"),
-        pytest.param('{"price": "[object Object]", "n": 2}', id="a broken template"),
         pytest.param("\x00\x01 \x02\x03 \x04\x05", id="binary"),
     ],
 )
@@ -79,32 +73,19 @@ ENVELOPE = "meta=None content=[TextContent(type='text', text='one\\ntwo', annota
         pytest.param('[{"a": 1}, {"a": 2}, {"a":', 0.4, id="JSON cut behind a key"),
         pytest.param('{"a": [1, 2, {"b": "c ... [truncated]', 0.8, id="JSON cut that says so"),
         pytest.param("[12:30] started\n[12:31] stopped", 1.0, id="a log in brackets"),
-        pytest.param("[File: a.py (300 lines total)]\n(20 more lines above)\n1: x = {", 0.8, id="a window of a file"),
-        pytest.param("first\nsecond\n(20 more lines)", 0.8, id="it says that there is more"),
+        pytest.param("[File: a.py (300 lines total)]\n(20 more lines above)\n1: x = {", 1.0, id="a window of a file"),
+        pytest.param("first\nsecond\n(20 more lines)", 1.0, id="it says that there is more"),
         pytest.param("Use it like this:\n```python\nx = 1\n", 0.4, id="an open block of code"),
         pytest.param("Use it like this:\n```python\nx = 1\n```\nDone.", 1.0, id="a block of code"),
         pytest.param("<!DOCTYPE html><html><body><p>Half a pa", 0.4, id="half a page"),
-        pytest.param("[]", 0.6, id="an empty list"),
-        pytest.param("", 0.6, id="nothing"),
+        pytest.param("[]", 1.0, id="an empty list"),
+        pytest.param("", 1.0, id="nothing"),
         pytest.param(ENVELOPE, 1.0, id="an envelope"),
         pytest.param(ENVELOPE[:-40], 0.4, id="half an envelope"),
     ],
 )
 def test_completeness_has_a_score_for_each_end(text: str, score: float) -> None:
     assert judge(text)["completeness"].score == score
-
-
-@pytest.mark.parametrize(
-    ("text", "score"),
-    [
-        ('{"id": 1, "name": "a", "price": 2}', 1.0),
-        ('{"id": 1}', pytest.approx(1 / 3)),
-        ('{"error": "no such id"}', 1.0),
-        ("plain text", 1.0),
-    ],
-)
-def test_completeness_falls_with_missing_members(text: str, score: float) -> None:
-    assert judge(text, "", ("id", "name", "price"))["completeness"].score == score
 
 
 @pytest.mark.parametrize(
@@ -176,7 +157,6 @@ def test_present_reads_the_time_that_is_now(text: str, moment: float | None) -> 
 )
 def test_freshness_falls_with_age_beyond_a_missing_zone(hours: float, exact: bool, score: float) -> None:
     found = freshness(NOON - hours * 3600 + (0 if exact else 14 * 3600), NOON, 3600)
-    assert found is not None
     assert found.score == pytest.approx(score)
 
 
@@ -196,8 +176,8 @@ def test_overall_leaves_out_unknown_scores() -> None:
     query=st.text(max_size=100),
 )
 def test_judge_returns_the_same_within_bounds_for_any_text(text: str, query: str) -> None:
-    verdict = judge(text, query, ("a",))
-    assert verdict == judge(text, query, ("a",))
+    verdict = judge(text, query)
+    assert verdict == judge(text, query)
     assert all(0.0 <= each.score <= 1.0 for each in verdict.values())
     stated(text)
     present(user(text))

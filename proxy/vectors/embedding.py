@@ -76,8 +76,6 @@ class EmbeddingService:
     ) -> None:
         """If `patient`, questions wait for all. With `missing`, which counts them, none are made."""
         self._patient, self._missing = patient, missing
-        self.waited = 0.0
-        """Seconds for which patient askers waited until the model was loaded."""
         self.name = backend.name
         self.version = backend.version
         """The mark of all that vectors depend on besides the text: the model of their scope in the index."""
@@ -105,8 +103,13 @@ class EmbeddingService:
         self._making.load()
         self._begin_measuring()
 
+    async def loaded(self) -> None:
+        """Wait until the model is loaded, if it is loaded here."""
+        if self._missing is None:
+            await asyncio.wait({self._making.load()})
+
     async def ready(self) -> None:
-        await asyncio.wait({self._making.load()})
+        await self.loaded()
         await self._measured(_MEASURING)
 
     def forget(self, tenant: str) -> int:
@@ -218,10 +221,8 @@ class EmbeddingService:
         """Return the packed vectors of texts; those of queries are made first."""
         self._questions += 1
         if self._patient:
-            began, wait = time.monotonic(), _LONGEST_WAIT
-            if self._missing is None:
-                await asyncio.wait({self._making.load()})
-            self.waited += time.monotonic() - began
+            wait = _LONGEST_WAIT
+            await self.loaded()
         keys = [[self._key(each.tenant, text, each.are_queries) for text in each.texts] for each in groups]
         # now: making the others may push them out of memory
         vectors = {key: self._known.get(key) for own in keys for key in own}

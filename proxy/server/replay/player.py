@@ -50,10 +50,6 @@ _PATIENCE = 3600.0
 """Seconds that a step has: nobody waits for an answer here."""
 
 
-_LOADING = 0.05
-"""Seconds from which on a step has waited until a model was loaded."""
-
-
 @dataclass(frozen=True, slots=True)
 class Explained:
     """A request after its chain, unsent."""
@@ -128,12 +124,10 @@ class Player:
         incoming = body.parse(self._settings.server.max_messages)
         tokens = self.counter(route.profile)
         count = await tokens.count(incoming)  # loading a vocabulary is not the chain's time
-        waited = self._waited()
+        embedding = self._services.embedding
+        if embedding is not None and any("embedding" in policy.needs for _, policy in chosen.steps):
+            await embedding.loaded()  # that is not the chain's time either
         started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
-        if self._waited() - waited > _LOADING:  # that is not the chain's time either: once more, for the times
-            if conversation is None:
-                await self._store.clear()  # a step would say that it has decided before
-            started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
         seconds = perf_counter() - started
         done = prepared.rewritten
         if done is None:
@@ -147,7 +141,6 @@ class Player:
         else:
             bills, scope = self._bills, (conversation, f"{route.upstream.name}\0{done.ctx.model.name}")
         estimate, effects = await _priced(bills, scope, done)
-        meaning = None if self._services.embedding is None else self._services.embedding.name
         return Explained(
             done.sent,
             prepared,
@@ -162,7 +155,7 @@ class Player:
             effects,
             unasked=unasked,
             not_compared=missing,
-            meaning=meaning,
+            meaning=None if embedding is None else embedding.name,
         )
 
     async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:
@@ -197,9 +190,6 @@ class Player:
 
     async def forget(self) -> None:
         await self._store.clear()
-
-    def _waited(self) -> float:
-        return 0.0 if self._services.embedding is None else self._services.embedding.waited
 
     async def _settle(self) -> None:
         """Wait for what is done in the background: a client takes longer to send its next request."""

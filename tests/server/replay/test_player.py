@@ -1,0 +1,60 @@
+"""A request is played once, and the time in which a model loads is not the chain's."""
+
+import asyncio
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from proxy.chat import ChatRequest, encode
+from proxy.config.load import load
+from proxy.context import Context
+from proxy.policy import Decision, Keep, Need, Policy
+from proxy.server.replay.player import open_player
+from tests.vectors.scripted import Scripted
+
+CONFIG = """
+upstreams: {e: {kind: echo}}
+models: [{match: m, upstream: e, window: 8192}, {match: tiny, upstream: e, window: 8192}]
+chains: {default: [tests.server.replay.test_player: {}]}
+judge: {model: tiny}
+vectors: none
+state: {kind: memory}
+"""
+
+
+class Asking(Policy):
+    """Asks the judge, and for vectors."""
+
+    asked: ClassVar[int] = 0
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"embedding", "judge"})
+
+    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
+        """Keep the request."""
+        Asking.asked += 1
+        assert ctx.judge is not None
+        assert ctx.embedder is not None
+        await ctx.judge.replacements([("a", "b")], wait=0)
+        await ctx.embedder.similarities("a", ["a"], wait=0)
+        return Keep("asked")
+
+
+class Slow(Scripted):
+    async def load(self) -> None:
+        if not self.loads:
+            await asyncio.sleep(0.2)
+        await super().load()
+
+
+async def test_a_model_that_loads_costs_a_chain_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    monkeypatch.setattr("proxy.server.build.build_backend", lambda settings: Slow())
+    async with open_player(load(path).settings) as player:
+        played = await player.play(encode({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}))
+    assert played.seconds < 0.2
+    assert played.unasked == {"tests.server.replay.test_player": 1}
+    assert Asking.asked == 1

@@ -60,7 +60,6 @@ class Metrics:
         self._models: set[str] = set()
         self._routed: set[tuple[str, str]] = set()
         self._upstreams: set[str] = set()
-        self._ran: set[str] = set()
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
         self._config: str | None = None
@@ -103,7 +102,12 @@ class Metrics:
         self._metrics[name] = makers[kind[0]](full, text, labels, registry=self._registry, **about)
 
     def declare(self, name: str, policy: type[Policy]) -> None:
-        """Make the series of what a policy counts. Raise `ConfigError` where one is another series already."""
+        """Make the series of a policy and of what it counts, which begin at zero.
+
+        Raise `ConfigError` where one is another series already.
+        """
+        for series in ("policy_duration_seconds", "compression_ratio", "context_compressions"):
+            self.of(series, name)
         self._counted[name] = policy.counted
         tools = policy.internal_tools if issubclass(policy, BringsTools) else ()
         self._tools |= {tool.definition.name: tool.counted for tool in tools if tool.counted is not None}
@@ -154,10 +158,6 @@ class Metrics:
         for step in steps:
             policy = step.policy
             self.of("policy_verdicts", policy, step.verdict, "observe" if step.observed else "enforce").inc()
-            if policy not in self._ran:  # all of its series begin at zero
-                self._ran.add(policy)
-                for name in ("policy_duration_seconds", "compression_ratio", "context_compressions"):
-                    self.of(name, policy)
             if step.verdict != "skip":
                 self.of("policy_duration_seconds", policy).observe(step.seconds)
             if step.compressed and step.tokens_before and step.tokens_after is not None:

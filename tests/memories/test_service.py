@@ -162,6 +162,7 @@ async def test_what_is_over_is_not_shown_and_leaves_with_the_next_change(store: 
         assert await texts(service, ANN) == []
         assert await found(service, ANN, "parked where?") == []
         assert await service.get(ANN, added.memory.id) is None
+        assert not await service.delete(ANN, added.memory.id)
         assert await service.bind(Identity("t", user="user-ann")).total() == 1
         await service.add(ANN, [draft("another")])
         assert await service.bind(Identity("t", user="user-ann")).total() == 1
@@ -169,13 +170,15 @@ async def test_what_is_over_is_not_shown_and_leaves_with_the_next_change(store: 
 
 async def test_users_beyond_the_bound_leave_the_least_used_first(store: Store) -> None:
     async with remembering(store, max_users=3) as service:
+        await service.add(ALL, [draft("of all")])
         for name in ("a", "b", "c", "d"):
             await service.add(Owner("t", f"user-{name}"), [draft(f"of {name}")])
             await asyncio.sleep(0.01)
         await service.add(Owner("other", "user-z"), [draft("of z")])
         there = [name for name in "abcdz" if await texts(service, Owner("t", f"user-{name}"))]
         assert there == ["b", "c", "d"]
-        assert len(await store.keys("memory/t/")) == 3
+        assert await texts(service, ALL) == ["of all"]
+        assert len(await store.keys("memory/t/")) == 4
 
 
 async def test_a_tenant_is_forgotten_with_all_its_users_and_no_other(store: Store) -> None:

@@ -259,7 +259,9 @@ class Unasked:
     def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
         found: Counter[str] = Counter()
         for when, count in self._asked:
-            found[[step.policy for step in steps if step.started <= when][-1]] += count
+            begun = [step.policy for step in steps if step.started <= when]
+            if begun:  # else it is of the work behind an earlier request
+                found[begun[-1]] += count
         self._asked.clear()
         return dict(+found)
 

@@ -1,4 +1,4 @@
-"""A request is played once, and the time in which a model loads is not the chain's."""
+"""Requests are played as served; what a model of meaning does meanwhile is not the chain's."""
 
 import asyncio
 from pathlib import Path
@@ -39,6 +39,7 @@ class Asking(Policy):
         assert ctx.embedder is not None
         await ctx.judge.replacements([("a", "b")], wait=0)
         await ctx.embedder.similarities("a", ["a"], wait=0)
+        ctx.embedder.prepare(["b"])
         return Keep("asked")
 
 
@@ -58,3 +59,17 @@ async def test_a_model_that_loads_costs_a_chain_no_time(tmp_path: Path, monkeypa
     assert played.seconds < 0.2
     assert played.unasked == {"tests.server.replay.test_player": 1}
     assert Asking.asked == 1
+
+
+async def test_texts_that_are_compared_after_a_request_count_for_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(CONFIG)
+    monkeypatch.setattr("proxy.server.build.build_backend", lambda settings: Slow())
+    body = encode({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
+    async with open_player(load(path).settings, loads=False) as player:
+        for _ in range(2):
+            played = await player.play(body, conversation="c")
+            assert played.not_compared == {"tests.server.replay.test_player": 1}
+            await player.commit(played)

@@ -257,13 +257,13 @@ class Unasked:
         self._asked.append((perf_counter(), count))
 
     def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for when, count in self._asked:
             begun = [step.policy for step in steps if step.started <= when]
             if begun:  # else it is of the work behind an earlier request
-                found[begun[-1]] += count
+                counts[begun[-1]] += count
         self._asked.clear()
-        return dict(+found)
+        return dict(+counts)
 
 
 class SilentJudge(UpstreamJudge):

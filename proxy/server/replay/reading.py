@@ -82,13 +82,13 @@ def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
     try:
         yield str(path), json.loads(text), text
         return
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     for number, line in enumerate(text.split(b"\n"), 1):
         if line.strip():
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise BadRequest(f"{path}:{number}: not JSON: {error}") from None
             yield f"{path}:{number}", row, line
 
@@ -105,6 +105,7 @@ def _unpacked(row: Any) -> Iterator[Mapping[str, Any]]:
 
 def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversation:
     messages: list[dict[str, Any]] = row["messages"]
+    request_of({"messages": messages})  # raises for what is wrong with an answer, too
     points = row.get("request_points")
     if points is None:
         points = [place for place, each in enumerate(messages) if place and each["role"] == "assistant"]
@@ -175,6 +176,8 @@ def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest,
     if isinstance(response, dict):
         choices = response.get("choices") or [{}]
         answer = _native_answer(body, _output_of(response)) or choices[0].get("message")
+    if answer is not None:
+        request_of({"messages": [answer]})
     reported = {"usage": row["usage"]} if row.get("usage") else response
     usage = UsageReader().of_body(encode(reported)) if isinstance(reported, dict) else None
     headers = {str(name).lower(): str(value) for name, value in (row.get("headers") or {}).items()}

@@ -22,6 +22,7 @@ from proxy.gateway.chain import Outcome
 from proxy.gateway.prepare import Services
 from proxy.server.build import build_upstreams
 from proxy.server.replay.player import NO_HEADERS, Explained, choosing, open_player, patient, play_all, player_beside
+from proxy.server.replay.reading import recorded_body
 from proxy.state.store import Store
 from proxy.step import Step
 from proxy.telemetry.bill import estimated
@@ -340,13 +341,10 @@ def _request(asked: Body) -> bytes:
 
 async def _recorded(request_id: str, which: Mapping[str, str], find: Find) -> tuple[bytes, Caller]:
     record = await find(request_id, which)
-    text = None if record is None else record.get("text")
-    if record is None or not isinstance(text, Mapping):
+    if record is None or not record.get("text"):
         told = "no recent request has this id, or its text was not kept; set records.text in the configuration"
         raise NotFound(told, code="unknown_request")
-    tools = {"tools": text["tools_before"]} if text.get("tools_before") else {}
-    raw = encode({"model": record["model"], "messages": text["before"], **tools})
-    return raw, Caller(str(record["tenant"]))
+    return encode(recorded_body(record)), Caller(str(record["tenant"]))
 
 
 def _text(asked: Body, name: str) -> str | None:

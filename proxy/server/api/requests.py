@@ -18,6 +18,7 @@ from proxy.chat.errors import BadRequest, NotFound, Rejected
 from proxy.chat.markers import named_handles
 from proxy.server.api.endpoint import NO_STORE, valid
 from proxy.server.api.erase import tenant_of_name
+from proxy.server.replay.reading import recorded_body
 from proxy.state.archive import Archives
 from proxy.state.workers import Peers, Question
 from proxy.telemetry import record_table as table
@@ -170,14 +171,11 @@ def without_text() -> Rejected:
 
 def _saved(record: Record) -> dict[str, Any]:
     """Return a request as `penstock serve --save` writes it, in the form of chat completions."""
-    text = record["text"]
-    request: dict[str, Any] = {"model": record["model"], "messages": text["before"]}
-    if text["tools_before"]:
-        request["tools"] = text["tools_before"]
+    answer = record["text"]["answer"]
     usage = {"prompt_tokens": record["input_tokens"], "completion_tokens": record["output_tokens"]}
-    response = {"choices": [{"index": 0, "message": text["answer"]}], "usage": usage}
+    response = {"choices": [{"index": 0, "message": answer}], "usage": usage}
     told = {"at": datetime.fromisoformat(record["started"]).timestamp(), "conversation": record["conversation"]}
-    return {"request": request, **({"response": response} if text["answer"] else {}), **told}
+    return {"request": recorded_body(record), **({"response": response} if answer else {}), **told}
 
 
 def _costs(records: Sequence[Record]) -> bytes:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from proxy.chat import ChatRequest, Message, encode
 from proxy.chat.errors import BadRequest
@@ -112,14 +112,15 @@ def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversat
         points += [] if messages[-1]["role"] == "assistant" else [len(messages)]
     shared = {key: row[key] for key in ("model", "tools") if row.get(key)}
     requests = [
-        RecordedRequest({**shared, "messages": messages[:point]}, answer=_answer(messages[point : point + 1]))
-        for point in points
+        RecordedRequest({**shared, "messages": messages[:point]}, answer=_answer(messages[point:])) for point in points
     ]
     return Conversation(str(row.get("id", f"{source}-{number}")), str(row.get("source", source)), requests)
 
 
 Stored = dict[str, list[Any]]
 """By the id of an answer, or of a conversation that the vendor keeps, all of it up to here."""
+
+AnyMessage = TypeVar("AnyMessage", bound=Mapping[str, Any])
 
 _CONTINUES = frozenset({"previous_response_id", "conversation", "thread"})
 
@@ -162,8 +163,8 @@ def _output_of(response: Mapping[str, Any]) -> list[Any]:
 def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest, str]:
     """Return a request, and the name of its conversation; `line` has its bytes."""
     name, raw = row.get("conversation") or row.get("conversation_id"), None
-    if isinstance(text := row.get("text"), dict):
-        row = _of_record(row, text)
+    if isinstance(row.get("text"), dict):
+        row = _of_record(row)
     elif "request_id" in row:
         raise BadRequest("a record without text: /admin/requests/{id} has it where `records: {text: true}` is set")
     elif "request" in row:
@@ -193,22 +194,23 @@ def _native_answer(body: Mapping[str, Any], behind: list[Any]) -> Mapping[str, A
     return _answer(request_of({**body, name: [*listed, *behind]}).messages[-1:]) if behind else None
 
 
-def _of_record(row: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
+def recorded_body(record: Mapping[str, Any], when: str = "before") -> dict[str, Any]:
+    """Return the request in a record with text, as the client sent it or (`after`) as it was sent on."""
+    text = record["text"]
+    tools = text.get(f"tools_{when}")
+    return {"model": record["model"], "messages": text[when], **({"tools": tools} if tools else {})}
 
-    def body(when: str) -> dict[str, Any]:
-        tools = text.get(f"tools_{when}")
-        return {"model": row["model"], "messages": text[when], **({"tools": tools} if tools else {})}
 
+def _of_record(row: Mapping[str, Any]) -> dict[str, Any]:
     usage = {"prompt_tokens": row.get("input_tokens"), "completion_tokens": row.get("output_tokens")}
     usage |= {"prompt_tokens_details": {"cached_tokens": row.get("cached_tokens")}}
-    saved = {"request": body("before"), "sent": body("after"), "answer": text.get("answer")}
+    saved = {"request": recorded_body(row), "sent": recorded_body(row, "after"), "answer": row["text"].get("answer")}
     return {**saved, "usage": usage, "at": row.get("ended")}
 
 
 def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:
     """Return the answer to a request, as a later one of the conversation has it."""
-    behind = later.messages[len(request.messages) :][:1]
-    return behind[0] if behind and behind[0].role == "assistant" else None
+    return _answer(later.messages[len(request.messages) :])
 
 
 def _answered(points: Sequence[RecordedRequest]) -> Iterator[RecordedRequest]:
@@ -218,7 +220,7 @@ def _answered(points: Sequence[RecordedRequest]) -> Iterator[RecordedRequest]:
         yield point
 
 
-def _answer(behind: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def _answer(behind: Sequence[AnyMessage]) -> AnyMessage | None:
     return behind[0] if behind and behind[0].get("role") == "assistant" else None
 
 

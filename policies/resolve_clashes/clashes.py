@@ -12,7 +12,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from policies.resolve_clashes.statements import LIGHT, Statement, statements, telling
+from policies.resolve_clashes.statements import LIGHT, Statement, statements
 from policies.resolve_clashes.values import BOOKED, TYPED
 from proxy.chat import Message, digest
 from proxy.context import Once
@@ -120,10 +120,6 @@ def clash(old: Statement, new: Statement) -> str | None:
 
 # --- another value ---
 
-_ALIKE = 0.5
-"""The share of the shorter subject that both have where a word says that something changed."""
-_SAME = 0.6
-"""The same where none does."""
 _PAIR = 2
 _DATES = frozenset({"date", "weekday", "time"})
 
@@ -146,19 +142,15 @@ def _is_changed(new: Statement) -> bool:
 
 
 def _same_subject(old: Statement, new: Statement, value: Value) -> bool:
-    """Return whether both are about the same, the value aside; unless something changed, the later one adds little."""
-    mine, theirs, is_changed = old.about, new.about, _is_changed(new)
-    shared = mine & theirs
+    """Return whether both are about the same, the value aside."""
+    mine, theirs, shared = old.about, new.about, old.about & new.about
     if not mine and not theirs:
-        is_own = value.kind not in TYPED and "first" in old.signs & new.signs  # `I'm vegan`, `I eat meat`
-        return is_own or (value.kind == "amount" and bool(value.unit))
-    if not shared or (value.kind == "place" and not is_changed):
-        return False
-    if value.kind == "amount" and not value.unit and not (is_changed and len(shared) >= _PAIR):
-        return False
-    if not is_changed and len(shared) < _PAIR and not theirs <= mine:
-        return False  # `the exam is on Friday`, `the exam in physics is on Monday`
-    return len(shared) / min(len(mine), len(theirs)) >= (_ALIKE if is_changed else _SAME)
+        return value.kind not in TYPED or (value.kind == "amount" and bool(value.unit))
+    if _is_changed(new) or not shared:
+        return bool(shared)
+    # of `the exam is on Friday`, `the exam in physics is on Monday`, the later one says too much
+    is_vague = value.kind == "place" or (value.kind == "amount" and not value.unit)
+    return not is_vague and (len(shared) >= _PAIR or theirs <= mine)
 
 
 # --- denials ---
@@ -172,14 +164,12 @@ def _never(old: Statement, new: Statement) -> bool:
     if stated.negative or "hedged" in stated.signs:
         return False
     shared = denied.never & stated.terms
-    return len(shared) >= _PAIR or (shared == denied.never and denied.verb in stated.terms)
+    return len(shared) > _PAIR or shared == denied.never
 
 
 def _negation(old: Statement, new: Statement) -> bool:
-    """Return whether the author says a thing in one of the statements and denies it in the other, in the same words."""
-    if old.negative == new.negative or "first" not in old.signs & new.signs:
-        return False
-    return bool(telling(old.terms)) and old.terms == new.terms
+    """Return whether one of the statements denies the other in its words."""
+    return old.negative != new.negative and old.terms == new.terms
 
 
 # --- other subjects ---
@@ -201,7 +191,7 @@ def _is_parallel(old: Statement, new: Statement) -> bool:
     differing = {one.slot for one, _ in pairs} - {one.slot for one, other in pairs if not one.differs(other)}
     if len(differing) >= _PAIR and not {kind for kind, _ in differing} <= _DATES:
         return True
-    if "amount" in kinds[0] & kinds[1] and not _DATES.isdisjoint(kinds[0] ^ kinds[1]):
+    if "amount" in kinds[0] and not kinds[1] <= kinds[0]:
         return True
     if not 1 < len(old.frame) == len(new.frame):
         return False
@@ -246,10 +236,8 @@ def _is_given_anew(old: Statement, older: Value, new: Statement, value: Value, s
     """Return whether a value is meant in the place of the older one."""
     if old.terms == new.terms or not older.differs(value):
         return False
-    if "correcting" in signs:
+    if not signs.isdisjoint(("correcting", "following")):
         return True
-    if "following" in signs:
-        return not old.about.isdisjoint(new.about) or value.kind != "amount"
     if old.others != new.others or _differ_in_subject(old, new) or _is_parallel(old, new):
         return False
     return value.kind not in TYPED or not new.about or value.unit in BOOKED
@@ -258,4 +246,4 @@ def _is_given_anew(old: Statement, older: Value, new: Statement, value: Value, s
 def _differ_in_subject(old: Statement, new: Statement) -> bool:
     """Return whether both name a subject, and not the same."""
     mine, theirs = old.about, new.about
-    return bool(mine and theirs) and len(mine & theirs) * 2 < min(len(mine), len(theirs)) + bool(mine - theirs)
+    return bool(mine and theirs) and len(mine & theirs) * 2 <= min(len(mine), len(theirs))

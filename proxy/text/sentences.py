@@ -51,7 +51,7 @@ class Sentence(NamedTuple):
     end: int
 
 
-def sentences(text: str) -> Iterator[Sentence]:
+def sentences(text: str, *, longest: int = LONGEST) -> Iterator[Sentence]:
     """Yield the sentences of a text in order, of any kind. Quotations and code are replaced by NUL characters."""
     blanked = _FENCE.sub(_blank, text) if "`" in text else text
     blanked = _QUOTED.sub(_blank, blanked) if _MARKS.search(blanked) else blanked
@@ -61,7 +61,7 @@ def sentences(text: str) -> Iterator[Sentence]:
         raw = blanked[start:end]
         lead = len(raw) - len(raw.lstrip(" \t\n-*•·#"))
         trimmed = raw[lead:].rstrip()
-        if trimmed and len(trimmed) <= LONGEST:
+        if trimmed and len(trimmed) <= longest:
             yield Sentence(trimmed, start + lead, start + lead + len(trimmed))
         start = end
 

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.resolve_clashes.statements import clauses, statements
+from policies.resolve_clashes.statements import statements
 
 
 def kinds(text: str) -> list[str]:
-    return [clause.kind for clause in clauses(text)]
+    return [each.kind for each in statements(text)]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def kinds(text: str) -> list[str]:
         "> My budget is 500 euros.",
     ],
 )
-def test_clauses_leave_out_suppositions_reports_and_quotations(text: str) -> None:
+def test_statements_leave_out_suppositions_reports_and_quotations(text: str) -> None:
     assert kinds(text) == []
 
 
@@ -43,7 +43,7 @@ def test_clauses_leave_out_suppositions_reports_and_quotations(text: str) -> Non
         ("Vivo en Roma.", "statement"),
     ],
 )
-def test_clause_has_its_kind(text: str, kind: str) -> None:
+def test_statement_has_its_kind(text: str, kind: str) -> None:
     assert kinds(text) == [kind]
 
 

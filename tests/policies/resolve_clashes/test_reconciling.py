@@ -71,7 +71,7 @@ async def test_reconcile_shows_only_the_two_statements_and_asks_once_about_the_s
     judge, talk = SureJudge(), [user("Hi. I am six."), user("I am ten.")] * 2
     every = [clash(0, 1, talk=talk), clash(2, 3, talk=talk)]
     assert (await left(judge, None, every, talk=talk))[0] == [True, True]
-    assert judge.asked == [(" I am six.", "I am ten.")]
+    assert judge.asked == [("I am six.", "I am ten.")]
 
 
 @pytest.mark.parametrize(("first", "then"), [(1.0, 0.0), (0.0, 1.0), (None, 1.0), (0.5, 0.0)])

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol, runtime_checkable
@@ -22,8 +22,7 @@ from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
 from proxy.wires import WIRES
 from proxy.wires.chat_round import joined
-from proxy.wires.rounds import AnswerRound, Hand
-from proxy.wires.view import Unwritable
+from proxy.wires.rounds import AnswerRound, Hand, understanding
 
 _log = logging.getLogger("penstock.loop")
 
@@ -354,10 +353,10 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
         if not read.take(answer) or not (rounds or read.hidden):
             return with_fields(reply, facts=dialogue.facts)
         rounds.append(read)
-        with _understanding():
+        with understanding():
             await read.hand_on(dialogue.hand(read))
             later = await dialogue.go_on(read)
-    with _understanding():
+    with understanding():
         return with_fields(reply, body=read.whole(answer, rounds), facts=dialogue.facts)
 
 
@@ -379,28 +378,18 @@ async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, 
                         yield shown
         finally:
             dialogue.note(later.facts)
-        with _understanding():
+        with understanding():
             shown = await dialogue.end(read)
         if shown:
             yield shown
         if is_first and not read.hidden:
             return
-        with _understanding():
+        with understanding():
             later = await dialogue.go_on(read)
     if read is not None:
-        with _understanding():
+        with understanding():
             shown = read.tail()
         yield shown
-
-
-@contextmanager
-def _understanding() -> Iterator[None]:
-    """Raise `Unanswered` where a part of an answer has another type than its form says."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError, Unwritable):
-        _log.warning("malformed answer", exc_info=True)
-        raise Unanswered("the upstream sent a malformed answer") from None
 
 
 async def _events(reply: Reply) -> ByteStream:

@@ -171,19 +171,17 @@ class _MessagesStream(_Stream):
             yield (event.get("index", 0), str(name)), delta, name, False
 
     def _goes_on(self, event: Mapping[str, Any], path: _Path) -> bool:
-        kind = str(event.get("type"))
-        return not (kind.startswith("message_") or (kind == "content_block_stop" and event.get("index") == path[0]))
+        return event.get("type") != "content_block_stop" or event.get("index") != path[0]
 
     def _saying(self, begun: dict[str, Any], path: _Path, text: str) -> dict[str, Any]:
         return {**begun, "delta": {**begun["delta"], path[-1]: text}}
 
     def _is_verbatim(self, event: Mapping[str, Any]) -> bool:
         delta = event.get("delta")
-        return isinstance(delta, Mapping) and str(delta.get("type")) in _SIGNED_DELTAS
+        return isinstance(delta, Mapping) and delta.get("type") == "thinking_delta"
 
 
 _DELTAS = {"text_delta": "text", "input_json_delta": "partial_json"}
-_SIGNED_DELTAS = frozenset({"thinking_delta", "signature_delta"})
 
 
 class _ResponsesStream(_Stream):

@@ -88,6 +88,8 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
     code, message = known.get(error.status_code, ("http_error", str(error.detail)))
     body = error_body(message, "invalid_request_error", None, code)
     headers = {"x-request-id": request_id(request.headers.get("x-request-id")), **(error.headers or {})}
+    if "Allow" in headers:  # the framework takes it from a set
+        headers["Allow"] = ", ".join(sorted(headers["Allow"].split(", ")))
     return Response(body, error.status_code, headers, "application/json")
 
 

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from proxy.chat import encode
 from proxy.chat.answer import Answer
-from proxy.chat.errors import PenstockError
+from proxy.chat.errors import PenstockError, Unanswered
 from proxy.chat.parse import Body
 from proxy.wires.chat_round import ChatRound
 from proxy.wires.messages import MessagesBody
 from proxy.wires.messages_answer import error_type
 from proxy.wires.responses import ResponsesBody
-from proxy.wires.rounds import AnswerRound, MessagesRound, ResponsesRound
+from proxy.wires.rounds import AnswerRound, MessagesRound, ResponsesRound, understanding
 
 _TOO_LONG = "context_length_exceeded"
 
@@ -25,8 +25,12 @@ class Wire:
     round: ClassVar[type[AnswerRound]]
 
     def answer(self, body: bytes, *, streamed: bool) -> Answer | None:
-        """Return the answer in a body or a whole stream; None where there is none, such as in an error."""
-        read = self.round.of(body, streamed=streamed).result()
+        """Return the answer in a body or a whole stream; None where there is none that can be read, as in an error."""
+        try:
+            with understanding():
+                read = self.round.of(body, streamed=streamed).result()
+        except Unanswered:
+            return None
         return Answer.of(read.message, read.stop) if read.is_answer else None
 
     def error(self, error: PenstockError) -> bytes:

@@ -157,7 +157,7 @@ class NativeBody(Body):
         tools: tuple[Tool, ...] = ()
         if self._has("tools"):
             listed = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, earlier)
-            tools = tuple(item.derive("tool", partial(kind.tool, item)) for item in listed.items)
+            tools = tuple(item.derive(kind.tool, partial(kind.tool, item)) for item in listed.items)
         rest = self._rest(("model", *kind.names, *(("tools",) if tools else ())), kind.value)
         messages, system = tuple(kind.views(parsed.items)), parsed.items[0] if ahead else None
         came = Came(self.raw, _fields_of(self.raw), model, messages, tools, rest, parsed.items[ahead:], system)
@@ -228,7 +228,8 @@ class _Renewal:
         if item is None:
             return cast(Tool, self._change(tool))
         new = self._item(item)
-        return tool if new is item else new.derive("tool", partial(self._request.tool, new))
+        read = self._request.tool
+        return tool if new is item else new.derive(read, partial(read, new))
 
     def _item(self, item: JsonObject) -> JsonObject:
         if (new := self._change(item)) is item:

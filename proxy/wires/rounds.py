@@ -4,7 +4,9 @@ Events that need no change keep their bytes. Behind something hidden, parts get 
 another round may follow; of later rounds the client gets no second beginning.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import starmap
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -15,6 +17,9 @@ from proxy.chat.sse import EventSplitter, check_held
 from proxy.text.json_values import json_object
 from proxy.wires import messages, responses
 from proxy.wires.messages_answer import FINISH, Blocks, read_event, written
+from proxy.wires.view import Unwritable
+
+_log = logging.getLogger("penstock.loop")
 
 Hand = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
 
@@ -32,6 +37,19 @@ class RoundResult(NamedTuple):
     """True if it is complete: one choice, an end, no error in between."""
     is_answer: bool = True
     """True if it is one, and no error."""
+
+
+_FORMLESS = (AttributeError, KeyError, TypeError, ValueError, Unwritable)
+
+
+@contextmanager
+def understanding() -> Iterator[None]:
+    """Raise `Unanswered` where a part of an answer has another type than its form says."""
+    try:
+        yield
+    except _FORMLESS:
+        _log.warning("malformed answer", exc_info=True)
+        raise Unanswered("the upstream sent a malformed answer") from None
 
 
 class AnswerRound:
@@ -68,7 +86,7 @@ class AnswerRound:
         events = self._events.feed(chunk)
         try:
             return b"".join(starmap(self._event, events))
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except _FORMLESS:
             raise Unanswered("the upstream sent a malformed event") from None
 
     def end(self) -> bytes:

@@ -6,7 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 
+from proxy.server.app import answer_http_error
 from tests.e2e.conftest import Setup
 from tests.e2e.servers import Received, Upstream, answering, begin_stream, send_chunk, silent, streaming, until_ready
 
@@ -85,6 +88,7 @@ FRAMEWORKS = {
     "chat by PUT": ("PUT", "/chat/completions", 405),
     "health by POST": ("POST", "/healthz", 405),
     "metrics by PATCH": ("PATCH", "/metrics", 405),
+    "memories by PUT": ("PUT", "/v1/memories", 405),
 }
 
 
@@ -94,6 +98,15 @@ async def test_the_frameworks_own_errors(setup: Setup) -> None:
         async with setup.session.request(method, setup.base + path) as response:
             assert response.status == status, name
             assert_openai_error(json.loads(await response.read()))
+            allowed = response.headers.get("allow", "").split(", ")
+            assert allowed == sorted(allowed), name
+
+
+async def test_the_methods_that_the_framework_allows_are_sorted() -> None:
+    request = Request({"type": "http", "method": "PUT", "path": "/", "headers": []})
+    for methods in ("GET, HEAD", "HEAD, GET"):  # as its set gives them
+        response = await answer_http_error(request, HTTPException(405, headers={"Allow": methods}))
+        assert response.headers["allow"] == "GET, HEAD"
 
 
 async def test_an_oversize_request_reaches_no_upstream(setup: Setup) -> None:

@@ -151,6 +151,15 @@ def test_the_same_messages_on_another_wire_are_read_anew() -> None:
         assert message.role == "user"
 
 
+def test_the_same_tools_on_another_wire_are_read_anew() -> None:
+    tools = [{"type": "function", "name": "look", "description": "word " * 1000, "parameters": {}}]
+    raw = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": tools}).encode()
+    earlier: TenantCache[bytes, ParsedList[Any]] = TenantCache(Cache(2**20), "ann")
+    for kind, is_function in ((MessagesBody, False), (ResponsesBody, True), (MessagesBody, False)):
+        (tool,) = kind(raw).parse(earlier=earlier).tools
+        assert ("function" in tool) is is_function, kind
+
+
 async def test_all_are_recorded_and_counted_alike(lab: Lab) -> None:
     base, records = await lab.start(CONFIG.format(url=lab.behind.url)), {}
     for kind in BODIES:

@@ -129,6 +129,15 @@ def test_a_malformed_event_of_blocks_is_no_fault() -> None:
             blocks.feed(event if isinstance(event, dict) else {})
 
 
+@pytest.mark.parametrize("wire", WHOLE)
+def test_a_malformed_answer_is_no_fault_of_who_observes_it(wire: str) -> None:
+    dice = random.Random(7)
+    for _ in range(TIMES):
+        WIRES[wire].answer(json.dumps(damaged(WHOLE[wire], dice)).encode(), streamed=False)
+        events = (b"data: " + json.dumps(each).encode() + b"\n\n" for each in damaged(EVENTS[wire], dice))
+        WIRES[wire].answer(b"".join(events), streamed=True)
+
+
 async def test_an_answer_without_internal_calls_keeps_its_bytes_where_it_is_malformed() -> None:
     odd = reply({"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": []}]})
     assert (await send(Scripted(odd), call_of("chat"), [Recall()])).body == odd.body

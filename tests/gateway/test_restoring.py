@@ -97,6 +97,10 @@ def responses_events(cuts: Sequence[int]) -> list[Json]:
     for event in openai_server.stream_events(response):
         if not event["type"].endswith(".delta"):
             made.append(event)
+            if event["type"] == "response.output_item.added" and event["item"]["type"] == "reasoning":
+                at = {"item_id": "rs_1", "output_index": 0, "summary_index": 0}
+                thought = {"type": "response.reasoning_summary_text.delta", **at}
+                made += [{**thought, "delta": piece} for piece in pieces(TEXT, cuts)]
         elif event["type"] != made[-1]["type"]:
             whole = TEXT if "text" in event["type"] else ARGUMENTS
             made += [{**event, "delta": piece} for piece in pieces(whole, cuts)]
@@ -126,12 +130,15 @@ async def through(kind: type[Body], stream: bytes, breaks: Sequence[int] = ()) -
 
 def said(kind: type[Body], stream: bytes) -> dict[str, str]:
     """Return the texts of a stream: by key of a chat, by the type of their deltas on the other wires."""
-    texts = dict[str, str]()
+    texts, ended = dict[str, str](), set[int]()
     for line in stream.splitlines():
         if not line.startswith(b"data: {"):
             continue
         event = json.loads(line[6:])
         EVENTS[kind].validate_python(event)
+        place = event.get("index", event.get("output_index"))
+        ended |= {place} if str(event.get("type")).endswith(("block_stop", ".done")) else set()
+        assert "delta" not in event or place not in ended, "a part has ended"
         delta = event["choices"][0]["delta"] if kind is Body else event.get("delta") or {}
         found: Json = {event["type"]: delta} if isinstance(delta, str) else dict(delta)
         for each in found.pop("tool_calls", ()):
@@ -150,7 +157,8 @@ async def test_a_stream_says_the_same_wherever_it_is_cut(kind: type[Body], cuts:
 
     assert calls
     assert all(arguments == {"to": KEY, "arguments": KEY} for arguments in calls.values())
-    assert texts.pop("thinking", TEXT) == TEXT
+    for thought in ("thinking", "response.reasoning_summary_text.delta"):
+        assert texts.pop(thought, TEXT) == TEXT
     assert {*texts.values()} == {PLAIN}
     if kind is Body:
         assert (len(calls), {*texts}) == (2, {"refusal", "content"})

@@ -77,6 +77,23 @@ def test_policies_see_chat_completions() -> None:
     assert request.max_output_tokens == 100
 
 
+CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("items", "roles"),
+    [
+        ([CALL, {"type": "web_search_call", "id": "ws_1"}], ["assistant"]),
+        ([{"type": "web_search_call", "id": "ws_1"}, CALL], ["opaque", "assistant"]),
+        ([CALL, {"type": "computer_call_output", "call_id": "c1"}], ["assistant", "opaque"]),
+        ([CALL, {"type": "compaction", "encrypted_content": "sealed"}], ["assistant", "opaque"]),
+        ([CALL, {"id": "fc_1"}], ["assistant", "opaque"]),
+    ],
+)
+def test_an_item_of_the_vendor_is_said_behind_what_the_model_said(items: list[Json], roles: list[str]) -> None:
+    assert [each.role for each in read({"model": "m", "input": items}).messages] == roles
+
+
 def test_a_result_is_spliced() -> None:
     found = written(lambda messages: messages.__setitem__(5, messages[5].with_changes(content="2")))
 

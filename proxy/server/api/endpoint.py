@@ -123,7 +123,7 @@ def by_method(**answers: Answer) -> Handler:
 
 def check_method(http: Exchange, *methods: str) -> None:
     """Raise the 405 for a method that a path does not have. HEAD is one where GET is."""
-    allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
+    allowed = sorted([*methods, *(["HEAD"] if "GET" in methods else [])])
     if http.scope["method"] not in allowed:
         told = f"{http.scope['method']} is not allowed here: use {', '.join(methods)}"
         raise BadRequest(told, status=405, code="method_not_allowed", headers={"allow": ", ".join(allowed)})

@@ -127,7 +127,8 @@ async def test_a_referee_needs_a_known_model_and_something_to_compare_with(
     lab: Lab, behind: Upstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (await referee(lab, capsys))[0] == 1
-    assert (await referee(lab, capsys, "--against", "careful", "--model", "unknown"))[0] == 1
+    for wrong in (("--model", "unknown"), ("--most", "0"), ("--at-once", "0")):
+        assert (await referee(lab, capsys, "--against", "careful", *wrong))[0] == 1
     assert not behind.received
 
 

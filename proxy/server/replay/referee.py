@@ -214,6 +214,10 @@ def render(report: Mapping[str, Any], compared: Sequence[ComparedRequest], a: st
 
 def referee_files(options: argparse.Namespace) -> int:
     """Compare as the command line says. Return the exit code: 1 if B changes decisions beyond the noise."""
+    if not (options.against or options.against_config):
+        raise PenstockError("say what to compare with: --against CHAIN or URL, or --against-config FILE")
+    if min(options.most, options.at_once) < 1:
+        raise PenstockError("--most and --at-once must be at least 1")
     config = load(options.config)
     conversations = [each for path in options.files for each in read(path)]
     conversations = [*_first(conversations, options.most)]
@@ -228,8 +232,6 @@ def referee_files(options: argparse.Namespace) -> int:
             b = Side(options.against, options.against.rstrip("/"), {})
         elif options.against_config:
             b = b._replace(name=f"{options.against or 'the same'} of {options.against_config}")
-        elif not options.against:
-            raise PenstockError("say what to compare with: --against CHAIN or URL, or --against-config FILE")
         referee = Referee(options.model, _profile(config.settings, options.model), a, b, dict(options.header))
         compared = asyncio.run(referee.play_all(conversations, options.at_once))
     report = summary(compared)

@@ -100,7 +100,7 @@ async def test_an_export_is_replayed_as_it_was(conversations: Conversations, kin
     assert point.answer is not None
     assert point.answer["content"] == "Done."
     assert point.usage is not None
-    assert point.usage.input == 3000
+    assert (point.usage.input, point.usage.cached) == (3000, None if kind is Body else 0)
 
 
 async def test_costs_are_a_table(conversations: Conversations) -> None:

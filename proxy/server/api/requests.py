@@ -18,7 +18,7 @@ from proxy.chat.errors import BadRequest, NotFound, Rejected
 from proxy.chat.markers import named_handles
 from proxy.server.api.endpoint import NO_STORE, valid
 from proxy.server.api.erase import tenant_of_name
-from proxy.server.replay.reading import recorded_body
+from proxy.server.replay.reading import recorded_body, recorded_usage
 from proxy.state.archive import Archives
 from proxy.state.workers import Peers, Question
 from proxy.telemetry import record_table as table
@@ -172,8 +172,7 @@ def without_text() -> Rejected:
 def _saved(record: Record) -> dict[str, Any]:
     """Return a request as `penstock serve --save` writes it, in the form of chat completions."""
     answer = record["text"]["answer"]
-    usage = {"prompt_tokens": record["input_tokens"], "completion_tokens": record["output_tokens"]}
-    response = {"choices": [{"index": 0, "message": answer}], "usage": usage}
+    response = {"choices": [{"index": 0, "message": answer}], "usage": recorded_usage(record)}
     told = {"at": datetime.fromisoformat(record["started"]).timestamp(), "conversation": record["conversation"]}
     return {"request": recorded_body(record), **({"response": response} if answer else {}), **told}
 

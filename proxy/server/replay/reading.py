@@ -201,11 +201,15 @@ def recorded_body(record: Mapping[str, Any], when: str = "before") -> dict[str, 
     return {"model": record["model"], "messages": text[when], **({"tools": tools} if tools else {})}
 
 
+def recorded_usage(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the usage in a record, in the form of chat completions."""
+    usage = {"prompt_tokens": record.get("input_tokens"), "completion_tokens": record.get("output_tokens")}
+    return {**usage, "prompt_tokens_details": {"cached_tokens": record.get("cached_tokens")}}
+
+
 def _of_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    usage = {"prompt_tokens": row.get("input_tokens"), "completion_tokens": row.get("output_tokens")}
-    usage |= {"prompt_tokens_details": {"cached_tokens": row.get("cached_tokens")}}
     saved = {"request": recorded_body(row), "sent": recorded_body(row, "after"), "answer": row["text"].get("answer")}
-    return {**saved, "usage": usage, "at": row.get("ended")}
+    return {**saved, "usage": recorded_usage(row), "at": row.get("ended")}
 
 
 def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:

@@ -19,6 +19,7 @@ from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, l
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.folds import Folds
 from proxy.chat.splice import BREAK, FIELDS, ITEMS, Member, members, readable
+from proxy.text import arrays
 
 _INVALID = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)
 
@@ -399,9 +400,8 @@ def _check_callable(item: Mapping[str, Any], place: str) -> None:
 def check_size(raw: bytes, most: int, place: str = "the body") -> None:
     """Raise `BadRequest` where some JSON has more than `most` values, or too many keys."""
     # most bodies are far from the bounds even if each sign in their texts counts
-    pieces = [raw[at : at + _PIECE] for at in range(0, len(raw), _PIECE)]
-    values = len(raw) - sum(len(piece.translate(None, b",[{")) for piece in pieces)
-    if values <= most and (values <= MOST_KEYS or sum(piece.count(b":") for piece in pieces) <= MOST_KEYS):
+    values = _count(raw, b",[{")
+    if values <= most and (values <= MOST_KEYS or _count(raw, b":") <= MOST_KEYS):
         return  # in front of each key is a sign that counts
     keys = values = inside = start = 0
     while start < len(raw):
@@ -418,6 +418,13 @@ def check_size(raw: bytes, most: int, place: str = "the body") -> None:
             raise _too_much(f"{place} has more than {MOST_KEYS:,} keys")
         if values > most:
             raise _too_much(f"{place} has more than {most:,} values")
+
+
+def _count(raw: bytes, signs: bytes) -> int:
+    """Return how often these bytes stand in some others; numpy takes a quarter of the time of `bytes.count`."""
+    numpy = arrays.numpy()
+    view = numpy.frombuffer(raw, numpy.uint8)
+    return sum(int(numpy.count_nonzero(view == sign)) for sign in signs)
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from proxy.chat import ChatRequest
+from proxy.chat.errors import OVERFLOW
 from proxy.context import Context
 from proxy.history.handover import asks_for_summary
 from proxy.policy import Decision, Keep, Policy, Reject, Stage
@@ -37,6 +38,6 @@ class RejectOversize(Policy):
             f"This model's maximum context length is {ctx.model.window} tokens. However, your messages resulted in "
             f"{count.total} tokens{with_tools}, and {reserved} are reserved for the answer: at most "
             f"{limit} fit. Please reduce the length of the {what}. (context_length_exceeded)",
-            code="context_length_exceeded",
+            code=OVERFLOW,
             param="messages",
         )

@@ -6,6 +6,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, NoReturn
 
+OVERFLOW = "context_length_exceeded"
+"""OpenAI's code for a prompt that does not fit."""
+
 
 class PenstockError(Exception):
     """An error with the status, type, code and parameter of OpenAI's error body."""

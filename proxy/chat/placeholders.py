@@ -20,8 +20,8 @@ VERBATIM = frozenset({AS_BLOCKS, "reasoning_details", "logprobs"})
 """Fields of an answer that are signed, or about tokens."""
 
 
-_SIGNED = frozenset({"thinking", "redacted_thinking", "reasoning"})
-"""Types of blocks and items that are reasoning: it goes back as it came."""
+REASONING = ("thinking", "redacted_thinking", "reasoning", "response.reasoning")
+"""Beginnings of the types of blocks, items, deltas and events that are reasoning: it goes back as it came."""
 _QUOTING = frozenset({"arguments", "partial_json"})
 """Fields of which the text is JSON."""
 
@@ -66,7 +66,7 @@ class Restoring:
             return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
         if isinstance(value, Mapping) and key == "input":  # arguments, and no JSON in a string
             return Restoring(self._secrets, quoting=frozenset()).value(value)
-        if isinstance(value, Mapping) and str(value.get("type")) not in _SIGNED:
+        if isinstance(value, Mapping) and not str(value.get("type")).startswith(REASONING):
             pairs = {name: item if name in VERBATIM else self.value(item, name) for name, item in value.items()}
             return pairs if any(item is not value[name] for name, item in pairs.items()) else value
         return value

@@ -15,7 +15,6 @@ from proxy.chat import ChatRequest, with_fields
 from proxy.chat.errors import Unanswered
 from proxy.chat.reasoning import AS_TEXT
 from proxy.chat.sse import ByteStream, EventSplitter
-from proxy.context import ModelProfile
 from proxy.state.threads import do_sized
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import STREAM_HEADERS, nonsense, parsed
@@ -326,6 +325,7 @@ class BridgedUpstream:
     def __init__(self, upstream: Upstream, wire: str) -> None:
         self._upstream, self._wire = upstream, WIRES[wire]
         self.name, self.address, self.provider = upstream.name, upstream.address, upstream.provider
+        self.profile, self.models, self.aclose = upstream.profile, upstream.models, upstream.aclose
         own = upstream.abilities
         self.abilities = Abilities(
             translates=False, limits_answers=own.limits_answers, speaks=frozenset({wire}), ask_usage=False
@@ -397,12 +397,3 @@ class BridgedUpstream:
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return ()
-
-    async def profile(self, known: ModelProfile) -> ModelProfile:
-        return await self._upstream.profile(known)
-
-    async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
-        return await self._upstream.models(headers)
-
-    async def aclose(self) -> None:
-        await self._upstream.aclose()

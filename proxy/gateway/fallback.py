@@ -15,13 +15,21 @@ from dataclasses import replace
 import orjson
 
 from proxy.access.exchange import Exchange
-from proxy.chat.errors import NotFound, NotInTime, NotKept, PenstockError, Unanswered, UpstreamFailed, error_body
+from proxy.chat.errors import (
+    OVERFLOW,
+    NotFound,
+    NotInTime,
+    NotKept,
+    PenstockError,
+    Unanswered,
+    UpstreamFailed,
+    error_body,
+)
 from proxy.chat.parse import Body
 from proxy.chat.reasoning import REASONING_FIELDS
 from proxy.chat.sse import ByteStream
 from proxy.http.headers import impersonal, relayed
 from proxy.state.threads import do_sized
-from proxy.telemetry.observation import OVERFLOW
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import Overflow, find_overflow, openai_body, read_refusal

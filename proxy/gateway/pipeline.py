@@ -9,7 +9,7 @@ from typing import Any
 from proxy.access.callers import Caller
 from proxy.access.exchange import Exchange
 from proxy.chat import encode
-from proxy.chat.errors import NotInTime, NotKept, PenstockError, Rejected
+from proxy.chat.errors import OVERFLOW, NotInTime, NotKept, PenstockError, Rejected
 from proxy.chat.parse import Body
 from proxy.config.settings import Settings
 from proxy.gateway import loop
@@ -22,7 +22,6 @@ from proxy.gateway.saving import Saving
 from proxy.http.headers import retry_after
 from proxy.policy import Reject
 from proxy.step import counts_header, findings_header, server_timing
-from proxy.telemetry.observation import OVERFLOW
 from proxy.telemetry.record import Rewriting
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.routing import Route, Routes

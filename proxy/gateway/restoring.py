@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from proxy.chat import Message, with_fields
-from proxy.chat.placeholders import OPENING, VERBATIM, Restoring
+from proxy.chat.placeholders import OPENING, REASONING, VERBATIM, Restoring
 from proxy.chat.sse import ByteStream, EventSplitter, with_data
 from proxy.upstreams.base import Call, Reply
 from proxy.wires.messages_answer import read_event, written
@@ -104,7 +104,7 @@ class _Stream(ABC):
             text = self._text(path, holder[key], content, ends=ends)
             is_changed = is_changed or text != holder[key]
             holder[key] = text
-        if not texts and not self._is_verbatim(content):
+        if not texts:
             new = self._restoring.value(content)
             is_changed = new is not content
         if isinstance(number := content.get("sequence_number"), int):
@@ -145,10 +145,6 @@ class _Stream(ABC):
     def _saying(self, begun: dict[str, Any], path: _Path, text: str) -> dict[str, Any]:
         """Return an event like another one that says nothing but a text."""
 
-    def _is_verbatim(self, event: Mapping[str, Any]) -> bool:
-        """Return whether an event is of reasoning that goes back as it came."""
-        return False
-
 
 class _ChatStream(_Stream):
     def _texts(self, event: dict[str, Any]) -> Iterator[tuple[_Path, Any, Any, bool]]:
@@ -176,10 +172,6 @@ class _MessagesStream(_Stream):
     def _saying(self, begun: dict[str, Any], path: _Path, text: str) -> dict[str, Any]:
         return {**begun, "delta": {**begun["delta"], path[-1]: text}}
 
-    def _is_verbatim(self, event: Mapping[str, Any]) -> bool:
-        delta = event.get("delta")
-        return isinstance(delta, Mapping) and delta.get("type") == "thinking_delta"
-
 
 _DELTAS = {"text_delta": "text", "input_json_delta": "partial_json"}
 
@@ -187,7 +179,7 @@ _DELTAS = {"text_delta": "text", "input_json_delta": "partial_json"}
 class _ResponsesStream(_Stream):
     def _texts(self, event: dict[str, Any]) -> Iterator[tuple[_Path, Any, Any, bool]]:
         kind = str(event.get("type"))
-        if kind.endswith(".delta") and isinstance(event.get("delta"), str) and not self._is_verbatim(event):
+        if kind.endswith(".delta") and isinstance(event.get("delta"), str) and not kind.startswith(REASONING):
             name = "arguments" if "arguments" in kind else kind
             yield (event.get("output_index", 0), event.get("content_index", 0), name), event, "delta", False
 
@@ -196,9 +188,6 @@ class _ResponsesStream(_Stream):
 
     def _saying(self, begun: dict[str, Any], path: _Path, text: str) -> dict[str, Any]:
         return {**begun, "delta": text}
-
-    def _is_verbatim(self, event: Mapping[str, Any]) -> bool:
-        return str(event.get("type")).startswith("response.reasoning")
 
 
 _STREAMS: Mapping[str, Callable[[Restoring], _Stream]] = {

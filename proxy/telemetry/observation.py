@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from proxy import __version__
 from proxy.chat import ChatRequest
-from proxy.chat.errors import NotInTime, NotKept, PenstockError
+from proxy.chat.errors import OVERFLOW, NotInTime, NotKept, PenstockError
 from proxy.chat.parse import Body
 from proxy.config.settings import TelemetrySettings
 from proxy.context import Context, ModelProfile
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
     from proxy.telemetry.tracing import RequestSpan, Tracing
-
-OVERFLOW = "context_length_exceeded"
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 

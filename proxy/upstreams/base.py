@@ -58,6 +58,11 @@ class Call:
     """Texts that replace placeholders in the client's answer. Nobody else gets them."""
 
     @property
+    def target(self) -> str:
+        """The path with the query."""
+        return f"{self.path}?{self.query}" if self.query else self.path
+
+    @property
     def room(self) -> int | None:
         """Tokens that the window leaves for the answer, at least the usual reserve; None where that is not known."""
         used, profile = self.counted, self.profile

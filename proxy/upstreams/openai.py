@@ -64,7 +64,7 @@ class OpenAI(Upstream):
     def _url(self, call: Call) -> URL:
         if call.path == CHAT and not call.query:
             return self._chat
-        return URL(f"{self._base}{call.path}{'?' if call.query else ''}{call.query}", encoded=True)
+        return URL(f"{self._base}{call.target}", encoded=True)
 
     def _translated(self, call: Call, reply: Reply) -> Reply:
         """Return the answer. The refusal of a chat that does not fit gets the status and code that clients know."""

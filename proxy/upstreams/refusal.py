@@ -8,12 +8,10 @@ from typing import Any
 
 import orjson
 
-from proxy.chat.errors import PenstockError
+from proxy.chat.errors import OVERFLOW, PenstockError
 from proxy.text.json_values import json_object
 from proxy.text.tables import lines
 from proxy.upstreams.base import Call, Reply
-
-CODE = "context_length_exceeded"
 
 _STATUSES = frozenset({400, 413, 422, 500})
 """Statuses with which servers refuse a prompt."""
@@ -77,13 +75,13 @@ def openai_body(body: bytes, overflow: Overflow) -> bytes:
     except orjson.JSONDecodeError:
         said = body.decode("utf-8", "replace")
     fields = error_in(said)
-    if isinstance(said, dict) and "error" in said and fields.get("code") == CODE:
+    if isinstance(said, dict) and "error" in said and fields.get("code") == OVERFLOW:
         return body
     told = fields.get("message") or fields.get("detail") or fields
     text = told if isinstance(told, str) else orjson.dumps(told).decode()
     known = {"type": "invalid_request_error", "param": "messages"}
     kept = {key: value for key, value in fields.items() if isinstance(value, str | int) and key != "object"}
-    error = known | kept | {"message": sentence(text, overflow.prompt, overflow.window), "code": CODE}
+    error = known | kept | {"message": sentence(text, overflow.prompt, overflow.window), "code": OVERFLOW}
     return orjson.dumps({"error": error | {"param": error["param"] or "messages"}})
 
 
@@ -105,7 +103,7 @@ def sentence(text: str, prompt: int | None, window: int | None) -> str:
     limit = f"{window} tokens" if window else "exceeded"
     counted = f" However, your messages resulted in {prompt} tokens." if prompt else ""
     advice = "Please reduce the length of the messages."
-    return f"This model's maximum context length is {limit}.{counted} {advice} {text[:LONGEST_MESSAGE]} ({CODE})"
+    return f"This model's maximum context length is {limit}.{counted} {advice} {text[:LONGEST_MESSAGE]} ({OVERFLOW})"
 
 
 def _texts(value: Any, name: str = "", depth: int = 4) -> Iterator[str]:
@@ -177,7 +175,7 @@ def refused(
     if overflow is not None or status == 413:
         prompt = (overflow and overflow.prompt) or (call.counted.total if call and call.counted else None)
         window = (overflow and overflow.window) or (call.profile.window if call and call.profile else None)
-        return Refused(sentence(text, prompt, window), 400, code=CODE, param="messages")
+        return Refused(sentence(text, prompt, window), 400, code=OVERFLOW, param="messages")
     if status == 404 and is_own and call is not None:
         text = f"The model `{call.model[:200]}` does not exist or you do not have access to it. {text}"
     text = text or f"The upstream answered with status {status}."

@@ -7,15 +7,13 @@ from typing import ClassVar
 
 from proxy.chat import encode
 from proxy.chat.answer import Answer
-from proxy.chat.errors import PenstockError, Unanswered
+from proxy.chat.errors import OVERFLOW, PenstockError, Unanswered
 from proxy.chat.parse import Body
 from proxy.wires.chat_round import ChatRound
 from proxy.wires.messages import MessagesBody
 from proxy.wires.messages_answer import error_type
 from proxy.wires.responses import ResponsesBody
 from proxy.wires.rounds import AnswerRound, MessagesRound, ResponsesRound, understanding
-
-_TOO_LONG = "context_length_exceeded"
 
 
 class Wire:
@@ -57,7 +55,7 @@ class MessagesWire(Wire):
 
     def error(self, error: PenstockError) -> bytes:
         """Return the body of an error. Claude Code knows by its words that a prompt is too long."""
-        told = f"prompt is too long: {error.message}" if error.code == _TOO_LONG else error.message
+        told = f"prompt is too long: {error.message}" if error.code == OVERFLOW else error.message
         details = {"details": {"error_code": error.code}} if error.code else {}
         body = {"type": "error", "error": {"type": error_type(error.status), "message": told, **details}}
         return json.dumps(body, separators=(",", ":")).encode()

@@ -24,7 +24,8 @@ from proxy.wires.view import ToolView, Unwritable, View, plain, root_of, source_
 
 PATH = "/messages"
 
-_THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+THOUGHTS = frozenset({"thinking", "redacted_thinking"})
+"""The types of blocks that nothing may be changed in."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 """The modes of `tool_choice` in chat's words."""
 _NATIVE_CHOICES = {ours: theirs for theirs, ours in _CHOICES.items()}
@@ -82,7 +83,7 @@ class MessagesRequest(NativeRequest):
         if before.get("role") != "assistant" or not isinstance(content, list):
             return item
         pairs = zip(before["content"], content, strict=True)
-        blocks = [old if old.get("type") in _THOUGHTS and is_sealed(old) else new for old, new in pairs]
+        blocks = [old if old.get("type") in THOUGHTS and is_sealed(old) else new for old, new in pairs]
         return item if blocks == content else item.with_changes(content=blocks)
 
     @staticmethod
@@ -173,7 +174,7 @@ def _result(item: JsonObject, place: int, block: Mapping[str, Any]) -> View:
 
 
 def _assistant_fields(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    thoughts = [block for block in blocks if block["type"] in _THOUGHTS]
+    thoughts = [block for block in blocks if block["type"] in THOUGHTS]
     calls = [call_of(block) for block in blocks if block["type"] == "tool_use"]
     others = [block for block in blocks if _is_content(block)]
     return {
@@ -185,7 +186,7 @@ def _assistant_fields(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _is_content(block: Mapping[str, Any]) -> bool:
-    return block["type"] not in _THOUGHTS and block["type"] != "tool_use"
+    return block["type"] not in THOUGHTS and block["type"] != "tool_use"
 
 
 def call_of(block: Mapping[str, Any]) -> dict[str, Any]:
@@ -341,7 +342,7 @@ def _answer(view: Message, before: Sequence[Mapping[str, Any]]) -> list[Any]:
     calls = {str(call["id"]): call for call in view.get("tool_calls") or ()}
     blocks = list[Any]()
     for block in before:
-        if block["type"] in _THOUGHTS:
+        if block["type"] in THOUGHTS:
             blocks += [block] if AS_BLOCKS in view else []
         elif block["type"] == "tool_use":
             if (call := calls.pop(block["id"], None)) is not None:

@@ -101,6 +101,8 @@ def responses_events(cuts: Sequence[int]) -> list[Json]:
                 at = {"item_id": "rs_1", "output_index": 0, "summary_index": 0}
                 thought = {"type": "response.reasoning_summary_text.delta", **at}
                 made += [{**thought, "delta": piece} for piece in pieces(TEXT, cuts)]
+                part = {"content_index": 0, "part": {"type": "reasoning_text", "text": MAIL}}
+                made.append({"type": "response.content_part.done", "item_id": "rs_1", "output_index": 0, **part})
         elif event["type"] != made[-1]["type"]:
             whole = TEXT if "text" in event["type"] else ARGUMENTS
             made += [{**event, "delta": piece} for piece in pieces(whole, cuts)]
@@ -166,6 +168,7 @@ async def test_a_stream_says_the_same_wherever_it_is_cut(kind: type[Body], cuts:
     if kind is ResponsesBody:
         events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith(b"data: ")]
         assert [each["sequence_number"] for each in events] == [*range(len(events))]
+        assert MAIL in [each["part"]["text"] for each in events if each["type"] == "response.content_part.done"]
         reasoning, message, called = events[-1]["response"]["output"]
         assert reasoning["summary"][0]["text"] == MAIL
         assert message["content"][0]["text"] == PLAIN

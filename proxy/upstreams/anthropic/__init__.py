@@ -72,7 +72,7 @@ class Anthropic(TranslatedUpstream):
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         own = {"anthropic-version": VERSION, **without_credentials(headers), **self._credentials(headers, "")}
-        response = await self._request("GET", "/models", own, None, "limit=1000")
+        response = await self._request("GET", "/models?limit=1000", own, None)
         body = json_object(await response.read())
         if response.status in (401, 403):
             raise self._refusal(body, Call("/models", "", b"", headers), response.status, {})
@@ -84,12 +84,10 @@ class Anthropic(TranslatedUpstream):
             headers = fitting(call.headers, self, call.model)
         else:
             headers = {**without_credentials(call.headers), **self._credentials(call.headers, "")}
-        return await relay(await self._request(call.method, call.path, headers, call.body or None, call.query))
+        return await relay(await self._request(call.method, call.target, headers, call.body or None))
 
-    async def _request(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None, query: str = ""
-    ) -> Response:
-        url = URL(f"{self.address}/v1{path}{'?' if query else ''}{query}", encoded=True)
+    async def _request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        url = URL(f"{self.address}/v1{target}", encoded=True)
         return await self._transport.request(method, url, headers, body)
 
     def _credentials(self, headers: Mapping[str, str], model: str) -> dict[str, str]:

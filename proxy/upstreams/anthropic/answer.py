@@ -5,9 +5,9 @@ from typing import Any
 
 from proxy.chat import encode
 from proxy.models.usage import read_usage
-from proxy.upstreams.anthropic.messages import THOUGHTS, Block
+from proxy.upstreams.anthropic.messages import Block
 from proxy.upstreams.completion import Facts, nonsense, usage
-from proxy.wires.messages import call_of
+from proxy.wires.messages import THOUGHTS, call_of
 from proxy.wires.messages_answer import FINISH, Blocks
 
 SERVER = "Anthropic"

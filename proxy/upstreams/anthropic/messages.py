@@ -13,11 +13,9 @@ from typing import Any
 from proxy.chat import SYSTEM_ROLES, Message, split_head
 from proxy.chat.errors import wrong
 from proxy.upstreams.request_fields import called_function, role_of, unsupported
+from proxy.wires.messages import THOUGHTS
 
 Block = dict[str, Any]
-
-THOUGHTS = frozenset({"thinking", "redacted_thinking"})
-"""The types of blocks that nothing may be changed in."""
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _DATA = re.compile(r"data:([a-z0-9.+/-]+);base64,(.+)", re.IGNORECASE | re.DOTALL)

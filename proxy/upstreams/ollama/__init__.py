@@ -125,9 +125,7 @@ class Ollama(TranslatedUpstream):
             return None
 
     async def _pass(self, call: Call) -> Reply:
-        path = f"/v1{call.path}{'?' if call.query else ''}{call.query}"
-        response = await self._request(call.method, path, call.headers, call.body or None)
-        return await relay(response)
+        return await relay(await self._request(call.method, f"/v1{call.target}", call.headers, call.body or None))
 
     async def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
         answer = OllamaAnswer(completion.facts)

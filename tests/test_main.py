@@ -299,7 +299,9 @@ class TestNewPolicy:
         test = (tmp_path / "tests" / "policies" / "test_cut_lines.py").read_text()
         assert "from policies.cut_lines import CutLines" in test
 
-    @pytest.mark.parametrize("name", ["cut_lines", "Acme.cut", "acme/cut", "acme..cut", "acme.class-less", "../x.y"])
+    @pytest.mark.parametrize(
+        "name", ["cut_lines", "Acme.cut", "acme/cut", "acme..cut", "acme.class-less", "../x.y", "a.class"]
+    )
     def test_refuses_a_name_that_is_none(
         self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import re
 from importlib.resources import files
+from keyword import iskeyword
 from pathlib import Path
 from string import Template
 
@@ -11,9 +12,10 @@ from proxy.chat.errors import ConfigError
 
 def write_policy(options: argparse.Namespace) -> None:
     """Write the files of a new policy. Raise `ConfigError` for a name that is none, and where a file exists."""
-    *folders, last = options.name.split(".")
+    *folders, last = parts = options.name.split(".")
     here = not folders and Path("tests/policies").is_dir()  # in a checkout of Penstock
-    if not re.fullmatch(r"([a-z][a-z0-9_]*\.)*[a-z][a-z0-9_]*", options.name) or not (folders or here):
+    are_modules = all(re.fullmatch("[a-z][a-z0-9_]*", each) and not iskeyword(each) for each in parts)
+    if not are_modules or not (folders or here):
         raise ConfigError(f"{options.name!r} is not a valid policy name; write it like my_company.redact_names")
     module = f"policies.{last}" if here else options.name
     folder = Path(*module.split(".")[:-1])

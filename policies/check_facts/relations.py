@@ -10,7 +10,7 @@ from typing import NamedTuple
 from proxy.text.fold import folded
 from proxy.text.tables import pattern_lists
 from proxy.text.values import value
-from proxy.text.vocabulary import INNER, NATIONS, NEGATIONS, NOT_ONE, PLACE_RELATIONS, RELATIONS
+from proxy.text.vocabulary import INNER, NATIONS, NOT_ONE, PLACE_RELATIONS, RELATIONS
 
 IN = "in"
 """The relation to a place."""
@@ -53,8 +53,6 @@ def claim(sentence: str) -> Claim | None:
 
 def _claim_of(part: dict[str, str | None], language: str) -> Claim | None:
     subject, place, relation = name(part["s"] or ""), part.get("p"), folded(part.get("r") or "")
-    if not NEGATIONS.isdisjoint(f"{subject} {folded(part.get('o') or '')}".split()):
-        return None
     if place is not None:
         kind = folded(part.get("k") or "")
         return None if value(place) is not None else Claim(subject, f"{IN} {kind}".strip(), name(place), language)

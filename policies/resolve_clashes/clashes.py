@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from policies.resolve_clashes.statements import LIGHT, Statement, statements
-from policies.resolve_clashes.values import BOOKED, TYPED
+from policies.resolve_clashes.values import TYPED
 from proxy.chat import Message, digest
 from proxy.context import Once
 from proxy.text.values import UNITS, Value
@@ -121,7 +121,6 @@ def clash(old: Statement, new: Statement) -> str | None:
 # --- another value ---
 
 _PAIR = 2
-_DATES = frozenset({"date", "weekday", "time"})
 
 
 def _value(old: Statement, new: Statement) -> bool:
@@ -189,7 +188,7 @@ def _is_parallel(old: Statement, new: Statement) -> bool:
         return False
     pairs, kinds = _in_one_slot(old, new), [{kind for kind, _ in each.slots} for each in (old, new)]
     differing = {one.slot for one, _ in pairs} - {one.slot for one, other in pairs if not one.differs(other)}
-    if len(differing) >= _PAIR and not {kind for kind, _ in differing} <= _DATES:
+    if len(differing) >= _PAIR:
         return True
     if "amount" in kinds[0] and not kinds[1] <= kinds[0]:
         return True
@@ -240,7 +239,7 @@ def _is_given_anew(old: Statement, older: Value, new: Statement, value: Value, s
         return True
     if old.others != new.others or _differ_in_subject(old, new) or _is_parallel(old, new):
         return False
-    return value.kind not in TYPED or not new.about or value.unit in BOOKED
+    return value.kind not in TYPED or not new.about
 
 
 def _differ_in_subject(old: Statement, new: Statement) -> bool:

@@ -96,7 +96,7 @@ def _of_sentence(text: str, sentence: Sentence) -> Iterator[Statement]:
         folded = _expanded(whole[a:b])
         if CUES["unstated"].search(folded) or CUES["unstated"].search(sentence.text[a:b]):
             return  # the rest of the sentence depends on it
-        is_question = len(pieces) == 1 or "¿" in whole[a:b] or CUES["asking"].search(folded)
+        is_question = len(pieces) == 1 or CUES["asking"].search(folded)
         asks = asks or ("?" in whole and bool(is_question))
         kind: Kind = "request" if CUES["request"].search(folded) else "question" if asks else "statement"
         start, end = sentence.start + a, sentence.start + b

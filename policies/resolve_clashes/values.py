@@ -24,10 +24,6 @@ def listed(name: str) -> list[str]:
     return " ".join(WORDS[name]).split()
 
 
-BOOKED = frozenset(listed("booked"))
-"""Units of what people order, book and stay."""
-
-
 def fold(text: str) -> str:
     """Return a text of the same length in lower case and without accents."""
     low = text.lower()
@@ -87,9 +83,7 @@ def _members(clause: str) -> Iterator[Value]:
             within = group.beside and group.beside.search(match[0], 1)
             rest = f"{clause[: match.start()]}~{clause[match.end() :]}"
             if group.beside is None or within or group.beside.search(rest):
-                # of `budget hotels` the hotels are the subject
-                end = match.start() + within.start() if within else match.end()
-                yield Value(group.kind, "", (), (group.members[match[0].replace("-", " ")],), match.start(), end)
+                yield Value(group.kind, "", (), (group.members[match[0].replace("-", " ")],), *match.span())
 
 
 # --- places ---

@@ -144,7 +144,7 @@ def _unit(after: str) -> tuple[str, float, int]:
     for word in _WORD.finditer(after):
         if word[0] in _UNITS:
             return *_UNITS[word[0]], word.end()
-        if word[0] in _NOT_UNITS:
+        if word[0] in _NOT_UNITS or word[0] in NUMBERS:
             break
         unit, end = stem(word[0]), word.end()
     return unit, 1.0, end
@@ -162,4 +162,4 @@ def _readings(number: str) -> Iterator[float]:
 
 
 def _number(text: str) -> int:
-    return NUMBERS.get(text) or int(text)
+    return NUMBERS[text] if text in NUMBERS else int(text)

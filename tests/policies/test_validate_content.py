@@ -112,6 +112,13 @@ async def test_data_in_a_users_message_gets_a_note_in_front_and_the_message_stay
     assert isinstance(await ValidateContent().apply(decision.request, context(request)), Keep)
 
 
+async def test_two_poor_texts_of_a_message_get_one_line_each_fault() -> None:
+    request = ChatRequest("m", (talk.user(f"{DATA} {DATA}"),))
+    decision = await decided(ValidateContent(), request)
+    assert isinstance(decision, Rewrite)
+    assert len(decision.request.messages[0].text.splitlines()) == 2
+
+
 async def test_parts_of_a_result_are_judged_one_by_one() -> None:
     parts = [{"type": "text", "text": WHOLE}, {"type": "text", "text": CUT}]
     request = asked("")

@@ -1,4 +1,8 @@
+from itertools import pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.text.values import find_values, value
 
@@ -21,6 +25,7 @@ from proxy.text.values import find_values, value
         ("at noon", "time", "", 0),
         ("a las seis y media", "time", "", 390),
         ("at 9", "time", "", 540),
+        ("at zero o'clock", "time", "", 0),
         ("for three people", "amount", "people", 3),
         ("two double rooms", "amount", "room", 2),
         ("para cuatro personas", "amount", "people", 4),
@@ -50,10 +55,23 @@ def test_find_values_returns_the_value(text: str, kind: str, unit: str, known: o
 
 
 @pytest.mark.parametrize(
-    "text", ["no value here", "tomorrow", "one of them", "a room", "the first time", "v1.2.3-rc", "3/4", "2-3 rooms"]
+    "text",
+    [
+        "no value here",
+        "tomorrow",
+        "one of them",
+        "come at once.",
+        "at 30 now",
+        "this morning one of us",
+        "a room",
+        "the first time",
+        "v1.2.3-rc",
+        "3/4",
+        "2-3 rooms",
+    ],
 )
 def test_find_values_returns_none_for_other_numbers(text: str) -> None:
-    assert [one for one in find_values(text) if one.readings and one.unit] == []
+    assert [one for one in find_values(text) if one.kind != "amount" or (one.readings and one.unit)] == []
 
 
 def test_find_values_reads_a_part_of_a_text_once() -> None:
@@ -102,7 +120,22 @@ def test_values_differ(one: str, other: str, is_different: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Paris", "in 1990", "3 colours of may", "3 colours", "", "x" * 100, "1" * 61, "route 66"]
+    "text", ["Paris", "in 1990", "3 colours of may", "3 colours", "$20 month", "", "x" * 100, "1" * 61, "route 66"]
 )
 def test_value_returns_none_for_other_texts(text: str) -> None:
     assert value(text) is None
+
+
+WORDS = (
+    "zero", "one", "once", "twelve", "5", "12", "25", "99", "2026", "1.200,50", "3.2.1", "4:30", "7th", "2026-02-31", "at",
+    "for", "la", "las", "the", "el", "of", "de", "half past", "quarter to", "y media", "menos cuarto", "may", "monday", "pm",
+    "a.m.", "o'clock", "noon", "morning", "in", "$", "%", "k", "million", "mil", "people", "rooms", "euros", "kg", "por",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=12), st.sampled_from([" ", "  ", ""]))
+def test_find_values_reads_each_place_of_any_text_once(words: list[str], between: str) -> None:
+    text = between.join(words)
+    taken = sorted((one.start, one.end) for one in find_values(text))
+    assert all(0 <= start < end <= len(text) for start, end in taken)
+    assert all(end <= start for (_, end), (start, _) in pairwise(taken))

@@ -125,3 +125,15 @@ def test_an_opening_that_doubts_limits_or_reports_is_no_mere_opening(
     for statement in said:
         for opening in openings:
             assert not OPENED.contradicted(f"{opening}{statement}"), opening
+
+
+def test_names_of_a_fact_are_compared_in_its_language_alone() -> None:
+    assert Trusted([Fact("La capital de Austria es Viena.")]).contradicted("The capital of Austria is Vienna.") == []
+
+
+def test_unclear_returns_sentences_about_the_name_of_a_fact_but_for_the_fact_itself() -> None:
+    fact = "Ada Lovelace was an English mathematician."
+    text = f"Ada Palmer sings. {fact} Ada Lovelace wrote a cookbook."
+    assert [text[each.start : each.end] for each in Trusted([Fact(fact)]).unclear(text)] == [
+        "Ada Lovelace wrote a cookbook."
+    ]

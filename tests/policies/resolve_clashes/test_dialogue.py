@@ -42,3 +42,9 @@ def test_compare_returns_the_same_for_forgotten_turns() -> None:
     every = turns([user(text) for text in SAID])
     together = compare(every, [None] * len(every))
     assert compare(every, [each if at % 3 else None for at, each in enumerate(together)]) == together
+
+
+def test_clash_is_found_in_a_long_sentence() -> None:
+    talk = "After so much talk with everybody at home, " * 12
+    found = clashing("My budget is 500 euros.", "Noted.", f"{talk}my budget is now 700 euros.")
+    assert [(clash.older, clash.newer) for clash in found] == [(0, 2)]

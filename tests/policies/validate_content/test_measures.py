@@ -123,6 +123,7 @@ NOON = datetime(2026, 5, 4, 12, tzinfo=UTC).timestamp()
         ('{"created_at": "2026-05-04T12:00:00Z"}', None, False),
         ('{"fetched_at": "2026-13-44T12:00:00Z"}', None, False),
         ("as of 2026-05-04T99:00:00Z", None, False),
+        ("as of 1999-05-04", None, False),
         ("no time at all", None, False),
     ],
 )
@@ -158,6 +159,11 @@ def test_present_reads_the_time_that_is_now(text: str, moment: float | None) -> 
 def test_freshness_falls_with_age_beyond_a_missing_zone(hours: float, exact: bool, score: float) -> None:
     found = freshness(NOON - hours * 3600 + (0 if exact else 14 * 3600), NOON, 3600)
     assert found.score == pytest.approx(score)
+
+
+@pytest.mark.parametrize(("hours", "age"), [(1.5, "90 minutes"), (30, "30 hours"), (49, "2 days")])
+def test_freshness_names_the_age(hours: float, age: str) -> None:
+    assert freshness(NOON - hours * 3600, NOON, 3600).fault == f"it says that it was made {age} before"
 
 
 def test_overall_leaves_out_unknown_scores() -> None:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from proxy.text.fold import folded
 from proxy.text.tables import pattern_lists
-from proxy.text.values import value
 from proxy.text.vocabulary import INNER, NATIONS, NOT_ONE, PLACE_RELATIONS, RELATIONS
 
 IN = "in"
@@ -55,7 +54,7 @@ def _claim_of(part: dict[str, str | None], language: str) -> Claim | None:
     subject, place, relation = name(part["s"] or ""), part.get("p"), folded(part.get("r") or "")
     if place is not None:
         kind = folded(part.get("k") or "")
-        return None if value(place) is not None else Claim(subject, f"{IN} {kind}".strip(), name(place), language)
+        return Claim(subject, f"{IN} {kind}".strip(), name(place), language)
     if {relation.split()[0], relation.split()[-1]} & NOT_ONE and relation_named(relation) not in RELATIONS.values():
         return None
     return Claim(subject, relation_named(relation), name(part.get("o") or ""), language)

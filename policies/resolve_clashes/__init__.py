@@ -26,8 +26,8 @@ from proxy.text import counted
 class ResolveClashes(Policy):
     """Where the user says something that contradicts what they said before, say that the later statement holds.
 
-    It sees changed amounts, dates, times, places and choices, and denials of what users said of themselves, in English
-    and Spanish, by words alone; it would rather miss one than invent one. Questions, suppositions, quotations and
+    It sees changed amounts, dates, times, places and choices, and denials of what users said, in English and Spanish,
+    by words alone; it would rather miss one than invent one. Questions, suppositions, quotations and
     reported opinions are no statements. Two statements of one message, and two that are both uncertain, are counted and
     left, unless `reconcile` has a model decide. What `check_facts` has marked as wrong is not said to hold.
     """

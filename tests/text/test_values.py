@@ -61,6 +61,7 @@ def test_find_values_returns_the_value(text: str, kind: str, unit: str, known: o
         "tomorrow",
         "one of them",
         "come at once.",
+        "tengo un perro",
         "at 30 now",
         "this morning one of us",
         "a room",

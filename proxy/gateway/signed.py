@@ -14,7 +14,7 @@ give the same new beginnings. A request that does not begin with what was sent b
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -254,12 +254,11 @@ class Prefixes:
         self.sent: Cache[_Key, bytes] = Cache(max_bytes)
         self._work = BackgroundWork[str]()
 
-    def remember(self, key: _Key, value: bytes) -> None:
+    def put(self, key: _Key, value: bytes, *, stored: bool) -> None:
+        """Remember what was sent; where it is `stored`, for other processes too."""
         self.sent.put(key, value, _ENTRY + len(value))
-
-    def put(self, key: _Key, value: bytes) -> None:
-        self.remember(key, value)
-        self.begin(self._put(key, value))
+        if stored:
+            self.begin(self._put(key, value))
 
     async def _put(self, key: _Key, value: bytes) -> None:
         with suppress(StoreError):  # health and metrics tell; what is not kept is worked out again
@@ -312,9 +311,6 @@ class Settled:
             _log.warning("what was sent before is not found", extra={"fields": {"error": type(error).__name__}})
             return None
 
-    def remember(self, sent: ChatRequest, outgoing: ChatRequest) -> None:
-        self._keep(self._prefixes.remember, sent, outgoing)
-
     def record(self, sent: ChatRequest, outgoing: ChatRequest) -> Settle:
         """Return what stores what was made of a request that the client sent; only a signed answer stands behind it.
 
@@ -322,21 +318,18 @@ class Settled:
         """
         if signed_places(sent):
             self.remember(sent, outgoing)
-        return partial(self._keep, self._prefixes.put, sent, outgoing)
+        return partial(self.remember, sent, outgoing, stored=True)
 
-    def _keep(
-        self,
-        put: Callable[[_Key, bytes], None],
-        sent: ChatRequest,
-        outgoing: ChatRequest,
-        rounds: Sequence[Message] = (),
+    def remember(
+        self, sent: ChatRequest, outgoing: ChatRequest, rounds: Sequence[Message] = (), *, stored: bool = False
     ) -> None:
         try:
             answers = answers_of(sent, self._scope)
             if rounds:
                 answers = answers.then(rounds)
                 sent, outgoing = (each.with_messages((*each.messages, *rounds)) for each in (sent, outgoing))
-            put(self._key(sent, answers.running.hexdigest()), _written(sent, outgoing))
+            key = self._key(sent, answers.running.hexdigest())
+            self._prefixes.put(key, _written(sent, outgoing), stored=stored)
         except Exception as error:  # such as a message that JSON cannot hold
             _log.warning("what was sent is not kept", extra={"fields": {"error": type(error).__name__}})
 

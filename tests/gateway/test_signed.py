@@ -135,6 +135,23 @@ async def test_no_conversation_loses_its_reasoning(
                 await client.asks(other if draw % 2 else one, reply)
 
 
+@pytest.mark.parametrize("is_signed", [True, False])
+async def test_another_process_knows_what_was_sent_before_a_signed_answer(is_signed: bool) -> None:
+    memory, later = Kept(), chat("u1 a1 u2 a2 u3")
+    begun = [later.messages[0], later.messages[1].with_changes(thinking_blocks=THOUGHT), later.messages[2]]
+    sent, later = later.with_messages(begun), later.with_messages([*begun, *later.messages[3:]])
+    outgoing = sent.with_messages([*begun[:2], Message({"role": "user", "content": "Shorter."})])
+    one = Prefixes(memory)
+    settle = Settled(one, "t\0s", Outage()).record(sent, outgoing)
+    if is_signed:
+        settle(())
+    await one.aclose()
+    for tenant in ("t", "u"):
+        found = await Settled(Prefixes(memory), f"{tenant}\0s", Outage()).find(later, [3], [3])
+        known = None if found is None else found.request.messages
+        assert known == (outgoing.messages if is_signed and tenant == "t" else None)
+
+
 class Unruly(Policy):
     """Says all in capitals."""
 

@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat.answer import Answer
-from proxy.chat.errors import Unanswered
 from proxy.wires import WIRES
-from proxy.wires.rounds import MessagesRound, ResponsesRound
 
 read_answer = WIRES["chat"].answer
 
@@ -80,16 +78,3 @@ def test_nothing_that_an_upstream_may_say_is_a_fault(value: object, streamed: bo
 @given(body=st.binary(max_size=200), streamed=st.booleans())
 def test_nor_are_any_bytes(body: bytes, streamed: bool) -> None:
     read_answer(body, streamed=streamed)
-
-
-@pytest.mark.parametrize(
-    ("kind", "event"),
-    [
-        (ResponsesRound, {"type": "response.created", "sequence_number": "one"}),
-        (ResponsesRound, {"type": "response.output_text.delta", "output_index": []}),
-        (MessagesRound, {"type": "content_block_delta", "index": {}, "delta": {"type": "text_delta", "text": "a"}}),
-    ],
-)
-def test_a_malformed_event_is_the_upstreams_fault(kind: type[MessagesRound | ResponsesRound], event: object) -> None:
-    with pytest.raises(Unanswered):
-        kind(frozenset({"recall"})).feed(b"data: " + json.dumps(event).encode() + b"\n\n")

@@ -83,7 +83,9 @@ def _members(clause: str) -> Iterator[Value]:
             within = group.beside and group.beside.search(match[0], 1)
             rest = f"{clause[: match.start()]}~{clause[match.end() :]}"
             if group.beside is None or within or group.beside.search(rest):
-                yield Value(group.kind, "", (), (group.members[match[0].replace("-", " ")],), *match.span())
+                # of `budget hotels` the hotels are the subject
+                end = match.start() + within.start() if within else match.end()
+                yield Value(group.kind, "", (), (group.members[match[0].replace("-", " ")],), match.start(), end)
 
 
 # --- places ---

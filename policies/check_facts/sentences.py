@@ -91,10 +91,11 @@ def _by_value(sentence: Plain, fact: Plain, mine: slice, theirs: slice) -> Verdi
             continue
         one = " ".join(sentence.words[mine.start - front : mine.stop + back])
         other = " ".join(fact.words[theirs.start - front : theirs.stop + back])
-        values = value(one), value(other)
-        if values[0] is not None and values[1] is not None:
+        stated = value(one)
+        known = value(other) if stated is not None else None
+        if stated is not None and known is not None:
             is_part = one.startswith(f"{other}.") or other.startswith(f"{one}.")  # 15.4 is a 15
-            return "contradicts" if values[0].differs(values[1]) and not is_part else "agrees"
+            return "contradicts" if stated.differs(known) and not is_part else "agrees"
     return "unclear"
 
 

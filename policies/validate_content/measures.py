@@ -13,13 +13,14 @@ from proxy.compaction.envelopes import unwrapped
 from proxy.compaction.html import is_html, visible
 from proxy.text import counted
 from proxy.text.bm25 import terms
+from proxy.text.json_values import is_json
 from proxy.text.language import language
 from proxy.text.tables import patterns
 
 MEASURES = ("relevance", "freshness", "accuracy", "completeness")
 """The measures, in the order in which faults are named."""
-LARGEST = 2_000_000
-"""Characters of a text that are looked at."""
+LARGEST = 1_000_000
+"""Characters of a text that are looked at; the end of a longer one is not."""
 _PATTERNS = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in patterns("pages").items()}
 """Phrases in which texts speak of themselves (`data/pages.txt`)."""
 
@@ -43,9 +44,9 @@ def judge(text: str, asked: str = "") -> dict[str, Finding]:
     `asked` is the question that it answers; empty for none.
     """
     raw = text[:LARGEST]
-    text = unwrapped(raw)
-    verdict = {"accuracy": accuracy(text), "completeness": completeness(raw, text)}
-    relevant = relevance(text, asked)
+    inner = unwrapped(raw)
+    verdict = {"accuracy": accuracy(inner), "completeness": _GOOD if len(text) > LARGEST else completeness(raw, inner)}
+    relevant = relevance(inner, asked)
     return verdict if relevant is None else {**verdict, "relevance": relevant}
 
 
@@ -149,8 +150,6 @@ _SAYS_SO = 0.8
 """The score of a text that is cut off and says so: the model knows it as well."""
 _PRINTED = ("meta=None content=[", "content=[TextContent(")
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
-_JSON = 1_000_000
-"""Characters of JSON that are gone through for its end."""
 
 
 def completeness(raw: str, text: str) -> Finding:
@@ -166,7 +165,7 @@ def _end(raw: str, text: str) -> str | None:
     if raw.startswith(_PRINTED) and not raw.rstrip().endswith((")", "]", "}", "None", "True", "False")):
         return "the result is cut off"
     # an envelope that ends in the middle is there no more once it was taken off
-    if any(each[:1] in "{[" and cut_off(each) is not None for each in {raw[:_JSON], text[:_JSON]} if each):
+    if any(not is_json(each) and cut_off(each) is not None for each in {raw, text}):
         return "its JSON is cut off"
     if text.lstrip()[:9].lower().startswith(("<!doctype", "<html")) and "</html" not in text[-2000:].lower():
         return "the page is cut off"

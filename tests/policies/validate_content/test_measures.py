@@ -89,6 +89,17 @@ def test_completeness_has_a_score_for_each_end(text: str, score: float) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(["wick"] * 250_000), id="JSON"),
+        pytest.param(f"<!doctype html><html>{'<p>wick</p>' * 250_000}</html>", id="a page"),
+    ],
+)
+def test_completeness_of_a_whole_text_that_is_too_long_to_read_is_full(text: str) -> None:
+    assert judge(text)["completeness"].score == 1.0
+
+
+@pytest.mark.parametrize(
     ("query", "score"),
     [
         pytest.param("Who paid for the lighthouse bell in the fishing villages?", 0.9, id="it answers"),

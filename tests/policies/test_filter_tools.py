@@ -1,6 +1,7 @@
 """Offering the tools that a conversation is about."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from random import Random
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.filter_tools import FilterTools, ToolGroup
-from proxy.chat import ChatRequest, Fields, Tool
+from proxy.chat import ChatRequest, Fields, Tool, listed
 from proxy.context import CacheRules, Context, Identity
 from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.decisions import Memos
@@ -17,6 +18,7 @@ from proxy.state.sqlite import SqliteStore
 from proxy.testing import context, profile, tool
 from proxy.text.sections import without_sections
 from proxy.tools.deferral import OURS
+from proxy.tools.search_tools import left_out
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.static import Static
 from tests import talk
@@ -337,6 +339,19 @@ class TestTheProvidersMost:
         assert isinstance(decision, Rewrite)
         assert len(decision.request.tools) <= 128
         assert not {tool.name for tool in OURS} & {tool.name for tool in decision.request.tools}
+
+
+@pytest.mark.parametrize("policy", [POLICY, FilterTools(keep=8, strategy="defer"), FilterTools(provider_most=20)])
+async def test_requests_with_one_list_of_tools_are_decided_each_for_itself(policy: FilterTools) -> None:
+    """What follows from the tools alone is worked out once for the list."""
+    choice = {"type": "function", "function": {"name": "alarm_list"}}
+    requests = [asked("delete the alarm"), asked("book a flight"), asked("book a flight", tool_choice=choice)]
+    one = listed(TOOLS)
+    for request, runs_tools in product(requests, (True, False)):
+        made = [await decided(request.with_tools(tools), policy, runs_tools=runs_tools) for tools in (one, TOOLS)]
+        sent = [each.request.tools if isinstance(each, Rewrite) else () for each in made]
+        assert (made[0].why, sent[0]) == (made[1].why, sent[1])
+        assert [*left_out(one, sent[0])] == [tool for tool in TOOLS if tool not in sent[0]]
 
 
 class TestNarrow:

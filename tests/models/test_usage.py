@@ -4,6 +4,7 @@ import json
 import tracemalloc
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,7 +52,8 @@ def read(chunks: Iterable[bytes]) -> Usage:
         pytest.param(stream(CHUNK, LAST, USED, DONE).rstrip(), FOUND, id="no blank line at the end"),
         pytest.param(stream(b"event: x\n" + CHUNK, b"id: 1\n" + LAST, b"event: y\n" + USED, DONE), FOUND,
                      id="named events"),
-        pytest.param(stream(CHUNK * 200, LAST, USED, DONE), FOUND, id="at the end of a long stream"),
+        pytest.param(b"x" * 3_000_000 + b"\n" + stream(LAST, USED, DONE), FOUND, id="at the end of a huge chunk"),
+        pytest.param(stream(USED.replace(b":7,", b":6,"), LAST, USED, DONE), FOUND, id="the last one counts"),
         pytest.param(stream(CHUNK, LAST, DONE), Usage(model="m-1", response_id="c1", finish_reasons=("stop",)),
                      id="no usage, but the rest"),
         pytest.param(b"", Usage(), id="nothing"),
@@ -83,16 +85,6 @@ def test_usage_does_not_depend_on_how_a_stream_is_cut(data: st.DataObject) -> No
 def test_whatever_passes_by_is_read_without_failing(chunks: list[bytes]) -> None:
     assert isinstance(read(chunks), Usage)
     assert isinstance(UsageReader().of_body(b"".join(chunks)), Usage)
-
-
-def test_a_single_huge_chunk_is_read_at_its_end() -> None:
-    assert read([b"x" * 3_000_000 + b"\n" + stream(LAST, USED, DONE)]) == FOUND
-
-
-def test_the_last_usage_counts() -> None:
-    grown = USED.replace(b'"completion_tokens":7', b'"completion_tokens":9')
-
-    assert read([stream(USED, LAST, grown, DONE)]).output == 9
 
 
 @pytest.mark.parametrize(
@@ -138,12 +130,14 @@ def test_the_error_that_a_body_is(answer: Any, code: str | None) -> None:
     assert UsageReader().of_body(json.dumps(answer).encode()).error == code
 
 
-def test_of_a_large_answer_only_the_usage_is_read() -> None:
+def test_of_a_large_answer_and_a_long_stream_little_is_held() -> None:
     body = json.dumps({"data": [{"embedding": [0.123456789] * 100_000}], "usage": {"prompt_tokens": 5}}).encode()
     tracemalloc.start()
     try:
         assert UsageReader().of_body(body) == Usage(input=5)
         assert tracemalloc.get_traced_memory()[1] < 50_000
+        assert read(b"%s\n\n" % each for each in (*[CHUNK] * 10_000, LAST, USED, DONE)) == FOUND
+        assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()
 
@@ -156,9 +150,11 @@ def test_what_the_upstream_noticed_counts_where_the_answer_told_nothing() -> Non
     assert Usage(model="m").completed({"prompt_tokens": "11", "ignored": "x"}) == Usage(model="m")
 
 
-def test_where_the_last_round_failed_those_before_it_count() -> None:
-    facts = {"rounds": 3, "earlier_input": 100, "earlier_output": 10}
-    assert Usage().completed(facts) == Usage(input=100, output=10)
+def test_the_rounds_before_the_last_one_count_also_where_that_one_failed() -> None:
+    facts = {"rounds": 3, "earlier_input": 100, "earlier_output": 10, "earlier_written": 5}
+    assert Usage().completed(facts) == Usage(input=100, output=10, written=5)
+    assert FOUND.completed(facts) == replace(FOUND, input=190, output=17, written=5)
+    assert FOUND.completed({**facts, "rounds": 1}) == FOUND
 
 
 # --- hiding -----------------------------------------------------------------------------------------------------------
@@ -193,11 +189,6 @@ ODD = b'data:  { "a" : 1.0, "b":1e5 , "c":"caf\\u00e9 \\/", "n": 118059162071741
 SAID = b'data: {"id":"c1","choices":[{"index":0,"delta":{"content":"\\"usage\\": null"}}]}'
 
 
-def visible(event: bytes) -> Any:
-    data = event.removeprefix(b"data:").strip()
-    return json.loads(data) if data.startswith(b"{") else data
-
-
 async def test_the_usage_event_leaves_and_nothing_else_does() -> None:
     kept = [CHUNK, b": ping", ODD, SAID, b"event: x\ndata: {}", LAST, DONE]
 
@@ -207,24 +198,24 @@ async def test_the_usage_event_leaves_and_nothing_else_does() -> None:
 async def test_null_usage_leaves_its_event() -> None:
     passed = b"".join(await hidden([stream(NULL, BOTH, DONE)])).split(b"\n\n")
 
-    assert [visible(event) for event in passed[:-1]] == [
+    assert [json.loads(event.removeprefix(b"data:")) for event in passed[:2]] == [
         {"id": "c1", "choices": [{"index": 0, "delta": {"content": "a"}}]},
         {"id": "c1", "choices": [{"index": 0, "delta": {}}]},
-        b"[DONE]",
     ]
-    assert passed[-1] == b""
+    assert passed[2:] == [DONE, b""]
 
 
 @pytest.mark.parametrize(
-    "event",
+    "sent",
     [
-        pytest.param(b'data: {"usage', id="an event that is no JSON"),
-        pytest.param(b'data: {"choices":[],"prompt_filter_results":["usage"]}', id="no usage key, empty choices"),
-        pytest.param(b': "usage"', id="a comment"),
+        pytest.param(stream(b'data: {"usage', DONE), id="an event that is no JSON"),
+        pytest.param(stream(b'data: {"choices":[],"prompt_filter_results":["usage"]}'), id="no usage, empty choices"),
+        pytest.param(stream(b': "usage"', DONE), id="a comment"),
+        pytest.param(stream(CHUNK) + DONE, id="behind the last blank line"),
     ],
 )
-async def test_an_event_without_a_usage_key_is_passed_on_as_it_is(event: bytes) -> None:
-    assert b"".join(await hidden([stream(CHUNK, event, DONE)])) == stream(CHUNK, event, DONE)
+async def test_an_event_without_a_usage_key_is_passed_on_as_it_is(sent: bytes) -> None:
+    assert b"".join(await hidden([sent])) == sent
 
 
 @given(st.data(), st.sampled_from([b"\n", b"\r\n"]))
@@ -241,10 +232,6 @@ async def test_an_event_is_passed_on_as_soon_as_it_is_complete() -> None:
     async with aclosing(without_usage(source())) as passed:
         assert await anext(passed) == stream(CHUNK, LAST)
         assert await anext(passed) == stream(DONE)
-
-
-async def test_what_stands_behind_the_last_blank_line_is_passed_on() -> None:
-    assert b"".join(await hidden([stream(CHUNK), DONE])) == stream(CHUNK) + DONE
 
 
 async def test_a_stream_that_ends_or_breaks_off_is_closed() -> None:
@@ -315,6 +302,7 @@ def test_of_messages_the_first_event_may_tell_the_prompt_alone(length: int, told
         pytest.param({"error": {"message": "m", "type": "t", "code": "c"}}, "c", id="OpenAI"),
         pytest.param({"error": {"message": "m", "type": "InternalServerError", "code": 500}}, "500", id="vLLM"),
         pytest.param({"error": {"message": "m", "type": "server_error", "code": None}}, "server_error", id="no code"),
+        pytest.param({"error": {"message": "m", "type": "t", "code": ["c"]}}, "t", id="a list for a code"),
         pytest.param({"error": "m"}, "error", id="a sentence"),
         pytest.param({"type": "error", "error": {"type": "overloaded_error"}}, "overloaded_error", id="Anthropic"),
         pytest.param({"type": "error", "code": "c", "message": "m"}, "c", id="Responses"),

@@ -6,6 +6,7 @@ from proxy.chat.wire import damage
 from proxy.context import CacheRules
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
+from tests.decisions import rewrite
 
 WINDOW = 2000
 
@@ -31,8 +32,7 @@ async def test_while_there_is_room_nothing_is_cleared(count: int, why: str) -> N
 
 async def test_a_batch_is_cleared_when_the_window_forces_it() -> None:
     request, archive = steps(14), MemoryArchive()
-    decision = await ClearToolResults().apply(request, context(request, window=WINDOW, archive=archive))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await ClearToolResults().apply(request, context(request, window=WINDOW, archive=archive)))
     assert decision.facts["cleared_results"] == lines(decision.request) == len(archive.contents)
     assert not damage(request, decision.request)
     assert decision.request.messages[-3:] == request.messages[-3:]

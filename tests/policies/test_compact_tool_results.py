@@ -21,6 +21,7 @@ from proxy.policy import Keep, Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile, tool
 from proxy.tools.recall import DEFINITION as RECALL
+from tests.decisions import rewrite
 from tests.talk import calls, result
 
 PROSE = "\n".join(f"Nobody could say why shop {n} on the corner had closed so early that year." for n in range(160))
@@ -362,8 +363,7 @@ async def test_what_was_made_of_a_result_is_remembered_while_its_original_is_the
     async def sent(request: ChatRequest, archive: MemoryArchive = archive) -> list[bytes]:
         fresh = request.with_messages(Message(message) for message in request.messages)
         ctx = context(fresh, archive=archive, once=once.bind(Identity("t")))
-        decision = await CompactToolResults().apply(fresh, ctx)
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await CompactToolResults().apply(fresh, ctx))
         assert decision.request.messages[0] is fresh.messages[0], "what nobody changed is the client's own"
         return [message.raw for message in decision.request.messages]
 
@@ -408,9 +408,8 @@ class Late(Uncached):
 async def test_a_result_that_is_not_done_in_time_is_sent_as_it_came_and_the_others_keep_their_forms() -> None:
     request = request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(LOOKUP, "2"))
     done = await forwarded(request)
-    late = await CompactToolResults(timeout=0.2).apply(request, context(request, once=Late(LOOKUP)))
+    late = rewrite(await CompactToolResults(timeout=0.2).apply(request, context(request, once=Late(LOOKUP))))
 
-    assert isinstance(late, Rewrite)
     assert [message.raw for message in late.request.messages[:5]] == [message.raw for message in done[:5]]
     assert late.request.messages[6] is request.messages[6]
     assert done[6].text != LOOKUP

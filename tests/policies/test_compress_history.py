@@ -11,6 +11,7 @@ from proxy.context import CacheRules
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
+from tests.decisions import rewrite
 
 WINDOW = 2000
 
@@ -70,8 +71,7 @@ async def test_the_action_that_an_observation_answers_stays_the_assistants(words
 
 async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs() -> None:
     request, archive = talk(17), MemoryArchive()
-    decision = await decided(request, archive)
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await decided(request, archive))
     head, summary, *kept = decision.request.messages
     assert head is request.messages[0]
     assert summary.role == "user"
@@ -107,8 +107,7 @@ async def test_the_prefix_stands_until_the_next_cut(cache: CacheRules, deepest: 
 
 async def test_an_agents_only_request_stays_whole_and_first() -> None:
     request = step(25)
-    decision = await decided(request)
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await decided(request))
     head, goal, summary, *kept = decision.request.messages
     assert (head, goal) == request.messages[:2]
     assert goal is request.messages[1]
@@ -118,8 +117,7 @@ async def test_an_agents_only_request_stays_whole_and_first() -> None:
 
 async def test_many_cuts_need_few_handles() -> None:
     archive = MemoryArchive()
-    decision = await decided(step(300), archive)
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await decided(step(300), archive))
     assert int(decision.facts["cuts"]) > 20
     assert decision.request.messages[2].text.count('recall("') <= int(decision.facts["cuts"]) // 4 + 3
     recalled = "\n".join(archive.contents.values())
@@ -144,8 +142,7 @@ async def test_what_an_earlier_step_shortened_is_archived_as_the_client_sent_it(
     sent, archive = step(25), MemoryArchive()
     short = [m.with_changes(content="short " * 40) if m.role == "tool" else m for m in sent.messages]
     ctx = context(sent, window=WINDOW, archive=archive)
-    decision = await CompressHistory().apply(sent.with_messages(short), ctx)
-    assert isinstance(decision, Rewrite)
+    rewrite(await CompressHistory().apply(sent.with_messages(short), ctx))
     assert "row 0 word" in "\n".join(archive.contents.values())
     assert "short" not in "\n".join(archive.contents.values())
 
@@ -155,8 +152,7 @@ async def test_a_summary_made_in_this_request_is_kept_and_one_that_the_client_se
     request_: ChatRequest,
 ) -> None:
     ctx = context(request_, window=WINDOW)
-    first = await CompressHistory().apply(request_, ctx)
-    assert isinstance(first, Rewrite)
+    first = rewrite(await CompressHistory().apply(request_, ctx))
     assert await CompressHistory().apply(first.request, ctx) == Keep("the history was cut by an earlier step")
     forged = talk(30, first="<conversation_summary>")
     assert isinstance(await decided(forged), Rewrite)

@@ -4,8 +4,9 @@ import pytest
 
 from policies.consolidate_system import ConsolidateSystem
 from proxy.chat import ChatRequest, Message
-from proxy.policy import Keep, Rewrite
+from proxy.policy import Keep
 from proxy.testing import chat, context
+from tests.decisions import rewrite
 
 
 def system(content: Any, role: str = "system", **fields: Any) -> Message:
@@ -20,9 +21,7 @@ USER = Message({"role": "user", "content": "hello"})
 
 
 async def merged(request: ChatRequest, **settings: Any) -> ChatRequest:
-    decision = await ConsolidateSystem(**settings).apply(request, context(request))
-    assert isinstance(decision, Rewrite)
-    return decision.request
+    return rewrite(await ConsolidateSystem(**settings).apply(request, context(request))).request
 
 
 @pytest.mark.parametrize(

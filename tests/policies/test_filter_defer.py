@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from policies.filter_tools import FilterTools
 from proxy.chat import ChatRequest, Tool
 from proxy.chat.wire import damage
-from proxy.policy import Keep, Rewrite
+from proxy.policy import Keep
 from proxy.testing import chat, context, tool
 from proxy.tools.deferral import OURS
+from tests.decisions import rewrite
 from tests.talk import calls, result
 from tests.test_conformance import conversations
 
@@ -20,9 +21,7 @@ NAMED: Any = {"type": "function", "function": {"name": "tool_7"}}
 
 
 async def made(request: ChatRequest, policy: FilterTools | None = None) -> ChatRequest:
-    decision = await (policy or DEFERRING).apply(request, context(request))
-    assert isinstance(decision, Rewrite)
-    return decision.request
+    return rewrite(await (policy or DEFERRING).apply(request, context(request))).request
 
 
 def names(request: ChatRequest) -> list[str]:
@@ -87,8 +86,7 @@ async def test_it_stays_as_it_is(request_: ChatRequest) -> None:
 async def test_what_other_steps_offer_stays() -> None:
     sent = chat("u1", tools=MANY)
     request = sent.with_tools([*MANY, tool("recall")])
-    decision = await DEFERRING.apply(request, context(sent))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await DEFERRING.apply(request, context(sent)))
     assert names(decision.request) == ["recall", "search_tools", "call_tool"]
 
 

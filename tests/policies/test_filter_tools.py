@@ -23,6 +23,7 @@ from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.static import Static
 from tests import talk
 from tests.costs import Piece, request_cost
+from tests.decisions import rewrite
 from tests.services import ToldEmbedder
 from tests.talk import assistant, calls, user
 
@@ -71,8 +72,7 @@ class TestSelect:
         assert {"alarm_delete", "email_create"} <= {*names}
         order = [each.name for each in TOOLS]
         assert names == sorted(names, key=order.index)
-        decision = await decided(asked("delete the alarm"))
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(asked("delete the alarm")))
         assert all(any(each is one for one in (*TOOLS, *OURS)) for each in decision.request.tools)
         assert decision.request.tools[-2:] == OURS
 
@@ -115,11 +115,9 @@ class TestSelect:
 
     async def test_a_call_of_what_is_left_out_goes_through_the_tool_that_calls(self) -> None:
         request = with_call(asked("delete the alarm"), "song_change")
-        decision = await decided(request)
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(request))
         assert decision.request.messages[1].called_tools == ("call_tool",)
-        nowhere = await decided(request, SELECT, runs_tools=False)
-        assert isinstance(nowhere, Rewrite)
+        nowhere = rewrite(await decided(request, SELECT, runs_tools=False))
         assert nowhere.request.messages[1] is request.messages[1]
         assert "song_change" in [each.name for each in nowhere.request.tools]
 
@@ -150,14 +148,12 @@ class TestSelect:
     async def test_steps_before_it_may_have_shortened_the_history(self) -> None:
         whole = asked("delete the alarm", "and so on", "and on")
         short = whole.with_messages(whole.messages[-1:])
-        decision = await POLICY.apply(short, ctx_of(whole))
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await POLICY.apply(short, ctx_of(whole)))
         assert [each.name for each in decision.request.tools if each not in OURS] == await offered(whole)
 
     async def test_tools_of_ours_stay_and_are_not_counted(self) -> None:
         request, ours = asked("delete the alarm"), tool("recall")
-        decision = await POLICY.apply(request.with_tools([*TOOLS, ours]), ctx_of(request))
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await POLICY.apply(request.with_tools([*TOOLS, ours]), ctx_of(request)))
         assert decision.request.tools[-3:] == (ours, *OURS)
         assert len(decision.request.tools) == 8 + 3
 
@@ -165,8 +161,7 @@ class TestSelect:
         mine = tool("search_tools", "Finds garden tools in the shed.")
         request = asked("which garden tools are in the shed?", tools=[*TOOLS, mine])
         assert isinstance(await decided(request), Keep), "nothing could find what is left out"
-        decision = await decided(request, SELECT)
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(request, SELECT))
         assert any(each is mine for each in decision.request.tools)
         assert "call_tool" not in [each.name for each in decision.request.tools]
 
@@ -290,8 +285,7 @@ class TestNothingToGain:
         assert len(await offered(asked("hi", tool_choice="required"))) == 8
 
     async def test_small_talk_without_any_tool_sends_none(self) -> None:
-        decision = await decided(asked("hello", tool_choice="auto", parallel_tool_calls=True))
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(asked("hello", tool_choice="auto", parallel_tool_calls=True)))
         assert decision.request.tools == OURS
         nowhere = await decided(asked("hello", tool_choice="auto", parallel_tool_calls=True), SELECT, runs_tools=False)
         assert isinstance(nowhere, Rewrite)
@@ -319,24 +313,21 @@ class TestTheProvidersMost:
     @pytest.mark.parametrize("strategy", ["auto", "select", "narrow"])
     async def test_more_are_brought_under_it(self, strategy: Any) -> None:
         policy = FilterTools(keep=200, least=200, strategy=strategy)
-        decision = await decided(asked("about thing 140", tools=self.MANY), policy)
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(asked("about thing 140", tools=self.MANY), policy))
         assert len(decision.request.tools) == 128
         assert decision.request.tools[-2:] == OURS
         assert len(await offered(asked("about thing 140", tools=self.MANY), policy, runs_tools=False)) == 128
 
     async def test_even_with_a_forced_choice_which_stays(self) -> None:
         choice = {"type": "function", "function": {"name": "thing149_149"}}
-        decision = await decided(asked("about thing 3", tools=self.MANY, tool_choice=choice))
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(asked("about thing 3", tools=self.MANY, tool_choice=choice)))
         assert "thing149_149" in [each.name for each in decision.request.tools]
         assert len(decision.request.tools) == 126, "as many as the provider takes, with two of later steps"
         assert decision.request.rest["tool_choice"] == choice
 
     async def test_there_is_no_search_where_tools_that_cannot_leave_take_its_place(self) -> None:
         custom = tuple(Tool({"type": "custom", "custom": {"name": f"own{n}"}}) for n in range(127))
-        decision = await decided(asked("about thing 3", tools=(*custom, *self.MANY[:10])))
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(asked("about thing 3", tools=(*custom, *self.MANY[:10]))))
         assert len(decision.request.tools) <= 128
         assert not {tool.name for tool in OURS} & {tool.name for tool in decision.request.tools}
 
@@ -360,8 +351,7 @@ class TestNarrow:
     async def test_leaves_the_tools_and_names_those_that_may_be_called(self) -> None:
         custom = Tool({"type": "custom", "custom": {"name": "alarm_grammar", "description": "The alarm as text."}})
         request = asked("delete the alarm", tools=[*TOOLS, custom])
-        decision = await decided(request, self.NARROW, name="gpt-5-mini")
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(request, self.NARROW, name="gpt-5-mini"))
         assert decision.request.tools is request.tools
         choice = decision.request.rest["tool_choice"]
         allowed = choice["allowed_tools"]
@@ -370,8 +360,7 @@ class TestNarrow:
         assert {"type": "custom", "custom": {"name": "alarm_grammar"}} in allowed["tools"]
 
     async def test_applied_again_it_changes_nothing(self) -> None:
-        first = await decided(asked("delete the alarm"), self.NARROW, name="gpt-5")
-        assert isinstance(first, Rewrite)
+        first = rewrite(await decided(asked("delete the alarm"), self.NARROW, name="gpt-5"))
         assert isinstance(await decided(first.request, self.NARROW, name="gpt-5"), Keep)
 
     @pytest.mark.parametrize(("name", "choice"), [("llama", "auto"), ("gpt-5", "required")])
@@ -381,8 +370,7 @@ class TestNarrow:
     async def test_auto_narrows_where_selecting_would_not_cost_less(self) -> None:
         whole = sum(await context().tokens.tool_sizes(TOOLS))
         cache = CacheRules(read=0.01, write=1.0, minimum=whole, ttl=300)
-        decision = await decided(asked("delete the alarm"), cache=cache, name="gpt-5")
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(asked("delete the alarm"), cache=cache, name="gpt-5"))
         assert "tool_choice" in decision.request.rest
 
 
@@ -411,8 +399,7 @@ class TestSections:
         ],
     )
     async def test_sections_leave_with_their_tools(self, text: str, system: str) -> None:
-        decision = await decided(asked(text, system=SYSTEM), self.POLICY)
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(asked(text, system=SYSTEM), self.POLICY))
         assert decision.request.messages[0].text == system
 
     SMALL: ClassVar = {

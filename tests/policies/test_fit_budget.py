@@ -8,6 +8,7 @@ from proxy.chat import ChatRequest
 from proxy.chat.wire import damage
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context, profile, tool
+from tests.decisions import rewrite
 
 WINDOW = 10_000
 
@@ -89,9 +90,8 @@ async def test_what_cannot_be_made_smaller_is_refused_only_if_asked_for(
 
 async def test_the_oldest_knowledge_leaves_and_can_be_read_again() -> None:
     request, archive = request_of(blocks=4), MemoryArchive()
-    decision = await decided(request, archive)
+    decision = rewrite(await decided(request, archive))
 
-    assert isinstance(decision, Rewrite)
     assert not damage(request, decision.request)
     assert decision.facts["left_blocks"] == len(archive.contents) == 3
     assert int(decision.facts["knowledge"]) <= 0.15 * WINDOW / 2

@@ -12,6 +12,7 @@ from proxy.policy import Keep, Rewrite
 from proxy.state.decisions import Memos
 from proxy.state.sqlite import SqliteStore
 from proxy.testing import Example, MemoryArchive, chat, context
+from tests.decisions import rewrite
 from tests.talk import assistant, user
 
 
@@ -37,11 +38,10 @@ class Box:
         decision = await (policy or IncludeShared()).apply(request, self.context(request, window))
         if isinstance(decision, Keep):
             return conversation.split()
-        assert isinstance(decision, Rewrite)
-        assert not damage(request, decision.request)
-        again = await (policy or IncludeShared()).apply(decision.request, self.context(request, window))
-        assert isinstance(again, Keep)
-        return [_word(each) for each in decision.request.messages]
+        sent = rewrite(decision).request
+        assert not damage(request, sent)
+        assert isinstance(await (policy or IncludeShared()).apply(sent, self.context(request, window)), Keep)
+        return [_word(each) for each in sent.messages]
 
 
 def _word(message: Message) -> str:
@@ -64,8 +64,7 @@ EXAMPLES = [example()]
 async def test_it_says_what_it_is_and_who_gave_it() -> None:
     box, request = Box(), chat("u1")
     box.gets("ten rooms </shared_context> are free", note="for the trip")
-    decision = await IncludeShared().apply(request, box.context(request))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await IncludeShared().apply(request, box.context(request)))
     about, asked = decision.request.messages
     assert about == {
         "role": "user",
@@ -123,8 +122,7 @@ async def test_of_a_long_text_the_beginning_is_shown_and_the_rest_can_be_recalle
     box.gets(long)
     (handle,) = [box.archive.handle(long)]
     request = chat("u1")
-    decision = await IncludeShared().apply(request, box.context(request, window=100_000))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await IncludeShared().apply(request, box.context(request, window=100_000)))
     text = decision.request.messages[0].text
     assert text.endswith(f'é\n[{6 + 10_000 - 3000} more bytes: recall("{handle}")]\n</shared_context>')
     assert box.archive.contents == {handle: long}
@@ -139,16 +137,14 @@ async def test_together_they_have_a_share_of_the_window() -> None:
     for n in range(30):
         box.gets(f"told{n} " + "x" * 900)
     request = chat("u1")
-    decision = await IncludeShared().apply(request, box.context(request, window=8000))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await IncludeShared().apply(request, box.context(request, window=8000)))
     text = "".join(message.text for message in decision.request.messages)
     assert decision.facts["shared_left_out"] == 13, "for these the prompt has no room"
     assert text.count("recall(") == 15
     assert all(f"told{n} x" in text for n in range(17))
     later = chat("u1 a1 u2")
     box.shares[:17] = []
-    again = await IncludeShared().apply(later, box.context(later, window=8000))
-    assert isinstance(again, Rewrite)
+    again = rewrite(await IncludeShared().apply(later, box.context(later, window=8000)))
     assert again.facts["shared"] == again.facts["shared_new"] == 13, "what waited comes when there is room"
 
 
@@ -156,13 +152,11 @@ async def test_a_nearly_full_prompt_gets_less_of_a_text_and_that_stays() -> None
     box, full = Box(), chat("u1 u2")
     full = full.with_messages([Message({"role": "user", "content": "x" * 24_700}), full.messages[1]])
     box.gets("told0 " + "x" * 2000)
-    decision = await IncludeShared().apply(full, box.context(full, window=8000))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await IncludeShared().apply(full, box.context(full, window=8000)))
     shown = decision.request.messages[1]
     assert 300 < len(shown.text) < 600
     short = full.with_messages(full.messages[1:])
-    after = await IncludeShared().apply(short, box.context(short, window=8000))
-    assert isinstance(after, Rewrite)
+    after = rewrite(await IncludeShared().apply(short, box.context(short, window=8000)))
     assert shown in after.request.messages, "not a byte moves when there is room again"
 
 
@@ -211,9 +205,7 @@ async def test_a_later_message_that_repeats_a_text_does_not_take_it_out() -> Non
     box = Box()
     request = chat("u1")
     box.gets("The user is vegetarian.")
-    first = await IncludeShared().apply(request, box.context(request))
+    first = rewrite(await IncludeShared().apply(request, box.context(request)))
     longer = request.with_messages([*request.messages, assistant("Well."), user("I'm vegetarian.")])
-    second = await IncludeShared().apply(longer, box.context(longer))
-    assert isinstance(first, Rewrite)
-    assert isinstance(second, Rewrite)
+    second = rewrite(await IncludeShared().apply(longer, box.context(longer)))
     assert second.request.messages[: len(first.request.messages)] == first.request.messages

@@ -13,8 +13,9 @@ from proxy.chat.names import TAG, key_of
 from proxy.chat.wire import flaws
 from proxy.context import Context, Identity
 from proxy.gateway.chain import run
-from proxy.policy import Keep, Policy, Reject, Rewrite
+from proxy.policy import Keep, Policy, Reject
 from proxy.testing import Example, chat, context, message, script
+from tests.decisions import rewrite
 
 
 def tagged(conversation: str) -> ChatRequest:
@@ -37,9 +38,9 @@ async def seen_by(task: str, conversation: str) -> str:
     decision = await IsolateTasks().apply(request, of_task(task, request))
     if isinstance(decision, Reject):
         return decision.code
-    assert isinstance(decision, Rewrite)
-    assert not any(TAG in each for each in decision.request.messages)
-    return script(decision.request)
+    sent = rewrite(decision).request
+    assert not any(TAG in each for each in sent.messages)
+    return script(sent)
 
 
 EXAMPLES = [Example(of_task("x", tagged("s x:u1 y:u2 x:a1 y:a2 x:u3")))]
@@ -84,8 +85,7 @@ async def test_a_tag_must_be_a_name(tag: Any) -> None:
 
 async def test_a_tag_of_null_is_none_and_taken_off() -> None:
     request = chat("u1").with_messages([message("u1").with_changes(**{TAG: None})])
-    decision = await IsolateTasks().apply(request, of_task("x", request))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await IsolateTasks().apply(request, of_task("x", request)))
     assert [*decision.request.messages] == [message("u1")]
 
 
@@ -123,10 +123,10 @@ async def test_each_task_has_a_sound_conversation_that_grows_at_its_end(words: l
         if isinstance(decision, Reject):
             assert decision.code == "no_message_of_task"
             continue
-        assert isinstance(decision, Rewrite)
-        assert {flaw for flaw in flaws(decision.request) if "has no result" not in flaw} == set()
-        raws = [each.raw for each in decision.request.messages]
-        is_open = any("has no result" in flaw for flaw in flaws(decision.request))
+        found = flaws(rewrite(decision).request)
+        assert {flaw for flaw in found if "has no result" not in flaw} == set()
+        raws = [each.raw for each in rewrite(decision).request.messages]
+        is_open = any("has no result" in flaw for flaw in found)
         assert is_open or raws[: len(before)] == before
         before = before if is_open else raws  # nobody asks a model before its calls are answered
         mine = [word for word in words[:end] if word.partition(":")[0] in (task, "shared")]

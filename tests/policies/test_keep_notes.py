@@ -11,6 +11,7 @@ from proxy.context import CacheRules, Context
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import chat, context, profile, tool
+from tests.decisions import rewrite
 from tests.talk import result, user
 from tests.tools.test_note import taking
 
@@ -46,8 +47,7 @@ def cached(request: ChatRequest, minimum: int) -> Context:
 
 async def test_while_the_notes_stand_only_the_tool_is_added() -> None:
     request = talk(3, {0: "port 8443"})
-    decision = await KeepNotes().apply(request, context(request))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await KeepNotes().apply(request, context(request)))
     assert decision.request.messages is request.messages
     assert decision.request.tools == (*request.tools, DEFINITION)
 
@@ -105,8 +105,7 @@ async def test_a_note_is_left_out_where_the_summary_or_a_newer_note_says_it(
     incoming = chat("s", tools=[tool()]).with_messages([*chat("s").messages, *made, user("And now?")])
     summary = build(SUMMARY, "Earlier turns in order.", [f"1: {said}", "-> Noted."])
     request = incoming.with_messages([incoming.messages[0], summary, incoming.messages[-1]])
-    decision = await KeepNotes().apply(request, context(incoming))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await KeepNotes().apply(request, context(incoming)))
     standing = shown(decision.request)
     assert len(standing) == left if isinstance(left, int) else standing == left
 

@@ -5,6 +5,7 @@ from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context, lifelike, tool
+from tests.decisions import rewrite
 
 
 def with_handle(request: ChatRequest) -> ChatRequest:
@@ -16,8 +17,7 @@ EXAMPLES = [Example(lifelike(8), before=(WindowHistory(keep_turns=2, stride=1),)
 
 async def test_the_tool_stands_behind_the_clients_own() -> None:
     request = with_handle(chat("s u1", tools=[tool("one"), tool("two")]))
-    decision = await OfferRecall().apply(request, context(request))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await OfferRecall().apply(request, context(request)))
     assert [each.name for each in decision.request.tools] == ["one", "two", "recall"]
     assert decision.request.tools[:2] == request.tools
     assert decision.request.messages is request.messages

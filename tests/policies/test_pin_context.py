@@ -12,6 +12,7 @@ from proxy.context import CacheRules
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context, profile, script
+from tests.decisions import rewrite
 
 
 def talk(turns: int) -> ChatRequest:
@@ -114,8 +115,7 @@ async def test_patterns_and_the_share_that_they_may_take() -> None:
     request = talk(6)
     ctx = context(request, window=4000)
     dropped = request.with_messages(request.messages[-3:])
-    decision = await PinContext(patterns=(r"^a?u?3x+",)).apply(dropped, ctx)
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await PinContext(patterns=(r"^a?u?3x+",)).apply(dropped, ctx))
     assert '<message role="user">\nu3xxx' in decision.request.messages[0].text
     tight = await PinContext(share=0.001, patterns=(r"^a?u?3x+",)).apply(dropped, ctx)
     assert tight == Keep("no room for 1 pinned text in 0% of the window")
@@ -137,8 +137,7 @@ def planning(turns: int, title: str = "CURRENT TASK PLAN") -> ChatRequest:
 @pytest.mark.parametrize("title", ["CURRENT TASK PLAN", "PLAN ACTUAL", "📋 Aufgaben"])
 async def test_a_plan_that_is_sent_in_each_turn_stands_once(title: str) -> None:
     request, archive = planning(12, title), MemoryArchive()
-    decision = await PinContext().apply(request, context(request, archive=archive))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await PinContext().apply(request, context(request, archive=archive)))
     systems = [message for message in decision.request.messages[2:] if message.is_system]
     assert systems[-1] is [message for message in request.messages if message.is_system][-1]
     assert [message.text.startswith("[An earlier copy of this plan: recall(") for message in systems[:-1]] == [

@@ -8,11 +8,12 @@ from policies.recall_history import RecallHistory
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
 from proxy.context import CacheRules, Context, Identity
-from proxy.policy import Keep, Rewrite
+from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
 from proxy.state.sqlite import SqliteStore
 from proxy.testing import Example, context, lifelike, profile, tool
+from tests.decisions import rewrite, texts
 from tests.services import ToldEmbedder
 from tests.talk import assistant, calls, result, system, user
 
@@ -42,12 +43,7 @@ def facts(count: int) -> list[Message]:
     return [user(f"Biscuit fact number {n}, in {seasons[n % 4]}: " + "woof " * 40) for n in range(count)]
 
 
-def texts(decision: object) -> list[str]:
-    assert isinstance(decision, Rewrite)
-    return [message.text for message in decision.request.messages]
-
-
-def recalled(decision: object) -> str:
+def recalled(decision: Decision) -> str:
     return next(text for text in texts(decision) if text.startswith("<recalled_context>"))
 
 
@@ -81,10 +77,9 @@ async def test_a_result_is_searched_unless_it_stands_whole_in_another_form(lines
 )
 async def test_the_passage_that_shares_words_comes_back_word_for_word(question: str, turn: int, wanted: str) -> None:
     incoming, request = cut(question)
-    decision = await RecallHistory(least=0.9).apply(request, context(incoming))
+    decision = rewrite(await RecallHistory(least=0.9).apply(request, context(incoming)))
     assert f'<message role="user" turn="{turn}">\n{wanted}\n</message>' in recalled(decision)
     assert sum(fact in recalled(decision) for fact in FACTS) == 1
-    assert isinstance(decision, Rewrite)
     about, asked = decision.request.messages[-2:]
     assert (about.role, asked) == ("user", request.messages[-1])
 
@@ -180,8 +175,7 @@ async def test_a_long_last_message_leaves_them_less() -> None:
     for times, most in ((1, 3352), (176, 1860), (220, 1490)):
         incoming, request = cut("Which facts of Biscuit in spring? " * times, past=past)
         ctx = context(incoming, window=8000)
-        decision = await RecallHistory().apply(request, ctx)
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await RecallHistory().apply(request, ctx))
         added = (await ctx.tokens.count(decision.request)).total - (await ctx.tokens.count(request)).total
         assert most / 2 < added <= most, times
 
@@ -247,8 +241,7 @@ async def test_recall_brings_little_where_no_passage_has_two_words_of_the_questi
     past = [message for each in seen for message in (user(each), assistant("I see."))]
     incoming, request = cut(question, past=past)
     embedder = Vectors(dict.fromkeys(seen, 0.7))
-    decision = await RecallHistory().apply(request, replace(context(incoming), embedder=embedder))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await RecallHistory().apply(request, replace(context(incoming), embedder=embedder)))
     assert least < int(str(decision.facts["recalled_tokens"])) <= most
 
 
@@ -275,8 +268,7 @@ async def test_recall_brings_little_where_words_meet_by_chance(
     past = [message for each in lines for message in (user(each), assistant("Да."))]
     incoming, request = cut(question, past=past)
     embedder = Vectors({each.strip(): 0.9 for each in lines}, small_talk)
-    decision = await RecallHistory().apply(request, replace(context(incoming), embedder=embedder))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await RecallHistory().apply(request, replace(context(incoming), embedder=embedder)))
     assert least < int(str(decision.facts["recalled_tokens"])) <= most
 
 
@@ -316,9 +308,8 @@ async def test_short_numbers_alone_pick_nothing_out(embedder: Vectors | None) ->
 async def test_meaning_finds_what_shares_no_word() -> None:
     incoming, request = cut("Recommend a dessert!")
     embedder = Vectors({FACTS[3]: 0.6})
-    decision = await RecallHistory(least=0.9).apply(request, replace(context(incoming), embedder=embedder))
+    decision = rewrite(await RecallHistory(least=0.9).apply(request, replace(context(incoming), embedder=embedder)))
     assert FACTS[3] in recalled(decision)
-    assert isinstance(decision, Rewrite)
     assert "by words and meaning" in decision.why
     assert embedder.texts[: len(FACTS)] == list(FACTS), "the user's own words get their vectors first"
 
@@ -366,9 +357,8 @@ async def test_the_vectors_of_a_message_are_prepared_once_and_never_if_so_set() 
 async def test_where_vectors_are_missing_words_decide_and_it_says_so() -> None:
     incoming, request = cut("Where is Lisbon?")
     embedder = Vectors(dict.fromkeys([*FACTS, REPLY.strip()]))
-    decision = await RecallHistory().apply(request, replace(context(incoming), embedder=embedder))
+    decision = rewrite(await RecallHistory().apply(request, replace(context(incoming), embedder=embedder)))
     assert FACTS[2] in recalled(decision)
-    assert isinstance(decision, Rewrite)
     assert decision.why.endswith("by their words")
 
 
@@ -429,8 +419,7 @@ async def test_passages_cost_less_than_what_left_would_have(cache: CacheRules, l
     past = facts(300)
     incoming, request = cut("Which facts of Biscuit in spring?", past=past)
     ctx = context(incoming, model=profile(100_000, cache=cache))
-    decision = await RecallHistory().apply(request, ctx)
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await RecallHistory().apply(request, ctx))
     left = (await ctx.tokens.count(incoming)).total - (await ctx.tokens.count(request)).total
     assert 15_000 < left < 20_000
     assert least < int(str(decision.facts["recalled_tokens"])) <= most
@@ -463,8 +452,7 @@ async def test_recall_brings_an_attachment_back_as_a_part(question: str, attache
     wall = user([{"type": "text", "text": "The wall, a photo."}, WALL])
     incoming, request = cut(question, past=[lease, assistant("I have read it."), wall, assistant("I see."), *PAST])
     request = request.with_messages((SYSTEM, user(summary or "x"), *request.messages[1:]))
-    decision = await RecallHistory().apply(request, context(incoming))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await RecallHistory().apply(request, context(incoming)))
     (block,) = [message for message in decision.request.messages if message.text.startswith("<recalled_context>")]
     assert attached in block["content"]
 
@@ -476,8 +464,7 @@ async def test_of_attachments_that_do_not_fit_together_one_comes_back() -> None:
     ]
     past = [each for photo in photos for each in (photo, assistant("I see."))]
     incoming, request = cut("Where is the damp on the photo of the wall and of the roof?", past=[*past, *PAST])
-    decision = await RecallHistory().apply(request, context(incoming, window=8192))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await RecallHistory().apply(request, context(incoming, window=8192)))
     (block,) = [message for message in decision.request.messages if message.text.startswith("<recalled_context>")]
     assert block["content"].count(image) == 1
 

@@ -13,6 +13,7 @@ from proxy.context import Identity
 from proxy.policy import Keep, Reject, Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import chat, context, message, tool
+from tests.decisions import rewrite
 
 KEY = "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq9\nZm9v\n-----END RSA PRIVATE KEY-----"
@@ -87,8 +88,7 @@ async def test_what_only_looks_like_one_stays(text: str) -> None:
 async def test_placeholders_are_the_same_in_each_request_and_differ_by_conversation() -> None:
     async def name(secret: bytes, conversation: str) -> str:
         request = chat(conversation)
-        decision = await RedactSecrets().decide(request, context(request, secret=secret))
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await RedactSecrets().decide(request, context(request, secret=secret)))
         assert "ana@" not in repr(decision)  # a log may have it
         return decision.request.messages[0].text
 
@@ -204,9 +204,7 @@ def test_an_answer_may_repeat_a_schema_with_several_types() -> None:
 
 async def test_what_it_took_out_can_be_put_back() -> None:
     request = chat("u1").with_messages([message("u1").with_changes(content=f"{KEY} and {PEM}")])
-    decision = await RedactSecrets().decide(request, context(request))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await RedactSecrets().decide(request, context(request)))
     assert Restoring(decision.restores).text(decision.request.messages[0].text) == f"{KEY} and {PEM}"
-    kept = await RedactSecrets(restore=False).decide(request, context(request))
-    assert isinstance(kept, Rewrite)
+    kept = rewrite(await RedactSecrets(restore=False).decide(request, context(request)))
     assert kept.restores == {}

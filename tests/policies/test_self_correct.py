@@ -9,6 +9,7 @@ from proxy.chat.wire import damage
 from proxy.context import Context, Correction
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, MemoryMemo, chat, context, script
+from tests.decisions import rewrite
 
 EMPTY = Correction("empty-1", "An answer was empty.")
 JSON = Correction("json-1", "An answer was no JSON.")
@@ -78,8 +79,7 @@ async def test_findings_say_what_was_wrong_and_where_with_every_request_that_has
     memo = MemoryMemo()
     for talk in ("s u1 a1 u2", "s u1 a1 u2 a2 u3"):
         request = chat(talk)
-        decision = await SelfCorrect().apply(request, made(request, memo, EMPTY, JSON))
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await SelfCorrect().apply(request, made(request, memo, EMPTY, JSON)))
         assert decision.findings == [f"before messages[3]: {each.text}" for each in (EMPTY, JSON)]
 
 

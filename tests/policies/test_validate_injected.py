@@ -13,6 +13,7 @@ from proxy.context import Context
 from proxy.gateway.chain import run
 from proxy.policy import Decision, Keep, Policy, Rewrite
 from proxy.testing import MemoryArchive, MemoryMemo, context
+from tests.decisions import rewrite, texts
 from tests.talk import assistant, calls, result, user
 
 DAMAGED = "The se\ufffdor opened the caf\ufffd ma\ufffdana"
@@ -37,22 +38,16 @@ async def judged(request: ChatRequest, ctx: Context, action: str = "annotate") -
     return decision
 
 
-def texts(decision: Decision) -> list[str]:
-    assert isinstance(decision, Rewrite), decision
-    return [message.text for message in decision.request.messages]
-
-
 MEMORIES = shown(["Likes candles", DAMAGED, "Lives in Bremen"]).text
 
 
 async def test_a_poor_memory_gets_a_line_and_the_others_stay_as_they_are() -> None:
-    decision = await judged(*with_block(MEMORIES))
+    decision = rewrite(await judged(*with_block(MEMORIES)))
     block, *rest = texts(decision)
     assert rest == [ASKED.text]
     before, line, after = block.partition(f"- {WRONG} (accuracy 0.00)] {DAMAGED}\n")
     assert line
     assert before + f"- {DAMAGED}\n" + after == MEMORIES
-    assert isinstance(decision, Rewrite)
     assert (decision.facts["judged"], decision.facts["poor_contents"]) == (3, 1)
 
 
@@ -75,9 +70,8 @@ async def test_a_memory_cannot_pretend_that_it_was_judged() -> None:
 async def test_it_is_counted_with_the_question_and_marked_for_good() -> None:
     first = texts(await judged(*with_block(MEMORIES)))
     later = (assistant("In 1921."), user("Are you sure?"))
-    decision = await judged(*with_block(MEMORIES, *later))
+    decision = rewrite(await judged(*with_block(MEMORIES, *later)))
     assert texts(decision)[:2] == first
-    assert isinstance(decision, Rewrite)
     assert (decision.facts["judged"], decision.facts["poor_contents"]) == (0, 0)
 
 
@@ -130,8 +124,7 @@ async def test_a_block_of_another_step_is_one_item_and_tags_that_are_not_named_a
 
 async def test_what_the_client_sends_in_such_a_tag_stays_the_clients() -> None:
     incoming = ChatRequest("m", (user(f"{MEMORIES}\nWhen did it open?"),))
-    decision = await judged(incoming, context(incoming), "quarantine")
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await judged(incoming, context(incoming), "quarantine"))
     assert decision.request.messages[-1] is incoming.messages[0]
 
 

@@ -10,6 +10,7 @@ from proxy.chat.wire import damage
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile, script, tool
+from tests.decisions import rewrite
 
 EXAMPLES = [chat(" ".join(f"u{n} a{n}" for n in range(60)))]
 
@@ -29,9 +30,8 @@ EXAMPLES = [chat(" ".join(f"u{n} a{n}" for n in range(60)))]
 async def test_old_turns_leave(given: str, forwarded: str) -> None:
     request = chat(given.replace("a!", "a2!a"))
 
-    decision = await WindowHistory(keep_turns=4, stride=2, summary=False).apply(request, context(request))
+    decision = rewrite(await WindowHistory(keep_turns=4, stride=2, summary=False).apply(request, context(request)))
 
-    assert isinstance(decision, Rewrite)
     assert script(decision.request) == forwarded
     assert decision.facts["dropped_messages"] == len(request.messages) - len(decision.request.messages)
 
@@ -117,8 +117,7 @@ async def decided(request: ChatRequest, archive: MemoryArchive | None) -> Keep |
 
 async def test_what_leaves_is_archived_and_summarised() -> None:
     request, archive = talk(11), MemoryArchive()
-    decision = await decided(request, archive)
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await decided(request, archive))
     assert not damage(request, decision.request)
     head, summary, *kept = decision.request.messages
     assert (head, kept) == (request.messages[0], list(request.messages[9:]))
@@ -144,8 +143,7 @@ async def test_the_prefix_stands_between_strides_and_everything_that_left_can_be
     archive, sent = MemoryArchive(), []
     for turns in range(11, 80):
         request = talk(turns).with_tools([tool()])
-        decision = await decided(request, archive)
-        assert isinstance(decision, Rewrite)
+        decision = rewrite(await decided(request, archive))
         assert all(handle in decision.request.messages[1].text for handle in list(archive.contents)[-1:])
         sent.append([message.raw for message in decision.request.messages[:-1]])
     breaks = sum(now[: len(before)] != before for before, now in pairwise(sent))

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,6 @@ from tests.redis_process import RedisProcess, redis_process
 
 LONG = 30.0
 """Seconds that a call may take where the test is not about that: machines may be slow."""
-
-
-@pytest.fixture
-def running() -> Generator[RedisProcess, None, None]:
-    with redis_process() as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from policies.resolve_clashes.statements import LIGHT, Statement, statements
-from policies.resolve_clashes.values import TYPED
+from policies.resolve_clashes.values import TYPED, listed
 from proxy.chat import Message, digest
 from proxy.context import Once
 from proxy.text.values import UNITS, Value
@@ -200,6 +200,8 @@ def _is_parallel(old: Statement, new: Statement) -> bool:
 
 # --- a value of a task ---
 
+_BOOKED = frozenset(listed("booked"))
+"""Units of what people order, book and stay."""
 _NEAR = 4
 """User messages within which a value is given anew without a word of its subject."""
 
@@ -239,7 +241,7 @@ def _is_given_anew(old: Statement, older: Value, new: Statement, value: Value, s
         return True
     if old.others != new.others or _differ_in_subject(old, new) or _is_parallel(old, new):
         return False
-    return value.kind not in TYPED or not new.about
+    return value.kind not in TYPED or not new.about or value.unit in _BOOKED
 
 
 def _differ_in_subject(old: Statement, new: Statement) -> bool:

@@ -38,7 +38,6 @@ _TOOL = ("name", "description", "input_schema")
 class MessagesRequest(NativeRequest):
     """A request in Anthropic's form."""
 
-    __slots__ = ()
     wire: ClassVar = "messages"
     names: ClassVar = ("messages", "system")
 

@@ -1,7 +1,7 @@
 """Requests in a form that is not chat's: policies see a view, and their changes are made in the client's own bytes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from operator import is_not
 from typing import Any, ClassVar, NamedTuple, Self, cast
@@ -38,14 +38,12 @@ class NativeRequest(ChatRequest):
     keeps_system: ClassVar = True
     names: ClassVar[tuple[str, str]]
     """The fields of the conversation and of the system prompt."""
-    came: Came | None = None
+    came: Came = field(kw_only=True)
 
     @property
     def own(self) -> Mapping[str, Sequence[JsonObject]]:
         """All objects that the client sent, by the field that they stand in."""
-        if (came := self.came) is None:
-            return {}
-        listed, head = self.names
+        came, (listed, head) = self.came, self.names
         return {head: [came.system] if came.system else [], listed: came.items, "tools": _tool_items(came.tools)}
 
     def with_each(self, change: Callable[[JsonObject], JsonObject]) -> Self:
@@ -53,9 +51,7 @@ class NativeRequest(ChatRequest):
 
         Sealed reasoning cannot be changed: where it would be, it leaves its message. Raises `Unwritable`.
         """
-        if (came := self.came) is None:
-            raise Unwritable("nothing is known of what the client sent")
-        renewal = _Renewal(self, came, change)
+        renewal = _Renewal(self, change)
         messages, tools = tuple(map(renewal.message, self.messages)), tuple(map(renewal.tool, self.tools))
         if not any(map(is_not, (*messages, *tools), (*self.messages, *self.tools))):
             return self
@@ -70,15 +66,13 @@ class NativeRequest(ChatRequest):
 
     def encode(self) -> bytes:
         """Return the client's own bytes, and in them what was changed. Raises `Unwritable`."""
-        came = self.came
-        if came is None:
-            raise Unwritable("nothing is known of what the client sent")
         try:
-            return with_members(came.raw, dict(self._changes(came)))
+            return with_members(self.came.raw, dict(self._changes()))
         except (ValueError, KeyError, TypeError) as error:
             raise Unwritable(f"the wire has no form for it ({type(error).__name__})") from error
 
-    def _changes(self, came: Came) -> Iterator[tuple[str, bytes | None]]:
+    def _changes(self) -> Iterator[tuple[str, bytes | None]]:
+        came = self.came
         if self.model != came.model:
             yield "model", encode(self.model)
         if self.messages is not came.messages:
@@ -183,8 +177,8 @@ def _tool_items(tools: Iterable[Tool]) -> tuple[JsonObject, ...]:
 class _Renewal:
     """A request as if the client had sent each of its objects changed."""
 
-    def __init__(self, request: NativeRequest, came: Came, change: Callable[[JsonObject], JsonObject]) -> None:
-        self._request, self._change = request, change
+    def __init__(self, request: NativeRequest, change: Callable[[JsonObject], JsonObject]) -> None:
+        self._request, self._change, came = request, change, request.came
         self._opened = set[int]()
         """Objects whose sealed reasoning would be changed."""
         system = None if came.system is None else self._item(came.system)

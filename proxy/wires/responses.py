@@ -49,7 +49,6 @@ _NEEDED |= {"custom_tool_call": ("call_id", "name", "input")}
 class ResponsesRequest(NativeRequest):
     """A request in the form of Responses."""
 
-    __slots__ = ()
     wire: ClassVar = "responses"
     limits: ClassVar = ("max_output_tokens",)
     names: ClassVar = ("input", "instructions")

@@ -26,12 +26,12 @@ _NAMING = frozenset({"id", "type", "role", "name"})
 
 def restored(call: Call, reply: Reply) -> Reply:
     """Return the answer to a call as its client gets it; closing its stream closes that of `reply`."""
-    if not call.restores or reply.status != 200:
+    request = call.request
+    if not call.restores or request is None or reply.status != 200:
         return reply
-    restoring = Restoring(call.restores, as_json=_is_json(call))
+    restoring = Restoring(call.restores, as_json=_is_json(request.rest))
     if reply.chunks is not None:
-        wire = "chat" if call.request is None else call.request.wire
-        return with_fields(reply, chunks=_stream(reply.chunks, _STREAMS[wire](restoring)))
+        return with_fields(reply, chunks=_stream(reply.chunks, _STREAMS[request.wire](restoring)))
     body = reply.body or b""
     if OPENING.encode() not in body:
         return reply
@@ -49,10 +49,7 @@ def shown(message: Message, restores: Mapping[str, str]) -> Message:
     return message if made is message else Message(made)
 
 
-def _is_json(call: Call) -> bool:
-    if call.request is None:
-        return False
-    rest = call.request.rest
+def _is_json(rest: Mapping[str, Any]) -> bool:
     wanted: list[Any] = [rest.get("response_format"), rest.get("output_format")]
     wanted += [
         field.get("format") for name in ("output_config", "text") if isinstance(field := rest.get(name), Mapping)

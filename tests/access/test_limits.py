@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.access.callers import Caller
-from proxy.access.exchange import Exchange
 from proxy.access.limits import MINUTE, Admission, KeyLimits, Terms, Window, duration
 from proxy.chat.errors import RateLimited
 from proxy.config.settings import KeySettings, LimitsSettings
@@ -72,13 +71,6 @@ class World:
 
     def shown(self) -> str:
         return self.metrics.render("")[1].decode()
-
-
-def exchange() -> Exchange:
-    async def nothing(*_: Any) -> Any:
-        raise AssertionError
-
-    return Exchange({"type": "http", "headers": []}, nothing, nothing)
 
 
 def key(name: str, **fields: Any) -> Caller:

@@ -17,6 +17,9 @@ def function(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name}}
 
 
+CALLED = chat("u1 ax! tx u2", tools=[tool("look_up"), tool("other")])
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -147,6 +150,28 @@ def test_what_a_rewrite_damages(before: str, after: str, broken: set[str]) -> No
     assert damage(chat(before, tools=[tool()]), chat(after, tools=[tool()])) == broken
 
 
+SAID = message("u2")
+LOST = "the last user message was lost; change it by with_changes()"
+CHANGED = SAID.with_changes(content="shorter")
+
+
+@pytest.mark.parametrize(
+    ("sent", "broken"),
+    [
+        pytest.param(CHANGED, set(), id="a changed copy"),
+        pytest.param(CHANGED.with_changes(content="still shorter"), set(), id="a copy of the copy"),
+        pytest.param(SAID.with_changes(role="system"), {LOST}, id="of another role"),
+        pytest.param(message("u3"), {LOST}, id="another message"),
+    ],
+)
+def test_a_step_that_may_change_the_last_user_message_sends_a_copy_of_it(sent: Message, broken: set[str]) -> None:
+    before = ChatRequest("m", (message("u1"), SAID))
+    after = before.with_messages([message("u1"), sent])
+
+    assert damage(before, after, changes_last_user_message=True) == broken
+    assert damage(before, after) == {"the last user message was changed or lost"}
+
+
 def test_the_content_of_an_unread_result_may_change() -> None:
     before = chat("u1 ax! tx")
     after = before.with_messages([*before.messages[:-1], before.messages[-1].with_changes(content="shorter")])
@@ -154,24 +179,20 @@ def test_the_content_of_an_unread_result_may_change() -> None:
     assert damage(before, after) == set()
 
 
-def test_a_tool_that_the_history_calls_must_stay_on_offer() -> None:
-    before = chat("u1 ax! tx u2", tools=[tool("look_up"), tool("other")])
+@pytest.mark.parametrize(
+    ("before", "left", "broken"),
+    [
+        pytest.param(CALLED, "look_up", set(), id="a tool that was not called leaves"),
+        pytest.param(CALLED, "other", {"tool 'look_up' is called in the history and no longer offered"}, id="a called one"),
+        pytest.param(chat("u1 ax! tx u2", tools=[tool("a"), tool("b")]), "a", set(), id="what was called was never offered"),
+        pytest.param(with_choice(function("f"), "f", "g"), "f", set(), id="the chosen tool stays"),
+        pytest.param(with_choice(function("f"), "f", "g"), "g", {"tool_choice names 'f', which is not offered"},
+                     id="the chosen tool leaves"),
+    ],
+)  # fmt: skip
+def test_a_called_or_chosen_tool_must_stay_on_offer(before: ChatRequest, left: str, broken: set[str]) -> None:
+    assert damage(before, before.with_tools([tool(left)])) == broken
 
-    assert damage(before, before.with_tools([tool("look_up")])) == set()
-    assert damage(before, before.with_tools([tool("other")])) == {
-        "tool 'look_up' is called in the history and no longer offered"
-    }
-    assert damage(before, before.with_tools([tool("other")]).with_messages([message("u2")])) == set()
 
-
-def test_a_called_tool_that_the_client_never_offered_is_not_missed() -> None:
-    before = chat("u1 ax! tx u2", tools=[tool("a"), tool("b")])
-
-    assert damage(before, before.with_tools([tool("a")])) == set()
-
-
-def test_a_chosen_tool_must_stay_on_offer() -> None:
-    before = with_choice(function("f"), "f", "g")
-
-    assert damage(before, before.with_tools([tool("f")])) == set()
-    assert damage(before, before.with_tools([tool("g")])) == {"tool_choice names 'f', which is not offered"}
+def test_a_called_tool_may_leave_with_its_calls() -> None:
+    assert damage(CALLED, CALLED.with_tools([tool("other")]).with_messages([message("u2")])) == set()

@@ -24,38 +24,40 @@ def stream(*events: dict[str, Any]) -> bytes:
 
 def test_a_stream_reports_in_its_first_and_in_its_last_event() -> None:
     usage = {"input_tokens": 5, "output_tokens": 1}
-    start: dict[str, Any] = {"type": "message_start", "message": {"usage": usage, "input_transformations": [DROPPED]}}
-    text: dict[str, Any] = {
-        "type": "content_block_delta",
-        "index": 0,
-        "delta": {"type": "text_delta", "text": "x" * 9000},
-    }
-    edits = {"applied_edits": [EDIT]}
-    end: dict[str, Any] = {
-        "type": "message_delta",
-        "delta": {"stop_reason": "end_turn"},
-        "usage": usage,
-        "context_management": edits,
-    }
+    missed = {"cache_miss_reason": {"type": "messages_changed"}}
+    message = {"usage": usage, "input_transformations": [DROPPED], "diagnostics": missed}
+    text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "x" * 9000}}
+    end = {"type": "message_delta", "usage": usage, "context_management": {"applied_edits": [EDIT]}}
     reader = UsageReader()
-    for event in (start, *[text] * 9, end):
-        reader.feed(stream(event))
+    reader.feed(stream({"type": "message_start", "message": message}))
+    for _ in range(9):
+        reader.feed(stream(text))
+    reader.feed(stream(end))
 
     found = reader.of_stream()
     assert found.input == 5
-    assert found.report.dropped == ("prefix_binding_mismatch",)
-    assert found.report.edits == (EDIT["type"],)
+    assert str(found.report) == (
+        f"dropped reasoning: prefix_binding_mismatch; applied {EDIT['type']}; missed its cache: messages_changed"
+    )
     assert found.report.harm(is_unread=False) == "prefix_binding_mismatch"
+
+
+@pytest.mark.parametrize(
+    ("told", "missed"),
+    [
+        ({"prompt_cache_diagnostics": {"reason": "input_changed"}}, "missed its cache: input_changed"),
+        ({"diagnostics": {"cache_miss_reason": None}}, ""),
+        ({"diagnostics": "x"}, ""),
+    ],
+)
+def test_a_body_reports_what_missed_its_cache(told: dict[str, Any], missed: str) -> None:
+    assert str(UsageReader().of_body(json.dumps(told).encode()).report) == missed
 
 
 @pytest.mark.parametrize("told", [[], [ALLOWED], [OTHER], None, "x", [1]])
 def test_no_edit_did_harm_where_the_prefix_was_not_the_cause(told: Any) -> None:
-    assert (
-        UsageReader()
-        .of_body(json.dumps({"usage": {}, "input_transformations": told}).encode())
-        .report.harm(is_unread=True)
-        is None
-    )
+    body = json.dumps({"usage": {}, "input_transformations": told}).encode()
+    assert UsageReader().of_body(body).report.harm(is_unread=True) is None
 
 
 def test_a_hold_is_of_one_conversation_of_one_tenant() -> None:

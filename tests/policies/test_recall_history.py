@@ -7,6 +7,7 @@ import pytest
 from policies.recall_history import RecallHistory
 from policies.window_history import WindowHistory
 from proxy.chat import ChatRequest, Message
+from proxy.chat.markers import shortened
 from proxy.context import CacheRules, Context, Identity
 from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.cache import OnceService
@@ -51,18 +52,23 @@ EXAMPLES = [Example(lifelike(), before=(WindowHistory(keep_turns=2, stride=1, su
 
 
 ORDERS = [{"order": f"AB-{50000 + number}", "place": f"harbour {number}"} for number in range(60)]
+TABLE = ["order place", *(f"{row['order']} {row['place']}" for row in ORDERS)]
 
 
 @pytest.mark.parametrize(
-    ("lines", "is_searched"),
-    [pytest.param(60, False, id="all rows stand in a table"), pytest.param(5, True, id="most rows left")],
+    ("form", "is_searched"),
+    [
+        pytest.param("\n".join(TABLE), False, id="all rows stand in a table"),
+        pytest.param("\n".join(TABLE[:6]), True, id="most rows left"),
+        pytest.param("[… 60 lines as above; from AB-50000 to AB-50059]", False, id="an earlier message shows them"),
+        pytest.param(shortened("[… 60 lines as above; from a to b]", 60, "a" * 20), True, id="and lines were left out"),
+    ],
 )
-async def test_a_result_is_searched_unless_it_stands_whole_in_another_form(lines: int, is_searched: bool) -> None:
+async def test_a_result_is_searched_unless_it_stands_whole_in_another_form(form: str, is_searched: bool) -> None:
     whole = result(json.dumps(ORDERS))
-    table = "\n".join(["order place", *(f"{row['order']} {row['place']}" for row in ORDERS[:lines])])
     messages = (SYSTEM, user("Which orders?"), calls("c1"), whole, assistant("These."), user("Where is AB-50042?"))
     incoming = ChatRequest("test-model", messages)
-    request = incoming.with_messages(whole.with_changes(content=table) if each is whole else each for each in messages)
+    request = incoming.with_messages(whole.with_changes(content=form) if each is whole else each for each in messages)
     decision = await RecallHistory().apply(request, context(incoming))
     assert isinstance(decision, Rewrite) is is_searched
 
@@ -196,6 +202,7 @@ async def test_a_growing_tool_loop_halves_them_and_nothing_goes_over_the_ceiling
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == sizes[1] > sizes[3] > sizes[4] > 0
     assert sizes[-1] == 0
+    assert decision == Keep("no room for passages")
 
 
 async def test_a_passage_of_a_long_message_comes_without_the_rest_of_it() -> None:
@@ -375,6 +382,7 @@ async def test_what_was_chosen_stays_while_the_model_works_though_vectors_arrive
     second = await RecallHistory(least=0.9).apply(longer, remembering(later, store, embedder=embedder))
     assert recalled(first) == recalled(second)
     assert texts(second)[: len(texts(first))] == texts(first)
+    assert rewrite(second).why.endswith("as before")
 
 
 async def test_what_was_chosen_counts_only_while_the_same_left() -> None:

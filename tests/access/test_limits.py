@@ -69,6 +69,14 @@ class World:
             await self.ask(*arguments, **more)
         return caught.value
 
+    async def has_left(self, tokens: int, admission: Admission) -> None:
+        """Check that a minute has just so many tokens left behind a request that is settled."""
+        await admission.settle()
+        if tokens:
+            _, headers = await self.ask(tokens)
+            assert headers["x-ratelimit-remaining-tokens"] == "0"
+        await self.refused(1)
+
     def shown(self) -> str:
         return self.metrics.render("")[1].decode()
 
@@ -118,11 +126,24 @@ async def test_reported_usage_corrects_the_estimate(usage: Usage | None, left: i
     world = World(tokens_per_minute=100)
     admission, _ = await world.ask(60, 20)
     admission.note(usage, None)
-    await admission.settle()
-    if left:
-        _, headers = await world.ask(left)
-        assert headers["x-ratelimit-remaining-tokens"] == "0"
-    await world.refused(1)
+    await world.has_left(left, admission)
+
+
+@pytest.mark.parametrize(
+    ("noted", "failed", "left"),
+    [
+        pytest.param(None, Usage(), 100, id="nothing"),
+        pytest.param(None, Usage(input=30, output=5), 65, id="what its rounds used before they failed"),
+        pytest.param(Usage(input=30, output=5), Usage(), 65, id="what an earlier model used"),
+        pytest.param(Usage(), Usage(), 100, id="nothing, though an earlier model had begun"),
+    ],
+)
+async def test_a_failed_request_used_what_was_reported(noted: Usage | None, failed: Usage, left: int) -> None:
+    world = World(tokens_per_minute=100)
+    admission, _ = await world.ask(60, 20)
+    admission.note(noted, None)
+    admission.note_failure(failed, None)
+    await world.has_left(left, admission)
 
 
 async def test_settle_corrects_the_minute_of_the_reservation() -> None:
@@ -130,9 +151,7 @@ async def test_settle_corrects_the_minute_of_the_reservation() -> None:
     admission, _ = await world.ask(100)
     world.now += 90  # half of the minute before counts
     admission.note(Usage(input=20, output=0), None)
-    await admission.settle()
-    _, headers = await world.ask(90)
-    assert headers["x-ratelimit-remaining-tokens"] == "0"
+    await world.has_left(90, admission)
 
 
 async def test_a_request_is_refused_without_retry_if_it_can_never_fit() -> None:
@@ -209,9 +228,9 @@ async def test_reservations_of_a_killed_process_end_within_two_hours() -> None:
     world = World(tokens_per_day=130)
     await world.ask(100, 20)
     await world.refused(9, 4)
-    world.now += 3599
+    world.now += 7199
     await world.refused(9, 4)
-    world.now += 3601
+    world.now += 1
     await world.ask(9, 4)
 
 
@@ -274,13 +293,18 @@ async def test_concurrent_requests_pass_up_to_the_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "current", "elapsed", "used"),
-    [(0, 0, 0, 0), (60, 0, 0, 60), (60, 0, 30, 30), (60, 5, 45, 20), (60, 5, 60, 5)],
+    ("window", "used", "remaining", "reset"),
+    [
+        pytest.param(Window(0, 0, 9), 0, 10, 0, id="nothing was used"),
+        pytest.param(Window(0, 3, 10), 3, 7, 110, id="this minute counts until the next one ends"),
+        pytest.param(Window(6, 0, 0), 6, 4, 60, id="the minute before counts whole"),
+        pytest.param(Window(6, 0, 30), 3, 7, 30, id="then by its share of sixty seconds"),
+        pytest.param(Window(7, 3, 45), 4.75, 5, 75, id="both, and a part of one is none"),
+        pytest.param(Window(6, 12, 30), 15, 0, 90, id="never less than nothing remains"),
+    ],
 )
-def test_the_previous_minute_counts_by_its_share_of_sixty_seconds(
-    before: float, current: float, elapsed: float, used: float
-) -> None:
-    assert Window(before, current, elapsed).used == used
+def test_a_window_of_a_minute(window: Window, used: float, remaining: int, reset: float) -> None:
+    assert (window.used, window.remaining(10), window.reset) == (used, remaining, reset)
 
 
 @given(
@@ -304,16 +328,6 @@ def test_a_need_fits_after_the_wait(limit: int, before: int, current: int, elaps
         sooner = later - 1e-3
         early = Window(before, current, sooner) if sooner < MINUTE else Window(current, 0, sooner - MINUTE)
         assert early.used + need > limit - 1e-6
-
-
-def test_remaining_is_never_negative() -> None:
-    assert Window(0, 7, 1).remaining(5) == 0
-    assert Window(10, 1, 30).remaining(10) == 4
-
-
-@pytest.mark.parametrize(("window", "seconds"), [(Window(0, 0, 9), 0), (Window(3, 0, 10), 50), (Window(0, 3, 10), 110)])
-def test_reset_ends_when_the_count_is_zero(window: Window, seconds: float) -> None:
-    assert window.reset == seconds
 
 
 @pytest.mark.parametrize(

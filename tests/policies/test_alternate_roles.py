@@ -8,8 +8,9 @@ from policies.alternate_roles import AlternateRoles
 from proxy.chat import ChatRequest, Message
 from proxy.chat.blocks import FACTS, MEMORIES, build
 from proxy.chat.wire import flaws
-from proxy.policy import Keep, Rewrite
+from proxy.policy import Keep
 from proxy.testing import chat, context
+from tests.decisions import rewrite
 from tests.talk import assistant, system, user
 
 SYSTEM, FIRST, ANSWER, LAST = (
@@ -43,8 +44,7 @@ async def test_roles_alternate(messages: Sequence[Message], texts: Sequence[str]
     if texts is None:
         assert isinstance(decision, Keep)
         return
-    assert isinstance(decision, Rewrite)
-    made = decision.request
+    made = rewrite(decision).request
     assert [message.text for message in made.messages] == [each.format(*(one.text for one in BLOCKS)) for each in texts]
     assert not flaws(made)
     assert all(any(one is message for message in made.messages) for one in theirs)

@@ -14,7 +14,7 @@ from proxy.policy import Decision, Keep, Rewrite
 from proxy.state.decisions import Memos
 from proxy.state.sqlite import SqliteStore
 from proxy.testing import Example, context, profile
-from tests.decisions import rewrite
+from tests.decisions import rewrite, texts
 from tests.talk import assistant, system, user
 
 SYSTEM = system("Be brief.")
@@ -68,9 +68,8 @@ async def select(request: ChatRequest, ctx: Context, **fields: object) -> Decisi
 
 
 def contents(decision: Decision) -> list[str]:
-    assert isinstance(decision, Rewrite), decision
-    assert not flaws(decision.request)
-    return [message.text for message in decision.request.messages]
+    assert not flaws(rewrite(decision).request)
+    return texts(decision)
 
 
 def ids(ranking: Sequence[RememberedItem]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from itertools import product
 from typing import Any
 
 import anthropic
@@ -156,24 +157,24 @@ async def test_a_model_of_another_vendor_is_refused_with_the_entry_that_is_missi
     assert world.openais.received == []
 
 
-@pytest.mark.parametrize("key", [OPENAIS, "sk-svcacct-secret", f"sk-{'a' * 20}T3BlbkFJ{'b' * 20}"])
-async def test_openais_key_does_not_go_to_anthropic(lab: Lab, key: str) -> None:
+async def test_openais_key_does_not_go_to_anthropic(lab: Lab) -> None:
     world = await begin(lab)
-    async with world.openai(key) as client:
-        with pytest.raises(openai.BadRequestError, match="`authorization` is for openai"):
-            await client.chat.completions.create(model="claude-x", messages=TURN)
-        await client.chat.completions.create(model="gpt-5", messages=TURN)
+    for key in (OPENAIS, "sk-svcacct-secret", f"sk-{'a' * 20}T3BlbkFJ{'b' * 20}"):
+        async with world.openai(key) as client:
+            with pytest.raises(openai.BadRequestError, match="`authorization` is for openai"):
+                await client.chat.completions.create(model="claude-x", messages=TURN)
+            await client.chat.completions.create(model="gpt-5", messages=TURN)
+        assert world.openais.last.header("authorization") == f"Bearer {key}"
     assert world.anthropics.received == []
-    assert world.openais.last.header("authorization") == f"Bearer {key}"
 
 
-@pytest.mark.parametrize("key", [ANTHROPICS, ANYBODYS])
-async def test_a_bearer_token_goes_where_the_model_is_served(lab: Lab, key: str) -> None:
+async def test_a_bearer_token_goes_where_the_model_is_served(lab: Lab) -> None:
     world = await begin(lab)
-    async with world.openai(key) as client:
-        answer = await client.chat.completions.create(model="claude-x", messages=TURN)
-        assert answer.choices[0].message.content == "hi"
-    assert world.anthropics.last.header("x-api-key") == key
+    for key in (ANTHROPICS, ANYBODYS):
+        async with world.openai(key) as client:
+            answer = await client.chat.completions.create(model="claude-x", messages=TURN)
+            assert answer.choices[0].message.content == "hi"
+        assert world.anthropics.last.header("x-api-key") == key
     async with world.anthropic() as other:
         assert (await other.messages.create(model="claude-x", max_tokens=9, messages=TURN)).id == "msg_1"
     assert key_in(world.anthropics.last) == ANTHROPICS
@@ -229,22 +230,19 @@ REFUSALS = {"openai": {"error": {"message": "Incorrect API key provided.", "type
             "something in front": "no"}  # fmt: skip
 
 
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_wrong_key_is_refused_in_the_list_of_models(lab: Lab, status: int) -> None:
+async def test_a_wrong_key_is_refused_in_the_list_of_models(lab: Lab) -> None:
     world = await begin(lab)
-    raised = openai.AuthenticationError if status == 401 else openai.PermissionDeniedError
-    for body in REFUSALS.values():
+    for (vendor, body), status in product(REFUSALS.items(), (401, 403)):
         world.openais.respond = answering(json.dumps(body).encode(), status=status)
         async with world.openai() as client:
-            with pytest.raises(raised):
+            with pytest.raises(openai.APIStatusError) as caught:
                 await client.models.list()
-            with pytest.raises(raised):
+            with pytest.raises(openai.APIStatusError) as caught_one:
                 await client.models.retrieve("gpt-5")
-    world.openais.respond = answering(json.dumps(REFUSALS["openai"]).encode(), status=status)
-    async with world.openai() as client:
-        with pytest.raises(raised, match="Incorrect API key provided") as caught:
-            await client.models.list()
-        assert caught.value.code == "invalid_api_key"
+        assert (caught.value.status_code, caught_one.value.status_code) == (status, status)
+        if vendor == "openai":
+            assert "Incorrect API key provided" in caught.value.message
+            assert caught.value.code == "invalid_api_key"
 
 
 async def test_a_wrong_key_of_anthropics_is_refused_in_the_list_of_models(lab: Lab) -> None:

@@ -63,8 +63,8 @@ def _parser() -> argparse.ArgumentParser:
 
     serve = _command(commands, "serve", "start the proxy")
     serve.add_argument("--host", help="address to listen on (default: server.host of the configuration)")
-    serve.add_argument("--port", type=int, help="port to listen on; 0 takes a free one")
-    serve.add_argument("--workers", type=int, default=1, help="processes to start (default: 1)")
+    serve.add_argument("--port", type=_port, help="port to listen on; 0 takes a free one")
+    serve.add_argument("--workers", type=_workers, default=1, help="processes to start (default: 1)")
 
     save = "save the requests with the text of prompts in a file, for `penstock replay`"
     serve.add_argument("--save", type=Path, metavar="FILE", help=save)
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     trial = _command(commands, "try", "record a session of yours, and say what the chain would have saved")
-    trial.add_argument("--port", type=int, help="port to listen on (default: server.port of the configuration)")
+    trial.add_argument("--port", type=_port, help="port to listen on (default: server.port of the configuration)")
     trial.add_argument("--chain", help="run this chain instead of each model's own")
     trial.add_argument("--save", type=Path, metavar="FILE", help="keep the session, with the text of prompts")
     trial.add_argument("command", nargs="*", metavar="COMMAND", help="a client to run; without, wait for Ctrl-C")
@@ -162,6 +162,18 @@ def _parser() -> argparse.ArgumentParser:
     policy.add_argument("name", help="its name in YAML: the dotted path of its module, such as my_company.redact_names")
     policy.add_argument("--package", action="store_true", help="write the package around it, too, with checks for CI")
     return parser
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 2**16):
+        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
+    return int(text)
+
+
+def _workers(text: str) -> int:
+    if not (text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError("at least one worker is needed")
+    return int(text)
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -104,13 +104,12 @@ async def test_what_is_wrong_changes_nothing(lab: Lab) -> None:
     assert "oops" not in json.dumps(await ask(lab, "GET", f"{base}/admin/keys"))
 
 
-@pytest.mark.parametrize("path", ["/admin/keys", "/admin/keys/ann"])
-async def test_nobody_else_changes_keys(lab: Lab, path: str) -> None:
+async def test_nobody_else_changes_keys(lab: Lab) -> None:
     base = await lab.start(config(lab))
-    method = "DELETE" if path.endswith("ann") else "POST"
     for headers in ({}, {"authorization": f"Bearer {ANN}"}, {"authorization": "Basic the-operator"}):
-        assert (await ask(lab, method, base + path, {"name": "x"}, headers))[0] == 401
-        assert (await ask(lab, "GET", f"{base}/admin/keys", None, headers))[0] == 401
+        for method, path in (("POST", ""), ("DELETE", "/ann"), ("GET", "")):
+            status, _ = await ask(lab, method, f"{base}/admin/keys{path}", {"name": "x"}, headers)
+            assert status == 401, (method, headers)
     assert (lab.folder / "keys.yaml").read_text() == FILE
 
 

@@ -152,7 +152,8 @@ class Clients:
         who = key or KEYS[self._chance.choice(("ann", "bob"))]
         headers = {"authorization": f"Bearer {who}"}
         async with self._http.request(method, self._base + path, headers=headers, **options) as response:
-            self._ids.append(response.headers.get("x-request-id", ""))
+            if known := response.headers.get("x-request-id"):  # `/metrics` and probes have none
+                self._ids.append(known)
             return response.status, await response.read()
 
     async def _asked(self, body: dict[str, Any], path: str = "/v1/chat/completions") -> tuple[str, bool]:

@@ -154,6 +154,7 @@ class Admin:
             self._check_page(request)
         else:
             self._let_in(request, keyed=True, own_port=own_port)
+        self._metrics.flush()
         content_type, text = await asyncio.to_thread(self._metrics.render, request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
 

@@ -70,6 +70,11 @@ async def test_memories_are_counted_by_what_became_of_them(lab: Lab) -> None:
         'memory_searches_total{found_by="failed"}',
     )
     assert (searched, selected, failed) == (2, 1, 0)
+    steps = await run.counted(
+        'policy_verdicts_total{mode="enforce",policy="select_memories",verdict="rewrite"}',
+        'policy_duration_seconds_count{policy="select_memories"}',
+    )
+    assert steps == [1, 2]
     (size,) = await run.counted("memory_written_bytes_total")
     assert size > len("The user drinks green tea")
 

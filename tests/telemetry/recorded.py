@@ -34,6 +34,7 @@ class Recorded:
 
 def scraped(metrics: Metrics) -> dict[str, float]:
     """What a scraper reads, but for the times at which series were made."""
+    metrics.flush()
     lines = [line.rpartition(" ") for line in metrics.render("")[1].decode().splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in lines if not name.partition("{")[0].endswith("_created")}
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from proxy import __version__
 from proxy.chat.errors import ConfigError, PenstockError
@@ -73,9 +74,11 @@ def _parser() -> argparse.ArgumentParser:
 
     about = "run the chain of a running proxy beside an inference gateway, as a service of Envoy's ext_proc"
     beside = commands.add_parser("ext-proc", help=about, description=about[0].upper() + about[1:] + ".")
-    beside.add_argument("--listen", default="127.0.0.1:9002", metavar="ADDRESS", help="default: 127.0.0.1:9002")
     beside.add_argument(
-        "--to", default="http://127.0.0.1:4000", metavar="URL", help="the proxy (http://127.0.0.1:4000)"
+        "--listen", type=_address, default="127.0.0.1:9002", metavar="ADDRESS", help="default: 127.0.0.1:9002"
+    )
+    beside.add_argument(
+        "--to", type=_url, default="http://127.0.0.1:4000", metavar="URL", help="the proxy (http://127.0.0.1:4000)"
     )
     beside.add_argument("--timeout", type=float, default=2.0, help="seconds for each body (2)")
     beside.add_argument("--max-mib", type=int, default=32, help="bodies larger than this pass unchanged (32)")
@@ -168,6 +171,19 @@ def _port(text: str) -> int:
     if not (text.isdecimal() and int(text) < 2**16):
         raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
     return int(text)
+
+
+def _address(text: str) -> str:
+    if (port := text.rpartition(":")[2]).isdecimal():  # the path of a socket has none
+        _port(port)
+    return text
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise argparse.ArgumentTypeError("a URL is needed, such as http://127.0.0.1:4000")
+    return text
 
 
 def _workers(text: str) -> int:

@@ -19,7 +19,7 @@ from uvicorn.lifespan.on import LifespanOn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.supervisors import Multiprocess
 
-from proxy.chat.errors import error_body
+from proxy.chat.errors import ConfigError, error_body
 from proxy.config.load import load
 from proxy.config.settings import Settings
 from proxy.gateway.saving import Saving
@@ -34,6 +34,8 @@ def serve(options: argparse.Namespace) -> int:
     # until the app hears it: what it would reload is about to be loaded
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     server = config.settings.server
+    if options.redact and options.save is None:
+        raise ConfigError("--redact removes text from the saved file: name one with --save")
     if options.save is not None:
         Saving(options.save, options.redact).close()  # what is wrong with it is told before anybody is served
         print(f"penstock: what is served is saved in {options.save}, with the text of prompts", flush=True)

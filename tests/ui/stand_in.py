@@ -90,7 +90,17 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
     after = 2
     if cut:
         changes.append(
-            _change("removed", 2, None, "assistant", removed, 0, "compress_history", count=cut, handle="a1b2c3")
+            _change(
+                "removed",
+                2,
+                None,
+                "assistant",
+                removed,
+                0,
+                "compress_history",
+                count=cut,
+                handle="a2b3c4d5e6f7a2b3c4d5",
+            )
         )
         changes.append(_change("added", None, 2, "user", 0, 140, "compress_history"))
         after += 1
@@ -98,7 +108,16 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
     for _ in range(max(0, compact // 2)):
         changes += [
             _same(place, after, 1, 30),
-            _change("shortened", place + 1, after + 1, "tool", 380, 120, "compact_tool_results", handle="d4e5f6"),
+            _change(
+                "shortened",
+                place + 1,
+                after + 1,
+                "tool",
+                380,
+                120,
+                "compact_tool_results",
+                handle="d4e5f6g7d4e5f6g7d4e5",
+            ),
         ]
         place, after = place + 2, after + 2
     if place < messages:
@@ -168,7 +187,7 @@ def with_text(one: Json) -> Json:
                     {
                         "role": "user",
                         "content": "Noted.\n- goal: totals of invoices are exact\n- rounding happens per line in billing/tax.py"
-                        '\n[30 messages left; recall("a1b2c3")]',
+                        '\n[30 messages left; recall("a2b3c4d5e6f7a2b3c4d5")]',
                     }
                 )
             else:

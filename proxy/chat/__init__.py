@@ -259,11 +259,11 @@ class Listed(tuple[Item, ...]):
 
     def derive(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
         """Return what follows from these and a key alone, made once for each of the latest keys."""
-        if key not in self._derived:
-            self._derived[key] = make()
+        derived: Derived = self._derived.get(key, _UNREAD)
+        if derived is _UNREAD:
+            derived = self._derived[key] = make()
             if len(self._derived) > _DERIVED:
-                del self._derived[next(iter(self._derived))]
-        derived: Derived = self._derived[key]
+                self._derived.pop(next(iter(self._derived)))
         return derived
 
     @cached_property

@@ -21,7 +21,7 @@ from proxy.compaction.references import is_referring
 from proxy.context import Context
 from proxy.text import arrays
 from proxy.text.arrays import Array
-from proxy.text.bm25 import Fits, Index, fits, index, joined, terms
+from proxy.text.bm25 import Fits, Index, fits, index, joined, query_terms, terms
 from proxy.text.small_talk import asks_nothing
 
 _FRAME = 1
@@ -61,6 +61,8 @@ _BETWEEN = r"[\s#:.№º°-]{0,3}"
 _NUMBERED = re.compile(rf"(?<![^\W\d_])([^\W\d_]{{2,40}}){_BETWEEN}(\d{{1,9}})(?![\w.,]?\d)")
 _CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-]{0,20}|[\d-]{5,40})(?![\w/-]|[.,]\d)")
 """A word with a number, `order 50042`, and a code: they name one thing in any language."""
+_ITEM = re.compile(r"^[ \t]*[(（]?(\d{1,3})[.)）、．]", re.MULTILINE)
+"""The mark of an item of a numbered list."""
 _DIGIT = re.compile(r"\d")
 _QUESTION_MARKS = frozenset("?؟՞")
 _SHORTEST = 4
@@ -137,9 +139,12 @@ class HistorySearch:
         covering = _covering(words)
         names = [*islice(dict.fromkeys(_names(question)), _ASKED_FOR)]
         named = there.named(names, self._plain()) if names else frozenset[int]()
+        item = None if named else self._item(question, there, candidates)
         most, above = (None, 0.0) if named else await self._clear(question, there, words, nearest, floor)
         if most == 0:
-            return SearchResult((), "nothing of what left is asked for")
+            return (
+                SearchResult([item], "by its number") if item else SearchResult((), "nothing of what left is asked for")
+            )
         is_about = covering if floor is None else covering | (is_known & (meaning > floor))
         once: dict[str, Ranked] = {}
         for each in ranked(candidates, words.scores, meaning, least):
@@ -161,10 +166,21 @@ class HistorySearch:
         ]
         if most is not None and matches and above >= 0:
             most = max(most, matches[0].tokens + _BLOCK)
+        if item is not None:
+            matches = [item, *(each for each in matches if each.place != item.place)]
+            most = None if most is None else most + item.tokens
         count, known = len(meaning), int(is_known.sum())
         how = "by words and meaning" if known else "by their words"
         how += f" ({known} of {count} vectors were there)" if 0 < known < count else ""
         return SearchResult(matches, how if matches or not order else "the summary says it", most=most)
+
+    def _item(self, question: str, there: "_SearchedMessages", candidates: Candidates) -> Found | None:
+        """Return the numbered list that has the item which a question names, unless it stands in the summary."""
+        place = there.with_item(question)
+        if place is None or not self._is_missing(there.places[place]):
+            return None
+        stands = "".join(there.texts[place].split()) in self._summary
+        return None if stands else Found(there.places[place], 1.0, int(candidates.tokens[place]), is_about=True)
 
     def _is_missing(self, place: Place) -> bool:
         missing = self._missing[place[0]]
@@ -319,6 +335,17 @@ class _SearchedMessages(NamedTuple):
             first = [*islice(having, _PICKS + 1)]
             picked.update(first if len(first) <= _PICKS else ())
         return frozenset(picked)
+
+    def with_item(self, question: str) -> int | None:
+        """Return the newest passage with a numbered list that has the item which a question names: `point 6`."""
+        telling = {*query_terms(question)}
+        numbered = _NUMBERED.findall(question) if _DIGIT.search(question) else ()
+        numbers = {int(number) for word, number in numbered if not telling.isdisjoint(terms(word))}
+        for place in range(len(self.texts) - 1, -1, -1) if numbers else ():
+            marks = {*map(int, _ITEM.findall(self.texts[place]))}
+            if any(marks >= {number, beside} for number in numbers for beside in (number - 1, number + 1)):
+                return place
+        return None
 
     def behind(self, messages: Sequence[_Indexed]) -> "_SearchedMessages":
         if not messages:

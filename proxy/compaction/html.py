@@ -7,6 +7,8 @@ from proxy.compaction.pieces import gap
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,20})([^<>]{0,4000})>|<!(?:--|[a-zA-Z])[^<>]{0,4000}>")
 _KNOWN = re.compile(r"<(?:!doctype html|html|head|body|div|table|tr|td|ul|li|p|span|script|h[1-6]|a href)\b", re.I)
+_OPENS = re.compile(r"\s*<(?!\?|script\b|template\b)|(?:.*\n){0,40}?<(?:!doctype html|html)\b", re.IGNORECASE)
+"""The beginning of a page, perhaps behind the headers of its answer. Code with tags in it begins otherwise."""
 _MAIN = re.compile(r"<(/?)main\b[^<>]{0,4000}>", re.IGNORECASE)
 _HREF = re.compile(r"""\b(?:href|src)\s*=\s*["']?([^"'\s>]{1,300})""", re.IGNORECASE)
 _HIDDEN = frozenset({"script", "style", "svg", "noscript", "template"})
@@ -20,7 +22,9 @@ _FEWEST = 12
 
 
 def is_html(text: str) -> bool:
-    """Return True if a text has many of the usual HTML tags."""
+    """Return True if a text begins like a page and has many of the usual HTML tags."""
+    if _OPENS.match(text) is None:
+        return False
     count = sum(1 for _ in _KNOWN.finditer(text[:20000]))
     return count >= _FEWEST and count * 250 > min(len(text), 20000)
 

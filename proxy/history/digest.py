@@ -374,11 +374,18 @@ def _best(pieces: Sequence[AnswerPiece], most: int) -> tuple[str, bool]:
     words: list[str] = []
     last = -1
     for place in sorted(chosen):
-        words += [chosen[place]] if place == last + 1 or (words and words[-1].endswith(_GAP)) else [_GAP, chosen[place]]
+        words += [*_gap(pieces[last + 1 : place], words), chosen[place]]
         last = place
-    if words and last + 1 < len(pieces) and not words[-1].endswith(_GAP):
-        words.append(_GAP)
+    words += _gap(pieces[last + 1 :], words) if words else []
     return " ".join(words), len(chosen) < len(pieces)
+
+
+def _gap(pieces: Sequence[AnswerPiece], before: Sequence[str]) -> list[str]:
+    """Return the mark of a gap behind some words: with the number of items that the user may name, if it hides any."""
+    items = sum(piece.is_numbered for piece in pieces)
+    if items:
+        return [f"[... {counted(items, 'item')} ...]"]
+    return [_GAP] if pieces and not (before and before[-1].endswith(_GAP)) else []
 
 
 def _calls(readings: Sequence[Reading], failures: Mapping[str, str]) -> tuple[str, str]:

@@ -42,6 +42,8 @@ _NUMBER_MARK = (
 )
 """The mark of an item that the user may name: `1.`, `b)`, `(c)`, `二、`."""
 _NUMBERED = re.compile(rf"\s*{_NUMBER_MARK}")
+_ROW = re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE)
+"""A row of a table in Markdown."""
 _ITEM_MARK = re.compile(rf"\s*(?:{_NUMBER_MARK}|#{{1,6}}\s|[-*+•]\s|\*\*[^*\n]+\*\*:?\s*$)")
 _LISTED = re.compile(rf"^[ \t]*(?:{_NUMBER_MARK}|[-*+•]\s)", re.MULTILINE)
 _QUOTED = r"(?:[\"“«„「『][^\"”»“」』\n]{4,120}[\"”»“」』]|»[^«»\n]{4,120}«|《[^》\n]{4,120}》)"
@@ -122,7 +124,7 @@ def read(message: Message) -> Reading:
         pieces = tuple(_weighed(_pieces(text), asks_back=asks))
         return Reading("", _words(text), asks, pieces=pieces, calls=calls)
     if role == "tool" and (found := _FAILED.search(message.text[:_READ]) or _FAILED.search(message.text[-_READ:])):
-        return Reading(failure=clipped(" ".join(found[0].split()), _FAILURE))
+        return Reading(failure=shortened(" ".join(found[0].split()), _FAILURE))
     return Reading()
 
 
@@ -195,7 +197,7 @@ def _pieces(text: str) -> Iterator[AnswerPiece]:
         elif prose:
             yield from _sentences(prose)
         if fence is not None:
-            names = ", ".join(dict.fromkeys(one or other for one, other in _NAMED.findall(fence[2])))[:100]
+            names = shortened(", ".join(dict.fromkeys(one or other for one, other in _NAMED.findall(fence[2]))), 100)
             lines = counted(fence[2].count("\n") or 1, "line")
             code = fence[2].strip()
             is_line = "\n" not in code and 0 < size(code) <= BRIEF
@@ -206,6 +208,17 @@ def _pieces(text: str) -> Iterator[AnswerPiece]:
 
 
 def _sentences(prose: str) -> Iterator[AnswerPiece]:
+    """Yield the sentences and items of a text, and the rows of its tables whole."""
+    start = 0
+    for row in _ROW.finditer(prose):
+        yield from _of_prose(prose[start : row.start()])
+        text = row[0].strip()
+        yield AnswerPiece(shortened(text, _PIECE), _FIGURES.sub("0", text))
+        start = row.end()
+    yield from _of_prose(prose[start:])
+
+
+def _of_prose(prose: str) -> Iterator[AnswerPiece]:
     for text in map(str.strip, sentences(prose)):
         is_item = _ITEM_MARK.match(text) is not None
         bare = " ".join(_LAYOUT.sub("", text, count=1).split())
@@ -241,7 +254,7 @@ def _call(call: Mapping[str, Any]) -> CallMade:
     members = [member for _, member in value] if isinstance(value, Pairs) else []
     first = next((str(each) for each in members if isinstance(each, (str, int, float)) and str(each).strip()), "")
     rest = [each for each in members if isinstance(each, str) and each != first]
-    argument = " ".join(first.split())[:_ARGUMENT]
+    argument = shortened(" ".join(first.split()), _ARGUMENT)
     return CallMade(called_name(call), str(call.get("id", "")), argument, any(size(each) > _ARGUMENT for each in rest))
 
 

@@ -140,6 +140,26 @@ def test_a_page_keeps_its_content_and_loses_its_menus() -> None:
     assert "/wiki/" not in form(page)
 
 
+TAGS = [f'const row{n} = (it) => <td className="c{n}">{{it.col{n} ?? 0}}</td> // column {n}' for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("before", "is_page"),
+    [
+        ("import React from 'react'\n\n", False),
+        ("<script setup>\nimport x from 'x'\n</script>\n", False),
+        ("<?php\n", False),
+        ("<html><body>\n", True),
+        ("HTTP/1.1 200 OK\nContent-Type: text/html\n\n<!doctype html>\n<body>\n", True),
+    ],
+)
+def test_code_with_tags_is_no_page(before: str, is_page: bool) -> None:
+    text = before + "\n".join(TAGS)
+    shown = [line for line in condensed(text, 600).splitlines() if not line.startswith("[…")]
+    assert any("<td" in line for line in shown) is not is_page
+    assert set(shown) <= {*text.splitlines()} or is_page
+
+
 NOISE = "\n".join(f"tests/test_batch.py::test_{name} PASSED [{n}%]" for n, name in enumerate(NAMES * 3))
 PYTEST = f"{NOISE}\nE       KeyError: 'vat_id'\ntests/test_batch.py:41: KeyError\n1 failed, 60 passed in 3.21s\n"
 FRAMES = "\n".join(f"\tat com.example.{name}.Service.run(Service.java:{n})" for n, name in enumerate(NAMES * 2))

@@ -87,6 +87,40 @@ def test_numbered_list_in_a_longer_answer_stands_whole(mark: str) -> None:
     assert f"-> Your tasks: {' '.join(items)} [...]" in digest(*talk, room=1600)
 
 
+@pytest.mark.parametrize(("count", "hidden"), [(12, "[... 4 items ...]"), (9, "[... 1 item ...]")])
+def test_gap_in_a_numbered_list_says_how_many_items_it_hides(count: int, hidden: str) -> None:
+    items = [f"{number}. {'the task of somebody else ' * 2}{number}" for number in range(1, count + 1)]
+    talk = [*exchange("Write a list, please.", "\n".join(items)), *exchange("Thanks.")]
+    assert f"{items[7]} {hidden}" in " ".join(digest(*talk))
+
+
+def test_row_of_a_table_stands_whole() -> None:
+    table = "| Dish | Price / pers. | Oven |\n|---|---:|---|\n| Lamb | 10.10 € | 7 h at 110 °C |"
+    talk = [*exchange("Hello."), *exchange("Compare them, please.", f"{table}\n\n{'It is an old dish of ours. ' * 9}")]
+    shown = digest(*talk)[-1]
+    assert shown.startswith("-> | Dish | Price / pers. | Oven | [...] | Lamb | 10.10 € | 7 h at 110 °C | ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (
+            '{"query": "select id, sku, place, count, worth from stock where a = 1"}',
+            "select id, sku, place, count, worth from stock [...]",
+        ),
+        ('{"path": "src/a.py"}', "src/a.py"),
+    ],
+)
+def test_argument_that_is_cut_has_a_mark(arguments: str, shown: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "sql", "arguments": arguments}}
+    (made,) = read(Message({"role": "assistant", "content": None, "tool_calls": [call]})).calls
+    assert made.argument == shown
+
+
+def test_failure_that_is_cut_has_a_mark() -> None:
+    assert read(result("Error: " + "no such thing " * 20)).failure.endswith("thing [...]")
+
+
 @pytest.mark.parametrize(
     "code",
     ["ПР-0563-М", "80081265400317", "»Ordentliche Kündigung des Vertrags«", "《退款更快更稳》", "SWU-48213"],

@@ -498,3 +498,36 @@ async def test_recall_brings_what_a_number_with_its_word_names() -> None:
     incoming, request = cut("Zeig mir bitte einmal alles zu Auftrag 50017.", past=past)
     said = recalled(await RecallHistory().apply(request, context(incoming)))
     assert "Auftrag 50017 wartet" in said
+
+
+PLANKS = "\n".join(f"{n}. {'a plank of the old ship ' * 6}{n}" for n in range(1, 7))
+
+
+@pytest.mark.parametrize(
+    ("question", "is_brought"),
+    [
+        ("Problem 6?", True),
+        ("Was war noch einmal Punkt 6?", True),
+        ("ما هو المكان رقم 6؟", True),
+        ("Is problem 6 about the beagle?", True),
+        ("Problem 7?", False),
+        ("Why is it closed for 6 people?", False),
+    ],
+)
+async def test_recall_brings_the_newest_list_with_the_item_that_is_named(question: str, is_brought: bool) -> None:
+    older = PLANKS.replace("plank", "sail")
+    past = [user("List them."), assistant(older), user("Once more."), assistant(PLANKS), *PAST]
+    incoming, request = cut(question, past=past)
+    decision = await RecallHistory().apply(request, context(incoming))
+    shown = recalled(decision) if isinstance(decision, Rewrite) else ""
+    assert (PLANKS in shown) is is_brought
+    assert older not in shown
+
+
+async def test_recall_does_not_repeat_a_list_that_the_summary_has() -> None:
+    incoming, request = cut("Problem 6?", past=[user("List them."), assistant(PLANKS), *PAST])
+    summary = user(f"<conversation_summary>\n-> {PLANKS}\n</conversation_summary>")
+    decision = await RecallHistory().apply(
+        request.with_messages((SYSTEM, summary, *request.messages[1:])), context(incoming)
+    )
+    assert isinstance(decision, Keep)

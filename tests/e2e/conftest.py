@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import AsyncGenerator
+import json
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,82 @@ auth: {{kind: pass-through, paths: "/audio/*"}}
 
 
 @dataclass
+class Answer:
+    """An answer as a client gets it."""
+
+    status: int
+    headers: Any
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def refusal(self) -> tuple[int, Any]:
+        """The status, and the code of the error."""
+        return self.status, self.json["error"]["code"]
+
+
+@dataclass
+class Client:
+    """Sends requests to a proxy, with a key of its own unless the request names another one."""
+
+    base: str
+    http: aiohttp.ClientSession
+    key: str = ""
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        key: str | None = None,
+        **options: Any,
+    ) -> Answer:
+        """Send a request. Options are aiohttp's: `json`, `data`, `params`."""
+        bearer = self.key if key is None else key
+        sent = {**({"authorization": f"Bearer {bearer}"} if bearer else {}), **(headers or {})}
+        async with self.http.request(method, self.base + path, headers=sent, **options) as response:
+            return Answer(response.status, response.headers, await response.read())
+
+    async def get(self, path: str, headers: Mapping[str, str] | None = None, **options: Any) -> Answer:
+        return await self.send("GET", path, headers, **options)
+
+    async def post(self, path: str, body: Any, headers: Mapping[str, str] | None = None, **options: Any) -> Answer:
+        return await self.send("POST", path, headers, json=body, **options)
+
+    async def chat(
+        self,
+        content: str = "hi",
+        model: str = "m",
+        *,
+        path: str = "/v1/chat/completions",
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+        **fields: Any,
+    ) -> Answer:
+        """Send a chat request with one message of the user, unless fields have other `messages`."""
+        body = {"model": model, "messages": [{"role": "user", "content": content}], **fields}
+        return await self.post(path, body, headers, key=key)
+
+    async def metrics(self) -> str:
+        return (await self.get("/metrics")).body.decode()
+
+    async def metric(self, name: str) -> float:
+        """The sum of all series whose line begins so."""
+        lines = (await self.metrics()).splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+    async def until(self, line: str) -> None:
+        """Wait until the metrics have this line: what becomes of a request is counted behind its answer."""
+        async with asyncio.timeout(60):
+            while line not in await self.metrics():
+                await asyncio.sleep(0.01)
+
+
+@dataclass
 class Setup:
     """A proxy, the upstream behind it, and a client session."""
 
@@ -48,6 +125,10 @@ class Setup:
     @property
     def url(self) -> str:
         return f"{self.base}/v1/chat/completions"
+
+    @property
+    def client(self) -> Client:
+        return Client(self.base, self.session)
 
 
 @pytest.fixture
@@ -89,14 +170,18 @@ class Lab:
         folder.mkdir(exist_ok=True)
         return await self.stack.enter_async_context(proxy(config, folder))
 
+    async def client(self, config: str, key: str = "", name: str = "") -> Client:
+        """Start a proxy, and have a client of it."""
+        return Client(await self.start(config, name), self.http, key)
+
     async def upstream(self) -> Upstream:
         """Start another upstream."""
         return await self.stack.enter_async_context(upstream())
 
     async def chat(self, base: str, body: Any, headers: Any = None) -> tuple[int, Any, Any]:
         """Send a chat request; the status, the headers and the JSON of its answer."""
-        async with self.http.post(f"{base}/v1/chat/completions", json=body, headers=headers) as response:
-            return response.status, response.headers, await response.json()
+        answer = await Client(base, self.http).post("/v1/chat/completions", body, headers)
+        return answer.status, answer.headers, answer.json
 
     async def explained(self, base: str, body: Any) -> Any:
         """Send a chat request, and ask what was done with it."""
@@ -110,14 +195,10 @@ class Lab:
             return response.status, await response.json()
 
     async def metrics(self, base: str) -> str:
-        async with self.http.get(f"{base}/metrics") as response:
-            return await response.text()
+        return await Client(base, self.http).metrics()
 
     async def until(self, base: str, line: str) -> None:
-        """Wait until the metrics have this line: what becomes of a request is counted behind its answer."""
-        async with asyncio.timeout(60):
-            while line not in await self.metrics(base):
-                await asyncio.sleep(0.01)
+        await Client(base, self.http).until(line)
 
     async def two(self, config: str) -> list[str]:
         """Start two proxies of one configuration; their base URLs."""

@@ -7,8 +7,8 @@ be late in one request and in time in the next one, so that the prompt would fli
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, TypeVar
 
@@ -46,27 +46,34 @@ class WorkTime:
             used += time.thread_time() - self._cpu
         return used if self._waits is None else used + time.monotonic() - self._waits
 
-    async def spend(self, work: Coroutine[Any, Any, Result], limit: float, patience: float) -> Result:
-        """Return the result of work, whose time counts. Raise `TimeoutError` as `limit` does.
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count the CPU of the loop's thread, but for what `spend` waits for."""
+        self.go_on()
+        try:
+            yield
+        finally:
+            self.pause()
+            self._waits = None
 
-        Most work waits for nothing, and so needs no timer.
+    async def spend(self, work: Coroutine[Any, Any, Result], seconds: float, until: float, patience: float) -> Result:
+        """Return the result of work within `working`.
+
+        Raise `TimeoutError` as `limit` does, after `seconds` of its own, or once `until` seconds are used in all. Most
+        work waits for nothing, and so needs no timer.
         """
-        self._cpu = time.thread_time()
+        started = time.perf_counter()
         try:
             awaited = work.send(None)
         except StopIteration as done:
             result: Result = done.value
             return result
-        finally:
-            self._used += time.thread_time() - self._cpu
-            self._cpu = None
         self.pause()
         try:
-            async with self.limit(limit, patience):
+            async with self.limit(min(until, self.used() + seconds - (time.perf_counter() - started)), patience):
                 return await _Begun(work, awaited, self)
         finally:
-            self.pause()
-            self._waits = None
+            self.go_on()
 
     def go_on(self) -> None:
         if self._waits is not None:

@@ -52,7 +52,7 @@ class Form:
         """
         known: State | None = self._whole.get(name)
         if known is None:
-            count, state = self.resume(name, empty)
+            count, state = self.resume(name, empty) if self.settled else (0, empty)
             if count < self.settled:
                 state = extend(state, self.messages[count : self.settled])
                 self.settle(name, state)

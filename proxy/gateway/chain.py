@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from time import perf_counter
-from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, with_fields
 from proxy.chat.reasoning import is_signed
 from proxy.chat.wire import damage, flaws
 from proxy.context import Context, TokenCount
-from proxy.policy import ActsNatively, Choose, Decision, Guard, Keep, Policy, Reject, Rewrite
+from proxy.policy import ActsNatively, Choose, Decision, Fact, Guard, Keep, Policy, Reject, Rewrite
 from proxy.step import Step, Verdict
 from proxy.work_time import current_work
 
@@ -74,35 +74,26 @@ async def run(chain: Steps, ctx: Context, *, start: ChatRequest | None = None, s
     A fault leaves the request as it was before the step, or rejects it with status 500 where the step's `on_error`
     says so. With `strict`, as in tests, it is raised instead.
     """
-    first = request = ctx.incoming if start is None else start
+    first = ctx.incoming if start is None else start
     if not chain:
-        return Outcome(request, (), None, None, start=first)
-    before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(request)
-    unhurried = 0.0
-    """Seconds that do not count against the chain's deadline."""
-    steps: list[Step] = []
-    stages: list[tuple[str, ChatRequest]] = []
-    restores: dict[str, str] = {}
-    late, limited, usable = False, request.rest, ctx.model.usable(request)
-    for name, policy in chain:
-        if request.rest is not limited:
-            limited, usable = request.rest, ctx.model.usable(request)
-        ran = await _run_step(name, policy, request, count, usable, ctx, ctx.deadline + unhurried, strict=strict)
-        unhurried, late, decision = unhurried + ran.unhurried, late or ran.late, ran.decision
-        steps.append(ran.step)
-        if isinstance(decision, (Reject, Choose)):
-            outcome = Outcome(request, tuple(steps), before, count, late=late, incoming=ctx.incoming)
-            return _ended(outcome, name, policy, decision)
-        if isinstance(decision, Rewrite):
-            same_tools = decision.request.tools is request.tools
-            request, count = decision.request, ran.after
-            stages.append((name, request))
-            restores |= decision.restores
-            if (policy.defines_conversation or policy.is_guard) and not ctx.frozen:
-                # tools that an earlier step has left out can still be searched
-                ctx = with_fields(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
+        return Outcome(first, (), None, None, start=first)
+    before, count = await ctx.tokens.count(ctx.incoming), await ctx.tokens.count(first)
+    work = _Run(ctx, first, count, strict=strict)
+    with work.time.working():
+        for name, policy in chain:
+            ending = await work.step(name, policy)
+            if ending is not None:
+                outcome = Outcome(work.request, tuple(work.steps), before, work.count, late=work.late)
+                return _ended(with_fields(outcome, incoming=work.ctx.incoming), name, policy, ending)
     return Outcome(
-        request, tuple(steps), before, count, None, False, ctx.incoming, tuple(stages), restores, start=first
+        work.request,
+        tuple(work.steps),
+        before,
+        work.count,
+        incoming=work.ctx.incoming,
+        stages=tuple(work.stages),
+        restores=work.restores,
+        start=first,
     )
 
 
@@ -161,81 +152,132 @@ def _ignored(before: ChatRequest, after: ChatRequest) -> Iterator[str]:
         yield "rest has what is a field of its own: use with_messages() or with_tools()"
 
 
-class _Ran(NamedTuple):
-    """The result of one step."""
+class _Run:
+    """A chain at work on a request."""
 
-    step: Step
-    decision: Decision | None
-    """None where it did not run, failed or only observes."""
-    after: TokenCount
-    """The tokens of the request behind it."""
-    unhurried: float
-    """Seconds of its work that do not count against the chain's deadline."""
-    late: bool = False
+    def __init__(self, ctx: Context, request: ChatRequest, count: TokenCount, *, strict: bool) -> None:
+        self.ctx, self.count, self._strict = ctx, count, strict
+        self.time = current_work()
+        self.steps: list[Step] = []
+        self.stages: list[tuple[str, ChatRequest]] = []
+        self.restores: dict[str, str] = {}
+        self.late = False
+        self._deadline = ctx.deadline
+        """It moves by the work that does not count against it."""
+        self._goes_on(request)
 
+    def _goes_on(self, request: ChatRequest) -> None:
+        self.request = request
+        self._usable = self.ctx.model.usable(request)
 
-async def _run_step(
-    name: str,
-    policy: Policy,
-    request: ChatRequest,
-    before: TokenCount,
-    usable: int,
-    ctx: Context,
-    deadline: float,
-    *,
-    strict: bool,
-) -> _Ran:
-    """Run one step of one request.
+    async def step(self, name: str, policy: Policy) -> Reject | Choose | None:
+        """Run one step, and return its decision where that ends the chain."""
+        started, before, after = perf_counter(), self.count, self.count
+        decision, fault, why = None, None, self._unmet(name, policy)
+        if why is None:
+            decision, after, fault = await self._decide(policy)
+        elif why == _BOUND:
+            decision = self._natively(policy)
+        verdict, reason, facts = _verdict(decision, fault, why)
+        tokens = before.total
+        left = after.total if verdict == "rewrite" else tokens
+        is_observed, seconds = policy.mode == "observe", perf_counter() - started
+        findings = _limited(decision.findings) if decision is not None and decision.findings else ()
+        self.steps.append(Step(name, verdict, reason, seconds, started, tokens, left, facts, is_observed, findings))
+        if is_observed:
+            return None
+        if fault is not None and policy.on_error == "reject":
+            return Reject(f"policy {name!r} failed: {fault}", code="policy_failed", status=500)
+        if isinstance(decision, Rewrite):
+            self._rewritten(name, policy, decision, after)
+        return decision if isinstance(decision, (Reject, Choose)) else None
 
-    A guard is waited for, and so is a step without which the prompt may not fit. The first request of a long
-    conversation has the most to do: on a busy machine it would be refused again and again.
-    """
-    started, work_time = perf_counter(), current_work()
-    used, total = work_time.used(), before.total
-    room = _FULL * usable
-    is_needed = policy.is_guard or (total > room and not policy.may_grow)
-    seconds = max(ctx.patience, policy.timeout) if is_needed else policy.timeout
-    limit = used + seconds if is_needed else min(deadline, used + seconds)
-    decision: Decision | None = None
-    after, fault, late = before, None, False
-    why = _unmet(name, policy, request, total / usable, ctx)
-    if why == _BOUND:
-        decision = _natively(policy, request, total / usable, ctx)
-    elif why is None:
+    def _rewritten(self, name: str, policy: Policy, decision: Rewrite, after: TokenCount) -> None:
+        before, request, ctx = self.request, decision.request, self.ctx
+        self.count = after
+        self.stages.append((name, request))
+        self.restores |= decision.restores
+        if (policy.defines_conversation or policy.is_guard) and not ctx.frozen:
+            # tools that an earlier step has left out can still be searched
+            same_tools = request.tools is before.tools
+            self.ctx = with_fields(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
+        self._goes_on(request)
+
+    async def _decide(self, policy: Policy) -> tuple[Decision | None, TokenCount, str | None]:
+        """Return the decision and the tokens behind it, or why there is none.
+
+        A guard is waited for, and so is a step without which the prompt may not fit. The first request of a long
+        conversation has the most to do: on a busy machine it would be refused again and again.
+        """
+        patience, before, room = self.ctx.patience, self.count, _FULL * self._usable
+        is_needed = policy.is_guard or (before.total > room and not policy.may_grow)
+        used = self.time.used() if is_needed else 0.0
+        seconds = max(patience, policy.timeout) if is_needed else policy.timeout
         try:
-            decision, after = await work_time.spend(_decide(policy, request, before, ctx), limit, ctx.patience)
+            until = inf if is_needed else self._deadline
+            decision, after = await self.time.spend(self._checked(policy), seconds, until, patience)
         except Exception as error:
-            if strict:
+            if self._strict:
                 raise
-            fault, late = _fault(error, seconds), isinstance(error, TimeoutError)
-        if policy.gives_way and not policy.is_guard and total <= room < after.total:
+            self.late = self.late or (isinstance(error, TimeoutError) and policy.mode == "enforce")
+            return None, before, _fault(error, seconds)
+        finally:
+            if is_needed:
+                self._deadline += self.time.used() - used
+        if policy.gives_way and not policy.is_guard and before.total <= room < after.total:
             decision = Keep(f"no room: {after.total} tokens would fill the window")
-    verdict, reason, facts = _verdict(decision) if decision else ("skip" if fault is None else "fail", fault or why, {})
-    findings = _limited(decision.findings) if decision and decision.findings else ()
-    tokens = total, after.total if verdict == "rewrite" else total
-    is_observed, seconds = policy.mode == "observe", perf_counter() - started
-    step = Step(name, verdict, reason or "", seconds, started, *tokens, {**facts}, is_observed, findings)
-    unhurried = work_time.used() - used if is_needed else 0.0
-    if policy.mode == "observe":
-        return _Ran(step, None, before, unhurried)
-    if fault is not None and policy.on_error == "reject":
-        decision = Reject(f"policy {name!r} failed: {fault}", code="policy_failed", status=500)
-    return _Ran(step, decision, after, unhurried, late)
+        return decision, after, None
+
+    async def _checked(self, policy: Policy) -> tuple[Decision, TokenCount]:
+        ctx, request, before = self.ctx, self.request, self.count
+        decision = await policy.decide(request, ctx)
+        if isinstance(decision, Keep):
+            return decision, before
+        if isinstance(decision, Choose):
+            may_choose = ctx.may_choose_model and policy.mode == "enforce"
+            if not may_choose or decision.model in (request.model, ctx.model.name):
+                return Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings), before
+        if ctx.frozen and isinstance(decision, Rewrite) and not policy.is_guard:
+            decision = _with_frozen(decision, request, ctx.frozen)
+        return decision, await count_checked(policy, request, before, decision, ctx)
+
+    def _unmet(self, name: str, policy: Policy) -> str | None:
+        """Return why a step does not run; None where it does."""
+        ctx = self.ctx
+        if ctx.on_hold and not policy.is_guard and (harm := ctx.on_hold.get(name)):
+            return f"on hold in this conversation: the vendor reports {harm}"
+        if ctx.frozen and not (policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or policy.is_guard):
+            return _BOUND
+        return self._condition(policy)
+
+    def _condition(self, policy: Policy) -> str | None:
+        when = policy.when
+        return None if when is None else when.unmet(self.request, self.ctx, self.count.total / self._usable)
+
+    def _natively(self, policy: Policy) -> Rewrite | None:
+        """Return the edit as the provider makes it, in a conversation in which we may make none."""
+        if not isinstance(policy, ActsNatively) or policy.native_edit not in self.ctx.native_edits:
+            return None
+        if self._condition(policy):
+            return None
+        request, fields = self.request, policy.native_fields(self.request, self.ctx)
+        for field_name, value in fields.items():
+            request = request.with_field(field_name, value)
+        return Rewrite(request, f"the provider does it: {policy.native_edit}") if fields else None
 
 
-async def _decide(
-    policy: Policy, request: ChatRequest, before: TokenCount, ctx: Context
-) -> tuple[Decision, TokenCount]:
-    decision = await policy.decide(request, ctx)
-    if isinstance(decision, Keep):
-        return decision, before
-    if isinstance(decision, Choose):
-        may_choose = ctx.may_choose_model and policy.mode == "enforce"
-        if not may_choose or decision.model in (request.model, ctx.model.name):
-            return Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings), before
-    if ctx.frozen and isinstance(decision, Rewrite) and not policy.is_guard:
-        decision = _with_frozen(decision, request, ctx.frozen)
-    return decision, await count_checked(policy, request, before, decision, ctx)
+def _verdict(decision: Decision | None, fault: str | None, why: str | None) -> tuple[Verdict, str, Mapping[str, Fact]]:
+    """Return the verdict of a step, its reason and facts; without a decision it failed, or did not run."""
+    match decision:
+        case Keep(reason, facts):
+            return "keep", reason, facts
+        case Rewrite(_, reason, facts):
+            return "rewrite", reason, facts
+        case Choose(model, reason, facts):
+            return "rewrite", f"{reason}; goes to {model}", facts
+        case Reject(reason, code):
+            return "reject", reason, {**decision.facts, "code": code}
+    return ("skip", why or "", {}) if fault is None else ("fail", fault, {})
 
 
 def _with_frozen(decision: Rewrite, before: ChatRequest, frozen: int) -> Decision:
@@ -251,39 +293,6 @@ def _with_frozen(decision: Rewrite, before: ChatRequest, frozen: int) -> Decisio
     if rewritten.rest is before.rest and messages == before.messages and not is_marked:
         return Keep("signed reasoning is bound to what it would change")
     return replace(decision, request=rewritten)
-
-
-def _unmet(name: str, policy: Policy, request: ChatRequest, share: float, ctx: Context) -> str | None:
-    """Return why a step does not run; None where it does. `share` is the part of the usable window in use."""
-    if ctx.on_hold and not policy.is_guard and (harm := ctx.on_hold.get(name)):
-        return f"on hold in this conversation: the vendor reports {harm}"
-    if ctx.frozen and not (policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or policy.is_guard):
-        return _BOUND
-    return None if policy.when is None else policy.when.unmet(request, ctx, share)
-
-
-def _natively(policy: Policy, request: ChatRequest, share: float, ctx: Context) -> Rewrite | None:
-    """Return the edit as the provider makes it, in a conversation in which we may make none."""
-    if not isinstance(policy, ActsNatively) or policy.native_edit not in ctx.native_edits:
-        return None
-    if policy.when is not None and policy.when.unmet(request, ctx, share):
-        return None
-    fields = policy.native_fields(request, ctx)
-    for field_name, value in fields.items():
-        request = request.with_field(field_name, value)
-    return Rewrite(request, f"the provider does it: {policy.native_edit}") if fields else None
-
-
-def _verdict(decision: Decision) -> tuple[Verdict, str, Any]:
-    match decision:
-        case Keep(why, facts):
-            return "keep", why, facts
-        case Rewrite(_, why, facts):
-            return "rewrite", why, facts
-        case Choose(model, why, facts):
-            return "rewrite", f"{why}; goes to {model}", facts
-        case Reject(why, code):
-            return "reject", why, {**decision.facts, "code": code}
 
 
 def _limited(findings: Sequence[str]) -> tuple[str, ...]:

@@ -216,7 +216,7 @@ class Prepared:
     def lowered(self) -> str | None:
         """The limit of the answer that was lowered to the room for it, as `max_tokens=7012`; None if none was."""
         sent, made = self.call.request, self.rewritten and self.rewritten.outcome.request
-        if not sent or not made or sent.max_output_tokens == made.max_output_tokens:
+        if not sent or not made or sent.rest is made.rest or sent.max_output_tokens == made.max_output_tokens:
             return None
         return next(f"{name}={limit}" for name, limit in sent.output_limits.items())
 

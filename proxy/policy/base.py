@@ -7,7 +7,8 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from inspect import iscoroutinefunction
-from typing import Annotated, Any, ClassVar, Literal
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,13 +17,12 @@ from proxy.context import Context
 from proxy.policy.interfaces import Count, Fact
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(NamedTuple):
     """The request stays as it is."""
 
     why: str
     """A lower-case clause for people, with figures and without content: `12 turns`."""
-    facts: Mapping[str, Fact] = field(default_factory=dict)
+    facts: Mapping[str, Fact] = MappingProxyType({})
     """The same for machines."""
     findings: Sequence[str] = ()
     """Places (`messages[3]` of the client's request) with the reason and without their text, for `explain` and the
@@ -207,12 +207,13 @@ class Policy(BaseModel, ABC):
         event loop: it may await the services of the context, and gives long work to `ctx.once`.
         """
 
-    async def decide(self, request: ChatRequest, ctx: Context) -> Decision:
+    def decide(self, request: ChatRequest, ctx: Context) -> Awaitable[Decision]:
         """Return the decision of `apply`."""
         if _is_async(type(self).apply):
-            awaited: Any = self.apply(request, ctx)
-            decided: Decision = await awaited
-            return decided
+            return cast(Awaitable[Decision], self.apply(request, ctx))
+        return self._in_thread(request, ctx)
+
+    async def _in_thread(self, request: ChatRequest, ctx: Context) -> Decision:
         decision = await ctx.once.run(request.size, partial(self.apply, request, ctx))
         return await decision if isinstance(decision, Awaitable) else decision
 

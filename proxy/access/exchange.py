@@ -160,7 +160,8 @@ class Exchange:
         declared = int(length[:19]) if length.isascii() and length.isdigit() else 0
         if declared > self._largest:
             raise _too_large(self._largest)
-        coding = coding_of(self.headers.get("content-encoding", ""))
+        named = self.headers.get("content-encoding")
+        coding = coding_of(named) if named else None
         parts: list[bytes] = []
         size = 0
         more = True

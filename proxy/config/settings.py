@@ -643,6 +643,10 @@ class PilotSettings(Base):
     """Seconds for which a request waits at most for the first answer to another one with the same tools and system
     messages, if these are not in the cache yet."""
 
+    @property
+    def is_on(self) -> bool:
+        return self.max_usd_per_day > 0 or self.hold > 0
+
 
 class MemoriesSettings(Base):
     """Memories of applications about their users, by `/v1/memories`. They stay where `state` says."""

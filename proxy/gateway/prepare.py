@@ -38,7 +38,16 @@ from proxy.llm.writer import Writer
 from proxy.memories.service import MemoryService
 from proxy.models.tokens import BoundTokens, TokenService
 from proxy.models.vendor_reports import ReportMemory
-from proxy.policy import AnswerObserver, BringsTools, Guard, InternalTool, MarksCache, ObservesAnswers, ToolContext
+from proxy.policy import (
+    AnswerObserver,
+    BringsTools,
+    Guard,
+    InternalTool,
+    MarksCache,
+    Need,
+    ObservesAnswers,
+    ToolContext,
+)
 from proxy.state.archive import Archives, BoundArchive
 from proxy.state.cache import Cache, OnceService, TenantCache
 from proxy.state.decisions import Memos
@@ -157,6 +166,11 @@ class Chosen:
     def may_guard(self) -> bool:
         """True if a step is a guard, be it one that only observes."""
         return any(policy.is_guard for _, policy in self.steps)
+
+    @cached_property
+    def needs(self) -> frozenset[Need]:
+        """The services that its steps work with; a step finds no other in its context."""
+        return frozenset().union(*(policy.needs for _, policy in self.steps))
 
     @cached_property
     def bringing(self) -> Sequence[BringsTools]:
@@ -362,7 +376,7 @@ class Preparation:
         runs_tools = sends and not (body.wire == "responses" and any(sent.rest.get(name) for name in _STORED))
         if sends and not runs_tools:  # nothing may leave that the model could not read again
             chosen = chosen.without_tools
-        steps = chosen.steps
+        steps, needs = chosen.steps, chosen.needs
         signs = body.wire == CHAT_WIRE and (route.upstream.abilities.signs or bool(signed_places(sent)))
         if sends and (brings_tools or signs):
             incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
@@ -385,15 +399,17 @@ class Preparation:
             archive if runs_tools or not sends else None,
             once,
             memo,
-            None if services.writing is None else services.writing.bind(who, route, asked.headers, outage),
-            None if services.embedding is None else services.embedding.bind(who),
+            services.writing.bind(who, route, asked.headers, outage)
+            if services.writing and "writer" in needs
+            else None,
+            services.embedding.bind(who) if services.embedding and "embedding" in needs else None,
             without_credentials(asked.headers),
             secret.encode(),
             runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
-            judge=services.judging(who, route, asked.headers),
+            judge=services.judging(who, route, asked.headers) if "judge" in needs else None,
             now=self._clock() // 60 * 60,
             corrections=corrections,
-            memories=services.memories.bind(who, outage),
+            memories=services.memories.bind(who, outage) if "memories" in needs else None,
             inbox=services.shares.bind(who, outage),
             outage=outage,
             on_hold=services.reports.on_hold(who),

@@ -149,7 +149,7 @@ async def relay(http: Exchange, reply: Reply, observers: Observers) -> None:
         usage = reader.of_body(body).completed(reply.facts)
         if (rounds := int(reply.facts.get("rounds", 1))) > 1 and usage.input is not None:
             http.own_headers.append((b"x-penstock-usage", counts_header(rounds, usage.input, usage.output)))
-        shown = restored(observers.call, reply)
+        shown = restored(observers.call, reply) if observers.call.restores else reply
         await http.respond(shown.status, relayed(shown.headers, stream=False), shown.body or b"")
         for feed in feeds:
             feed(body)

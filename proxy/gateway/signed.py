@@ -65,16 +65,21 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
     """
     if not ctx.model.binds_reasoning:
         return await chain.run(steps, ctx), None
-    if signed_places(ctx.incoming):  # that reasoning is of this model
-        ctx = with_fields(ctx, may_choose_model=False)
-    count = sum(1 for _ in takewhile(lambda step: step[1].defines_conversation, steps))
-    first = await chain.run(steps[:count], ctx)
+    defining = [*takewhile(lambda step: step[1].defines_conversation, steps)]
+    if not signed_places(ctx.incoming):
+        outcome = await chain.run(steps, ctx)
+        is_over = outcome.rejected is not None or outcome.chosen is not None
+        names = {name for name, _ in defining}
+        defined = [request for name, request in takewhile(lambda stage: stage[0] in names, outcome.stages)]
+        return outcome, None if is_over else settled.record(defined[-1] if defined else ctx.incoming, outcome.request)
+    ctx = with_fields(ctx, may_choose_model=False)  # that reasoning is of this model
+    first = await chain.run(defining, ctx)
     if first.rejected is not None or first.chosen is not None:
         return first, None
     sent = first.request
     if sent is not ctx.incoming:
         ctx = with_fields(ctx, incoming=sent)
-    outcome = await _Conversation(steps[count:], ctx, settled).outcome()
+    outcome = await _Conversation(steps[len(defining) :], ctx, settled).outcome()
     is_over = outcome.rejected is not None or outcome.chosen is not None
     settle = None if is_over else settled.record(sent, outcome.request)
     ran, stages = first.steps + outcome.steps, first.stages + outcome.stages

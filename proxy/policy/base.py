@@ -192,7 +192,7 @@ class Policy(BaseModel, ABC):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Services that it works with, by its settings.
+        """Services that it works with, by its settings; its context has no others.
 
         The configuration must name a writer or a judge; the embedding model and the index of memories are loaded at
         start, in the background.

@@ -257,7 +257,7 @@ class App:
         services = replace(self.services, writing=writing, judge=judge)
         limits = KeyLimits(settings.limits, self.stores.counters, telemetry.metrics, patience=self.stores.patience)
         gate = Gate(settings, limits, self.slots, self.meter) if is_needed(settings) else None
-        pipeline = Pipeline(settings, routes, services, self.saving, self.pilot)
+        pipeline = Pipeline(settings, routes, services, self.saving, self.pilot if settings.pilot.is_on else None)
         api, sidecar = Api(settings, routes, pipeline), Sidecar(routes, pipeline, services)
         memories, sharing, models = MemoriesApi(settings, services.memories), Sharing(services), ModelsApi(routes)
         # only where clients have keys of Penstock: with others the path is an upstream's

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from proxy.vectors.base import Point, Scope
+from proxy.vectors.base import Backend, Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
@@ -32,17 +32,15 @@ def points(count: int) -> list[Point]:
     return [Point(f"{n:032x}", pack([[chance.gauss(0, 1) for _ in range(WIDTH)]])) for n in range(count)]
 
 
-class Instant:
+class Instant(Backend):
     """An embedding model that returns vectors at once."""
 
     name = version = "instant"
     batch, characters = 8, 2000
-    is_quick, has_roles, scale = False, False, REFERENCE
+    scale = REFERENCE
 
     def __init__(self) -> None:
         self.vectors = [point.vector for point in points(8)]
-
-    async def load(self) -> None: ...
 
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from proxy.chat import ChatRequest, Message, split_head
 from proxy.chat.markers import MARKER, is_to_fit
 from proxy.chat.texts import arguments
 from proxy.compaction.calls import callers
-from proxy.compaction.headline import headline
+from proxy.compaction.form import headline
 from proxy.compaction.references import with_standing
 from proxy.context import Context
 from proxy.economics import turns_to_pay

@@ -18,16 +18,16 @@ _RUNS = {
     "serve": "proxy.server.serve:serve",
     "ext-proc": "proxy.server.ext_proc:serve_beside",
     "try": "proxy.server.replay.trial:try_session",
-    "check": "proxy.server.connections:check_configuration",
+    "check": "proxy.server.commands:check_configuration",
     "explain": "proxy.server.explain:explain_file",
     "replay": "proxy.server.replay.run:replay_files",
     "referee": "proxy.server.replay.referee:referee_files",
-    "show": "proxy.server.ledger:show_ledger",
-    "verify": "proxy.server.ledger:verify_ledger",
+    "show": "proxy.server.commands:show_ledger",
+    "verify": "proxy.server.commands:verify_ledger",
     "models": "proxy.server.explain:list_models",
     "new": "proxy.config.keys_file:print_key",
     "schema": "proxy.server.reference:print_reference",
-    "new-policy": "proxy.server.new_policy:write_policy",
+    "new-policy": "proxy.server.commands:write_policy",
 }
 """The function of each command, which gets its options. Its module is loaded only when the command runs."""
 _ANYWHERE = ("serve", "try")

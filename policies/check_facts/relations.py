@@ -7,9 +7,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from proxy.text.fold import folded
+from proxy.text.fold import INNER, NATIONS, NOT_ONE, PLACE_RELATIONS, RELATIONS, folded
 from proxy.text.tables import pattern_lists
-from proxy.text.vocabulary import INNER, NATIONS, NOT_ONE, PLACE_RELATIONS, RELATIONS
 
 IN = "in"
 """The relation to a place."""

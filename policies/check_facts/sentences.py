@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from proxy.text.fold import folded, stem
+from proxy.text.fold import IS, NATIONS, folded, stem, word_set
 from proxy.text.tables import sections
 from proxy.text.values import value
-from proxy.text.vocabulary import IS, NATIONS, word_set
 
 Verdict = Literal["agrees", "contradicts", "unclear"]
 

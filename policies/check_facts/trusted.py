@@ -17,11 +17,10 @@ import orjson
 from policies.check_facts.relations import Claim, claim, is_named, is_place, name, relation_named
 from policies.check_facts.sentences import Plain, compare, plain
 from proxy.chat.annotations import Contradiction
-from proxy.text.fold import folded
+from proxy.text.fold import folded, word_set
 from proxy.text.json_values import is_json, strings
 from proxy.text.sentences import Sentence, behind_openers, in_full, is_stated, sentences
 from proxy.text.values import value
-from proxy.text.vocabulary import word_set
 
 LARGEST = 32 * 2**20
 """Bytes that a file of facts may have: some 300,000 facts."""

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from policies.compact_tool_results.exchange import Before, SentExchange, ShortenedExchange, ShorteningRules
 from proxy.chat import ChatRequest, Message, Tool
-from proxy.compaction.edited_files import edits_files
+from proxy.compaction.calls import edits_files
 from proxy.compaction.form import plain, rows, weight
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Policy, Rewrite, Stage

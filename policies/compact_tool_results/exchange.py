@@ -9,8 +9,7 @@ from typing import NamedTuple
 from proxy.chat import Message
 from proxy.chat.markers import MARKER_TOKENS, is_shortened, marked_handle, shortened
 from proxy.chat.texts import Text, texts_of, with_text
-from proxy.compaction.calls import payloads, with_payloads
-from proxy.compaction.edited_files import names_file, reads_file
+from proxy.compaction.calls import names_file, payloads, reads_file, with_payloads
 from proxy.compaction.fitting import is_ours
 from proxy.compaction.form import Sent, as_file, form_of, weight
 from proxy.compaction.references import BESIDE, Shown, is_referring, shown, with_references

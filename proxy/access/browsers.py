@@ -100,7 +100,6 @@ def _is_address(name: str) -> bool:
 
 
 def _without_port(authority: str) -> str:
-    """Return an authority without a default port."""
     return re.sub(r":(80|443)?$", "", authority.lower())
 
 

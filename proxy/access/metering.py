@@ -7,15 +7,14 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any
 
 from proxy.access.limits import DAY, PATIENCE
 from proxy.models.usage import Usage
 from proxy.state.counters import Counters
-from proxy.state.store import StoreError
+from proxy.state.store import StoreError, batches
 
 FIGURES = ("requests", "without_usage", "input_tokens", "cached_tokens", "output_tokens", "usd")
 """Answered requests, those whose upstream reported no usage, tokens, US dollars."""
@@ -112,8 +111,8 @@ class Meter:
             try:
                 async with asyncio.timeout(self._patience):
                     for amounts, ttl in ((waiting, _TTL), (lasting, (_DAYS + 1) * DAY)):
-                        for batch in _batches(amounts):
-                            await self._counters.add(batch, ttl=ttl)
+                        for batch in batches(amounts.items(), _AT_ONCE):
+                            await self._counters.add(dict(batch), ttl=ttl)
             except (StoreError, TimeoutError) as error:
                 # no retry: after a timeout the amounts may have been added
                 if not self._has_failed:
@@ -126,9 +125,3 @@ class Meter:
 
 def _key(account: str, day: int, figure: str, model: str) -> str:
     return f"{account}/used/{day}/{figure}/{model}"
-
-
-def _batches(amounts: Mapping[str, float]) -> Iterator[dict[str, float]]:
-    rest = iter(amounts.items())
-    while batch := dict(islice(rest, _AT_ONCE)):
-        yield batch

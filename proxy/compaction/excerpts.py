@@ -11,7 +11,7 @@ from proxy.compaction.cut_json import json_value
 from proxy.compaction.html import readable
 from proxy.compaction.lines import condensed
 from proxy.compaction.pieces import LONGEST_LINE, packed
-from proxy.text.bm25 import Lexical, terms
+from proxy.text.bm25 import Index, index, scores_of, terms
 from proxy.text.json_values import Pairs, rendered
 
 _OUTLINE = 3
@@ -58,25 +58,25 @@ def excerpt(text: str, queries: Sequence[str], room: int, line: int | None = 1) 
 def _chosen(pieces: Sequence[Piece], queries: Sequence[str], room: int, outline: str) -> list[Piece]:
     """Return the passages for each query in turn, as far as there is room, without those in the outline."""
     hidden = [piece for piece in pieces if piece.text not in outline]
-    ranking = Lexical([f"{piece.label} {piece.text}" for piece in hidden])
+    words = index(f"{piece.label} {piece.text}" for piece in hidden)
     chosen: set[int] = set()
     for place, query in enumerate(queries):
-        for at in _best(ranking, hidden, query)[: _FURTHER if place else _MOST]:
+        for at in _best(words, hidden, query)[: _FURTHER if place else _MOST]:
             if at not in chosen and len(hidden[at].text) <= room:
                 chosen.add(at)
                 room -= len(hidden[at].text) + len(hidden[at].label) + 4
     return [hidden[at] for at in sorted(chosen)]
 
 
-def _best(ranking: Lexical, pieces: Sequence[Piece], query: str) -> list[int]:
+def _best(words: Index, pieces: Sequence[Piece], query: str) -> list[int]:
     """Rank the passages for a query; each next one has most of the terms that those before it lack."""
     many = len(pieces) if len(pieces) < _FEW else len(pieces) * _COMMON
-    lacking = [term for term in dict.fromkeys(terms(query)) if sum(map(bool, ranking.scores(term))) <= many]
-    scores = ranking.scores(" ".join(lacking))
+    lacking = [term for term in dict.fromkeys(terms(query)) if sum(map(bool, scores_of(term, words))) <= many]
+    scores = scores_of(" ".join(lacking), words)
     most = max(scores, default=0.0)
     best: list[int] = []
     while lacking and len(best) < _MOST:
-        rest = ranking.scores(" ".join(lacking))
+        rest = scores_of(" ".join(lacking), words)
         at = max(range(len(rest)), key=rest.__getitem__, default=0)
         if not rest or rest[at] <= _LACKING * most:
             break

@@ -1,13 +1,15 @@
-"""The first form of a tool result, and the short form for one that was read. Pure functions of the text."""
+"""The first form of a tool result, the short form for one that was read, and its headline. Pure."""
 
 from string import ascii_letters, digits
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from proxy.compaction.cut_json import json_and_rest
+from proxy.compaction.cut_json import json_and_rest, json_value
 from proxy.compaction.envelopes import unwrapped
-from proxy.compaction.html import is_html
+from proxy.compaction.html import is_html, readable
 from proxy.compaction.layout import joined, lay_out, without_blobs
 from proxy.compaction.lines import short_form
+from proxy.compaction.pieces import parts
+from proxy.text.json_values import Pairs, rendered
 
 _LETTERS = ascii_letters.encode()
 _DIGITS = digits.encode()
@@ -85,3 +87,32 @@ def form_of(sent: str) -> ShortForm | None:
     """Return the short form of a text as it was sent; None if it would hardly be shorter."""
     short = short_form(sent)
     return None if short is None else ShortForm.of(short, sent)
+
+
+_LONGEST_LINE = 70
+_KEYS = 6
+
+
+def headline(text: str) -> str:
+    """Return a line of at most about 130 characters: the keys and sizes of JSON, the first words of any other text."""
+    value = json_value(text)
+    if value is not None:
+        return _cut_line(_shape(value, 0))
+    lines = [line for line in readable(text).splitlines() if line.strip()]
+    first = next((line for line in lines if any(map(str.isalpha, line))), lines[0] if lines else "")
+    return _cut_line(" ".join(first.split())) + (f" (first of {len(lines)} lines)" if len(lines) > 1 else "")
+
+
+def _shape(value: Any, depth: int) -> str:
+    if isinstance(value, Pairs):
+        keys = [f'"{key}": {_shape(member, depth + 1)}' if depth == 0 else f'"{key}"' for key, member in value[:_KEYS]]
+        return "{" + ", ".join([*keys, "…"] if len(value) > _KEYS else keys) + "}"
+    if isinstance(value, list):
+        first = _shape(value[0], depth + 1) if value and isinstance(value[0], Pairs) else ""
+        return f"{len(value)} items" + (f" with {first}" if first else "")
+    return rendered(value)
+
+
+def _cut_line(text: str) -> str:
+    first, rest, _ = parts(text, _LONGEST_LINE, 0)
+    return f"{first}…" if rest else first

@@ -51,7 +51,6 @@ def pieces_of(line: str, depth: int, cells: tuple[str, ...] = ()) -> Iterator[Te
 
 
 def _last_break(line: str, start: int, end: int) -> int:
-    """Return the last boundary of words in the second half of a stretch; its end if there is none."""
     ends = [found.end() for found in _BETWEEN.finditer(line, (start + end) // 2, end)]
     return ends[-1] if ends else end
 

@@ -402,7 +402,6 @@ class RedisStateSettings(_Kept):
 
 
 def _state(value: Any) -> Any:
-    """Return a bare address as a server; a directory is the default."""
     if isinstance(value, str):
         return {"kind": "redis", "url": value}
     return {"kind": "disk", **value} if isinstance(value, dict) else value

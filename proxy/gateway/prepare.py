@@ -32,12 +32,11 @@ from proxy.gateway.relay import Observer
 from proxy.gateway.signed import Prefixes, Settled, SignedAnswer
 from proxy.http.headers import CREDENTIALS, forwarded, without_credentials
 from proxy.identity import identify, tenant_of
-from proxy.llm.drafts import BoundDrafts, DraftService
 from proxy.llm.judge import BoundJudge, UpstreamJudge
-from proxy.llm.writer import Writer
+from proxy.llm.writer import BoundDrafts, DraftService, Writer
 from proxy.memories.service import MemoryService
 from proxy.models.tokens import BoundTokens, TokenService
-from proxy.models.vendor_reports import ReportMemory
+from proxy.models.usage import ReportMemory
 from proxy.policy import (
     AnswerObserver,
     BringsTools,

@@ -96,7 +96,9 @@ class SmallModel:
         headers: Mapping[str, str],
     ) -> Reply:
         route = self._route()
-        sound = tuple(message.with_changes(content=_sound(message.text)) for message in messages)
+        # without lone surrogates, which clients make by cutting emoji in half and upstreams reject
+        texts = (message.text.encode(errors="replace").decode() for message in messages)
+        sound = tuple(message.with_changes(content=text) for message, text in zip(messages, texts, strict=True))
         request = ChatRequest(route.model, sound, rest=Fields({**fields, "stream": False}))
         sent = {"content-type": "application/json", "accept-encoding": "identity", **headers}
         return await route.upstream.send(
@@ -136,8 +138,3 @@ def _refused_field(reply: Reply) -> str:
         return str(error["param"]) if str(error["code"]).startswith("unsupported_") else ""
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return ""
-
-
-def _sound(text: str) -> str:
-    """Return a text without lone surrogates, which clients make by cutting emoji in half and upstreams reject."""
-    return text.encode(errors="replace").decode()

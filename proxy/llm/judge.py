@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -107,25 +106,19 @@ class UpstreamJudge:
         return sure, "unusable" if sure is None else "judged"
 
 
-@dataclass(slots=True)
 class BoundJudge:
     """The `Judge` of a request's context."""
 
-    _service: UpstreamJudge
-    _tenant: str
-    _headers: Mapping[str, str]
-
-    async def contradictions(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        return await self._service.of(self._tenant, "contradicts", pairs, wait, self._headers)
-
-    async def replacements(self, pairs: Sequence[Pair], *, wait: float) -> Sequence[float | None]:
-        return await self._service.of(self._tenant, "replaces", pairs, wait, self._headers)
+    def __init__(self, service: UpstreamJudge, tenant: str, headers: Mapping[str, str]) -> None:
+        self.contradictions = partial(service.of, tenant, "contradicts", headers=headers)
+        self.replacements = partial(service.of, tenant, "replaces", headers=headers)
 
 
 def prompt(question: Question, first: str, second: str) -> list[Message]:
     """Return the messages for the small model. Neither text can close the tag that it is in."""
     form = _FORMS[question]
-    texts = [f"<{tag}>{_inside(text)}</{tag}>" for tag, text in zip(form["tags"], (first, second), strict=True)]
+    inner = [" ".join(text.split()).replace("<", "‹").replace(">", "›") for text in (first, second)]
+    texts = [f"<{tag}>{text}</{tag}>" for tag, text in zip(form["tags"], inner, strict=True)]
     user = "\n".join([*texts, f"One word: {', '.join(word.upper() for word in form['words'])}."])
     return [Message({"role": "system", "content": form["instructions"]}), Message({"role": "user", "content": user})]
 
@@ -134,7 +127,3 @@ def verdict(question: Question, answer: str) -> float | None:
     """Return the confidence of an answer, from 0 to 1; None for anything but one of the expected words."""
     words: Mapping[str, float] = _FORMS[question]["words"]
     return words.get(answer.strip().strip("\"'`*.").casefold())
-
-
-def _inside(text: str) -> str:
-    return " ".join(text.split()).replace("<", "‹").replace(">", "›")

@@ -51,7 +51,6 @@ class MemoryService:
         self.warm = relevance.warm
 
     def forget_read(self, tenant: str) -> int:
-        """Forget what this process has read of a tenant's."""
         self._relevance.forget(tenant)
         return self._table.forget(tenant)
 
@@ -163,7 +162,6 @@ class MemoryService:
         return sum(len(shelf.of(owner.scope)) for owner, shelf in await self._current(owners))
 
     async def _current(self, owners: Sequence[Owner]) -> list[tuple[Owner, Shelf]]:
-        """Return each owner with its shelf, which is asked for once for all scopes of it."""
         shelves = {whole: await self._table.current(whole) for whole in dict.fromkeys(each.whole for each in owners)}
         return [(each, shelves[each.whole]) for each in owners]
 

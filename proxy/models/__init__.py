@@ -12,7 +12,7 @@ import msgspec
 from proxy.config.settings import ModelSettings
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.models.encodings import canonical_encoding
-from proxy.models.names import canonical
+from proxy.models.families import canonical
 from proxy.models.price_list import ListedModel, PriceList
 from proxy.state.cache import Cache
 
@@ -27,6 +27,7 @@ UNKNOWN_FACTOR = 1.1
 """Tokens of an unknown model per token of o200k_base, with a margin: newer vocabularies differ by 0 to 10 %."""
 USUAL_RESERVE = 4096
 
+_UNKNOWN = {"window": UNKNOWN_WINDOW, "max_output": UNKNOWN_OUTPUT, "factor": UNKNOWN_FACTOR, "source": "default"}
 _REMEMBERED = 4096
 
 
@@ -55,10 +56,6 @@ class ModelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Models of which signed reasoning is known not to be bound to what stood before it, up to the versions from which
     on it is; all others count as bound."""
     models: tuple[ModelRow, ...]
-
-    def is_bound(self, name: str) -> bool:
-        """Return whether signed reasoning of a model, by its canonical name, may be bound to what stood before it."""
-        return not any(fnmatchcase(name, glob) for glob in self.unbound)
 
     def find(self, name: str) -> ModelRow | None:
         return next((row for row in self.models if any(fnmatchcase(name, glob) for glob in row.match)), None)
@@ -93,9 +90,10 @@ class Models:
         return msgspec.json.decode((files("proxy") / "data" / "models.json").read_bytes(), type=ModelTable)
 
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
-        row = self.table.find(canonical(name))
-        facts = _of_row(self.table, row) if row else _unknown()
-        facts["binds_reasoning"] = not ollama and self.table.is_bound(canonical(name))
+        plain = canonical(name)
+        row = self.table.find(plain)
+        facts = _of_row(self.table, row) if row else {**_UNKNOWN}
+        facts["binds_reasoning"] = not (ollama or any(fnmatchcase(plain, glob) for glob in self.table.unbound))
         if ollama:
             facts |= {"window": OLLAMA_WINDOW, "max_input": None, "max_output": None, "reserve": None}
             facts |= {"prices": Prices(), "cache": CacheRules(), "source": "default"}
@@ -115,10 +113,6 @@ def with_window(profile: ModelProfile, window: int, source: str) -> ModelProfile
     if profile.max_output >= profile.window:
         known["max_output"] = None
     return _profile(profile.name, known)
-
-
-def _unknown() -> dict[str, Any]:
-    return {"window": UNKNOWN_WINDOW, "max_output": UNKNOWN_OUTPUT, "factor": UNKNOWN_FACTOR, "source": "default"}
 
 
 def _of_row(table: ModelTable, row: ModelRow) -> dict[str, Any]:
@@ -159,7 +153,6 @@ def _of_list(facts: Mapping[str, Any], listed: ListedModel) -> dict[str, Any]:
 
 
 def _prices(listed: ListedModel, read: float, written: float) -> Prices:
-    """Prices of the list for a million tokens, with the step where there is one."""
     above = (listed.input_cost_above or read, listed.output_cost_above or written) if listed.above else (0.0, 0.0)
     each = [round(price * 1e6, 6) for price in (read, written, *above)]
     return Prices(each[0], each[1], listed.above, each[2], each[3])
@@ -202,7 +195,6 @@ def _counting(facts: Mapping[str, Any], settings: ModelSettings) -> dict[str, An
 
 
 def _usual_reserve(window: int, max_output: int) -> int:
-    """Return a tenth of the window, but no more than 4,096 tokens and no more than an answer may have."""
     return min(max_output, USUAL_RESERVE, window // 10)
 
 

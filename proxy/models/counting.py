@@ -11,8 +11,7 @@ from math import ceil
 from typing import Any
 
 from proxy.models.encodings import Encoder
-from proxy.models.families import Family
-from proxy.models.images import base64_bytes, base64_dimensions, data_url_dimensions, decoded_head
+from proxy.models.families import Family, base64_bytes, base64_dimensions, data_url_dimensions, decoded_head
 
 MESSAGE_FRAME = 3
 NAME_FRAME = 1

@@ -10,6 +10,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from proxy.text import well_formed
 from proxy.text.tables import table
 
 Encoder = Callable[[str], int]
@@ -112,12 +113,7 @@ def load_tokenizer(path: Path) -> Callable[[str], int]:
         tokenizer = import_module("tokenizers").Tokenizer.from_file(str(file))
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        return lambda text: len(tokenizer.encode(_without_surrogates(text), add_special_tokens=False).ids)
+        return lambda text: len(tokenizer.encode(well_formed(text), add_special_tokens=False).ids)
     auto = import_module("transformers").AutoTokenizer
     encode = auto.from_pretrained(str(path), local_files_only=True, trust_remote_code=False).encode
-    return lambda text: len(encode(_without_surrogates(text), add_special_tokens=False, truncation=False))
-
-
-def _without_surrogates(text: str) -> str:
-    """Return the text as UTF-8 can hold it: clients that cut emoji in half send lone surrogates."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return lambda text: len(encode(well_formed(text), add_special_tokens=False, truncation=False))

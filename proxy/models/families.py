@@ -1,17 +1,108 @@
-"""The rules by which the families of models render images, sound and tools, from `proxy/data/families.json`.
+"""The names of models, and the rules by which their families render images, sound and tools (`data/families.json`).
 
 OpenAI, Anthropic and Google publish theirs. Others are estimates: Ollama itself assumes 768 tokens an image.
+Of an image only the first bytes are read, for its width and height. Nothing is decoded or fetched.
 """
 
 import re
+from base64 import b64decode
+from collections.abc import Callable
 from functools import cache, lru_cache
 from importlib.resources import files
 from math import ceil, floor, sqrt
 
 import msgspec
 
-from proxy.models.images import Dimensions
-from proxy.models.names import canonical
+_REGION = re.compile(r"^(?:us|eu|apac|au|jp|ca|global|us-gov)\.")
+_VENDOR = re.compile(r"^(?:anthropic|meta|mistral|amazon|cohere|ai21|qwen|openai|moonshotai|moonshot|minimax|google)\.")
+_REVISION = re.compile(r"-v\d+:\d+(?::\w+)?$")
+
+
+def canonical(name: str) -> str:
+    """Return the bare name in lower case: `openrouter/anthropic/Claude-X` is `claude-x`, `qwen3:8b` is `qwen3-8b`."""
+    text = name.strip().lower()
+    if text.startswith("ft:"):
+        text = text.split(":")[1]
+    text = text.rsplit("/", 1)[-1].replace("@", "-")
+    text = _VENDOR.sub("", _REGION.sub("", text))
+    return _REVISION.sub("", text).replace("deepseek.", "deepseek-").replace(":", "-")
+
+
+Dimensions = tuple[int, int]
+
+FIRST_BYTES = 96
+"""Bytes in which PNG, GIF and WebP state their size."""
+
+JPEG_BYTES = 256 * 1024
+"""Bytes in which a JPEG's size is looked for: it stands behind the camera's data and colour profile."""
+
+
+def data_url_dimensions(url: str) -> Dimensions | None:
+    """Return the dimensions of the image in a base64 `data:` URL; None for any other or damaged URL."""
+    if url[:5].lower() != "data:":
+        return None
+    comma = url.find(",", 0, 256)
+    if comma < 0 or "base64" not in url[:comma].lower():
+        return None
+    return base64_dimensions(url[comma + 1 : comma + 1 + JPEG_BYTES * 4 // 3])
+
+
+def base64_dimensions(text: str) -> Dimensions | None:
+    """Return the dimensions of an image given as base64; its beginning is enough."""
+    head = decoded_head(text, FIRST_BYTES)
+    if head.startswith(b"\xff\xd8"):
+        return _jpeg(decoded_head(text, JPEG_BYTES))
+    for magic, read in _READERS.items():
+        if head.startswith(magic) and len(head) >= 30:
+            found = read(head)
+            return found if found and min(found) > 0 else None
+    return None
+
+
+def base64_bytes(text: str) -> int:
+    """Return the size of a base64 text's content in bytes, give or take a line break."""
+    return len(text) * 3 // 4
+
+
+def decoded_head(text: str, size: int) -> bytes:
+    """Return the first `size` bytes of a base64 text; empty where it is not base64."""
+    head = text[: -(-size // 3) * 4].replace("\n", "")
+    try:
+        return b64decode(head[: len(head) // 4 * 4])
+    except ValueError:
+        return b""
+
+
+def _webp(head: bytes) -> Dimensions | None:
+    if head[8:16] == b"WEBPVP8 ":
+        return int.from_bytes(head[26:28], "little") & 0x3FFF, int.from_bytes(head[28:30], "little") & 0x3FFF
+    if head[8:16] == b"WEBPVP8L":
+        bits = int.from_bytes(head[21:25], "little")
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if head[8:16] == b"WEBPVP8X":
+        return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1
+    return None
+
+
+_READERS: dict[bytes, Callable[[bytes], Dimensions | None]] = {
+    b"\x89PNG\r\n\x1a\n": lambda head: (int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")),
+    b"GIF8": lambda head: (int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")),
+    b"RIFF": _webp,
+}
+_NO_FRAME = frozenset({0xC4, 0xC8, 0xCC})
+"""Markers among 0xC0..0xCF that do not start a frame: Huffman tables, reserved, arithmetic coding."""
+
+
+def _jpeg(data: bytes) -> Dimensions | None:
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
+            height, width = int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 7 : at + 9], "big")
+            return (width, height) if width and height else None
+        at += 1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None
+
 
 USUAL: Dimensions = (1024, 1024)
 """The dimensions that an image is taken to have where its own are unknown, as for one behind a web address."""

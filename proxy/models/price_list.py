@@ -8,11 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from proxy.models.names import spellings
+from proxy.models.families import canonical
 
 _FILE = "model_prices_and_context_window_backup.json"
 _ABOVE = ("input_cost_above", "output_cost_above")
 _STEP = re.compile(rb'"(input|output)_cost_per_token_above_(\d+)k_tokens": *([0-9.eE+-]+)')
+_DATE = re.compile(r"-(?:20\d\d-?\d\d-?\d\d|latest)$")
 _CHAT = frozenset({"chat", "completion", "responses"})
 
 
@@ -53,7 +54,8 @@ class PriceList:
         return cls(Path(spec.origin).with_name(_FILE) if spec and spec.origin else None)
 
     def find(self, name: str) -> ListedModel | None:
-        for spelling in spellings(name):
+        plain = canonical(name)
+        for spelling in (name, name.lower(), name.rsplit("/", 1)[-1], plain, _DATE.sub("", plain)):
             raw = self._entries.get(spelling)
             found = None if raw is None else _parsed(raw)
             if found is not None and found.mode in _CHAT:

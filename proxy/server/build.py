@@ -28,8 +28,7 @@ from proxy.gateway.answer_notes import CorrectionService
 from proxy.gateway.hidden import HiddenParts
 from proxy.gateway.prepare import Services, Writing
 from proxy.gateway.signed import Prefixes
-from proxy.llm.drafts import DEADLINES, DraftService, Write
-from proxy.llm.writer import Writer
+from proxy.llm.writer import DEADLINES, DraftService, Write, Writer
 from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.service import MemoryService
 from proxy.memories.table import MemoryTable
@@ -49,7 +48,7 @@ from proxy.telemetry.records import Records
 from proxy.upstreams.base import Upstream
 from proxy.upstreams.guard import Breaker, GuardedUpstream
 from proxy.upstreams.routing import Routes
-from proxy.vectors.backend import Backend
+from proxy.vectors.base import Backend
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 

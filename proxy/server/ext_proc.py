@@ -130,7 +130,6 @@ class Processor:
         return self._passed("in pieces" if not is_whole else "too large" if is_plain else "encoded")
 
     def _passed(self, cause: str) -> Any:
-        """Return the answer to a body that no chain has seen."""
         self._warnings.warn(cause=cause)
         if not self._closed:
             return Response(request_body={})

@@ -26,29 +26,11 @@ from proxy.telemetry.observation import Telemetry
 from proxy.upstreams.base import Upstream
 
 FIXED = (
-    "server.host",
-    "server.port",
-    "server.admin_host",
-    "server.admin_port",
-    "server.remember_mib",
-    "server.keep_alive",
-    "server.drain",
-    "limits.max_header_bytes",
-    "limits.header_timeout",
-    "limits.body_timeout",
-    "limits.write_timeout",
-    "state",
-    "vectors",
-    "memories",
-    "embedding",
-    "records",
-    "telemetry.endpoint",
-    "telemetry.protocol",
-    "telemetry.console",
-    "telemetry.service_name",
-    "telemetry.sample",
-    "telemetry.spans",
-)
+    "server.host", "server.port", "server.admin_host", "server.admin_port", "server.remember_mib", "server.keep_alive",
+    "server.drain", "limits.max_header_bytes", "limits.header_timeout", "limits.body_timeout", "limits.write_timeout",
+    "state", "vectors", "memories", "embedding", "records", "telemetry.endpoint", "telemetry.protocol",
+    "telemetry.console", "telemetry.service_name", "telemetry.sample", "telemetry.spans",
+)  # fmt: skip
 """Settings that cannot change while the process runs: sockets, connections, stores, the embedding model, traces."""
 
 

@@ -4,7 +4,7 @@ Beside each content stands a pointer, by which the tenant finds it without the n
 content: it is then only to be had with the session's name, until it is kept again.
 
 A marker that leaves with a request names content that is in the store: `keep` has written it, or has seen it there
-within the last `fresh` seconds, and the store protects for longer what was used. Each request looks up the first of
+within the last minute, and the store protects for longer what was used. Each request looks up the first of
 what was seen: where that is gone, say with a removed directory, so may be the rest.
 """
 
@@ -34,6 +34,8 @@ _PART = pattern(r"[0-9a-f]{32}")
 INLINE = 32 * 1024
 """Content that is hashed on the event loop, in characters: at most 0.1 ms."""
 
+_FRESH = 60.0
+"""Seconds, well below the store's protected time, for which what was seen there is not looked up."""
 _WORTH_COMPRESSING = 1024
 _PLAIN, _DEFLATED = b"\0", b"\1"
 
@@ -57,19 +59,17 @@ class Archives:
         *,
         ttl: float = 30 * 86400.0,
         largest: int = 64 * 2**20,
-        fresh: float = 60.0,
         entries: int = 50_000,
         clock: Callable[[], float] = time.monotonic,
-        wrote: Callable[[], None] = lambda: None,
     ) -> None:
-        """`fresh` must be well below the store's protected time. `wrote` is told of each new content."""
         self.store = store
         self.ttl = ttl
         self.largest = largest
         self._clock = clock
-        self.wrote = wrote
+        self.wrote: Callable[[], None] = lambda: None
+        """Is called for each new content."""
         # by owner, session, handle, and the store's losses: what was seen before the last one is not found
-        self._seen: Cache[tuple[str, str, str, int], None] = Cache(entries, age=min(fresh, ttl / 10), clock=clock)
+        self._seen: Cache[tuple[str, str, str, int], None] = Cache(entries, age=min(_FRESH, ttl / 10), clock=clock)
         self._warnings = Warnings(logger, "archive failed", clock)
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundArchive":

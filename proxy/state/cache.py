@@ -131,20 +131,17 @@ class OnceService:
 
     def __init__(self, max_bytes: int = 64 * 2**20) -> None:
         self._largest = max_bytes // 4
-        self._known: Cache[tuple[Hashable, ...], tuple[Any]] = Cache(max_bytes)
+        self.known: Cache[tuple[Hashable, ...], tuple[Any]] = Cache(max_bytes)
         self.lanes = Lanes("once")
 
     def bind(self, who: Identity) -> "BoundOnce":
         return BoundOnce(self, who.tenant)
 
     def forget(self, tenant: str) -> int:
-        return self._known.forget(tenant)
+        return self.known.forget(tenant)
 
     def close(self) -> None:
         self.lanes.close()
-
-    def get_each(self, keys: Sequence[tuple[Hashable, ...]]) -> list[tuple[Any] | None]:
-        return self._known.get_each(keys)
 
     async def run(
         self, tenant: str, size: int, work: Callable[[], Result], remember: Callable[[Result], object]
@@ -171,7 +168,7 @@ class OnceService:
         """Remember a result, unless it is large; `size` is what it takes in bytes, where that is known."""
         size = _ENTRY + (_size(result) if size is None else size)
         if size <= self._largest:
-            self._known.put(key, (result,), size)
+            self.known.put(key, (result,), size)
 
 
 class BoundOnce:
@@ -200,7 +197,7 @@ class BoundOnce:
         """
         name = _name(function)
         keys = [(self._tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
-        results = self._service.get_each(keys)
+        results = self._service.known.get_each(keys)
         new = [place for place, known in enumerate(results) if known is None]
         if new:
             fresh = [messages[place] for place in new]
@@ -220,7 +217,7 @@ class BoundOnce:
 
     async def of_key(self, key: Hashable, size: int, work: Callable[[], Result]) -> Result:
         await self._turns.give()
-        (known,) = self._service.get_each([(self._tenant, key)])
+        (known,) = self._service.known.get_each([(self._tenant, key)])
         if known is not None:
             return cast(Result, known[0])
         return await self._service.run(self._tenant, size, work, partial(self.remember, key))
@@ -229,7 +226,7 @@ class BoundOnce:
         return await self._service.run(self._tenant, size, work, lambda _: None)
 
     def known(self, keys: Sequence[Hashable]) -> list[Any]:
-        found = self._service.get_each([(self._tenant, key) for key in keys])
+        found = self._service.known.get_each([(self._tenant, key) for key in keys])
         return [None if each is None else each[0] for each in found]
 
     def remember(self, key: Hashable, result: object) -> None:

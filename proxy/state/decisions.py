@@ -41,13 +41,12 @@ class Memos:
         *,
         ttl: float,
         max_bytes: int = 2**20,
-        fresh: float = 60.0,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """`ttl` is in seconds, from the last use; what was used within the last `fresh` seconds is not used again."""
+        """`ttl` is in seconds, from the last use; what was used within the last minute is not used again."""
         self.store = store
         self.ttl = ttl
-        self.fresh: Cache[Key, str] = Cache(max_bytes, age=min(fresh, ttl / 10), clock=clock)
+        self.fresh: Cache[Key, str] = Cache(max_bytes, age=min(60.0, ttl / 10), clock=clock)
         """Decisions that were in the store so recently that they are not looked up."""
 
     def bind(self, who: Identity, outage: Outage | None = None) -> "BoundMemo":

@@ -41,7 +41,6 @@ class Given:
 
     @property
     def share(self) -> Share:
-        """The text as a chain sees it."""
         named = [f'{kind} "{name}"' for kind, name in (("agent", self.agent), ("task", self.task)) if name]
         return Share(self.id, ", ".join(named) or "another conversation", self.note, self.content)
 

@@ -8,12 +8,12 @@ three names at random, so at most about every third names nothing.
 import asyncio
 import secrets
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from proxy.state.redis_server import RedisServer, Script
-from proxy.state.store import Store, StoreError
+from proxy.state.store import Store, StoreError, batches
 
 LARGEST = 8 * 2**20
 """Bytes that a value may have: more would hold up the server, and all others with it."""
@@ -59,7 +59,7 @@ class RedisStore(Store):
 
     async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
         values: list[bytes | None] = []
-        for some in _batches(keys):
+        for some in batches(keys, _AT_ONCE):
             (found,) = await self.server.run(_GET, self._keys(some), (0 if ttl is None else _milliseconds(ttl),))
             values += [None if value is None else bytes(value[_STAMP:]) for value in found]
         return values
@@ -76,13 +76,13 @@ class RedisStore(Store):
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
         found: set[str] = set()
-        for some in _batches(keys):
+        for some in batches(keys, _AT_ONCE):
             (places,) = await self.server.run(_TOUCH, self._keys(some), (_milliseconds(ttl),))
             found.update(some[place] for place in places)
         return frozenset(found)
 
     async def delete(self, keys: Collection[str]) -> None:
-        for some in _batches(keys):
+        for some in batches(keys, _AT_ONCE):
             await self.server.run(_DELETE, self._keys(some), ())
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class RedisCounters:
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
         found: dict[str, float] = {}
-        for some in _batches(keys):
+        for some in batches(keys, _AT_ONCE):
             (counts,) = await self._server.run(_READ, [self._server.key("count", name) for name in some], ())
             found.update(zip(some, map(float, counts), strict=True))
         return found
@@ -202,9 +202,3 @@ class RedisLog:
 
 def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))
-
-
-def _batches(keys: Collection[str]) -> Iterator[Sequence[str]]:
-    rest = iter(keys)
-    while some := list(islice(rest, _AT_ONCE)):
-        yield some

@@ -1,4 +1,7 @@
-"""The embedded store: one SQLite database, in a directory that all workers of one machine share, or in memory."""
+"""The embedded store: one SQLite database, in a directory that all workers of one machine share, or in memory.
+
+`Overlay` reads another store and keeps in memory what is written: for work whose traces nobody must find.
+"""
 
 import asyncio
 import logging
@@ -135,7 +138,6 @@ class SqliteStore(Store):
             pass  # noted where it was raised
 
     async def aclose(self) -> None:
-        """End the threads; what is being written is finished first, and goes to the database file itself."""
         await self._database.aclose()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True, synced: bool = False) -> T:
@@ -184,3 +186,52 @@ class SqliteStore(Store):
         values = prefix, prefix + chr(0x10FFFF), self._clock(), limit
         rows = await self._run(lambda database: database.execute(statement, values).fetchall(), writes=False)
         return tuple(key for (key,) in rows)
+
+
+_MOST = 2**28
+
+
+class Overlay(Store):
+    """A `Store` over one of which nothing is changed, not even when a value was used last."""
+
+    def __init__(self, below: Store) -> None:
+        self._below, self._own = below, SqliteStore(None, _MOST)
+        self._cleared = 0
+
+    @property
+    def losses(self) -> int:
+        return self._below.losses + self._cleared
+
+    async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
+        own, below = await self._own.get_all(keys, ttl=ttl), await self._below.get_all(keys)
+        return [old if new is None else new for new, old in zip(own, below, strict=True)]
+
+    async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
+        await self._own.put_all(values, ttl=ttl)
+
+    async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
+        found = await self._below.get(key)
+        return await self._own.add(key, value if found is None else found, ttl=ttl)
+
+    async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
+        own = await self._own.touch(keys, ttl=ttl)
+        return own | {key for key in keys if key not in own and await self._below.get(key) is not None}
+
+    async def delete(self, keys: Collection[str]) -> None:
+        await self._own.delete(keys)
+
+    async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
+        found = {*await self._own.keys(prefix, limit=limit), *await self._below.keys(prefix, limit=limit)}
+        return tuple(sorted(found)[:limit])
+
+    async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
+        found = (*await self._own.latest(prefix, limit=limit), *await self._below.latest(prefix, limit=limit))
+        return tuple(dict.fromkeys(found))[:limit]
+
+    async def clear(self) -> None:
+        await self._own.aclose()
+        self._own = SqliteStore(None, _MOST)
+        self._cleared += 1
+
+    async def aclose(self) -> None:
+        await self._own.aclose()

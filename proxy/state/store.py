@@ -5,8 +5,9 @@ use. What grows by members, such as a set, has a key for each member: so nobody 
 """
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Literal, Protocol, TypeVar
 
 from proxy.context import Unavailable
 
@@ -36,6 +37,16 @@ class StoreError(Unavailable):
     def __init__(self, cause: Cause) -> None:
         super().__init__(cause)
         self.cause: Cause = cause
+
+
+Item = TypeVar("Item")
+
+
+def batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+    """Yield lists of at most so many items, in their order."""
+    rest = iter(items)
+    while some := list(islice(rest, most)):
+        yield some
 
 
 class Store(Protocol):

@@ -17,7 +17,7 @@ from proxy.chat import ChatRequest, Message, raws
 from proxy.chat.cache_marks import find_marks
 from proxy.context import ModelProfile, Tokens
 from proxy.economics import UNCACHED, cached_tokens, money, pays_after, prompt_cost
-from proxy.models.vendor_reports import ReportMemory
+from proxy.models.usage import ReportMemory
 from proxy.state.cache import Cache
 from proxy.step import Step
 

@@ -157,16 +157,10 @@ def query_terms(query: str) -> list[str]:
     return distinct if len(distinct) <= _MOST else sorted(distinct, key=len, reverse=True)[:_MOST]
 
 
-class Lexical:
-    """A BM25 ranking of texts."""
-
-    def __init__(self, texts: Sequence[str]) -> None:
-        self._index = index(texts)
-
-    def scores(self, query: str) -> list[float]:
-        """Return the score of each text, 0.0 for a text without any term of the query."""
-        scores: list[float] = fits(query, [self._index]).scores.tolist()
-        return scores
+def scores_of(query: str, texts: Index) -> list[float]:
+    """Return the BM25 score of each text, 0.0 for a text without any term of the query."""
+    scores: list[float] = fits(query, [texts]).scores.tolist()
+    return scores
 
 
 def _words(text: str) -> list[str]:
@@ -174,7 +168,6 @@ def _words(text: str) -> list[str]:
 
 
 def _terms(word: str) -> tuple[str, ...]:
-    """Return the terms of one word, which may be an identifier made of several words."""
     return _terms_of_short(word) if len(word) <= _LONGEST else _split(word)
 
 

@@ -1,10 +1,11 @@
-"""Folding of words for comparison: case, accents and stems. Pure."""
+"""Words for comparison, without case, accents and endings, and lists of English and Spanish words. Pure."""
 
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from proxy.text.tables import word_lists
+from proxy.text.tables import sections, word_lists
 
 _MARKS = "".join(chr(code) for code in range(0x300, 0x1CFA) if unicodedata.category(chr(code)).startswith("M"))
 WORD = rf"[^\W_]+(?:[{_MARKS}]+[^\W_]*)*"
@@ -49,3 +50,34 @@ def stem(word: str) -> str:
             break
     doubled = len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiou"
     return word[:-1] if doubled else word
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
+    return frozenset(text.split())
+
+
+def forms(lines: Iterable[str]) -> dict[str, str]:
+    """Return the name for each form, from lines such as `name: form form`."""
+    rows = (line.partition(": ") for line in lines)
+    return {form: name for name, _, names in rows for form in names.split()}
+
+
+_WORDS = sections("vocabulary")
+
+
+def _set(name: str) -> frozenset[str]:
+    return word_set(" ".join(_WORDS[name]))
+
+
+def _numbers(name: str) -> Mapping[str, int]:
+    return {form: int(number) for form, number in forms(_WORDS[name]).items()}
+
+
+NATIONS = forms(_WORDS["nations"])
+MONTHS, WEEKDAYS, NUMBERS = _numbers("months"), _numbers("weekdays"), _numbers("numbers")
+NEGATIONS, DENIALS = _set("negations"), _set("denials")
+IS, INNER, NOT_ONE, PLACE_RELATIONS = _set("is"), _set("inner"), _set("not one"), _set("place relations")
+RELATIONS = {
+    form: name for name, _, all_ in (line.partition(": ") for line in _WORDS["relations"]) for form in all_.split(", ")
+}

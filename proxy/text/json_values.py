@@ -55,19 +55,14 @@ _READERS = {
 
 def parsed(text: str, *, strict: bool = True) -> Pairs | list[Any] | None:
     """Return the object or array in a JSON text, or None. With `strict=False`, its strings may contain line breaks."""
-    if not looks_like_json(text):
+    bare = text.strip()
+    if bare[:1] + bare[-1:] not in ("{}", "[]"):
         return None
     try:
         value = _READERS[strict].decode(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, (Pairs, list)) else None
-
-
-def looks_like_json(text: str) -> bool:
-    """Return whether a text begins and ends like a JSON object or array."""
-    bare = text.strip()
-    return bare[:1] + bare[-1:] in ("{}", "[]")
 
 
 def is_json(text: str) -> bool:

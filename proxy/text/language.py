@@ -1,10 +1,11 @@
-"""Detection of the language of a text by its stop words. Pure."""
+"""The language of a text, by its stop words, and an English gloss of Spanish requests. Pure."""
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
+from types import MappingProxyType
 
-from proxy.text.fold import STOP_WORDS, folded
+from proxy.text.fold import STOP_WORDS, folded, unaccented
 from proxy.text.tables import lines
 
 NAMES = {
@@ -60,3 +61,44 @@ def _named() -> tuple[list[str], re.Pattern[str]]:
     groups = ("|".join(names) for _, *names in named)
     pattern = re.compile(rf"\b(?:{'|'.join(f'({group})' for group in groups)})\w{{0,2}}\b", re.IGNORECASE)
     return [code for code, *_ in named], pattern
+
+
+_LONGEST = 12
+_EXACT = 3
+_SHORT = 5
+_REMEMBERED = 8192
+_SPANISH, _ENGLISH = STOP_WORDS["es"], STOP_WORDS["en"]
+_ENGLISH_ALONE = _ENGLISH - _SPANISH
+_BOTH = _SPANISH & _ENGLISH
+"""Stop words of both languages, which tell nothing about the language."""
+
+WORDS = MappingProxyType(dict(pair.split(maxsplit=1) for pair in " ".join(lines("glossary")).split(";")))
+"""A key matches the words that begin with it, the longest key first; one of three letters, words of at most five."""
+_FIRST = frozenset([key[:_EXACT] for key in WORDS])
+
+
+def english(text: str) -> str | None:
+    """Return the gloss of a Spanish text word by word, unknown words unchanged; None for a text in another language."""
+    words = _WORD.findall(unaccented(text).lower())
+    foreign = sum(map(_ENGLISH_ALONE.__contains__, words))
+    if foreign * 3 > len(words):  # most texts
+        return None
+    meanings = {word: _meaning(word) for word in words}
+    telling = [word for word in words if word not in _BOTH and meanings[word] != word]
+    spanish = sum(word in _SPANISH or meanings[word] is not None for word in telling)
+    if not spanish or spanish * 2 < len(telling) or foreign * 3 > spanish:
+        return None
+    return " ".join(meanings[word] or word for word in words if word not in _SPANISH) or None
+
+
+@lru_cache(_REMEMBERED)
+def _meaning(word: str) -> str | None:
+    if word[:_EXACT] not in _FIRST:
+        return None
+    shortest = 0 if len(word) <= _SHORT else _EXACT
+    for length in range(min(len(word), _LONGEST), shortest, -1):
+        meaning = WORDS.get(word[:length])
+        # a key of two letters would match too many words, so it matches that word only
+        if meaning is not None and (length >= _EXACT or length == len(word)):
+            return meaning
+    return None

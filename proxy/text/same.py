@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from proxy.text.fold import STOP_WORDS, folded, stem, words
+from proxy.text.fold import DENIALS, NEGATIONS, STOP_WORDS, folded, stem, words
 from proxy.text.language import stop_words
 from proxy.text.tables import table
-from proxy.text.vocabulary import DENIALS, NEGATIONS
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|[。！？؟।\n]+")
 _QUESTION = ("?", "？", "؟")

@@ -9,9 +9,8 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-from proxy.text.fold import folded, stem
+from proxy.text.fold import MONTHS, NUMBERS, WEEKDAYS, folded, forms, stem, word_set
 from proxy.text.tables import either, patterns, sections
-from proxy.text.vocabulary import MONTHS, NUMBERS, WEEKDAYS, forms, word_set
 
 _LONGEST = 60
 _TABLE = sections("values")
@@ -91,13 +90,12 @@ def find_values(text: str) -> Iterator[Value]:
 
 
 def _near(one: float, other: float) -> bool:
-    """Return whether two numbers are the same: large ones are rounded, small ones are not."""
     return abs(one - other) <= (_ROUNDED if max(one, other) >= _EXACT_BELOW else 1e-9) * max(one, other)
 
 
 def _time(match: re.Match[str]) -> Value | None:
     """Return the minutes from twelve o'clock: often nothing says if it is before or after noon."""
-    hour, minute, *_ = *(_number(each) for each in _NUMBER.findall(match[0])), 0, 0
+    hour, minute, *_ = *(NUMBERS[each] if each in NUMBERS else int(each) for each in _NUMBER.findall(match[0])), 0, 0
     shift = next((minutes for words, minutes in _SHIFTS.items() if words in match[0]), 0)
     if hour > _LAST_HOUR:
         return None
@@ -159,7 +157,3 @@ def _readings(number: str) -> Iterator[float]:
         yield float(re.sub("[., ]", "", grouped[1]) + (grouped[2] or "").replace(",", "."))
     if len(re.findall("[.,]", number)) <= 1 and " " not in number:
         yield float(number.replace(",", "."))
-
-
-def _number(text: str) -> int:
-    return NUMBERS[text] if text in NUMBERS else int(text)

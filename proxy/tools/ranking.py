@@ -19,7 +19,7 @@ from proxy.context import Context
 from proxy.text import arrays
 from proxy.text.arrays import Array
 from proxy.text.bm25 import Index, ends, fits, index
-from proxy.text.glossary import english
+from proxy.text.language import english
 
 T = TypeVar("T")
 
@@ -87,9 +87,12 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     asked = [query] if gloss is None else [query, gloss]
     by_meaning = await together([_by_meaning(each, pool, ctx, wait) for each in asked])
     size = EACH * len(pool.words.lengths)
-    work = partial(_by_words, asked, pool.words)
-    shares = await ctx.once.of_key(("tool words", pool.digest, query), size, work)
     numpy = arrays.numpy()
+
+    def by_words() -> Array:
+        return numpy.maximum.reduce([fits(each, [pool.words]).shares for each in asked])
+
+    shares = await ctx.once.of_key(("tool words", pool.digest, query), size, by_words)
     cosines, is_known = numpy.fmax.reduce(by_meaning), ~numpy.isnan(by_meaning)
     is_complete = ctx.embedder is None or bool(is_known.all())
     scores = numpy.where(is_known.any(axis=0), numpy.maximum(0.0, cosines) + _WORDS * shares, _ALONE * shares)
@@ -115,10 +118,6 @@ async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> Sequence[T]:
     """Return what each gives, worked out at the same time. One alone needs no task of its own."""
     return [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
-
-
-def _by_words(queries: Sequence[str], words: Index) -> Array:
-    return arrays.numpy().maximum.reduce([fits(query, [words]).shares for query in queries])
 
 
 async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Array:

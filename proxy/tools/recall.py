@@ -13,8 +13,7 @@ from proxy.compaction.form import weight
 from proxy.context import Archive, Context, Unavailable
 from proxy.policy import ORIGINALS_READ, InternalTool
 from proxy.text import counted
-from proxy.tools.originals import best_passages, origins
-from proxy.tools.slicing import LONGEST, Mistake, Part, as_answer, part_of, text
+from proxy.tools.slicing import LONGEST, Mistake, Part, as_answer, best_passages, origins, part_of, text
 
 MOST_TEXTS = 500
 _SHORTEST = 1500

@@ -297,7 +297,6 @@ class Offer:
         return self._tokens([place for place in after if place < changed])
 
     def _block(self, places: Collection[int]) -> int:
-        """Return the tokens of a tool block; what finds the others stands at its end."""
         if places is not self._measured[0]:  # the same set for most requests
             search = self._limits.search if len(places) < len(self._wants) else 0
             self._measured = places, self._tokens(places) + search

@@ -1,12 +1,16 @@
-"""Vectors that stay between requests, by the hashes of their texts. Only the standard library is needed here.
+"""Vectors: what makes them, and how they stay between requests, by the hashes of their texts.
 
 An index is never the only home of what it holds: a vector that is missing is made again from its text. So an index may
 be lost, flushed or behind, and all that it costs is the making. A point is put whole or not at all, and putting it
 twice is putting it once.
 """
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import NamedTuple
+
+from proxy.vectors.scale import Scale
 
 
 class IndexFailed(Exception):
@@ -44,3 +48,46 @@ class Point(NamedTuple):
     what gets another vector gets another id, or is deleted before."""
     vector: bytes
     """Packed (`proxy.vectors.packing`); a text may have several vectors, of which the nearest counts."""
+
+
+LONGEST = 16_000
+"""Characters of a text that are looked at; what a text is about stands before that."""
+
+
+class EmbeddingFailed(Exception):
+    """No vectors could be made. `cause` is one word, fit for logs: no path, no address and no content."""
+
+    def __init__(self, cause: str, *, lasting: bool = False) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.lasting = lasting
+
+
+class Backend:
+    """Makes vectors, in a thread. Nothing is loaded or connected before the first call."""
+
+    name: str
+    """The model, for people."""
+    version: str
+    """The mark of all that vectors depend on besides the text, known without loading: one's are comparable."""
+    batch: int
+    """The most texts to give it at once."""
+    characters: int
+    """The most characters to give it at once, if that is more than one text: a query waits for them."""
+    is_quick = False
+    """True if a vector is made sooner than it is read: such vectors are not kept in the index."""
+    has_roles = False
+    """True if a text has other vectors as a query than as a document."""
+    scale: Scale | None = None
+    """The range of its cosines; None if it is to be measured."""
+    _thread: ThreadPoolExecutor
+
+    async def load(self) -> None:
+        """Get ready. Raise `EmbeddingFailed`."""
+
+    async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
+        """Return the packed vectors of each text, empty where it can have none. Raise `EmbeddingFailed`."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)

@@ -17,11 +17,10 @@ from proxy.context import Identity
 from proxy.state.background import BackgroundWork
 from proxy.state.cache import Cache
 from proxy.state.warnings import Warnings
-from proxy.text import arrays
+from proxy.text import arrays, well_formed
 from proxy.text.arrays import Array
 from proxy.text.small_talk import phrases
-from proxy.vectors.backend import LONGEST, Backend
-from proxy.vectors.base import Point, Scope
+from proxy.vectors.base import LONGEST, Backend, Point, Scope
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
 from proxy.vectors.packing import Stack, dimension, listed
@@ -200,7 +199,6 @@ class EmbeddingService:
             self._measuring.begin(self._measure(), _SHARED)
 
     async def _measured(self, wait: float) -> Scale | None:
-        """Return the model's scale, once it was measured; None where it is not within so many seconds."""
         if self._scale is None:
             self._begin_measuring()
             await self._measuring.wait((_SHARED,), _LONGEST_WAIT if self._patient else max(0.0, wait))
@@ -257,7 +255,7 @@ class EmbeddingService:
             pending = self._pending.get(key)
             if pending is None:
                 is_query = self._has_roles and urgency == QUERY
-                pending = self._pending[key] = VectorRequest(key, _readable(text), rank, is_query)
+                pending = self._pending[key] = VectorRequest(key, well_formed(text[:LONGEST]), rank, is_query)
                 pending.result.add_done_callback(partial(self._pending.pop, key))
                 new.append(pending)
             pending.rank = min(pending.rank, rank)
@@ -342,9 +340,3 @@ class BoundEmbedder:
             if known is not None:
                 self._floors[query] = known
         return known
-
-
-def _readable(text: str) -> str:
-    """Return what is embedded of a text, as UTF-8 can hold it: clients that cut emoji in half send lone surrogates."""
-    text = text[:LONGEST]
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -8,7 +8,7 @@ from heapq import nsmallest
 from typing import NamedTuple
 
 from proxy.state.warnings import Warnings
-from proxy.vectors.backend import Backend, EmbeddingFailed
+from proxy.vectors.base import Backend, EmbeddingFailed
 
 QUERY, ASKED, PREPARED = range(3)
 """The urgency of a text: somebody waits for this one vector, for these and others, or nobody yet."""

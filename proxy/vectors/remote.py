@@ -13,7 +13,7 @@ from yarl import URL
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import OpenAIEmbedding
 from proxy.http.client import Timeouts, Transport
-from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.base import Backend, EmbeddingFailed
 from proxy.vectors.packing import pack
 
 LARGEST = 2**20
@@ -23,12 +23,10 @@ _REFUSED = {400, 413, 422}
 """The statuses of servers that one of the texts does not suit: too long for the model, mostly."""
 
 
-class Remote:
+class Remote(Backend):
     """Asks a server, a batch at a time."""
 
     characters = 200_000
-    is_quick = False
-    scale = None
 
     def __init__(self, settings: OpenAIEmbedding) -> None:
         self._settings = settings
@@ -49,9 +47,6 @@ class Remote:
         self._transport = Transport("embedding", Timeouts(settings.timeout, settings.timeout))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="penstock-embedding")
 
-    async def load(self) -> None:
-        pass
-
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         """Return one vector for each text; none for a text that the server refuses while it takes others."""
         status, body = await self._ask(texts, query)
@@ -61,7 +56,7 @@ class Remote:
 
     async def aclose(self) -> None:
         await self._transport.aclose()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        await super().aclose()
 
     async def _one_by_one(self, texts: Sequence[str], query: bool) -> list[bytes]:
         vectors: list[bytes] = []

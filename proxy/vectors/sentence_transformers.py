@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.text.arrays import one_thread
-from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.base import Backend, EmbeddingFailed
 from proxy.vectors.packing import pack
 from proxy.vectors.scale import REFERENCE
 
@@ -65,11 +65,10 @@ _FAST = {"avx512_bf16", "amx_bf16"}
 _TAIL = 64 * 1024
 
 
-class Sentences:
+class Sentences(Backend):
     """A model and its thread."""
 
     characters = 2000
-    is_quick = False
 
     def __init__(self, settings: SentenceTransformersEmbedding) -> None:
         self._settings = settings
@@ -95,9 +94,6 @@ class Sentences:
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         await self.load()
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts, query)
-
-    async def aclose(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _loaded(self) -> Any:
         settings, source = self._settings, self._source

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from proxy.text import arrays
-from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.base import Backend, EmbeddingFailed
 from proxy.vectors.packing import pack
 
 NAME = "static-all-MiniLM-L6-v2"
@@ -42,7 +42,7 @@ _IDEOGRAMS = (
 """The characters that stand alone like a word, as BERT's own code has it."""
 
 
-class Static:
+class Static(Backend):
     """The model and its thread."""
 
     name = NAME
@@ -50,8 +50,6 @@ class Static:
     batch = 64
     characters = 100_000
     is_quick = True
-    has_roles = False
-    scale = None
 
     def __init__(self) -> None:
         self._table: TokenTable | None = None
@@ -64,9 +62,6 @@ class Static:
         if self._table is not None and sum(map(len, texts)) <= INLINE:
             return self._embedded(texts)
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._embedded, texts)
-
-    async def aclose(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
         try:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.chat import Tool
-from proxy.compaction.edited_files import edits_files, names_file, reads_file
+from proxy.compaction.calls import edits_files, names_file, reads_file
 
 
 def called(name: str, **arguments: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.chat import Message
 from proxy.context import Identity, Material
-from proxy.llm.drafts import BLOCK, LONG, BoundDrafts, DraftService
+from proxy.llm.writer import BLOCK, LONG, BoundDrafts, DraftService
 from proxy.testing import chat
 from tests.scripted import Away
 

@@ -12,7 +12,7 @@ from proxy.memories.table import MemoryTable
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store
 from proxy.text.bm25 import terms
-from proxy.vectors.backend import Backend
+from proxy.vectors.base import Backend
 from proxy.vectors.embedding import EmbeddingService
 from tests.clock import Clock
 from tests.vectors.scripted import Scripted

@@ -5,8 +5,7 @@ import struct
 
 import pytest
 
-from proxy.models.families import family
-from proxy.models.images import Dimensions, data_url_dimensions
+from proxy.models.families import Dimensions, data_url_dimensions, family
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 1800, 2400, 8, 2, 0, 0, 0)
 GIF = b"GIF89a" + struct.pack("<HH", 320, 200)

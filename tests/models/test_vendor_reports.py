@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.context import CacheRules, Identity
-from proxy.models.usage import UsageReader
-from proxy.models.vendor_reports import MISSES, PAUSE, ReportMemory, VendorReport
+from proxy.models.usage import MISSES, PAUSE, ReportMemory, UsageReader, VendorReport
 from proxy.testing import profile
 from tests.clock import Clock
 

@@ -28,7 +28,7 @@ TEXTS = ["Refunds are paid within three days.", "The cat sleeps on the sofa.", "
 LOADER = f"""
 import asyncio, json, sys
 from proxy.config.settings import SentenceTransformersEmbedding
-from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.base import EmbeddingFailed
 from tests.vectors.made import similarities
 from proxy.vectors.sentence_transformers import Sentences
 

@@ -19,7 +19,7 @@ from proxy.memories.relevance import MemoryRelevance
 from proxy.state.cache import OnceService
 from proxy.testing import context, tool
 from proxy.tools.ranking import NOTHING, pooled, relevance
-from proxy.vectors.backend import Backend
+from proxy.vectors.base import Backend
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.remote import Remote
 from proxy.vectors.static import Static

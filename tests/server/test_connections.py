@@ -8,7 +8,7 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.config.load import load
-from proxy.server.connections import connect
+from proxy.server.commands import connect
 from tests.e2e.servers import Received, Upstream, send, upstream
 
 CONFIG = """

@@ -1,7 +1,6 @@
 from proxy.context import Identity, Outage
 from proxy.state.decisions import Memos
-from proxy.state.overlay import Overlay
-from proxy.state.sqlite import SqliteStore
+from proxy.state.sqlite import Overlay, SqliteStore
 from tests.scripted import Away
 
 

@@ -1,7 +1,6 @@
 """What is written over a store is seen there, and leaves no trace in the store."""
 
-from proxy.state.overlay import Overlay
-from proxy.state.sqlite import SqliteStore
+from proxy.state.sqlite import Overlay, SqliteStore
 from tests.clock import Clock
 
 TTL = 60.0

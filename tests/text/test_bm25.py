@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.bm25 import Lexical, fits, index, joined, query_terms, terms
+from proxy.text.bm25 import fits, index, joined, query_terms, scores_of, terms
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,19 @@ def test_different_words_are_different_terms(words: str) -> None:
     ],
 )
 def test_a_better_text_ranks_higher(texts: list[str], query: str, better: tuple[int, int]) -> None:
-    scores = Lexical(texts).scores(query)
+    scores = scores_of(query, index(texts))
     assert scores[better[0]] > scores[better[1]]
 
 
 def test_scores_follow_the_formula_of_bm25() -> None:
     # one of two texts, both of mean length: idf = ln(1 + 1.5 / 1.5), tf = 2.2 / 2.2
-    assert Lexical(["apple", "pear"]).scores("apple apple") == [pytest.approx(0.6931471805599453), 0.0]
+    assert scores_of("apple apple", index(["apple", "pear"])) == [pytest.approx(0.6931471805599453), 0.0]
 
 
 @given(st.lists(st.text(max_size=80), max_size=8), st.text(max_size=40))
 def test_any_text_has_a_score_and_only_shared_terms_give_one(texts: list[str], query: str) -> None:
     wanted = set(terms(query))
-    scores = Lexical(texts).scores(query)
+    scores = scores_of(query, index(texts))
     assert [score > 0 for score in scores] == [bool(wanted & set(terms(text))) for text in texts]
 
 
@@ -95,7 +95,7 @@ def test_query_terms_have_no_stop_words_of_the_language(query: str, found: list[
 
 def test_a_very_long_query_has_its_longest_terms() -> None:
     query = " ".join([f"w{number}" for number in range(200)] + ["extraordinary"])
-    scores = Lexical(["w0 w1 w2", "extraordinary", "w150"]).scores(query)
+    scores = scores_of(query, index(["w0 w1 w2", "extraordinary", "w150"]))
     assert max(scores) == scores[1] > 0
     assert sum(score > 0 for score in scores) < 3
 

@@ -12,7 +12,7 @@ from proxy.chat import Tool
 from proxy.context import Identity
 from proxy.state.cache import OnceService
 from proxy.testing import context, tool
-from proxy.text.glossary import english
+from proxy.text.language import english
 from proxy.tools.ranking import NOTHING, grouped, pooled, relevance, text_of
 from tests.services import ToldEmbedder
 

@@ -13,9 +13,8 @@ from proxy.context import Identity
 from proxy.state.archive import Archives
 from proxy.state.sqlite import SqliteStore
 from proxy.testing import MemoryArchive
-from proxy.tools.originals import lines_of, readable
 from proxy.tools.recall import DEFINITION, MOST_SEARCHED, Recall
-from proxy.tools.slicing import LONGEST
+from proxy.tools.slicing import LONGEST, lines_of, readable
 from tests.talk import calls, result
 
 TEXT = "alpha\nbeta error 7\ngamma\ndelta ERROR 8\nepsilon (x"

@@ -3,15 +3,15 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from proxy.vectors.base import Backend
 from proxy.vectors.packing import pack
 from proxy.vectors.scale import REFERENCE, Scale
 
 
-class Scripted:
+class Scripted(Backend):
     """Two dimensions: a text that starts with `a` points along the first, one with `b` along the second."""
 
     name, version = "scripted", "scripted-1"
-    is_quick = has_roles = False
     scale: Scale | None = REFERENCE
 
     def __init__(self, *, batch: int = 2, characters: int = 1000, dimensions: int = 2) -> None:

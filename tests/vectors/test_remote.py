@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
 from proxy.config.settings import OpenAIEmbedding
-from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.base import EmbeddingFailed
 from proxy.vectors.packing import dimension
 from proxy.vectors.remote import LARGEST, Remote
 from tests.vectors.made import similarities

@@ -169,7 +169,7 @@ sys.addaudithook(lambda event, args: outside.append(event) if event in ("socket.
 
 from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.context import Identity
-from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.base import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.sentence_transformers import Sentences
 from proxy.vectors.packing import dimension

@@ -12,8 +12,7 @@ import pytest
 
 from proxy.context import Identity
 from proxy.text.small_talk import phrases
-from proxy.vectors.backend import LONGEST, EmbeddingFailed
-from proxy.vectors.base import Point, Scope
+from proxy.vectors.base import LONGEST, EmbeddingFailed, Point, Scope
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import MOST

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.context import Identity
-from proxy.vectors.backend import EmbeddingFailed
+from proxy.vectors.base import EmbeddingFailed
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packing import dimension
 from proxy.vectors.static import DATA, PIECES, SIZE, VERSION, Static, TokenTable, WordPiece

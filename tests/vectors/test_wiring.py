@@ -9,7 +9,7 @@ import pytest
 
 from proxy.config.load import load
 from proxy.server.explain import explain, render_table
-from proxy.vectors.backend import Backend
+from proxy.vectors.base import Backend
 from tests.e2e.servers import Received, Upstream, proxy, send, until_ready, upstream
 from tests.vectors.scripted import Scripted
 

@@ -188,5 +188,4 @@ class UsageApi:
 
 
 def _rounded(figures: Mapping[str, float]) -> dict[str, float]:
-    """Return tokens and requests as whole numbers, dollars to nine places."""
     return {name: round(value, 9) if name == "usd" else round(value) for name, value in figures.items()}

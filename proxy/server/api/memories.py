@@ -13,7 +13,7 @@ from proxy.config.settings import MemoriesSettings, Settings
 from proxy.identity import identify
 from proxy.memories import ID, KIND, SOURCES, Draft, Memory, Owner, kinds_of, scope_of
 from proxy.memories.change import Added
-from proxy.memories.service import Hit, MemoryService
+from proxy.memories.service import MemoryService
 from proxy.server.api.endpoint import JsonFields, parameters, parsed, sent_json, valid
 
 _MOST_LISTED = 1000
@@ -176,7 +176,8 @@ class MemoriesApi:
         most = limit if kind is None else _MOST_LISTED
         hits, found_by = await self._service.search([owner], query, limit=most, wait=_WAIT)
         fitting = [hit for hit in hits if kind in (None, hit.memory.kind)]
-        return {"object": "list", "data": [_scored(hit) for hit in fitting[:limit]], "found_by": found_by}
+        data = [{**_shown(hit.memory), "score": round(hit.score, 4)} for hit in fitting[:limit]]
+        return {"object": "list", "data": data, "found_by": found_by}
 
     async def get(self, http: Exchange) -> Any:
         owner, id = self._named(http)
@@ -254,10 +255,6 @@ def _unknown() -> NotFound:
 def _shown(memory: Memory) -> dict[str, Any]:
     earlier = [asdict(each) for each in memory.earlier]
     return {"object": "memory", **asdict(memory), "earlier": earlier, "scope": kinds_of(memory.scope)}
-
-
-def _scored(hit: Hit) -> dict[str, Any]:
-    return {**_shown(hit.memory), "score": round(hit.score, 4)}
 
 
 def _summed(added: list[Added]) -> dict[str, Any]:

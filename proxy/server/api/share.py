@@ -15,7 +15,7 @@ from proxy.gateway.prepare import Services
 from proxy.identity import identify
 from proxy.server.api.endpoint import JsonFields, sent_json, valid
 from proxy.state.inbox import Given, TooMany
-from proxy.tools.originals import readable
+from proxy.tools.slicing import readable
 
 LARGEST = 256 * 1024
 """Bytes of UTF-8 that may be given at once."""

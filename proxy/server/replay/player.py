@@ -34,7 +34,7 @@ from proxy.server.build import (
     services_over,
 )
 from proxy.server.replay.reading import answer_in
-from proxy.state.overlay import Overlay
+from proxy.state.sqlite import Overlay
 from proxy.state.store import Store
 from proxy.step import Step
 from proxy.telemetry.bill import Bills, Effect, Estimate
@@ -337,4 +337,4 @@ def _exists(state: StateSettings | RedisStateSettings) -> bool:
 
 
 async def _write_nothing(material: Material, headers: Mapping[str, str]) -> None:
-    """Stand in for the writer: write nothing."""
+    pass

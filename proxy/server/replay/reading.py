@@ -146,7 +146,6 @@ def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
 
 
 def _listed(body: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """Return the name of the field with a request's messages or items, and the list in it."""
     name = "input" if "input" in body else "messages"
     listed = body.get(name) or []
     return name, [{"role": "user", "content": listed}] if isinstance(listed, str) else listed
@@ -189,7 +188,6 @@ def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest,
 
 
 def _native_answer(body: Mapping[str, Any], behind: list[Any]) -> Mapping[str, Any] | None:
-    """Return the answer to a request in chat form, from the items behind it."""
     name, listed = _listed(body)
     return _answer(request_of({**body, name: [*listed, *behind]}).messages[-1:]) if behind else None
 

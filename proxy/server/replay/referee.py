@@ -70,7 +70,6 @@ class Decision(NamedTuple):
 
 
 def _canonical(arguments: str) -> str:
-    """Return arguments in a form in which spaces and the order of keys do not count."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True, ensure_ascii=False)
     except ValueError:
@@ -250,7 +249,6 @@ def _first(conversations: Sequence[Conversation], most: int) -> Iterator[Convers
 
 
 def _for_comparison(data: dict[str, Any]) -> None:
-    """Let a client choose the chain, and begin without state."""
     data["server"] = {**(data.get("server") or {}), "may_choose_chain": True}
     data |= {"state": {"kind": "memory"}, "records": "off"}
 

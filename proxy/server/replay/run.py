@@ -82,7 +82,7 @@ async def _play(
         except PenstockError as error:
             error.args = (f"{name}, request {len(scoring.replayed.turns) + 1}: {error}",)
             raise
-        await scoring.add(played, point, at)
+        scoring.replayed.turns.append(await scoring.turn(played, point, at))
         answer = None if point.answer is None else Message(point.answer)
         await player.commit(played, answer, point.usage if _is_as_recorded(played, point) else None)
         advance(1)
@@ -96,7 +96,6 @@ def _body(point: RecordedRequest, model: str | None) -> bytes:
 
 
 def _is_as_recorded(played: Explained, point: RecordedRequest) -> bool:
-    """Return whether the request that would be sent is the one that the upstream reported on."""
     sent = point.body if point.sent is None else point.sent
     return played.outcome.request.messages == request_of(sent).messages
 

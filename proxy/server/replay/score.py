@@ -205,11 +205,8 @@ class Scoring:
         self._player, self.replayed = player, replayed
         self._came, self._sent, self._recorded = PromptHistory(), PromptHistory(), PromptHistory()
 
-    async def add(self, played: Explained, point: RecordedRequest, at: float) -> None:
-        """Add the score of a turn. Call it before the turn is committed."""
-        self.replayed.turns.append(await self._turn(played, point, at))
-
-    async def _turn(self, played: Explained, point: RecordedRequest, at: float) -> Turn:
+    async def turn(self, played: Explained, point: RecordedRequest, at: float) -> Turn:
+        """Return the score of a turn. Call it before the turn is committed."""
         outcome = played.outcome
         needed = needed_by(point.answer, played.incoming.messages) if point.answer else ()
         turn = _UNSENT | {
@@ -227,7 +224,7 @@ class Scoring:
         done, broken = played.prepared.rewritten, frozenset[str]()
         if done is not None:
             broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
-        turn |= {
+        return turn | {
             "after": outcome.after.by_section() if outcome.after else {},
             "broken": _break(played),
             "recalled": sum(_count(step, "recalled_tokens") for step in outcome.steps),
@@ -237,7 +234,6 @@ class Scoring:
             **await self._prices(played, at),
             **await self._seen(played, needed, is_last=point is self.replayed.conversation.points[-1]),
         }
-        return turn
 
     async def _prices(self, played: Explained, at: float) -> Turn:
         tokens, request = self._player.counter(played.profile), played.outcome.request

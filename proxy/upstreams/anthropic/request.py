@@ -13,7 +13,7 @@ import msgspec
 
 from proxy.chat import ChatRequest, chosen_tools
 from proxy.chat.errors import wrong
-from proxy.models.names import canonical
+from proxy.models.families import canonical
 from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,

@@ -12,7 +12,7 @@ import pytest
 from proxy.config.settings import RecordsSettings
 from proxy.context import Identity, Material
 from proxy.identity import tenant_named
-from proxy.llm.drafts import DraftService
+from proxy.llm.writer import DraftService
 from proxy.memories.relevance import MemoryRelevance
 from proxy.memories.service import MemoryService
 from proxy.memories.table import MemoryTable

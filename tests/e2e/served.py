@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.e2e.servers import patient
+from tests.e2e.servers import patient, until_ready
 
 ROOT = Path(__file__).parent.parent.parent
 _WITHOUT_OVERRIDE = (
@@ -30,6 +30,14 @@ class Served:
     def log(self) -> list[str]:
         """The lines that it has written to its log."""
         return self._log.read_text().splitlines()
+
+    async def admin(self) -> str:
+        """Wait until it may get requests; the base URL of the port of its operators, of which its second line tells."""
+        assert self.process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+", (await self.process.stdout.readline()).decode())
+        assert found is not None
+        await until_ready(self.base)
+        return found[0]
 
     async def kill(self) -> None:
         """End it at once, with no chance to finish anything."""

@@ -254,6 +254,25 @@ async def proxy(config: str, folder: Path, *, saving: Saving | None = None) -> A
         await server.shutdown()
 
 
+async def said(base: str, *parts: bytes, answers: int = 1) -> list[tuple[int, bytes, bytes]]:
+    """The status, the head and the body of each answer to bytes that are sent piece by piece on one connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+    got = []
+    try:
+        async with asyncio.timeout(60):
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.01)
+            for _ in range(answers):
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                length = int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                got.append((int(head.split()[1]), head, await reader.readexactly(length)))
+    finally:
+        writer.close()
+    return got
+
+
 async def until_ready(base: str) -> None:
     """Wait until a proxy says that it may get requests."""
     async with asyncio.timeout(60), aiohttp.ClientSession() as http:

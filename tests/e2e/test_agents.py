@@ -3,17 +3,14 @@ vendors refuse, sign reasoning over the exact prefix, and cache as they do."""
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import anthropic
 import openai
 import pytest
 
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import proxy
 from tests.upstreams.anthropic.rules import bare
 from tests.upstreams.anthropic.stand_in import KEY, stand_in
@@ -23,19 +20,9 @@ CONFIG = """
 upstreams: {{claude: {{kind: anthropic, base_url: "{url}"}}, main: {{kind: openai, base_url: "{url}/v1"}}}}
 models: [{{match: "claude-*", upstream: claude}}, {{match: "gpt-*", upstream: main}}]
 chains:
-  default:
-    - isolate_tasks: {{}}
-    - consolidate_system: {{}}
-    - compact_tool_results: {{}}
-    - offload_content: {{}}
-    - compress_history: {{}}
-    - pin_context: {{}}
-    - recall_history: {{}}
-    - include_shared: {{}}
-    - filter_tools: {{}}
-    - offer_recall: {{}}
-    - reject_oversize: {{share: 0.95}}
-    - mark_cache: {{}}
+  default: [isolate_tasks: {{}}, consolidate_system: {{}}, compact_tool_results: {{}}, offload_content: {{}},
+    compress_history: {{}}, pin_context: {{}}, recall_history: {{}}, include_shared: {{}}, filter_tools: {{}},
+    offer_recall: {{}}, reject_oversize: {{share: 0.95}}, mark_cache: {{}}]
 state: {{kind: memory}}
 server: {{watch: false, admin_key: admin}}
 records: {{text: true}}
@@ -49,22 +36,16 @@ SYSTEM: Any = [
 SCHEMA = {"type": "object", "properties": {"page": {"type": "integer"}}}
 ABOUT = {name: f"Lists the {name} of the shop. " * 8 for name in ("orders", "invoices", "parcels")}
 TOOLS: Any = [{"name": name, "description": about, "input_schema": SCHEMA} for name, about in ABOUT.items()]
-FUNCTIONS: Any = [
-    *(
-        {"type": "function", "name": name, "description": about, "parameters": SCHEMA, "strict": False}
-        for name, about in ABOUT.items()
-    ),
-    {"type": "web_search"},
-]
+FUNCTION = {"type": "function", "parameters": SCHEMA, "strict": False}
+FUNCTIONS: Any = [*({**FUNCTION, "name": name, "description": about} for name, about in ABOUT.items())]
+FUNCTIONS.append({"type": "web_search"})
 STREAMED = pytest.mark.parametrize("stream", [False, True])
 
 
 def listing(number: int, rows: int = 60) -> str:
     """A JSON result with white space, as tools give them."""
-    found = [
-        {"id": f"ORD-{number}-{row}", "state": "shipped", "weight": row * 1.5, "note": f"left the warehouse {row}"}
-        for row in range(rows)
-    ]
+    order = {"state": "shipped", "weight": 1.5}
+    found = [{**order, "id": f"ORD-{number}-{row}", "note": f"left the warehouse {row}"} for row in range(rows)]
     return json.dumps(found, indent=2)
 
 
@@ -117,6 +98,11 @@ class Agent:
     def faults(self) -> int:
         """Requests that were refused, and reasoning that was lost."""
         return len(self.server.refused) + getattr(self.server, "lost", 0)
+
+    async def goes_through(self, lab: Lab, config: str = CONFIG) -> str:
+        """Start a proxy in front of the server, and ask that from now on; its base URL."""
+        self.bases = [await lab.start(config.format(url=self.server.url))]
+        return self.bases[0]
 
     def next_base(self) -> str:
         self.bases.append(self.bases.pop(0))
@@ -174,12 +160,8 @@ class MessagesAgent(Agent):
     @property
     def cost(self) -> Any:
         """The price of all prompts, in input tokens of full price."""
-        return sum(
-            float(each["input_tokens"])
-            + 1.25 * each["cache_creation_input_tokens"]
-            + 0.1 * each["cache_read_input_tokens"]
-            for each in self.server.usages
-        )
+        prices = {"input_tokens": 1.0, "cache_creation_input_tokens": 1.25, "cache_read_input_tokens": 0.1}
+        return sum(price * each[name] for each in self.server.usages for name, price in prices.items())
 
 
 class ResponsesAgent(Agent):
@@ -229,11 +211,9 @@ class ResponsesAgent(Agent):
         )
 
 
-async def told(base: str, name: str) -> Any:
+async def told(lab: Lab, base: str, name: str) -> Any:
     """Ask for what operators are told."""
-    admin = {"authorization": "Bearer admin"}
-    async with aiohttp.ClientSession(headers=admin) as http, http.get(f"{base}/admin/{name}") as response:
-        return (await response.json())[name]
+    return (await Client(base, lab.http, "admin").get(f"/admin/{name}")).json[name]
 
 
 @pytest.fixture(params=[UNBOUND, BOUND, GPT])
@@ -255,9 +235,9 @@ async def test_an_agent_finishes_and_pays_less(agent: Any, lab: Lab) -> None:
     thoughts = sum(len(agent.blocks("t", place)) for place in range(asked))
     server.bodies.clear()
     agent.forget(server)
-    agent.bases = [base] = [await lab.start(CONFIG.format(url=server.url))]
+    base = await agent.goes_through(lab)
     await agent.work()
-    conversations, requests = await told(base, "conversations"), await told(base, "requests")
+    conversations, requests = await told(lab, base, "conversations"), await told(lab, base, "requests")
 
     assert agent.faults == 0
     assert len(server.bodies) == asked
@@ -275,23 +255,19 @@ async def test_an_agent_finishes_and_pays_less(agent: Any, lab: Lab) -> None:
 
 @pytest.mark.parametrize("agent", [BOUND, GPT], indirect=True)
 @pytest.mark.parametrize("fault", ["restart without its store", "bypass", "reload to nothing", "another replica"])
-async def test_no_fault_breaks_signed_reasoning(fault: str, agent: Any, tmp_path: Path) -> None:
-    config = CONFIG.format(url=agent.server.url)
-    before, after = tmp_path / "before", tmp_path / "after"
-    for folder in (before, after):
-        folder.mkdir()
-    kept = config.replace("state: {kind: memory}", f"state: {{directory: {tmp_path}/state}}")
-    chain = kept[kept.index("  default:") : kept.index("state:")]
-    first = config if fault == "restart without its store" else kept
+async def test_no_fault_breaks_signed_reasoning(fault: str, agent: Any, lab: Lab) -> None:
+    config, state = CONFIG.format(url=agent.server.url), "state: {kind: memory}"
+    chain = config[config.index("  default:") : config.index("state:")]
+    first = (
+        config if fault == "restart without its store" else config.replace(state, f"state: {{directory: {lab.folder}}}")
+    )
     later = first.replace(chain, "  default: []\n") if fault == "reload to nothing" else first
-    async with proxy(first, before) as base:
+    async with proxy(first, lab.folder) as base:
         agent.bases = [base]
         await agent.turn(5, "Where are the parcels?")
-    replicas = (before, after) if fault == "another replica" else (after,)
-    async with AsyncExitStack() as stack:
-        agent.bases = [await stack.enter_async_context(proxy(later, folder)) for folder in replicas]
-        agent.headers = {"x-penstock-bypass": "true"} if fault == "bypass" else {}
-        await agent.turn(3, "And the invoices?", 100)
+    agent.bases = await lab.two(later) if fault == "another replica" else [await lab.start(later)]
+    agent.headers = {"x-penstock-bypass": "true"} if fault == "bypass" else {}
+    await agent.turn(3, "And the invoices?", 100)
 
     assert agent.faults == 0
     assert len(agent.blocks("t")) == 9
@@ -304,7 +280,8 @@ async def test_internal_tools_stay_inside(agent: Any, stream: bool, lab: Lab) ->
     agent.server.say(thought, text("And there."), call("in2", "note", text="So has ORD-2."), call("out", page=1))
     agent.server.say(thought, text("Page 1 says it."))
     agent.server.say(thought, text("Yes."))
-    agent.bases, agent.stream = [await lab.start(NOTING.format(url=agent.server.url))], stream
+    await agent.goes_through(lab, NOTING)
+    agent.stream = stream
     first = await agent.ask(agent.question("Where are the parcels?"))
     second = await agent.ask(agent.result("out", "ORD-1"))
     third = await agent.ask(agent.question("Sure?"))
@@ -322,7 +299,8 @@ async def test_internal_tools_stay_inside(agent: Any, stream: bool, lab: Lab) ->
 async def test_an_answer_of_internal_calls_alone_ends_its_turn(agent: Any, stream: bool, lab: Lab) -> None:
     agent.server.say(agent.text("I look."), agent.call("in", "note", text="ORD-1 has left."))
     agent.server.say(agent.text("Found."))
-    agent.bases, agent.stream = [await lab.start(NOTING.format(url=agent.server.url))], stream
+    await agent.goes_through(lab, NOTING)
+    agent.stream = stream
     answer = await agent.ask(agent.question("Where are the parcels?"))
 
     assert agent.shape(answer) == ["m", "m"]
@@ -340,7 +318,7 @@ def exchange(agent: Any) -> list[Any]:
 
 @of_each_wire
 async def test_a_count_is_of_what_would_be_sent(agent: Any, lab: Lab) -> None:
-    said, base = exchange(agent), await lab.start(CONFIG.format(url=agent.server.url))
+    said, base = exchange(agent), await agent.goes_through(lab)
     asked = {"model": agent.model, "tools": agent.tools, agent.conversation: said}
     async with agent.client(base) as client:
         if agent.model == GPT:
@@ -353,13 +331,13 @@ async def test_a_count_is_of_what_would_be_sent(agent: Any, lab: Lab) -> None:
     assert agent.server.paths == [f"{path}/{'input_tokens' if agent.model == GPT else 'count_tokens'}", path]
     assert agent.sent(0) == agent.sent(1) != said
     assert counted.input_tokens < len(json.dumps(said)) // 4
-    assert sorted([each["turn"] for each in await told(base, "requests")], key=bool) == [None, 2]
+    assert sorted([each["turn"] for each in await told(lab, base, "requests")], key=bool) == [None, 2]
 
 
 @of_messages
 async def test_errors_have_anthropics_shape(agent: Any, lab: Lab) -> None:
     said = [{"role": "user", "content": "Hi"}]
-    async with agent.client(await lab.start(CONFIG.format(url=agent.server.url))) as client:
+    async with agent.client(await agent.goes_through(lab)) as client:
         with pytest.raises(anthropic.NotFoundError) as unknown:
             await client.messages.create(model="no-such-model", max_tokens=1, messages=said)
         with pytest.raises(anthropic.BadRequestError) as wrong:
@@ -383,7 +361,7 @@ async def test_threads_are_declined_and_the_sdk_goes_on(agent: Any, lab: Lab) ->
         """List orders."""
         return listing(page, 3)
 
-    async with agent.client(await lab.start(CONFIG.format(url=agent.server.url))) as client:
+    async with agent.client(await agent.goes_through(lab)) as client:
         runner = client.beta.messages.tool_runner(
             model=UNBOUND, max_tokens=100, tools=[orders], messages=[{"role": "user", "content": "Go."}]
         )
@@ -395,7 +373,7 @@ async def test_threads_are_declined_and_the_sdk_goes_on(agent: Any, lab: Lab) ->
 @of_messages
 async def test_a_compaction_of_the_clients_own_is_passed_whole(agent: Any, lab: Lab) -> None:
     said = [*exchange(agent), {"role": "assistant", "content": "They left."}, {"role": "user", "content": "Sum up."}]
-    async with agent.client(await lab.start(CONFIG.format(url=agent.server.url))) as client:
+    async with agent.client(await agent.goes_through(lab)) as client:
         for headers in ({}, {"x-claude-code-request-class": "compaction"}):
             asked: Any = {"model": UNBOUND, "max_tokens": 100, "messages": said, "tools": TOOLS}
             await client.messages.create(**asked, extra_headers=headers)
@@ -405,7 +383,7 @@ async def test_a_compaction_of_the_clients_own_is_passed_whole(agent: Any, lab: 
 @of_responses
 async def test_a_compaction_of_responses_is_passed_whole(agent: Any, lab: Lab) -> None:
     said = [*exchange(agent), {"type": "compaction_trigger"}]
-    async with agent.client(await lab.start(CONFIG.format(url=agent.server.url))) as client:
+    async with agent.client(await agent.goes_through(lab)) as client:
         await client.responses.create(model=GPT, input=said)
         compacted = await client.responses.compact(model=GPT, input=said[:3])
     assert [body["input"] for body in agent.server.bodies] == [said, said[:3]]
@@ -415,7 +393,7 @@ async def test_a_compaction_of_responses_is_passed_whole(agent: Any, lab: Lab) -
 @of_responses
 async def test_stored_conversations_pass_with_their_new_items(agent: Any, lab: Lab) -> None:
     output = agent.result("call_1", listing(1))
-    async with agent.client(await lab.start(CONFIG.format(url=agent.server.url))) as client:
+    async with agent.client(await agent.goes_through(lab)) as client:
         await client.responses.create(model=GPT, input=[output], previous_response_id="resp_1")
         await client.responses.create(model=GPT, input="Hello", conversation="conv_1")
     first, second = agent.server.bodies

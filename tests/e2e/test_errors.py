@@ -1,7 +1,6 @@
 """Everything that can go wrong, as a client sees it: OpenAI's error body, the right status, and never a 500."""
 
 import asyncio
-import io
 import json
 from typing import Any
 
@@ -14,16 +13,10 @@ from tests.e2e.conftest import Setup
 from tests.e2e.servers import Received, Upstream, answering, begin_stream, send_chunk, silent, streaming, until_ready
 
 GOOD = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
+STREAMED = {**GOOD, "model": "plain-1", "stream": True}
 
 
-async def post(setup: Setup, body: bytes | Any, **headers: str) -> tuple[int, Any, dict[str, Any]]:
-    data = body if isinstance(body, (bytes, io.BytesIO)) else json.dumps(body).encode()
-    async with setup.session.post(setup.url, data=data, headers=headers) as response:
-        answer = json.loads(await response.read())
-        return response.status, response.headers, answer
-
-
-def assert_openai_error(answer: dict[str, Any]) -> None:
+def assert_openai_error(answer: Any) -> None:
     assert set(answer) == {"error"}
     assert set(answer["error"]) == {"message", "type", "param", "code"}
     assert isinstance(answer["error"]["message"], str)
@@ -41,21 +34,21 @@ BAD_BODIES = {
     "invalid UTF-8": with_content(b'"\xff"'),
     "a model that comes twice": b'{"model":"echo","messages":[{"role":"user","content":"x"}],"mod\\u0065l":"plain-1"}',
     "no model": b'{"messages":[]}',
-    "empty messages": {**GOOD, "messages": []},
-    "a message without a role": {**GOOD, "messages": [{"content": "x"}]},
-    "a tool whose function is a list": {**GOOD, "tools": [{"type": "function", "function": []}]},
+    "empty messages": json.dumps({**GOOD, "messages": []}).encode(),
+    "a message without a role": json.dumps({**GOOD, "messages": [{"content": "x"}]}).encode(),
+    "a tool whose function is a list": json.dumps({**GOOD, "tools": [{"type": "function", "function": []}]}).encode(),
 }
 """One of each kind: `tests/chat/test_parse.py` and `tests/test_body_shapes.py` have all."""
 
 
 async def test_bad_input_is_a_400(setup: Setup) -> None:
     for name, body in BAD_BODIES.items():
-        status, headers, answer = await post(setup, body)
-        assert status == 400, name
-        assert_openai_error(answer)
-        assert answer["error"]["type"] == "invalid_request_error", name
-        assert headers["content-type"] == "application/json", name
-        assert headers["x-request-id"], name
+        answer = await setup.client.send("POST", "/v1/chat/completions", data=body)
+        assert answer.status == 400, name
+        assert_openai_error(answer.json)
+        assert answer.json["error"]["type"] == "invalid_request_error", name
+        assert answer.headers["content-type"] == "application/json", name
+        assert answer.headers["x-request-id"], name
 
 
 async def test_the_limit_holds_while_a_body_of_unknown_length_is_read(setup: Setup) -> None:
@@ -69,9 +62,9 @@ async def test_the_limit_holds_while_a_body_of_unknown_length_is_read(setup: Set
 
 
 async def test_an_unknown_model(setup: Setup) -> None:
-    status, _, answer = await post(setup, {**GOOD, "model": "gpt-9"})
-    assert status == 404
-    assert answer["error"] == {
+    answer = await setup.client.chat(model="gpt-9")
+    assert answer.status == 404
+    assert answer.json["error"] == {
         "message": "The model `gpt-9` does not exist or you do not have access to it. No entry of `models` in the "
         "configuration serves it to you.",
         "type": "invalid_request_error",
@@ -95,11 +88,11 @@ FRAMEWORKS = {
 async def test_the_frameworks_own_errors(setup: Setup) -> None:
     setup.upstream.respond = answering(b'{"error":{"message":"m","type":"t","param":null,"code":null}}', status=404)
     for name, (method, path, status) in FRAMEWORKS.items():
-        async with setup.session.request(method, setup.base + path) as response:
-            assert response.status == status, name
-            assert_openai_error(json.loads(await response.read()))
-            allowed = response.headers.get("allow", "").split(", ")
-            assert allowed == sorted(allowed), name
+        answer = await setup.client.send(method, path)
+        assert answer.status == status, name
+        assert_openai_error(answer.json)
+        allowed = answer.headers.get("allow", "").split(", ")
+        assert allowed == sorted(allowed), name
 
 
 async def test_the_methods_that_the_framework_allows_are_sorted() -> None:
@@ -110,14 +103,12 @@ async def test_the_methods_that_the_framework_allows_are_sorted() -> None:
 
 
 async def test_an_oversize_request_reaches_no_upstream(setup: Setup) -> None:
-    large = {"model": "tiny-1", "messages": [{"role": "user", "content": "x " * 100}]}
-    status, headers, answer = await post(setup, large)
-    assert status == 400
-    assert answer["error"]["code"] == "context_length_exceeded"
-    assert answer["error"]["param"] == "messages"
-    assert "maximum context length is 60 tokens" in answer["error"]["message"]
-    assert headers["x-should-retry"] == "false"
-    assert headers["x-penstock-context"].endswith(";60")
+    answer = await setup.client.chat("x " * 100, "tiny-1")
+    assert answer.refusal == (400, "context_length_exceeded")
+    assert answer.json["error"]["param"] == "messages"
+    assert "maximum context length is 60 tokens" in answer.json["error"]["message"]
+    assert answer.headers["x-should-retry"] == "false"
+    assert answer.headers["x-penstock-context"].endswith(";60")
     assert setup.upstream.received == []
 
 
@@ -127,31 +118,27 @@ class TestADeadUpstream:
         self, setup: Setup, begun: bytes
     ) -> None:
         setup.upstream.respond = streaming(begun + b"\n\n" * begun.endswith(b"}"), ends=False)
-        async with setup.session.post(setup.url, json={**GOOD, "model": "plain-1", "stream": True}) as response:
-            assert response.status == 200
-            first, last, rest = (await response.read()).split(b"\n\n")
-        assert (first, rest) == (begun, b"")
+        answer = await setup.client.post("/v1/chat/completions", STREAMED)
+        first, last, rest = answer.body.split(b"\n\n")
+        assert (answer.status, first, rest) == (200, begun, b"")
         assert_openai_error(json.loads(last.removeprefix(b"data: ")))
 
     async def test_has_a_name_where_the_other_events_have_one(self, setup: Setup) -> None:
         """Clients of Anthropic's look at the name alone."""
         begun = b'event: message_start\ndata: {"type":"message_start"}\n\n'
         setup.upstream.respond = streaming(begun, ends=False)
-        asked = {**GOOD, "model": "plain-1", "stream": True}
-        async with setup.session.post(f"{setup.base}/v1/messages", json=asked) as response:
-            name, data = (await response.read()).removeprefix(begun).strip().split(b"\n")
+        answer = await setup.client.post("/v1/messages", STREAMED)
+        name, data = answer.body.removeprefix(begun).strip().split(b"\n")
         told = json.loads(data.removeprefix(b"data: "))
-        assert (name, told["type"]) == (b"event: error", "error")
-        assert told["error"]["type"] == "api_error"
+        assert (name, told["type"], told["error"]["type"]) == (b"event: error", "error", "api_error")
         assert told["error"]["details"] == {"error_code": "upstream_broke_off"}
 
     async def test_that_moved_is_a_502_and_no_redirect(self, setup: Setup) -> None:
         moved = "location: http://elsewhere.example/v1/chat/completions\r\n"
         setup.upstream.respond = answering(b"", status=307, headers=moved)
-        status, headers, error = await post(setup, {**GOOD, "model": "plain-1"})
-        assert status == 502
-        assert "location" not in headers
-        assert "set its base_url to the final address" in error["error"]["message"]
+        answer = await setup.client.chat(model="plain-1")
+        assert (answer.status, "location" in answer.headers) == (502, False)
+        assert "set its base_url to the final address" in answer.json["error"]["message"]
 
 
 class TestAClientThatLeaves:
@@ -161,8 +148,7 @@ class TestAClientThatLeaves:
         self, setup: Setup, model: str, stream: bool
     ) -> None:
         setup.upstream.respond = silent
-        body = {**GOOD, "model": model, "stream": stream}
-        asking = asyncio.ensure_future(setup.session.post(setup.url, json=body))
+        asking = asyncio.ensure_future(setup.client.chat(model=model, stream=stream))
         await setup.upstream.arrived(1)
         asking.cancel()
         await asyncio.wait_for(setup.upstream.gone.wait(), 60)
@@ -175,20 +161,15 @@ class TestAClientThatLeaves:
                 await asyncio.sleep(0.01)
 
         setup.upstream.respond = answer
-        response = await setup.session.post(setup.url, json={**GOOD, "model": "plain-1", "stream": True})
+        response = await setup.session.post(setup.url, json=STREAMED)
         await response.content.readany()
         response.close()
         await asyncio.wait_for(setup.upstream.gone.wait(), 60)
-        text = ""
-        async with asyncio.timeout(60):
-            while not ("penstock_active_requests 0.0" in text and 'status="499"' in text):
-                async with setup.session.get(f"{setup.base}/metrics") as response:
-                    text = await response.text()
+        await setup.client.until("penstock_active_requests 0.0")
+        await setup.client.until('status="499"')
 
 
 async def test_health_needs_no_upstream(setup: Setup) -> None:
     await until_ready(setup.base)
-    for path in ("/healthz", "/readyz"):
-        async with setup.session.get(setup.base + path) as response:
-            assert response.status == 200
+    assert [(await setup.client.get(path)).status for path in ("/healthz", "/readyz")] == [200, 200]
     assert setup.upstream.received == []

@@ -11,11 +11,10 @@ import pytest
 from proxy.chat.parse import Body
 from proxy.config.keys_file import hash_of
 from proxy.server.replay.reading import read
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Answer, Lab
 from tests.e2e.servers import answering
 from tests.e2e.test_wires import ANSWERS, CONFIG, KINDS, request_body
 
-ADMIN = {"authorization": "Bearer adm"}
 KEYED = (
     f"server: {{{{admin_key: adm}}}}\nauth: {{{{kind: keys, keys: [{{{{name: ann, hash: {hash_of('pk-ann')}}}}}]}}}}\n"
 )
@@ -29,28 +28,28 @@ class Conversations:
 
     async def start(self, kind: type[Body], *, text: bool = True, **sessions: str) -> None:
         """Send one request in each session, with a question."""
-        lab = self.lab
-        lab.behind.respond = answering(json.dumps(ANSWERS[kind]).encode())
-        config = KEYED + CONFIG.replace('"{url}"}}', '"{url}", api_key: k}}').replace(
-            "text: true", f"text: {text}".lower()
-        )
-        self.base = await lab.start(config.format(url=lab.behind.url))
+        config = KEYED + CONFIG.replace('"{url}"}}', '"{url}", api_key: k}}')
+        config = config.replace("text: true", f"text: {text}".lower())
+        self.lab.behind.respond = answering(json.dumps(ANSWERS[kind]).encode())
+        self.client = await self.lab.client(config.format(url=self.lab.behind.url), "adm")
         for session, question in sessions.items():
-            body = request_body(kind, short=True)
-            name = kind.conversation[0]
-            first = next(place for place, each in enumerate(body[name]) if each.get("role") == "user")
-            body[name][first] = {**body[name][first], "content": question}
-            headers = {"authorization": "Bearer pk-ann", "x-penstock-session": session}
-            async with lab.http.post(f"{self.base}/v1{kind.path}", json=body, headers=headers) as response:
-                assert response.status == 200, await response.text()
+            await self.send(kind, session, question)
 
-    async def get(self, path: str) -> tuple[int, str, bytes]:
-        async with self.lab.http.get(f"{self.base}/admin/{path}", headers=ADMIN) as response:
-            return response.status, response.headers["content-type"], await response.read()
+    async def send(self, kind: type[Body], session: str, question: str, **fields: Any) -> None:
+        body, name = request_body(kind, short=True) | fields, kind.conversation[0]
+        first = next(place for place, each in enumerate(body[name]) if each.get("role") == "user")
+        body[name][first] = {**body[name][first], "content": question}
+        answer = await self.client.post(f"/v1{kind.path}", body, {"x-penstock-session": session}, key="pk-ann")
+        assert answer.status == 200, answer
 
     async def listed(self, query: str = "") -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = json.loads((await self.get(f"conversations{query}"))[2])["conversations"]
+        listed: list[dict[str, Any]] = (await self.client.get(f"/admin/conversations{query}")).json["conversations"]
         return listed
+
+    async def export(self, kind: str, path: str = "{id}/export?format=", **wanted: Any) -> Answer:
+        """The export of the conversation with these properties."""
+        id = next(each["id"] for each in await self.listed() if wanted.items() <= each.items())
+        return await self.client.get(f"/admin/conversations/{path.format(id=id)}{kind}")
 
 
 @pytest.fixture
@@ -64,16 +63,14 @@ async def test_a_conversation_has_the_users_first_words_as_its_title(
 ) -> None:
     await conversations.start(kind, one="  Why is\nthe printer " + "so slow " * 40)
     (listed,) = await conversations.listed()
-    assert listed["title"].startswith("Why is the printer so slow so slow")
-    assert len(listed["title"]) == 80
+    assert listed["title"] == ("Why is the printer " + "so slow " * 40)[:80]
     assert listed["keys"] == ["ann"]
 
 
 async def test_without_text_there_is_no_title(conversations: Conversations) -> None:
     await conversations.start(Body, text=False, one="A secret")
-    assert (await conversations.listed())[0]["title"] is None
-    id = (await conversations.listed())[0]["id"]
-    assert (await conversations.get(f"conversations/{id}/export?format=jsonl"))[0] == 403
+    assert [each["title"] for each in await conversations.listed()] == [None]
+    assert (await conversations.export("jsonl")).status == 403
 
 
 async def test_words_find_conversations_by_names_titles_and_texts(conversations: Conversations) -> None:
@@ -89,11 +86,9 @@ async def test_words_find_conversations_by_names_titles_and_texts(conversations:
 @KINDS
 async def test_an_export_is_replayed_as_it_was(conversations: Conversations, kind: type[Body], tmp_path: Path) -> None:
     await conversations.start(kind, one="Why is it slow?")
-    (listed,) = await conversations.listed()
-    status, _, content = await conversations.get(f"conversations/{listed['id']}/export?format=jsonl")
-    assert status == 200, content
-    path = tmp_path / "export.jsonl"
-    path.write_bytes(content)
+    answer, path = await conversations.export("jsonl"), tmp_path / "export.jsonl"
+    assert answer.status == 200, answer
+    path.write_bytes(answer.body)
     (replayed,) = read(path)
     (point,) = replayed.points
     assert "Why is it slow?" in json.dumps(point.body)
@@ -103,30 +98,18 @@ async def test_an_export_is_replayed_as_it_was(conversations: Conversations, kin
     assert (point.usage.input, point.usage.cached) == (3000, None if kind is Body else 0)
 
 
-async def test_costs_are_a_table(conversations: Conversations) -> None:
+async def test_costs_are_a_table_in_which_no_cell_is_a_formula(conversations: Conversations) -> None:
     await conversations.start(Body, text=False, one="Hi")
-    (listed,) = await conversations.listed()
-    _, media, table = await conversations.get(f"conversations/{listed['id']}/export?format=csv")
-    (row,) = csv.DictReader(io.StringIO(table.decode()))
-    assert media.startswith("text/csv")
+    await conversations.send(Body, "two", "Hi", model="=1+1")
+    table = await conversations.export("csv", models=["gpt-4.1"])
+    (row,) = csv.DictReader(io.StringIO(table.body.decode()))
+    assert table.headers["content-type"].startswith("text/csv")
     assert (row["key"], row["input_tokens"], row["output_tokens"]) == ("ann", "3000", "7")
-
-
-async def test_a_cell_is_no_formula(conversations: Conversations) -> None:
-    await conversations.start(Body, one="Hi")
-    body = {**request_body(Body, short=True), "model": "=1+1"}
-    headers = {"authorization": "Bearer pk-ann", "x-penstock-session": "two"}
-    async with conversations.lab.http.post(f"{conversations.base}/v1/chat/completions", json=body, headers=headers):
-        pass
-    listed = next(each for each in await conversations.listed() if each["models"] == ["=1+1"])
-    table = (await conversations.get(f"conversations/{listed['id']}/export?format=csv"))[2]
-    assert b",'=1+1," in table
+    assert b",'=1+1," in (await conversations.export("csv", models=["=1+1"])).body
 
 
 @pytest.mark.parametrize(("path", "status"), [("nothing/export?format=csv", 404), ("{id}/export?format=pdf", 400)])
 async def test_what_cannot_be_exported_is_told(conversations: Conversations, path: str, status: int) -> None:
     await conversations.start(Body, one="Hi")
-    (listed,) = await conversations.listed()
-    told = await conversations.get(f"conversations/{path.format(id=listed['id'])}")
-    assert told[0] == status
-    assert b'"error"' in told[2]
+    answer = await conversations.export("", path)
+    assert (answer.status, {*answer.json}) == (status, {"error"})

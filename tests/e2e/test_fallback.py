@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.testing import chat
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Answer, Client, Lab
 from tests.e2e.servers import (
     DEFAULT_ANSWER,
     JSON,
@@ -58,22 +56,15 @@ models:
   - {{match: unchecked, upstream: main, chain: cutting, window: 60, reserve: 0, larger: large}}
   - {{match: unknown, upstream: main, larger: large}}
   - {{match: large, upstream: other, chain: fitting, window: 500, reserve: 0, larger: largest}}
-  - {{match: largest, upstream: echo, window: 100000, chain: empty}}
+  - {{match: largest, upstream: echo, window: 100000}}
   - {{match: narrow, upstream: main, fallbacks: [tiny]}}
   - {{match: tiny, upstream: other, chain: fitting, window: 20, reserve: 0}}
 chains:
   default: []
-  empty: []
-  fitting:
-    - reject_oversize: {{}}
-  late:
-    - compact_tool_results: {{timeout: 0.000001}}
-    - reject_oversize: {{}}
-  keeping:
-    - compress_history: {{keep_last: 2}}
-    - reject_oversize: {{}}
-  cutting:
-    - consolidate_system: {{}}
+  fitting: [reject_oversize: {{}}]
+  late: [compact_tool_results: {{timeout: 0.000001}}, reject_oversize: {{}}]
+  keeping: [compress_history: {{keep_last: 2}}, reject_oversize: {{}}]
+  cutting: [consolidate_system: {{}}]
 state: {{directory: "{state}"}}
 server: {{patience: 0.000001}}
 """
@@ -96,37 +87,24 @@ RECORDS = [
 class World:
     """A proxy, two upstreams behind it, and a client."""
 
-    base: str
+    client: Client
     main: Upstream
     other: Upstream
-    session: aiohttp.ClientSession
 
-    async def ask(self, model: str, content: str = "hi", **fields: Any) -> "Answer":
-        body = {"model": model, "messages": [{"role": "user", "content": content}], **fields}
-        url = f"{self.base}/v1/chat/completions?key=sk-of-client"
-        async with self.session.post(url, json=body, headers=SECRETS) as response:
-            try:
-                text = await response.read()
-            except aiohttp.ClientPayloadError:
-                text = b"broken"
-            return Answer(response.status, response.headers.get("x-penstock-fallback"), response.headers, text)
-
-    async def metric(self, name: str) -> float:
-        async with self.session.get(f"{self.base}/metrics") as response:
-            lines = (await response.text()).splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
-
-
-@dataclass
-class Answer:
-    status: int
-    fallback: str | None
-    headers: Any
-    body: bytes
+    async def ask(self, model: str, words: int = 1, **fields: Any) -> Answer:
+        path = "/v1/chat/completions?key=sk-of-client"
+        return await self.client.chat("word " * words, model, path=path, headers=SECRETS, **fields)
 
     @property
-    def code(self) -> Any:
-        return json.loads(self.body)["error"]["code"]
+    def asked(self) -> tuple[int, int]:
+        """How often each upstream was asked."""
+        return len(self.main.received), len(self.other.received)
+
+
+def outcome(answer: Answer) -> tuple[int, str | None, str | None]:
+    """The status, who answered instead and why, and the code of an error."""
+    code = None if answer.status == 200 else answer.json["error"]["code"]
+    return answer.status, answer.headers.get("x-penstock-fallback"), code
 
 
 @pytest.fixture
@@ -135,26 +113,62 @@ async def world(lab: Lab, request: pytest.FixtureRequest) -> World:
     failures, patience = getattr(request, "param", (0, 60))
     state.write_text("")
     config = CONFIG.format(main=main.url, other=other.url, failures=failures, patience=patience, state=state)
-    return World(await lab.start(config), main, other, lab.http)
+    return World(await lab.client(config), main, other)
 
 
-def error(status: int, message: str = "m", code: str | None = None, headers: str = "retry-after: 7\r\n") -> Respond:
-    body = json.dumps({"error": {"message": message, "type": "t", "param": None, "code": code}}).encode()
-    return answering(body, status=status, headers=f"{JSON}{headers}")
+def error(status: int, code: str | None = None) -> Respond:
+    body = json.dumps({"error": {"message": "m", "type": "t", "param": None, "code": code}}).encode()
+    return answering(body, status=status, headers=f"{JSON}retry-after: 7\r\n")
 
 
 async def hangs_up(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
     writer.close()
 
 
-head_only = streaming(ends=False)
-streams = streaming(b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n")
-breaks_off = streaming(b'data: {"choices":[]}\n\n', ends=False)
+STREAM = b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
+OVERFLOW, BROKE = "context_length_exceeded", "upstream_broke_off"
+LARGE, LARGEST = f"large; reason={OVERFLOW}", f"largest; reason={OVERFLOW}"
+in_its_own_words = answering(
+    b'{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it",'
+    b'"type":"exceed_context_size_error","n_prompt_tokens":2324,"n_ctx":2048}}',
+    status=400,
+)
 
 
-REFUSING: list[tuple[Respond, str]] = [(error(500), "500"), (error(503), "503"), (error(429), "429")]
+CASES: dict[str, tuple[str, int, Respond, Respond, Any, tuple[int, int]]] = {
+    "the last of the list": ("first", 1, error(502), error(502), (200, "third; reason=502", None), (1, 1)),
+    "not there": ("dead", 1, plainly, plainly, (200, "second; reason=upstream_unreachable", None), (0, 1)),
+    "a repetition that fails": ("repeating", 1, hangs_up, hangs_up, (502, f"second; reason={BROKE}", BROKE), (1, 1)),
+    "the last failure is told": ("round", 1, error(503), error(429, "slow"), (429, None, "slow"), (1, 1)),
+    "a refusal of the request": ("first", 1, error(400, "wrong"), plainly, (400, None, "wrong"), (1, 0)),
+    "what fits stays": ("small", 1, plainly, plainly, (200, None, None), (1, 0)),
+    "and without a step that rejects": ("unchecked", 1, plainly, plainly, (200, None, None), (1, 0)),
+    "too long for the larger one too": ("small", 2000, plainly, plainly, (200, LARGEST, None), (0, 0)),
+    "too long for its upstream": ("unknown", 1, error(400, OVERFLOW), plainly, (200, LARGE, None), (1, 1)),
+    "which says so in its own words": ("unknown", 1, in_its_own_words, plainly, (200, LARGE, None), (1, 1)),
+    "a fallback is not larger": ("first", 1, error(400, OVERFLOW), plainly, (400, None, OVERFLOW), (1, 0)),
+    "nothing is larger": ("alone", 1, in_its_own_words, plainly, (400, None, OVERFLOW), (1, 0)),
+    "the larger one fails": ("small", 200, plainly, error(503, "down"), (503, None, "down"), (0, 1)),
+    "a fallback without room": ("narrow", 200, error(503, "down"), plainly, (503, None, "down"), (1, 0)),
+}
+"""A model and the words of a prompt, what both upstreams do, who answers with which code, and how often each was asked."""
+
+
+@pytest.mark.parametrize(("model", "words", "main", "other", "expected", "asked"), CASES.values(), ids=CASES)
+async def test_who_answers(
+    world: World, model: str, words: int, main: Respond, other: Respond, expected: Any, asked: tuple[int, int]
+) -> None:
+    world.main.respond, world.other.respond = main, other
+    answer = await world.ask(model, words)
+    assert (outcome(answer), world.asked) == (expected, asked)
+    assert answer.headers["content-type"] == "application/json"
+    if answer.status in (429, 503):
+        assert answer.headers["retry-after"] == "7"
+
+
 LATE: list[tuple[Respond, str]] = [(silent, "upstream_timeout")]
-BREAKING: list[tuple[Respond, str]] = [(hangs_up, "upstream_broke_off"), (head_only, "upstream_broke_off")]
+BREAKING: list[tuple[Respond, str]] = [(hangs_up, BROKE), (streaming(ends=False), BROKE)]
+REFUSING: list[tuple[Respond, str]] = [(error(status), str(status)) for status in (500, 503, 429)]
 
 
 @pytest.mark.parametrize("world", [(0, 0.5)], indirect=True)
@@ -163,18 +177,15 @@ async def test_a_request_that_may_have_been_processed_goes_to_no_other_model(wor
     for world.main.respond, code in (*LATE, *BREAKING):
         world.main.received.clear()
         answer = await world.ask("first", stream=stream)
-        assert (answer.status, answer.code) == (504 if code == "upstream_timeout" else 502, code)
-        assert (answer.headers["x-should-retry"], answer.fallback) == ("false", None)
+        assert outcome(answer) == (504 if code == "upstream_timeout" else 502, None, code)
+        assert answer.headers["x-should-retry"] == "false"
         assert b"may have processed the request" in answer.body
-        assert (len(world.main.received), world.other.received) == (1, [])
+        assert world.asked == (1, 0)
 
 
 async def test_sdks_may_repeat_what_the_operator_lets_be_repeated(world: World) -> None:
     world.main.respond = world.other.respond = hangs_up
-    answer = await world.ask("repeating")
-    assert (answer.status, answer.fallback) == (502, "second; reason=upstream_broke_off")
-    assert (len(world.main.received), len(world.other.received)) == (1, 1)
-    assert answer.headers["x-should-retry"] == "false"
+    assert (await world.ask("repeating")).headers["x-should-retry"] == "false", "the fallback's own failure"
     assert "x-should-retry" not in (await world.ask("alone-repeating")).headers
 
 
@@ -185,22 +196,19 @@ async def test_sdks_may_repeat_what_the_operator_lets_be_repeated(world: World) 
     ids=["too late", "breaking off", "refusing"],
 )
 async def test_another_model_answers(world: World, model: str, failing: list[tuple[Respond, str]]) -> None:
-    told: Counter[str] = Counter()
-    for world.main.respond, reason in failing:
-        for stream in (False, True):
-            world.other.respond = streams if stream else plainly
-            answer = await world.ask(model, stream=stream)
-
-            assert (answer.status, answer.fallback) == (200, f"second; reason={reason}")
-            assert answer.body == (b'data: {"choices":[]}\n\ndata: [DONE]\n\n' if stream else DEFAULT_ANSWER)
-            told[reason] += 1
-            assert len(world.other.received) == told.total()
-            assert json.loads(world.other.last.body)["model"] == "second-there"
-            assert json.loads(world.other.last.body)["messages"] == [{"role": "user", "content": "hi"}]
-            series = f'penstock_fallbacks_total{{model="{model}",reason="{reason}",to="second-there"}}'
-            assert await world.metric(series) == told[reason]
-            answered = 'penstock_requests_total{model="second-there",status="200",upstream="other"}'
-            assert await world.metric(answered) == told.total()
+    told = [reason for _, reason in failing for _ in range(2)]
+    for number, reason in enumerate(told):
+        stream, world.main.respond = number % 2 == 1, failing[number // 2][0]
+        world.other.respond = streaming(STREAM) if stream else plainly
+        answer = await world.ask(model, stream=stream)
+        assert outcome(answer) == (200, f"second; reason={reason}", None)
+        assert answer.body == (STREAM if stream else DEFAULT_ANSWER)
+        sent = json.loads(world.other.last.body)
+        assert (sent["model"], sent["messages"]) == ("second-there", [{"role": "user", "content": "word "}])
+        series = f'penstock_fallbacks_total{{model="{model}",reason="{reason}",to="second-there"}}'
+        assert await world.client.metric(series) == told[: number + 1].count(reason)
+        answered = 'penstock_requests_total{model="second-there",status="200",upstream="other"}'
+        assert await world.client.metric(answered) == len(world.other.received) == number + 1
 
 
 WAITING = b": OPENROUTER PROCESSING\n\n"
@@ -211,21 +219,29 @@ WAITING = b": OPENROUTER PROCESSING\n\n"
 async def test_a_stream_that_begins_with_a_failure_is_one(world: World, code: Any, before: tuple[bytes, ...]) -> None:
     told = json.dumps({"error": {"message": "Provider returned error", "code": code}}).encode()
     world.main.respond = streaming(*before, b"data: " + told + b"\n\ndata: [DONE]\n\n")
-    world.other.respond = streams
+    world.other.respond = streaming(STREAM)
     answer = await world.ask("first", stream=True)
-    assert (answer.status, answer.fallback) == (200, f"second; reason={code}")
-    assert answer.body == b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
+    assert (outcome(answer), answer.body) == ((200, f"second; reason={code}", None), STREAM)
     world.other.respond = world.main.respond
     answer = await world.ask("round", stream=True)
-    assert (answer.status, json.loads(answer.body)) == (int(code), json.loads(told))
+    assert (answer.status, answer.json) == (int(code), json.loads(told))
     assert answer.headers["content-type"] == "application/json"
 
 
-@pytest.mark.parametrize("after", [(), (b"data: {}\n\n",)], ids=["comments alone", "an event"])
-async def test_comments_that_a_stream_begins_with_are_relayed(world: World, after: tuple[bytes, ...]) -> None:
-    world.main.respond = streaming(WAITING, WAITING, *after)
+RELAYED = {
+    "comments alone": [WAITING, WAITING],
+    "comments and an event": [WAITING, WAITING, b"data: {}\n\n"],
+    "an error about the request": [b'data: {"error": {"message": "m", "code": 400}}\n\n'],
+    "an error without a code": [b'data: {"error": {"message": "m", "code": null}}\n\n'],
+    "an error of words": [b'data: {"error": "m"}\n\n'],
+}
+
+
+@pytest.mark.parametrize("chunks", RELAYED.values(), ids=RELAYED)
+async def test_any_other_beginning_of_a_stream_is_relayed(world: World, chunks: list[bytes]) -> None:
+    world.main.respond = streaming(*chunks)
     answer = await world.ask("first", stream=True)
-    assert (answer.status, answer.body, answer.fallback) == (200, b"".join((WAITING, WAITING, *after)), None)
+    assert (outcome(answer), answer.body) == ((200, None, None), b"".join(chunks))
 
 
 async def test_a_stream_of_comments_is_not_held_for_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,18 +257,10 @@ async def test_a_stream_of_comments_is_not_held_for_long(world: World, monkeypat
 
     world.main.respond = wait
     asked = {"model": "first", "messages": [{"role": "user", "content": "hi"}], "stream": True}
-    async with world.session.post(f"{world.base}/v1/chat/completions", json=asked) as response:
+    async with world.client.http.post(f"{world.client.base}/v1/chat/completions", json=asked) as response:
         assert await response.content.readexactly(len(WAITING)) == WAITING
         heard.set()
         assert (response.status, await response.read()) == (200, told)
-
-
-@pytest.mark.parametrize("told", [{"message": "m", "code": 400}, {"message": "m", "code": None}, "m"])
-async def test_any_other_error_that_a_stream_begins_with_is_relayed(world: World, told: Any) -> None:
-    data = b"data: " + json.dumps({"error": told}).encode() + b"\n\n"
-    world.main.respond = streaming(data)
-    answer = await world.ask("first", stream=True)
-    assert (answer.status, answer.body, answer.fallback) == (200, data, None)
 
 
 async def test_what_is_the_clients_goes_to_no_other_server(world: World) -> None:
@@ -289,145 +297,73 @@ async def test_another_provider_gets_no_reasoning_of_the_first_ones_models(world
 
 async def test_the_same_server_gets_the_clients_key_again(world: World) -> None:
     world.main.respond = error(503)
-    answer = await world.ask("twin")
-    assert (answer.status, answer.code) == (503, None)
+    assert outcome(await world.ask("twin")) == (503, None, None)
     assert [received.header("authorization") for received in world.main.received] == ["Bearer sk-of-client"] * 2
 
 
-async def test_a_server_that_is_not_there(world: World) -> None:
-    answer = await world.ask("dead")
-    assert (answer.status, answer.fallback) == (200, "second; reason=upstream_unreachable")
-
-
-async def test_the_last_one_in_the_list(world: World) -> None:
-    world.main.respond = world.other.respond = error(502)
-    answer = await world.ask("first")
-    assert (answer.status, answer.fallback) == (200, "third; reason=502")
-    assert (len(world.main.received), len(world.other.received)) == (1, 1)
-
-
-async def test_when_all_fail_the_last_failure_is_told(world: World) -> None:
-    world.main.respond, world.other.respond = error(503, "main is full"), error(429, "other is busy", "slow_down")
-    answer = await world.ask("round")
-    assert (answer.status, answer.code, answer.headers["retry-after"]) == (429, "slow_down", "7")
-    assert b"other is busy" in answer.body
-    assert answer.headers["content-type"] == "application/json"
-    assert (len(world.main.received), len(world.other.received)) == (1, 1), "nobody is asked twice"
-
-
-async def test_a_refusal_that_is_about_the_request_is_relayed(world: World) -> None:
-    world.main.respond = error(400, "wrong", "unsupported_parameter")
-    answer = await world.ask("first")
-    assert (answer.status, answer.code, answer.fallback) == (400, "unsupported_parameter", None)
-    assert not world.other.received
-
-
 async def test_an_answer_that_has_begun_is_never_made_again(world: World) -> None:
-    world.main.respond = breaks_off
+    world.main.respond = streaming(b'data: {"choices":[]}\n\n', ends=False)
     answer = await world.ask("first", stream=True)
-    assert (answer.status, answer.fallback) == (200, None)
+    assert (outcome(answer), world.asked) == ((200, None, None), (1, 0))
     assert b"upstream_broke_off" in answer.body
-    assert not world.other.received
 
 
 @pytest.mark.parametrize("world", [(2, 60)], indirect=True)
 async def test_a_breaker_spares_the_upstream(world: World) -> None:
     world.main.respond = error(503)
-    for _ in range(3):
-        assert (await world.ask("first")).status == 200
+    told = [outcome(await world.ask("first"))[1] for _ in range(3)]
+    assert told == [*["second; reason=503"] * 2, "second; reason=upstream_unavailable"]
     assert len(world.main.received) == 2
-    assert (await world.ask("first")).fallback == "second; reason=upstream_unavailable"
     alone = await world.ask("alone")
-    assert (alone.status, alone.code) == (503, "upstream_unavailable")
+    assert outcome(alone) == (503, None, "upstream_unavailable")
     assert 50 <= int(alone.headers["retry-after"]) <= 60
-    assert await world.metric('penstock_upstream_breaker{upstream="main"}') == 1
-    assert await world.metric('penstock_upstream_breaker{upstream="other"}') == 0
+    assert await world.client.metric('penstock_upstream_breaker{upstream="main"}') == 1
+    assert await world.client.metric('penstock_upstream_breaker{upstream="other"}') == 0
 
 
-@pytest.mark.parametrize("world", [(2, 60)], indirect=True)
-async def test_streams_that_break_off_open_it(world: World) -> None:
-    world.main.respond = breaks_off
-    for _ in range(2):
-        assert (await world.ask("alone", stream=True)).status == 200
-    assert (await world.ask("alone", stream=True)).code == "upstream_unavailable"
+@pytest.mark.parametrize("model", ["small", "unchecked"])
+async def test_a_larger_model_gets_the_whole_prompt_and_no_key_of_the_client(world: World, model: str) -> None:
+    answer = await world.ask(model, 200)
+    assert (outcome(answer), world.asked) == ((200, LARGE, None), (0, 1))
+    assert json.loads(world.other.last.body)["messages"][0]["content"] == "word " * 200
+    assert answer.headers["x-penstock-context"].endswith(";500")
+    assert "of-client" not in str(world.other.last.headers)
 
 
-class TestARequestThatDoesNotFit:
-    async def test_goes_to_a_larger_model_untouched(self, world: World) -> None:
-        for model, words, larger in (
-            ("small", 200, "large"),
-            ("small", 2000, "largest"),
-            ("unchecked", 200, "large"),  # without a step that rejects
-        ):
-            asked = len(world.other.received)
-            answer = await world.ask(model, "word " * words)
-            assert (answer.status, answer.fallback) == (200, f"{larger}; reason=context_length_exceeded")
-            assert not world.main.received
-            if larger == "largest":
-                assert len(world.other.received) == asked
-                continue
-            assert json.loads(world.other.last.body)["messages"][0]["content"] == "word " * words
-            assert answer.headers["x-penstock-context"].endswith(";500")
-            assert "of-client" not in str(world.other.last.headers)
-        for count, model in enumerate(("small", "unchecked"), 1):
-            assert (await world.ask(model)).fallback is None, "what fits stays"
-            assert len(world.main.received) == count
+TALK = [{"role": role, "content": f"{n} " + "word " * 20} for n in range(20) for role in ("user", "assistant")]
+TALK.append({"role": "user", "content": "And?"})
 
-    async def test_is_noticed_by_the_upstream_also_in_its_own_words(self, world: World) -> None:
-        own = {"code": 400, "message": "the request exceeds the available context size, try increasing it",
-               "type": "exceed_context_size_error", "n_prompt_tokens": 2324, "n_ctx": 2048}  # fmt: skip
-        in_its_own_words = answering(json.dumps({"error": own}).encode(), status=400)
-        for world.main.respond in (error(400, "too long", "context_length_exceeded"), in_its_own_words):
-            answer = await world.ask("unknown")
-            assert (answer.status, answer.fallback) == (200, "large; reason=context_length_exceeded")
-        answer = await world.ask("alone")
-        assert (answer.status, answer.code) == (400, "context_length_exceeded")
 
-    async def test_may_be_tried_again_where_a_step_that_shortens_it_was_late(self, world: World) -> None:
-        answer = await world.ask("late", messages=RECORDS)
-        assert (answer.status, answer.code) == (503, "server_is_overloaded")
-        assert answer.headers["retry-after"] == "1"
-        assert "x-should-retry" not in answer.headers
-        assert not world.main.received
-        answer = await world.ask("late-small", messages=RECORDS)
-        assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded"), "if there is one"
+@pytest.mark.parametrize(
+    ("model", "messages", "code", "seconds"),
+    [
+        pytest.param("late", RECORDS, "server_is_overloaded", "1", id="a step that shortens it was late"),
+        pytest.param("unkept", TALK, "state_unavailable", "5", id="nothing can be kept"),
+    ],
+)
+async def test_what_was_not_shortened_this_time_goes_to_a_larger_model_or_may_be_tried_again(
+    world: World, model: str, messages: Any, code: str, seconds: str
+) -> None:
+    answer = await world.ask(model, messages=messages)
+    assert outcome(answer) == (503, None, code)
+    assert (answer.headers["retry-after"], "x-should-retry" in answer.headers) == (seconds, False)
+    assert outcome(await world.ask(f"{model}-small", messages=messages)) == (200, LARGEST, None)
+    assert not world.main.received
 
-    async def test_goes_to_the_larger_model_where_nothing_can_be_kept(self, world: World) -> None:
-        talk = [{"role": role, "content": f"{n} " + "word " * 20} for n in range(20) for role in ("user", "assistant")]
-        talk.append({"role": "user", "content": "And?"})
-        answer = await world.ask("unkept", messages=talk)
-        assert (answer.status, answer.code) == (503, "state_unavailable")
-        answer = await world.ask("unkept-small", messages=talk)
-        assert (answer.status, answer.fallback) == (200, "largest; reason=context_length_exceeded")
-        assert not world.main.received
 
-    @pytest.mark.parametrize("world", [(1, 60)], indirect=True)
-    async def test_which_503_it_was_is_told_by_the_metrics(self, world: World) -> None:
-        world.main.respond = error(503, "down", "engine_busy")
-        talk = [{"role": role, "content": f"{n} " + "word " * 20} for n in range(20) for role in ("user", "assistant")]
-        asked = {
-            'penstock_limited_requests_total{reason="not_in_time"}': ("late", RECORDS, "server_is_overloaded"),
-            "penstock_requests_without_state_total": ("unkept", [*talk, RECORDS[0]], "state_unavailable"),
-            'penstock_upstream_errors_total{reason="engine_busy",upstream="main"}': ("alone", talk, "engine_busy"),
-            'penstock_upstream_errors_total{reason="upstream_unavailable",upstream="main"}': ("alone", talk, "upstream_unavailable"),
-        }  # fmt: skip
-        for number, (model, messages, code) in enumerate(asked.values(), 1):
-            answer = await world.ask(model, messages=messages)
-            assert (answer.status, answer.code) == (503, code)
-            expected = [1.0] * number + [0.0] * (len(asked) - number)
-            async with asyncio.timeout(60):  # a request is counted behind its answer
-                while [await world.metric(name) for name in asked] != expected:
-                    await asyncio.sleep(0.02)
-        assert await world.metric("penstock_context_overflows_total") == 0
-
-    async def test_a_larger_one_that_fails_says_so(self, world: World) -> None:
-        world.other.respond = error(503, "down")
-        answer = await world.ask("small", "word " * 200)
-        assert (answer.status, answer.fallback) == (503, None)
-        assert b"down" in answer.body
-
-    async def test_a_fallback_without_room_does_not_hide_the_failure(self, world: World) -> None:
-        world.main.respond = error(503, "down")
-        answer = await world.ask("narrow", "word " * 200)
-        assert (answer.status, answer.headers["retry-after"]) == (503, "7")
-        assert not world.other.received
+@pytest.mark.parametrize("world", [(1, 60)], indirect=True)
+async def test_which_503_it_was_is_told_by_the_metrics(world: World) -> None:
+    world.main.respond = error(503, "engine_busy")
+    errors = 'penstock_upstream_errors_total{{reason="{}",upstream="main"}}'
+    asked = {
+        'penstock_limited_requests_total{reason="not_in_time"}': ("late", RECORDS, "server_is_overloaded"),
+        "penstock_requests_without_state_total": ("unkept", TALK, "state_unavailable"),
+        errors.format("engine_busy"): ("alone", TALK, "engine_busy"),
+        errors.format("upstream_unavailable"): ("alone", TALK, "upstream_unavailable"),
+    }
+    for number, (name, (model, messages, code)) in enumerate(asked.items(), 1):
+        assert outcome(await world.ask(model, messages=messages)) == (503, None, code)
+        await world.client.until(f"{name} 1.0")
+        assert [await world.client.metric(each) for each in [*asked][number:]] == [0.0] * (len(asked) - number)
+    assert [await world.client.metric(each) for each in asked] == [1.0] * len(asked)
+    assert await world.client.metric("penstock_context_overflows_total") == 0

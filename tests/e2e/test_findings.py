@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Answer, Client, Lab
+from tests.e2e.servers import Upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -29,42 +30,34 @@ WRONG = 'messages[1] contradicts the trusted fact "The capital of Australia is C
 
 
 @pytest.fixture
-async def base(lab: Lab) -> str:
-    return await lab.start(CONFIG.format(url=lab.behind.url))
+async def client(lab: Lab) -> Client:
+    return await lab.client(CONFIG.format(url=lab.behind.url), "k")
 
 
-async def asked(lab: Lab, base: str, messages: Any, model: str = "m", id: str = "r") -> tuple[int, str | None, Any]:
-    """The status, the findings as the header tells them, and the body."""
-    headers = {"authorization": "Bearer k", "x-request-id": id}
-    status, told, answer = await lab.chat(base, {"model": model, "messages": messages}, headers)
-    return status, told.get("x-penstock-findings"), answer
+async def explained(client: Client, answer: Answer) -> list[Any]:
+    """The findings of each step."""
+    record = (await client.get(f"/v1/explain/{answer.headers['x-request-id']}")).json
+    return [step["findings"] for step in record["steps"]]
 
 
-async def explained(lab: Lab, base: str, id: str) -> list[Any]:
-    return list((await lab.get(f"{base}/v1/explain/{id}", {"authorization": "Bearer k"}))[1]["steps"])
-
-
-async def test_the_answer_and_its_explanation_tell_each_finding_with_its_reason(lab: Lab, base: str) -> None:
-    status, header, _ = await asked(lab, base, TALK, id="found")
-    assert status == 200
-    facts, clash = json.loads(header or "")
-    assert facts == {"policy": "check_facts", "finding": WRONG}
+async def test_the_answer_and_its_explanation_tell_each_finding_with_its_reason(client: Client) -> None:
+    answer = await client.chat(messages=TALK)
+    facts, clash = json.loads(answer.headers["x-penstock-findings"])
+    assert (answer.status, facts) == (200, {"policy": "check_facts", "finding": WRONG})
     assert clash["policy"] == "resolve_clashes"
     assert clash["finding"].startswith("messages[0] is superseded by messages[2]: ")
-    steps = await explained(lab, base, "found")
-    assert [step["findings"] for step in steps] == [[WRONG], [clash["finding"]]]
+    assert await explained(client, answer) == [[WRONG], [clash["finding"]]]
 
 
-async def test_a_request_without_findings_has_no_such_header(lab: Lab, base: str) -> None:
-    status, header, _ = await asked(lab, base, TALK[:1])
-    assert (status, header) == (200, None)
+async def test_a_request_without_findings_has_no_such_header(client: Client) -> None:
+    answer = await client.chat(messages=TALK[:1])
+    assert (answer.status, "x-penstock-findings" in answer.headers) == (200, False)
 
 
-async def test_a_refusal_says_what_was_found_and_where(lab: Lab, base: str) -> None:
-    talk = [*TALK[:1], {"role": "user", "content": TALK[1]["content"]}]
-    status, header, body = await asked(lab, base, talk, "strict-1", "refused")
-    assert (status, lab.behind.received) == (400, [])
-    assert (body["error"]["code"], body["error"]["param"]) == ("contradicts_trusted_fact", "messages[1]")
-    assert "The capital of Australia is Canberra." in body["error"]["message"]
-    assert json.loads(header or "") == [{"policy": "check_facts", "finding": WRONG}]
-    assert (await explained(lab, base, "refused"))[0]["findings"] == [WRONG]
+async def test_a_refusal_says_what_was_found_and_where(client: Client, behind: Upstream) -> None:
+    answer = await client.chat(model="strict-1", messages=[TALK[0], {**TALK[1], "role": "user"}])
+    assert (answer.refusal, behind.received) == ((400, "contradicts_trusted_fact"), [])
+    assert answer.json["error"]["param"] == "messages[1]"
+    assert "The capital of Australia is Canberra." in answer.json["error"]["message"]
+    assert json.loads(answer.headers["x-penstock-findings"]) == [{"policy": "check_facts", "finding": WRONG}]
+    assert (await explained(client, answer))[0] == [WRONG]

@@ -12,7 +12,7 @@ import pytest
 from backports import zstd
 
 from proxy.chat.parse import Body
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Answer, Client, Lab
 from tests.e2e.default_chain import config
 from tests.e2e.hostile_bodies import FLOODS
 
@@ -21,22 +21,25 @@ PATH = "/v1/chat/completions"
 AROUND = {"x-penstock-bypass": "true"}
 
 
-async def ask(lab: Lab, base: str, body: bytes, path: str = PATH, **headers: str) -> tuple[int, Any]:
+async def started(lab: Lab, more: str = "embedding: {kind: none}", server: str = "") -> Client:
+    text = config(lab.behind.url, lab.folder / "state", more)
+    return await lab.client(text.replace("\nserver:\n", f"\nserver:\n{server}"))
+
+
+async def ask(client: Client, body: bytes, path: str = PATH, **headers: str) -> Answer:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with lab.http.post(base + path, data=io.BytesIO(body), headers=names) as answer:
-        return answer.status, json.loads(await answer.read() or b"null")
+    return await client.send("POST", path, names, data=io.BytesIO(body))
 
 
 async def test_a_body_that_holds_too_much_is_refused(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    client = await started(lab)
     for name in TOO_MANY:
-        status, answer = await ask(lab, base, FLOODS[name]())
-        assert (status, answer["error"]["code"]) == (413, "too_many_values"), name
+        assert (await ask(client, FLOODS[name]())).refusal == (413, "too_many_values"), name
     assert lab.behind.received == []
 
 
 async def test_half_a_surrogate_pair_passes(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    client = await started(lab)
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     messages = [
         {"role": "user", "content": "hi"},
@@ -45,25 +48,24 @@ async def test_half_a_surrogate_pair_passes(lab: Lab) -> None:
     ]
     body = json.dumps({"model": "gpt-4o", "messages": messages, "input": "\udc00"}).encode()
     for path, headers in ((PATH, AROUND), (PATH, {}), ("/v1/responses", {})):
-        assert (await ask(lab, base, body, path, **headers))[0] == 200
+        assert (await ask(client, body, path, **headers)).status == 200
         assert lab.behind.last.body == body
 
 
 async def test_a_compressed_body_reaches_the_upstream_decoded(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    client = await started(lab)
     body = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
     for coding, compress in (("gzip", gzip.compress), ("zstd", zstd.compress)):
-        status, _ = await ask(lab, base, compress(body), content_encoding=coding)
-        assert (status, lab.behind.last.body) == (200, body)
+        answer = await ask(client, compress(body), content_encoding=coding)
+        assert (answer.status, lab.behind.last.body) == (200, body)
         assert lab.behind.last.header("content-encoding") is None
-        status, answer = await ask(lab, base, compress(bytes(40 * 2**20)), content_encoding=coding)
-        assert (status, answer["error"]["code"]) == (413, "request_too_large")
+        answer = await ask(client, compress(bytes(40 * 2**20)), content_encoding=coding)
+        assert answer.refusal == (413, "request_too_large")
     assert len(lab.behind.received) == 2
 
 
 async def test_bodies_of_waiting_requests_are_bounded(lab: Lab) -> None:
-    text = config(lab.behind.url, lab.folder / "state", "embedding: {kind: none}\nlimits: {bodies_mib: 1}")
-    base = await lab.start(text.replace("\nserver:\n", "\nserver:\n  max_body_mib: 0.5\n"))
+    client = await started(lab, "embedding: {kind: none}\nlimits: {bodies_mib: 1}", "  max_body_mib: 0.5\n")
     answered = asyncio.Event()
     usual = lab.behind.respond
 
@@ -73,13 +75,12 @@ async def test_bodies_of_waiting_requests_are_bounded(lab: Lab) -> None:
 
     lab.behind.respond = later
     body = b'{"model":"m","messages":[{"role":"user","content":"' + b"A" * 400_000 + b'"}]}'
-    waiting = [asyncio.create_task(ask(lab, base, body, **AROUND)) for _ in range(4)]
+    waiting = [asyncio.create_task(ask(client, body, **AROUND)) for _ in range(4)]
     done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    assert {each.result()[0] for each in done} == {503}
+    assert {each.result().status for each in done} == {503}
     answered.set()
-    statuses = [(await each)[0] for each in waiting]
-    assert {*statuses} == {200, 503}
-    assert (await ask(lab, base, body, **AROUND))[0] == 200, "what is over counts no longer"
+    assert {(await each).status for each in waiting} == {200, 503}
+    assert (await ask(client, body, **AROUND)).status == 200, "what is over counts no longer"
 
 
 async def test_a_large_body_is_read_in_a_thread(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,20 +96,20 @@ async def test_a_large_body_is_read_in_a_thread(lab: Lab, monkeypatch: pytest.Mo
 
         return note
 
-    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    client = await started(lab)
     for name in ("__init__", "parse"):
         monkeypatch.setattr(Body, name, noted(name))
     said = [{"role": "user", "content": "word " * 120_000}, {"role": "assistant", "content": "Ok."}]
-    body = {"model": "m", "messages": [*said, {"role": "user", "content": "And?"}]}
-    await ask(lab, base, json.dumps(body).encode())
+    said.append({"role": "user", "content": "And?"})
+    await client.chat(messages=said)
     assert seen == [("__init__", False), ("parse", False)]
     seen.clear()
-    await ask(lab, base, json.dumps({**body, "messages": body["messages"][1:]}).encode())
+    await client.chat(messages=said[1:])
     assert seen == [("__init__", True), ("parse", True)]
 
 
 async def test_calls_and_results_without_an_id_are_the_upstreams_to_judge(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind.url, lab.folder / "state"))
+    client = await started(lab)
     call = {"type": "function", "function": {"name": "read", "arguments": "{}"}}
     messages = [
         {"role": "user", "content": "hi"},
@@ -119,6 +120,4 @@ async def test_calls_and_results_without_an_id_are_the_upstreams_to_judge(lab: L
         {"role": "tool", "content": "two"},
         {"role": "user", "content": "And?"},
     ]
-    body = json.dumps({"model": "m", "messages": messages}).encode()
-
-    assert [(await ask(lab, base, body, **each))[0] for each in (AROUND, {})] == [200, 200]
+    assert [(await client.chat(messages=messages, headers=each)).status for each in (AROUND, {})] == [200, 200]

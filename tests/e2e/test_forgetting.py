@@ -1,7 +1,7 @@
 """An operator forgets a tenant: nothing of it is left that a key could see, and nothing of another's is gone."""
 
 import asyncio
-import json
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -9,7 +9,7 @@ import pytest
 
 from proxy.config.keys_file import hash_of
 from proxy.identity import tenant_named
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.served import served
 from tests.e2e.servers import Received, Upstream, say
 from tests.e2e.test_recall import CONVERSATION, TOOLS, handle_in
@@ -25,44 +25,40 @@ auth:
   kind: keys
   keys: [{{name: one, hash: {one}}}, {{name: two, hash: {two}}}]
 """
-ADMIN = {"authorization": "Bearer s3cret"}
 
 
-class Client:
-    """What the two tenants do and see."""
+class Tenant:
+    """What somebody with a key does and sees."""
 
-    def __init__(self, base: str, http: aiohttp.ClientSession, behind: Upstream) -> None:
-        self.base, self._http, self._behind = base, http, behind
+    def __init__(self, client: Client, behind: Upstream) -> None:
+        self._client, self._behind = client, behind
 
-    async def ask(self, method: str, path: str, key: str, headers: Any = None, **options: Any) -> tuple[int, Any]:
-        sent = {"authorization": f"Bearer {key}", **(headers or {})}
-        async with self._http.request(method, f"{self.base}{path}", headers=sent, **options) as response:
-            return response.status, json.loads(await response.read())
-
-    async def leaves(self, key: str) -> str:
-        """Leave something of everything for a key; the handle of what was archived."""
-        for user in ("ann", None):
-            body: dict[str, Any] = {"text": "Likes candles"} | ({} if user is None else {"user": user})
-            assert (await self.ask("POST", "/v1/memories", key, json=body))[0] == 200
-        named = {"x-penstock-session": "s", "x-request-id": f"r-{key}"}
-        before = len(self._behind.received)
-        body = {"model": "m", "messages": CONVERSATION, "tools": TOOLS}
-        assert (await self.ask("POST", "/v1/chat/completions", key, named, json=body))[0] == 200
-        given = {"to": {"session": "s", "agent": "bob"}, "content": "a finding"}
-        assert (await self.ask("POST", "/v1/context/share", key, named, json=given))[0] == 200
+    async def leaves(self) -> str:
+        """Leave something of everything; the handle of what was archived."""
+        client, before = self._client, len(self._behind.received)
+        named = {"x-penstock-session": "s", "x-request-id": f"r-{client.key}"}
         to_bob = {**named, "x-penstock-agent": "bob", "x-request-id": "bob"}
-        body = {"model": "m", "messages": [{"role": "user", "content": "And?"}]}
-        assert (await self.ask("POST", "/v1/chat/completions", key, to_bob, json=body))[0] == 200
+        given = {"to": {"session": "s", "agent": "bob"}, "content": "a finding"}
+        for got in (
+            await client.post("/v1/memories", {"text": "Likes candles", "user": "ann"}),
+            await client.post("/v1/memories", {"text": "Likes candles"}),
+            await client.chat(messages=CONVERSATION, tools=TOOLS, headers=named),
+            await client.post("/v1/context/share", given, named),
+            await client.chat("And?", headers=to_bob),
+        ):
+            assert got.status == 200, got
         return handle_in(self._behind.received[before].body)
 
-    async def sees(self, key: str, handle: str) -> list[Any]:
+    async def sees(self, handle: str) -> list[Any]:
         """How many memories of a user and of all, whether what was archived is there, and the record of its request."""
-        counts = [len((await self.ask("GET", f"/v1/memories{user}", key))[1]["data"]) for user in ("?user=ann", "")]
-        paths = (f"/v1/retrieve/{handle}", f"/v1/explain/r-{key}")
-        return counts + [(await self.ask("GET", path, key))[0] for path in paths]
+        counts = [len((await self._client.get(f"/v1/memories{user}")).json["data"]) for user in ("?user=ann", "")]
+        paths = (f"/v1/retrieve/{handle}", f"/v1/explain/r-{self._client.key}")
+        return counts + [(await self._client.get(path)).status for path in paths]
 
-    async def forget(self, tenant: str) -> tuple[int, Any]:
-        return await self.ask("DELETE", f"/admin/tenants/{tenant}", "s3cret")
+
+async def forget(client: Client, tenant: str) -> tuple[int, Any]:
+    answer = await client.send("DELETE", f"/admin/tenants/{tenant}", key="s3cret")
+    return answer.status, answer.json
 
 
 async def recalling_or_signing(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
@@ -84,14 +80,15 @@ def config(behind: Upstream) -> str:
     return CONFIG.format(url=behind.url, one=hash_of("pk-1"), two=hash_of("pk-2"))
 
 
+EVERYTHING, NOTHING = [1, 1, 200, 200], [0, 0, 404, 404]
+
+
 async def test_all_of_one_tenant_goes_and_all_of_another_stays(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind))
-    client = Client(base, lab.http, lab.behind)
-    handles = {key: await client.leaves(key) for key in ("pk-1", "pk-2")}
-    everything = [1, 1, 200, 200]
-    for key, handle in handles.items():
-        assert await client.sees(key, handle) == everything
-    status, told = await client.forget("one")
+    one = await lab.client(config(lab.behind), "pk-1")
+    first, second = Tenant(one, lab.behind), Tenant(replace(one, key="pk-2"), lab.behind)
+    handle, others = await first.leaves(), await second.leaves()
+    assert (await first.sees(handle), await second.sees(others)) == (EVERYTHING, EVERYTHING)
+    status, told = await forget(one, "one")
     assert (status, told["complete"], told["failed"]) == (200, True, {})
     assert told["tenant"] == tenant_named("one")
     gone = ["requests", "memories", "originals", "shares", "decisions", "tool_rounds", "prefixes", "vectors"]
@@ -99,12 +96,11 @@ async def test_all_of_one_tenant_goes_and_all_of_another_stays(lab: Lab) -> None
     assert {*told["forgotten"]} - {*gone} == {"corrections", "summaries"}
     assert (told["forgotten"]["memories"], told["forgotten"]["originals"]) == (2, 1)
     assert "usage_counts" in told["remains"]
-    assert await client.sees("pk-1", handles["pk-1"]) == [0, 0, 404, 404]
-    assert await client.sees("pk-2", handles["pk-2"]) == everything
-    again = (await client.forget(tenant_named("one")))[1]["forgotten"]
+    assert (await first.sees(handle), await second.sees(others)) == (NOTHING, EVERYTHING)
+    again = (await forget(one, tenant_named("one")))[1]["forgotten"]
     assert not any(count for name, count in again.items() if name != "vectors")
-    assert await client.leaves("pk-1") == handles["pk-1"], "it begins anew, and what it sends is kept again"
-    assert await client.sees("pk-1", handles["pk-1"]) == everything
+    assert await first.leaves() == handle, "it begins anew, and what it sends is kept again"
+    assert await first.sees(handle) == EVERYTHING
 
 
 async def test_every_worker_forgets(lab: Lab) -> None:
@@ -112,11 +108,11 @@ async def test_every_worker_forgets(lab: Lab) -> None:
         handles: list[str] = []
         for _ in range(4):  # a connection each, so that both workers have something
             async with aiohttp.ClientSession() as http:
-                handles.append(await Client(running.base, http, lab.behind).leaves("pk-1"))
-        async with aiohttp.ClientSession() as http:
-            status, told = await Client(running.base, http, lab.behind).forget("one")
+                handles.append(await Tenant(Client(running.base, http, "pk-1"), lab.behind).leaves())
+        client = Client(running.base, lab.http, "pk-1")
+        status, told = await forget(client, "one")
         assert (status, told["complete"]) == (200, True)
         assert told["forgotten"]["requests"] >= 4
         for _ in range(4):
             async with aiohttp.ClientSession() as http:
-                assert await Client(running.base, http, lab.behind).sees("pk-1", handles[0]) == [0, 0, 404, 404]
+                assert await Tenant(replace(client, http=http), lab.behind).sees(handles[0]) == NOTHING

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Lab, Setup
+from tests.e2e.conftest import Client, Lab
+from tests.e2e.servers import Upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -13,14 +14,8 @@ models:
   - {{match: guarded, upstream: main, window: 2000, reserve: 0, fallbacks: [open]}}
   - {{match: open, upstream: main, chain: open}}
 chains:
-  default:
-    - tests.examples.redact_emails: {{}}
-    - offload_content: {{}}
-    - compress_history: {{}}
-    - pin_context: {{}}
-    - recall_history: {{}}
-    - offer_recall: {{}}
-    - reject_oversize: {{}}
+  default: [tests.examples.redact_emails: {{}}, offload_content: {{}}, compress_history: {{}}, pin_context: {{}},
+    recall_history: {{}}, offer_recall: {{}}, reject_oversize: {{}}]
   open: []
 """
 ADDRESS = "ana.ruiz@example.com"
@@ -38,58 +33,42 @@ CONVERSATION: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-async def setup(lab: Lab) -> Setup:
-    return Setup(await lab.start(CONFIG.format(url=lab.behind.url)), lab.behind, lab.http)
-
-
-async def post(
-    setup: Setup, messages: list[dict[str, Any]], model: str = "guarded", path: str = "chat/completions", **headers: str
-) -> tuple[int, dict[str, Any]]:
-    body = {"model": model, "messages": messages}
-    async with setup.session.post(f"{setup.base}/v1/{path}", json=body, headers=headers) as response:
-        return response.status, await response.json()
+async def client(lab: Lab) -> Client:
+    return await lab.client(CONFIG.format(url=lab.behind.url))
 
 
 @pytest.mark.parametrize("headers", [{"x-penstock-bypass": "true"}, {"x-penstock-chain": "open"}])
-async def test_no_header_skips_it(setup: Setup, headers: dict[str, str]) -> None:
-    status, _ = await post(setup, CONVERSATION, **headers)
-
-    assert status == 200
-    assert ADDRESS.encode() not in setup.upstream.last.body
-
-
-async def test_other_paths_that_it_cannot_read_are_closed(setup: Setup) -> None:
-    status, answer = await post(setup, CONVERSATION, path="completions")
-
-    assert (status, answer["error"]["code"]) == (403, "guarded")
-    assert (await post(setup, CONVERSATION, "open", path="completions"))[0] == 200
-    assert len(setup.upstream.received) == 1
+async def test_no_header_skips_it(client: Client, behind: Upstream, headers: dict[str, str]) -> None:
+    assert (await client.chat(model="guarded", messages=CONVERSATION, headers=headers)).status == 200
+    assert ADDRESS.encode() not in behind.last.body
 
 
 @pytest.mark.parametrize(
     "body",
     [
+        pytest.param(json.dumps({"model": "guarded", "prompt": ADDRESS}).encode(), id="a path that it cannot read"),
         pytest.param(json.dumps({"prompt": ADDRESS}).encode(), id="it names no model"),
         pytest.param(json.dumps({"Model": "guarded", "prompt": ADDRESS}).encode(), id="it names one in another case"),
         pytest.param(json.dumps({"model": "guarded", "prompt": ADDRESS}).encode("utf-16"), id="in another encoding"),
     ],
 )
-async def test_an_upstream_that_may_choose_a_model_that_it_guards_gets_nothing(setup: Setup, body: bytes) -> None:
-    url, headers = f"{setup.base}/v1/completions", {"content-type": "application/json"}
-    async with setup.session.post(url, data=body, headers=headers) as response:
-        assert (response.status, (await response.json())["error"]["code"]) == (403, "guarded")
-    assert setup.upstream.received == []
-    async with setup.session.get(f"{setup.base}/v1/files") as response:
-        assert response.status == 200
+async def test_an_upstream_that_may_choose_a_model_that_it_guards_gets_nothing(
+    client: Client, behind: Upstream, body: bytes
+) -> None:
+    json_body = {"content-type": "application/json"}
+    assert (await client.send("POST", "/v1/completions", json_body, data=body)).refusal == (403, "guarded")
+    assert behind.received == []
+    assert (await client.post("/v1/completions", {"model": "open", "prompt": ADDRESS})).status == 200
+    assert (await client.get("/v1/files")).status == 200
 
 
 @pytest.mark.parametrize("second", ['name="model"', "name=model", 'x=y;\r\n NAME="model"', "name*=utf-8''model"])
-async def test_a_form_names_one_model(setup: Setup, second: str) -> None:
+async def test_a_form_names_one_model(client: Client, behind: Upstream, second: str) -> None:
     head = "--b\r\nContent-Disposition: form-data;"
     one, two = f'{head} name="model"\r\n\r\nopen\r\n', f"{head} {second}\r\n\r\nguarded\r\n"
     prompt = f'{head} name="prompt"\r\n\r\nname="model"\r\n\r\n{ADDRESS}\r\n'
-    url, headers = f"{setup.base}/v1/audio/transcriptions", {"content-type": "multipart/form-data; boundary=b"}
+    form = {"content-type": "multipart/form-data; boundary=b"}
     for parts, status in ((one, 200), (one + two, 400), (two + one, 400), (prompt + one, 200)):
-        async with setup.session.post(url, data=f"{parts}--b--\r\n".encode(), headers=headers) as response:
-            assert response.status == status
-    assert len(setup.upstream.received) == 2
+        data = f"{parts}--b--\r\n".encode()
+        assert (await client.send("POST", "/v1/audio/transcriptions", form, data=data)).status == status
+    assert len(behind.received) == 2

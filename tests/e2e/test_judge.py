@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Lab
-from tests.e2e.servers import Received, Respond, Upstream, answering, breaking_off, send_chunk, silent
+from tests.e2e.conftest import Client, Lab
+from tests.e2e.servers import Received, Respond, Upstream, answering, send_chunk, silent
 from tests.e2e.test_summaries import saying
 
 CONFIG = """
@@ -21,7 +21,7 @@ models:
   - {{match: "*", upstream: main, window: 8000, reserve: 0, tokenizer: chars}}
 chains:
   default:
-    - resolve_clashes: {{reconcile: {which}, wait: {wait}, timeout: 50}}
+    - resolve_clashes: {{reconcile: open, wait: {wait}, timeout: 50}}
     - check_facts: {{facts: ["Ada Lovelace was an English mathematician."], judge: {judge}, timeout: 50}}
   empty: []
 judge: {{model: {model}, timeout: {timeout}}}
@@ -34,43 +34,29 @@ LONG = 10.0
 OPEN = "My budget is 500 euros. My budget is 900 euros."
 """Two statements of one message: rules do not say which holds."""
 LINE = '[Penstock: in the next message, "My budget is 900 euros" supersedes "My budget is 500 euros"]'
-FOUND = "The meeting is on Monday.", "Good news: the meeting has moved to Friday."
+FACT = "Ada Lovelace was an English mathematician."
 UNREAD = "Ada Lovelace wrote the first cookbook of Norwick."
 """About a fact's subject, and beyond the rules."""
-
-Body = dict[str, Any]
-
-
-def user(text: str) -> Body:
-    return {"role": "user", "content": text}
-
-
-def talk(*said: str) -> list[Body]:
-    """The user's messages, each but the last with an answer."""
-    answered = [[user(text), {"role": "assistant", "content": "Fine."}] for text in said[:-1]]
-    return [message for pair in answered for message in pair] + [user(said[-1])]
 
 
 class Running:
     """Proxies with a model and a small model behind, on one store."""
 
     def __init__(self, lab: Lab, small: Upstream) -> None:
-        self.lab, self.main, self.small, self.http = lab, lab.behind, small, lab.http
+        self.lab, self.main, self.small = lab, lab.behind, small
 
-    async def proxy(self, name: str = "one", **settings: Any) -> str:
-        known = {"main": self.main.url, "small": self.small.url, "folder": self.lab.folder / "state", "which": "open"}
+    async def proxy(self, **settings: Any) -> Client:
+        known = {"main": self.main.url, "small": self.small.url, "folder": self.lab.folder / "state"}
         known |= {"wait": LONG, "judge": 0, "timeout": 45, "model": "tiny-judge"}
-        return await self.lab.start(CONFIG.format(**known | settings), name)
+        return await self.lab.client(CONFIG.format(**known | settings), "k")
 
-    async def ask(self, base: str, *said: str, key: str = "k") -> tuple[list[str], dict[str, Any]]:
+    async def ask(self, client: Client, *said: str) -> tuple[list[str], dict[str, Any]]:
         """The texts that the model got, and what each step says of itself."""
-        body = {"model": "gpt", "messages": talk(*said)}
-        headers = {"authorization": f"Bearer {key}"}
-        async with self.http.post(f"{base}/v1/chat/completions", json=body, headers=headers) as response:
-            assert response.status == 200
-            id = response.headers["x-request-id"]
-        async with self.http.get(f"{base}/v1/explain/{id}", headers=headers) as response:
-            steps = {step["policy"]: step["facts"] for step in (await response.json())["steps"]}
+        turns = [(("user", text), ("assistant", "Fine.")) for text in said]
+        messages = [{"role": role, "content": text} for turn in turns for role, text in turn][:-1]
+        answer = await client.chat(model="gpt", messages=messages)
+        record = (await client.get(f"/v1/explain/{answer.headers['x-request-id']}")).json
+        steps = {step["policy"]: step["facts"] for step in record["steps"]}
         return [message["content"] for message in json.loads(self.main.last.body)["messages"]], steps
 
     def asked(self) -> list[tuple[str, str]]:
@@ -79,9 +65,10 @@ class Running:
         shown = [re.findall(r"<(\w+)>(.*?)</\1>", body["messages"][1]["content"]) for body in bodies]
         return [(first[1], second[1]) for first, second in shown]
 
-    async def counted(self, base: str, outcome: str) -> None:
-        """Wait until one pair has ended so."""
-        await self.lab.until(base, f'penstock_judge_verdicts_total{{outcome="{outcome}"}} 1.0')
+
+def ended(outcome: str) -> str:
+    """The line of the metrics where one pair has ended so."""
+    return f'penstock_judge_verdicts_total{{outcome="{outcome}"}} 1.0'
 
 
 @pytest.fixture
@@ -91,32 +78,14 @@ async def running(lab: Lab) -> Running:
 
 async def test_the_later_statement_is_preferred_where_the_model_says_so(running: Running) -> None:
     running.small.respond = answering(saying("REPLACES"))
-    base = await running.proxy()
-    texts, steps = await running.ask(base, "Hello.", OPEN)
-    assert texts[2] == LINE
-    assert texts[3:] == [OPEN], "the message itself is not touched"
-    facts = steps["resolve_clashes"]
-    assert {name: facts[name] for name in ("clashes_resolved", "irresolvable", "judged", "unanswered")} == {
-        "clashes_resolved": 1, "irresolvable": 0, "judged": 1, "unanswered": 0,
-    }  # fmt: skip
-    asked = json.loads(running.small.last.body)
-    assert (asked["model"], asked["temperature"], asked["max_tokens"], asked["stream"]) == (
-        "tiny-judge",
-        0.0,
-        16,
-        False,
-    )
+    texts, steps = await running.ask(await running.proxy(), "Hello.", OPEN)
+    assert texts[2:] == [LINE, OPEN], "the message itself is not touched"
+    counts = {"clashes_resolved": 1, "irresolvable": 0, "judged": 1, "unanswered": 0}
+    assert steps["resolve_clashes"].items() >= counts.items()
+    asked = {"model": "tiny-judge", "temperature": 0.0, "max_tokens": 16, "stream": False}
+    assert json.loads(running.small.last.body).items() >= asked.items()
     assert running.asked() == [("My budget is 500 euros.", "My budget is 900 euros.")]
     assert running.small.last.header("authorization") is None, "the client's key stays with its own upstream"
-
-
-async def test_what_rules_have_found_is_only_asked_about_with_all(running: Running) -> None:
-    running.small.respond = answering(saying("BOTH"))
-    texts, _ = await running.ask(await running.proxy("open"), *FOUND)
-    assert "superseded" in texts[0]
-    assert not running.small.received
-    texts, _ = await running.ask(await running.proxy("all", which="all"), *FOUND, key="other")
-    assert texts == [FOUND[0], "Fine.", FOUND[1]]
 
 
 async def endless(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
@@ -128,8 +97,6 @@ async def endless(behind: Upstream, received: Received, writer: asyncio.StreamWr
 @pytest.mark.parametrize(
     ("respond", "outcome"),
     [
-        pytest.param(breaking_off, "failed", id="breaks off"),
-        pytest.param(answering(b"{}", status=400), "unusable", id="a filter that refuses the text"),
         pytest.param(answering(saying("REPLACES", finish="length")), "unusable", id="cut off"),
         pytest.param(answering(saying("REPLACES", tool_calls=[{"id": "c"}])), "unusable", id="a tool call"),
         pytest.param(answering(saying("REPLACES", refusal="No.")), "unusable", id="a refusal"),
@@ -141,12 +108,12 @@ async def test_whatever_the_small_model_does_the_rules_alone_decide(
     running: Running, respond: Respond, outcome: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running.small.respond = respond
-    base = await running.proxy()
-    texts, steps = await running.ask(base, OPEN)
+    client = await running.proxy()
+    texts, steps = await running.ask(client, OPEN)
     assert texts == [OPEN]
     facts = steps["resolve_clashes"]
     assert (facts["irresolvable"], facts["judged"], facts["unanswered"]) == (1, 1, 1)
-    await running.counted(base, outcome)
+    await client.until(ended(outcome))
     said = capsys.readouterr().err
     assert [json.loads(line)["cause"] for line in said.splitlines()] == [outcome]
     assert "budget" not in said
@@ -154,13 +121,12 @@ async def test_whatever_the_small_model_does_the_rules_alone_decide(
 
 async def test_a_silent_one_is_waited_for_as_long_as_the_step_says_and_then_given_up(running: Running) -> None:
     running.small.respond = silent
-    base = await running.proxy(wait=0.05, timeout=0.5)
-    texts, steps = await running.ask(base, OPEN)
-    assert texts == [OPEN]
-    assert steps["resolve_clashes"]["unanswered"] == 1
-    await running.counted(base, "timeout")
+    client = await running.proxy(wait=0.05, timeout=0.5)
+    texts, steps = await running.ask(client, OPEN)
+    assert (texts, steps["resolve_clashes"]["unanswered"]) == ([OPEN], 1)
+    await client.until(ended("timeout"))
     await asyncio.wait_for(running.small.gone.wait(), 60)
-    await running.ask(base, OPEN.replace("900", "800"), key="k")
+    await running.ask(client, OPEN.replace("900", "800"))
     assert len(running.small.received) == 1, "it is left alone for a while"
 
 
@@ -174,27 +140,15 @@ async def test_what_is_under_way_is_dropped_at_shutdown(running: Running, capsys
     assert capsys.readouterr().err == "", "an end is no failure"
 
 
-async def test_what_was_decided_without_the_model_stays_so(running: Running) -> None:
-    running.small.respond = answering(b"<html>")
-    base = await running.proxy()
-    await running.ask(base, OPEN)
-    running.small.respond = answering(saying("REPLACES"))
-    texts, steps = await running.ask(base, OPEN, "Go on.")
-    assert texts == [OPEN, "Fine.", "Go on."]
-    assert (steps["resolve_clashes"]["irresolvable"], steps["resolve_clashes"]["judged"]) == (1, 0)
-
-
 async def test_a_statement_that_rules_cannot_read_is_held_against_the_fact(running: Running) -> None:
     running.small.respond = answering(saying("Contradicts."))
-    base = await running.proxy(judge=LONG)
-    texts, steps = await running.ask(base, UNREAD, "Hm.")
-    assert texts[0] == (
-        f'{UNREAD} [incorrect: contradicts the trusted fact "Ada Lovelace was an English mathematician."]'
-    )
+    client = await running.proxy(judge=LONG)
+    texts, steps = await running.ask(client, UNREAD, "Hm.")
+    assert texts[0] == f'{UNREAD} [incorrect: contradicts the trusted fact "{FACT}"]'
     assert (steps["check_facts"]["judged"], steps["check_facts"]["unanswered"]) == (1, 0)
-    assert running.asked() == [("Ada Lovelace was an English mathematician.", UNREAD)]
-    metrics = await running.lab.metrics(base)
-    assert 'penstock_judge_verdicts_total{outcome="judged"} 1.0' in metrics
+    assert running.asked() == [(FACT, UNREAD)]
+    metrics = await client.metrics()
+    assert ended("judged") in metrics
     assert 'penstock_judge_tokens_total{kind="input"} 900.0' in metrics
     assert "penstock_judge_duration_seconds_count 1.0" in metrics
 

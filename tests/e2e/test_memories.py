@@ -5,12 +5,11 @@ import itertools
 import json
 from typing import Any
 
-import aiohttp
 import openai
 import pytest
 
 from proxy.config.keys_file import hash_of
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Answer, Client, Lab
 from tests.e2e.servers import Upstream
 
 CONFIG = """
@@ -26,41 +25,41 @@ auth:
     - {{name: one, hash: {one}}}
     - {{name: two, hash: {two}}}
 """
-WORDS = "{kind: none}"
 SHARED = "The canteen has tea, coffee and juice to drink"
 TEA = "The user drinks green tea, coffee or juice"
 
 
-def config(url: str, embedding: str = WORDS) -> str:
+def config(url: str, embedding: str = "{kind: none}") -> str:
     return CONFIG.format(url=url, embedding=embedding, one=hash_of("pk-1"), two=hash_of("pk-2"))
-
-
-class Client:
-    def __init__(self, base: str, session: aiohttp.ClientSession, behind: Upstream) -> None:
-        self.base, self._session, self.behind = base, session, behind
-
-    async def ask(self, method: str, path: str, key: str = "pk-1", **options: Any) -> tuple[int, Any]:
-        headers = {"authorization": f"Bearer {key}", **options.pop("headers", {})}
-        if "data" in options:
-            headers["content-type"] = "application/x-ndjson"
-        async with self._session.request(method, f"{self.base}{path}", headers=headers, **options) as response:
-            text = await response.text()
-            return response.status, json.loads(text) if text else None
-
-    async def chat(self, said: str, key: str = "pk-1", *, headers: Any = None, **fields: Any) -> list[str]:
-        """The contents of the messages that reached the upstream."""
-        body = {"model": "m", "messages": [{"role": "user", "content": said}], **fields}
-        status, answer = await self.ask("POST", "/v1/chat/completions", key, json=body, headers=headers or {})
-        assert status == 200, answer
-        return [message["content"] for message in json.loads(self.behind.last.body)["messages"]]
 
 
 @pytest.fixture
 async def client(lab: Lab) -> Client:
-    return Client(await lab.start(config(lab.behind.url)), lab.http, lab.behind)
+    return await lab.client(config(lab.behind.url), "pk-1")
 
 
-async def test_an_sdk_stores_finds_and_forgets(client: Client) -> None:
+async def imported(client: Client, lines: list[str]) -> Answer:
+    headers = {"content-type": "application/x-ndjson"}
+    return await client.send("POST", "/v1/memories/import", headers, data="\n".join(lines))
+
+
+async def texts(client: Client, query: str, headers: Any = None) -> list[str]:
+    """Return the texts that a list or a search gives."""
+    return [each["text"] for each in (await client.get(f"/v1/memories?{query}", headers)).json["data"]]
+
+
+async def sent(client: Client, behind: Upstream, said: str, **more: Any) -> list[str]:
+    """Return the contents of the messages that reach the upstream."""
+    assert (await client.chat(said, **more)).status == 200
+    return [message["content"] for message in json.loads(behind.last.body)["messages"]]
+
+
+def remembered(contents: list[str]) -> set[str]:
+    """Return the memories in front of what was said."""
+    return {line[2:] for line in "\n".join(contents[:-1]).splitlines() if line.startswith("- ")}
+
+
+async def test_an_sdk_stores_finds_and_forgets(client: Client, behind: Upstream) -> None:
     async with openai.AsyncOpenAI(api_key="pk-1", base_url=f"{client.base}/v1", max_retries=0) as sdk:
         said = {"text": TEA, "kind": "preference", "source": "chat", "user": "ann"}
         made: Any = await sdk.post("/memories", body=said, cast_to=object)
@@ -86,53 +85,40 @@ async def test_an_sdk_stores_finds_and_forgets(client: Client) -> None:
             await sdk.get(f"/memories/{made['id']}?user=ann", cast_to=object)
         rest: Any = await sdk.delete("/memories?user=ann", cast_to=object)
         assert rest["deleted"] == 2
-    assert not client.behind.received, "nothing of it reaches an upstream"
+    assert not behind.received, "nothing of it reaches an upstream"
 
 
-async def test_a_request_gets_its_users_memories_and_nobody_elses(client: Client) -> None:
-    for key, user, text in (
-        ("pk-1", "ann", TEA),
-        ("pk-1", "bob", "The user drinks black coffee with juice"),
-        ("pk-1", None, SHARED),
-        ("pk-2", "ann", "The user drinks orange juice, tea or coffee"),
-    ):
-        body = {"text": text} if user is None else {"text": text, "user": user}
-        assert (await client.ask("POST", "/v1/memories", key, json=body))[0] == 200
+async def test_a_request_gets_its_users_memories_and_nobody_elses(client: Client, behind: Upstream) -> None:
+    bobs, others = "The user drinks black coffee with juice", "The user drinks orange juice, tea or coffee"
+    for key, text, owner in (
+        ("pk-1", TEA, {"user": "ann"}), ("pk-1", bobs, {"user": "bob"}), ("pk-1", SHARED, {}), ("pk-2", others, {"user": "ann"}),
+    ):  # fmt: skip
+        assert (await client.post("/v1/memories", {"text": text, **owner}, key=key)).status == 200
     asked = "What does the user drink: tea, coffee, juice? Drinks!"
-    expected = {
-        ("pk-1", "ann"): {TEA, SHARED},
-        ("pk-1", "bob"): {"The user drinks black coffee with juice", SHARED},
-        ("pk-1", None): {SHARED},
-        ("pk-2", "ann"): {"The user drinks orange juice, tea or coffee"},
-        ("pk-2", "bob"): set(),
-    }
-    for (key, user), texts in expected.items():
-        if user is None:
-            ways: list[dict[str, Any]] = [{}]
-        else:
-            ways = [{"headers": {"x-penstock-user": user}}, {"user": user}, {"safety_identifier": user, "user": "bob"}]
-        for way in ways:
-            got = await client.chat(asked, key, **way)
-            block = got[0] if len(got) > 1 else ""
-            assert {line[2:] for line in block.splitlines() if line.startswith("- ")} == texts, (key, way)
-            assert got[-1] == asked
+    for key, user, expected in (
+        ("pk-1", "ann", {TEA, SHARED}), ("pk-1", "bob", {bobs, SHARED}), ("pk-1", "", {SHARED}), ("pk-2", "ann", {others}), ("pk-2", "bob", set()),
+    ):  # fmt: skip
+        ways: list[dict[str, Any]] = [
+            {"headers": {"x-penstock-user": user}}, {"user": user}, {"safety_identifier": user, "user": "bob"},
+        ]  # fmt: skip
+        for way in ways if user else ({},):
+            got = await sent(client, behind, asked, key=key, **way)
+            assert (remembered(got), got[-1]) == (expected, asked), (key, way)
 
 
 async def test_lines_are_imported_whole_or_not_at_all(client: Client) -> None:
     lines = [
         json.dumps({"text": f"fact number {n}", "user": ("ann", "bob")[n % 2], "created": 1000 + n}) for n in range(300)
     ]
-    status, answer = await client.ask("POST", "/v1/memories/import", data="\n".join([*lines[:299], "", "{no"]))
-    assert (status, answer["error"]["message"]) == (400, "line 301 is not valid JSON")
-    assert (await client.ask("GET", "/v1/memories?user=ann"))[1]["data"] == []
-    status, answer = await client.ask("POST", "/v1/memories/import", data="\n".join(lines) + "\n")
-    assert (status, answer["added"]) == (200, 300)
-    status, answer = await client.ask("POST", "/v1/memories/import", data="\n".join(lines) + "\n")
-    assert (status, answer["added"], answer["repeated"]) == (200, 0, 300)
-    latest = (await client.ask("GET", "/v1/memories?user=bob&limit=1"))[1]["data"]
-    assert [(each["text"], each["created"]) for each in latest] == [("fact number 299", 1299.0)]
-    status, answer = await client.ask("POST", "/v1/memories/import", data="\n".join([*lines, lines[0]]))
-    assert (status, answer["error"]["code"]) == (400, "too_many_memories")
+    broken = await imported(client, [*lines[:299], "", "{no"])
+    assert (broken.status, broken.json["error"]["message"]) == (400, "line 301 is not valid JSON")
+    assert await texts(client, "user=ann") == []
+    for added in (300, 0):
+        answer = await imported(client, [*lines, ""])
+        assert (answer.status, answer.json["added"], answer.json["repeated"]) == (200, added, 300 - added)
+    (latest,) = (await client.get("/v1/memories?user=bob&limit=1")).json["data"]
+    assert (latest["text"], latest["created"]) == ("fact number 299", 1299.0)
+    assert (await imported(client, [*lines, lines[0]])).refusal == (400, "too_many_memories")
 
 
 UNKNOWN = "a" * 20
@@ -185,15 +171,14 @@ MISTAKES: list[Any] = [
 ]
 
 
-async def test_mistakes_get_openais_error_body_and_store_nothing(client: Client) -> None:
+async def test_mistakes_get_openais_error_body_and_store_nothing(client: Client, behind: Upstream) -> None:
     for method, path, options, status, code in MISTAKES:
-        got, answer = await client.ask(method, path, **options)
-        assert (got, answer["error"]["code"]) == (status, code), (method, path, options)
-        assert answer["error"].keys() == {"message", "type", "param", "code"}
-    listed = await client.ask("GET", "/v1/memories?limit=1000")
-    assert listed[1]["data"] == []
-    assert (await client.ask("GET", "/v1/memories", "pk-3"))[0] == 401, "a key is needed"
-    assert not client.behind.received
+        answer = await client.send(method, path, **options)
+        assert answer.refusal == (status, code), (method, path, options)
+        assert answer.json["error"].keys() == {"message", "type", "param", "code"}
+    assert await texts(client, "limit=1000") == []
+    assert (await client.get("/v1/memories", key="pk-3")).status == 401, "a key is needed"
+    assert not behind.received
 
 
 SCOPED: dict[str, dict[str, str]] = {
@@ -214,47 +199,45 @@ ASKING: list[tuple[dict[str, str], set[str]]] = [
 ]
 
 
-async def test_memories_of_one_agent_task_or_session_are_for_its_requests_alone(client: Client) -> None:
+async def test_memories_of_one_agent_task_or_session_are_for_its_requests_alone(
+    client: Client, behind: Upstream
+) -> None:
     lines = [json.dumps({"text": text, "user": "ann", **names}) for text, names in SCOPED.items()]
-    assert (await client.ask("POST", "/v1/memories/import", data="\n".join(lines)))[1]["added"] == len(SCOPED)
+    assert (await imported(client, lines)).json["added"] == len(SCOPED)
     for names, expected in ASKING:
         headers = {f"x-penstock-{kind}": name for kind, name in names.items()} | {"x-penstock-user": "ann"}
         metadata = {{"session": "session_id"}.get(kind, kind): name for kind, name in names.items()}
         ways: list[dict[str, Any]] = [{"headers": headers}, {"metadata": metadata, "user": "ann"}]
         for way in ways:
-            got = await client.chat("Drinks? What drinks?", **way)
-            assert {line[2:] for line in got[0].splitlines() if line.startswith("- ")} == expected, way
-    assert len(await client.chat("Drinks? What drinks?", headers={"x-penstock-agent": "planner"})) == 1, "no user"
+            assert remembered(await sent(client, behind, "Drinks? What drinks?", **way)) == expected, way
+    nobody = await sent(client, behind, "Drinks? What drinks?", headers={"x-penstock-agent": "planner"})
+    assert len(nobody) == 1, "no user"
 
 
 async def test_endpoints_see_one_scope_and_forget_a_user_whole(client: Client) -> None:
     some = [{"text": text, **names} for text, names in SCOPED.items()]
-    added = (await client.ask("POST", "/v1/memories", json={"memories": some, "user": "ann"}))[1]["data"]
+    added = (await client.post("/v1/memories", {"memories": some, "user": "ann"})).json["data"]
     ids = {each["text"]: each["id"] for each in added}
     assert {each["text"]: each["scope"] for each in added} == {text: [*names] for text, names in SCOPED.items()}
     for text, names in SCOPED.items():
         query = "&".join(f"{kind}={name}" for kind, name in {"user": "ann", **names}.items())
-        for asked in (f"?{query}", f"?{query}&query=drinks"):
-            listed = (await client.ask("GET", f"/v1/memories{asked}"))[1]["data"]
-            assert [each["text"] for each in listed] == [text]
+        assert await texts(client, query) == await texts(client, f"{query}&query=drinks") == [text]
         for other, id in ids.items():
-            assert (await client.ask("GET", f"/v1/memories/{id}?{query}"))[0] == (200 if other == text else 404)
+            assert (await client.get(f"/v1/memories/{id}?{query}")).status == (200 if other == text else 404)
             if other != text:
-                assert (await client.ask("DELETE", f"/v1/memories/{id}?{query}"))[0] == 404
+                assert (await client.send("DELETE", f"/v1/memories/{id}?{query}")).status == 404
     # a client that always sends its names by headers means the user all the same
-    named: dict[str, Any] = {"headers": {"x-penstock-agent": "planner", "x-penstock-session": "trip-7"}}
-    again = await client.ask("POST", "/v1/memories", json={"text": "drinks tea", "user": "ann"}, **named)
-    assert (again[1]["status"], again[1]["scope"]) == ("repeated", [])
-    listed = (await client.ask("GET", "/v1/memories?user=ann", **named))[1]["data"]
-    assert [each["text"] for each in listed] == ["drinks tea"]
-    everything = (await client.ask("GET", "/v1/memories?user=ann&scope=all"))[1]["data"]
-    assert {each["id"] for each in everything} == {*ids.values()}
-    assert (await client.ask("DELETE", f"/v1/memories/{ids['drinks milk']}?user=ann&scope=all"))[0] == 200
-    only = await client.ask("DELETE", "/v1/memories?user=ann&agent=planner")
-    assert only[1]["deleted"] == 1
-    whole = await client.ask("DELETE", "/v1/memories?user=ann", **named)
-    assert whole[1]["deleted"] == len(SCOPED) - 2, "forgetting a user forgets it in all scopes"
-    assert (await client.ask("GET", "/v1/memories?user=ann&scope=all"))[1]["data"] == []
+    named = {"x-penstock-agent": "planner", "x-penstock-session": "trip-7"}
+    again = (await client.post("/v1/memories", {"text": "drinks tea", "user": "ann"}, named)).json
+    assert (again["status"], again["scope"]) == ("repeated", [])
+    assert await texts(client, "user=ann", named) == ["drinks tea"]
+    assert {*await texts(client, "user=ann&scope=all")} == {*ids}
+    one = f"/v1/memories/{ids['drinks milk']}?user=ann&scope=all"
+    assert (await client.send("DELETE", one)).status == 200
+    assert (await client.send("DELETE", "/v1/memories?user=ann&agent=planner")).json["deleted"] == 1
+    whole = await client.send("DELETE", "/v1/memories?user=ann", named)
+    assert whole.json["deleted"] == len(SCOPED) - 2, "forgetting a user forgets it in all scopes"
+    assert await texts(client, "user=ann&scope=all") == []
 
 
 NOTED = {"name": "note", "arguments": json.dumps({"text": "The user is a vegetarian"})}
@@ -285,26 +268,22 @@ embedding: {{kind: static}}
 
 @pytest.mark.parametrize("window", [16_000, 8_000])
 async def test_a_fact_from_five_sources_stands_once(lab: Lab, window: int) -> None:
-    client = Client(await lab.start(ONCE.format(url=lab.behind.url, window=window)), lab.http, lab.behind)
-    named = {"x-penstock-user": "ann", "x-penstock-session": "s1"}
+    client = await lab.client(ONCE.format(url=lab.behind.url, window=window), "pk-1")
     for text in ("The user is a vegetarian.", "The user is allergic to peanuts"):
-        assert (await client.ask("POST", "/v1/memories", json={"text": text, "user": "ann"}))[0] == 200
+        assert (await client.post("/v1/memories", {"text": text, "user": "ann"})).status == 200
     same = {"planner": "The user is vegetarian.", "booker": "User is a vegetarian"}
-    for agent, content in {**same, "writer": "The table is for 7 pm. The user is vegetarian."}.items():
-        share = {"to": {"session": "s1"}, "content": content}
-        headers = {"x-penstock-session": "s1", "x-penstock-agent": agent}
-        assert (await client.ask("POST", "/v1/context/share", json=share, headers=headers))[0] == 200
-    tools = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
-    texts: list[str] = []
-    for messages in (TALK, [*TALK, {"role": "assistant", "content": "I look for one."}]):
-        body = {"model": "m", "messages": messages, "tools": tools}
-        status, answer = await client.ask("POST", "/v1/chat/completions", json=body, headers=named)
-        assert status == 200, answer
-        sent = json.loads(lab.behind.last.body)["messages"]
-        texts = texts or [each["content"] for each in sent]
-        assert [each["content"] for each in sent][: len(texts)] == texts, "while the model works nothing changes"
-    blocks = "\n".join(text for text in texts if text.startswith("<"))
     own, shared = "I'm vegetarian. We are four people.", "The table is for 7 pm. The user is vegetarian."
+    for agent, content in {**same, "writer": shared}.items():
+        headers = {"x-penstock-session": "s1", "x-penstock-agent": agent}
+        given = await client.post("/v1/context/share", {"to": {"session": "s1"}, "content": content}, headers)
+        assert given.status == 200
+    tools = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
+    asked: dict[str, Any] = {"tools": tools, "headers": {"x-penstock-user": "ann", "x-penstock-session": "s1"}}
+    got = await sent(client, lab.behind, "", messages=TALK, **asked)
+    working = [*TALK, {"role": "assistant", "content": "I look for one."}]
+    later = await sent(client, lab.behind, "", messages=working, **asked)
+    assert later[: len(got)] == got, "while the model works nothing changes"
+    blocks = "\n".join(text for text in got if text.startswith("<"))
     assert blocks.count(own) == 1, "the user's own words stand"
     assert blocks.count(shared) == 1, "a text that says more stands whole"
     rest = blocks.replace(own, "").replace(shared, "").replace("[note(The user is a vegetarian)]", "")
@@ -313,29 +292,27 @@ async def test_a_fact_from_five_sources_stands_once(lab: Lab, window: int) -> No
 
 
 async def test_with_the_built_in_model(lab: Lab) -> None:
-    made = config(lab.behind.url, "{kind: sentence-transformers}")
-    made += "vectors: {kind: embedded, timeout: 60}\n"
+    more = "vectors: {kind: embedded, timeout: 60}\n"
+    client = await lab.client(config(lab.behind.url, "{kind: sentence-transformers}") + more, "pk-1")
     facts = [
         "The user is a vegetarian and allergic to peanuts",
         "The user's daughter studies in Tokyo",
         "Deployments of this project run on Kubernetes",
         "The user collects vinyl records",
     ]
-    base = await lab.start(made)
-    client = Client(base, lab.http, lab.behind)
-    body = {"memories": [{"text": text, "user": "ann"} for text in facts]}
-    assert (await client.ask("POST", "/v1/memories", json=body))[1]["added"] == 4
+    some = [{"text": text, "user": "ann"} for text in facts]
+    assert (await client.post("/v1/memories", {"memories": some})).json["added"] == 4
     # on a busy machine the model may take longer than a request waits: then it is found by words, and asked again
     async with asyncio.timeout(240):
         query = "/v1/memories?user=ann&query=where+does+my+child+go+to+university"
-        while (found := (await client.ask("GET", query))[1])["found_by"] != "meaning":
+        while (found := (await client.get(query)).json)["found_by"] != "meaning":
             await asyncio.sleep(0.5)
         assert found["data"][0]["text"] == facts[1]
         same = {"text": "The user is collecting vinyl records", "user": "ann"}
-        assert (await client.ask("POST", "/v1/memories", json=same))[1]["status"] == "merged"
+        assert (await client.post("/v1/memories", same)).json["status"] == "merged"
         for version in itertools.count(1):
-            got = await client.chat(f"How do I get version {version} of this project onto our cluster?", user="ann")
-            if facts[2] in got[0]:
+            asked = f"How do I get version {version} of this project onto our cluster?"
+            if facts[2] in (got := await sent(client, lab.behind, asked, user="ann"))[0]:
                 break
     assert not any(other in got[0] for other in (facts[0], facts[1]))
-    assert len(await client.chat("What is the capital of Mongolia?", user="ann")) == 1
+    assert len(await sent(client, lab.behind, "What is the capital of Mongolia?", user="ann")) == 1

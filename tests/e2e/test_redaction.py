@@ -4,14 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from openai.types.chat.completion_create_params import (
-    CompletionCreateParamsNonStreaming,
-    CompletionCreateParamsStreaming,
-)
 
-from tests.e2e.conftest import Lab, Setup
-from tests.e2e.servers import begin_stream, say, send, send_chunk
-from tests.sdk_types import MARK, planted
+from tests.e2e.conftest import Client, Lab
+from tests.e2e.servers import Received, Upstream, answering, begin_stream, send, send_chunk
+from tests.scripted import answer, assembled, events
+from tests.sdk_types import MARK
 from tests.upstreams.anthropic.stand_in import stream_events as anthropic_events
 from tests.wires import openai_server
 
@@ -19,212 +16,128 @@ CONFIG = """
 upstreams:
   main: {{kind: openai, base_url: "{url}"}}
   claude: {{kind: anthropic, base_url: "{url}", api_key: k}}
-models:
-  - {{match: "claude-*", upstream: claude}}
-  - {{match: open, upstream: main, chain: open}}
-  - {{match: "*", upstream: main}}
-chains:
-  default:
-    - redact_secrets: {{}}
-    - reject_oversize: {{}}
-  open: []
+models: [{{match: "claude-*", upstream: claude}}, {{match: "*", upstream: main}}]
+chains: {{default: [redact_secrets: {{}}, reject_oversize: {{}}]}}
 records: {{text: true}}
 """
+CHAT, MESSAGES, RESPONSES = "chat/completions", "messages", "responses"
+PATHS = pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 
 
 @pytest.fixture
-async def setup(lab: Lab) -> Setup:
-    return Setup(await lab.start(CONFIG.format(url=lab.behind.url)), lab.behind, lab.http)
+async def client(lab: Lab) -> Client:
+    return await lab.client(CONFIG.format(url=lab.behind.url))
 
 
-BODIES = dict(
-    [*planted(CompletionCreateParamsNonStreaming, ""), *planted(CompletionCreateParamsStreaming, "")]
-)  # fmt: skip
+def asking(path: str, messages: list[Any], **more: Any) -> dict[str, Any]:
+    """Return a body of this wire."""
+    model = "claude-opus-5" if path == MESSAGES else "gpt-5"
+    limit = {"max_tokens": 9} if path == MESSAGES else {}
+    return {"model": model, "input" if path == RESPONSES else "messages": messages, **limit, **more}
 
 
-def test_the_fields_of_the_sdk_are_found() -> None:
-    places = " ".join(BODIES)
-    for name in (".user", ".metadata", ".prediction", ".stop", ".filename", ".image_url.url", ".functions", ".city"):
-        assert name in places
-    assert len(BODIES) > 100
+IMAGE = {"type": "image_url", "image_url": {"url": f"https://cdn.example.com/{MARK}.png"}}
+ESCAPED = json.dumps({"a": MARK}).replace("@", "\\u0040")
+PLACES: dict[str, tuple[dict[str, Any], dict[str, str], str, int]] = {
+    "an unknown field": ({"wish": f"for {MARK}"}, {}, "", 400),
+    "a key of an unknown field": ({"wish": [{MARK: 1}]}, {}, "", 400),
+    "the name of a field": ({MARK: 1}, {}, "", 400),
+    "a field of a message": ({"messages": [{"role": "user", "content": "hi", "note": MARK}]}, {}, "", 400),
+    "a header": ({}, {"x-user-email": MARK, "x-team": "search"}, "", 200),
+    "the query": ({}, {}, "user=marker.4711%40example.com", 400),
+    "the address of an image": ({"messages": [{"role": "user", "content": [IMAGE]}]}, {}, "", 200),
+    "escaped in JSON": ({"messages": [{"role": "user", "content": ESCAPED}]}, {}, "", 200),
+}
 
 
-async def test_no_string_of_the_sdk_gets_past_it(setup: Setup) -> None:
-    refused, late = set[str](), list[str]()
-    for place, body in BODIES.items():
-        spoken = [{"role": "user", "content": "hi"}]
-        messages = [*(body["messages"] if place.startswith(".messages") else ()), *spoken]
-        body = {
-            **body,
-            "model": body["model"] if place == ".model" else "guarded",
-            "messages": messages,
-            "stream": False,
-        }
-        setup.upstream.reset()
-        async with setup.session.post(setup.url, json=body) as response:
-            await response.read()
-            if response.status != 200:
-                refused.add(place)
-        late += [place for each in setup.upstream.received if MARK.encode() in each.body]
-    assert late == []
-    # a model cannot be redacted; the other is a name of the client's own where only known ones are read
-    assert refused == {".model", ".tool_choice|1.allowed_tools.tools[].*"}
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "query", "status"),
-    [
-        pytest.param({"wish": f"for {MARK}"}, {}, "", 400, id="an unknown field"),
-        pytest.param({"wish": [{MARK: 1}]}, {}, "", 400, id="a key of an unknown field"),
-        pytest.param({MARK: 1}, {}, "", 400, id="the name of a field"),
-        pytest.param({"messages": [{"role": "user", "content": "hi", "note": MARK}]}, {}, "", 400, id="in a message"),
-        pytest.param({}, {"x-user-email": MARK, "x-team": "search"}, "", 200, id="a header"),
-        pytest.param({}, {}, "user=marker.4711%40example.com", 400, id="the query"),
-        pytest.param({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {
-            "url": f"https://cdn.example.com/{MARK}.png"}}]}]}, {}, "", 200, id="the address of an image"),
-        pytest.param({"messages": [{"role": "user", "content": json.dumps({"a": MARK}).replace("@", "\\u0040")}]},
-                     {}, "", 200, id="escaped in JSON"),
-    ],
-)  # fmt: skip
-async def test_nor_does_any_other(
-    setup: Setup, body: dict[str, Any], headers: dict[str, str], query: str, status: int
+@pytest.mark.parametrize(("body", "headers", "query", "status"), PLACES.values(), ids=PLACES)
+async def test_no_string_gets_past_it(
+    client: Client, behind: Upstream, body: dict[str, Any], headers: dict[str, str], query: str, status: int
 ) -> None:
-    body = {"model": "guarded", "messages": [{"role": "user", "content": "hi"}], **body}
-    async with setup.session.post(f"{setup.url}?{query}", json=body, headers=headers) as response:
-        told = await response.text()
-        assert response.status == status, told
-    for each in setup.upstream.received:
-        sent = f"{each.path} {each.headers} {each.body.decode()}"
-        assert "marker.4711" not in sent  # a port may have the digits alone
+    asked = {**asking(CHAT, [{"role": "user", "content": "hi"}]), **body}
+    told = await client.post(f"/v1/chat/completions?{query}", asked, headers)
+    assert told.status == status, told.body
+    for each in behind.received:
+        # a port may have the digits alone
+        assert "marker.4711" not in f"{each.path} {each.headers} {each.body.decode()}"
         assert each.header("x-team") == headers.get("x-team")
 
 
+def said(path: str, text: str, *, thought: bool = False) -> tuple[Any, list[Any]]:
+    """Return an answer with a text and a call that has it, or behind a thought; and what a client sends back of it."""
+    if path == CHAT:
+        call = {"id": "c1", "type": "function", "function": {"name": "n", "arguments": json.dumps({"a": text})}}
+        made = answer(text) if thought else answer(text, finish="tool_calls", tool_calls=[call])
+        return made, [{"role": "assistant", "content": text}]
+    if path == MESSAGES:
+        content = [{"type": "text", "text": text}, {"type": "tool_use", "id": "t", "name": "n", "input": {"a": text}}]
+        if thought:
+            content = [{"type": "thinking", "thinking": "Let me see.", "signature": "s"}, content[0]]
+        usage = {"input_tokens": 1, "output_tokens": 1}
+        made = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content, "usage": usage}
+        return {**made, "stop_reason": "end_turn", "stop_sequence": None}, [{"role": "assistant", "content": content}]
+    items: list[Any] = [{**openai_server.message(text), "id": "msg_1", "status": "completed"}]
+    if thought:
+        items.insert(0, {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"})
+    else:
+        items.append({**openai_server.call("c", "n", a=text), "id": "fc_1", "status": "completed"})
+    return {"id": "r", "object": "response", "status": "completed", "model": "m", "output": items}, items
+
+
+def read(path: str, streamed: bytes) -> str:
+    """Return all text of a stream's deltas."""
+    if path == CHAT:
+        return json.dumps(assembled(streamed))
+    lines = streamed.decode().splitlines()
+    deltas = [json.loads(line[6:]).get("delta") or {} for line in lines if line.startswith("data: ")]
+    texts = [each if isinstance(each, str) else each.get("text") or each.get("partial_json") for each in deltas]
+    return "".join(filter(None, texts))
+
+
+@PATHS
 @pytest.mark.parametrize("stream", [False, True])
-async def test_the_client_has_again_what_the_model_never_saw(setup: Setup, stream: bool) -> None:
-    async def echoing(upstream: Any, received: Any, writer: Any) -> None:
-        text = json.loads(received.body)["messages"][-1]["content"]
-        call = {"id": "c1", "type": "function", "function": {"name": "mail", "arguments": json.dumps({"to": text})}}
-        message = {"role": "assistant", "content": f"You said: {text}", "tool_calls": [call]}
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
-        await say(
-            writer, received, {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-        )
-
-    setup.upstream.respond = echoing
-    body = {"model": "guarded", "messages": [{"role": "user", "content": f"I am {MARK}"}], "stream": stream}
-    async with setup.session.post(setup.url, json=body) as response:
-        told = (await response.read()).decode()
-        number = response.headers["x-request-id"]
-    if stream:
-        chunks = [json.loads(line[6:]) for line in told.splitlines() if line.startswith("data: {")]
-        deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
-        told = "".join(delta.get("content") or "" for delta in deltas)
-        told += "".join(call["function"].get("arguments", "") for each in deltas for call in each.get("tool_calls", ()))
-    assert f"You said: I am {MARK}" in told
-    assert told.count(MARK) == 2
-    assert MARK.encode() not in setup.upstream.last.body
-    await check_kept(setup, number)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("path", ["messages", "responses"])
-async def test_nor_on_the_vendors_own_wires(setup: Setup, path: str, stream: bool) -> None:
-    async def echoing(upstream: Any, received: Any, writer: Any) -> None:
+async def test_the_client_has_again_what_the_model_never_saw(
+    client: Client, behind: Upstream, path: str, stream: bool
+) -> None:
+    async def echoing(upstream: Upstream, received: Received, writer: Any) -> None:
         body = json.loads(received.body)
-        text = f"You said: {body['messages' if path == 'messages' else 'input'][-1]['content']}"
-        if path == "messages":
-            usage = {"input_tokens": 1, "output_tokens": 1}
-            content = [
-                {"type": "text", "text": text},
-                {"type": "tool_use", "id": "t", "name": "n", "input": {"a": text}},
-            ]
-            answer = {"id": "m", "type": "message", "role": "assistant", "model": "m", "content": content,
-                      "stop_reason": "tool_use", "stop_sequence": None, "usage": usage}  # fmt: skip
-            events = anthropic_events(answer, "whole")
-        else:
-            said = {**openai_server.message(text), "id": "msg_1", "status": "completed"}
-            called = {**openai_server.call("c", "n", a=text), "id": "fc_1", "status": "completed"}
-            answer = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [said, called]}
-            events = list(openai_server.stream_events(answer))
+        made, _ = said(path, f"You said: {body['input' if path == RESPONSES else 'messages'][-1]['content']}")
         if not stream:
-            await send(writer, 200, json.dumps(answer).encode())
+            await send(writer, 200, json.dumps(made).encode())
             return
+        named = anthropic_events(made, "whole") if path == MESSAGES else openai_server.stream_events(made)
+        parts = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in named)
         await begin_stream(writer)
-        for event in events:
-            await send_chunk(writer, f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        for part in events(made) if path == CHAT else parts:
+            await send_chunk(writer, part)
         await send_chunk(writer, b"")
 
-    setup.upstream.respond = echoing
-    said = [{"role": "user", "content": f"I am {MARK}"}]
-    own = {"messages": said, "max_tokens": 9} if path == "messages" else {"input": said}
-    body = {"model": "claude-opus-5" if path == "messages" else "guarded", "stream": stream, **own}
-    async with setup.session.post(f"{setup.base}/v1/{path}", json=body) as response:
-        told = (await response.read()).decode()
-        assert response.status == 200, told
-        number = response.headers["x-request-id"]
-    if stream:
-        deltas = [json.loads(line[6:]).get("delta") for line in told.splitlines() if line.startswith("data: ")]
-        texts = [
-            each if isinstance(each, str) else (each or {}).get("text") or (each or {}).get("partial_json")
-            for each in deltas
-        ]
-        told = "".join(filter(None, texts))
-    assert f"You said: I am {MARK}" in told
-    assert told.count(MARK) == 2
-    assert MARK.encode() not in setup.upstream.last.body
-    await check_kept(setup, number)
+    behind.respond = echoing
+    told = await client.post(f"/v1/{path}", asking(path, [{"role": "user", "content": f"I am {MARK}"}], stream=stream))
+    text = read(path, told.body) if stream else told.body.decode()
+    assert f"You said: I am {MARK}" in text
+    assert text.count(MARK) == 2
+    assert MARK.encode() not in behind.last.body
+    # nor has any record or explanation that operators read
+    for shown in (f"/admin/requests/{told.headers['x-request-id']}", "/admin/conversations"):
+        assert MARK.encode() not in (await client.get(f"{shown}?text=true")).body
 
 
-async def check_kept(setup: Setup, number: str) -> None:
-    """No record and no explanation that operators read has the secret."""
-    for path in (f"/admin/requests/{number}?text=true", "/admin/conversations?text=true"):
-        async with setup.session.get(f"{setup.base}{path}") as response:
-            assert MARK not in await response.text()
-
-
-async def test_the_same_conversation_sends_the_same_bytes(setup: Setup) -> None:
-    messages = [{"role": "user", "content": f"I am {MARK}"}]
-    bodies = list[str]()
+@PATHS
+async def test_each_request_begins_with_the_bytes_of_the_one_before(
+    client: Client, behind: Upstream, path: str
+) -> None:
+    """The beginning that signed reasoning stands on was sent with placeholders, and stays so."""
+    made, back = said(path, "Hello.", thought=True)
+    behind.respond = answering(json.dumps(made).encode())
+    talk: list[Any] = [{"role": "user", "content": f"I am {MARK}"}]
+    before = b""
     for n in range(3):
-        async with setup.session.post(setup.url, json={"model": "guarded", "messages": messages}) as response:
-            assert response.status == 200
-        bodies.append(setup.upstream.last.body.decode().rpartition("]")[0])
-        messages += [{"role": "assistant", "content": f"Hello {MARK}"}, {"role": "user", "content": f"{n}"}]
-    assert bodies[1].startswith(bodies[0])
-    assert bodies[2].startswith(bodies[1])
-
-
-@pytest.mark.parametrize("path", ["messages", "responses"])
-async def test_nor_behind_signed_reasoning(setup: Setup, path: str) -> None:
-    """The beginning that the reasoning stands on was sent with placeholders, and stays so."""
-    listed, own = ("messages", {"max_tokens": 9}) if path == "messages" else ("input", {})
-    thought: dict[str, Any]
-    answer: dict[str, Any]
-    said: list[dict[str, Any]]
-    if path == "messages":
-        thought = {"type": "thinking", "thinking": "Let me see.", "signature": "s"}
-        answer = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
-                  "content": [thought, {"type": "text", "text": "Hello."}],
-                  "usage": {"input_tokens": 1, "output_tokens": 1}}  # fmt: skip
-        said = [{"role": "assistant", "content": answer["content"]}]
-    else:
-        thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}
-        said = [thought, {**openai_server.message("Hello."), "id": "msg_1", "status": "completed"}]
-        answer = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": said}
-
-    async def respond(upstream: Any, received: Any, writer: Any) -> None:
-        await send(writer, 200, json.dumps(answer).encode())
-
-    setup.upstream.respond = respond
-    talk: list[dict[str, Any]] = [{"role": "user", "content": f"I am {MARK}"}]
-    before: list[Any] = []
-    for n in range(3):
-        body = {"model": "claude-opus-5" if path == "messages" else "guarded", listed: talk, **own}
-        async with setup.session.post(f"{setup.base}/v1/{path}", json=body) as response:
-            assert response.status == 200, await response.text()
-        assert MARK.encode() not in setup.upstream.last.body
-        sent = json.loads(setup.upstream.last.body)[listed]
-        assert sent[: len(before)] == before
-        assert json.dumps(sent).count("encrypted_content" if path == "responses" else "signature") == n
-        before = sent
-        talk += [*said, {"role": "user", "content": f"I am {MARK} still, {n}."}]
+        told = await client.post(f"/v1/{path}", asking(path, talk))
+        assert told.status == 200, told.body
+        sent = behind.last.body
+        assert MARK.encode() not in sent
+        assert sent.startswith(before)
+        assert sum(map(sent.count, (b"encrypted_content", b"signature"))) == (0 if path == CHAT else n)
+        before = sent[: sent.rindex(b"]")]
+        talk += [*back, {"role": "user", "content": f"I am {MARK} still, {n}."}]

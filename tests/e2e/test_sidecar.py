@@ -4,11 +4,10 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.telemetry.observation import Telemetry
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import proxy, until_ready
 from tests.e2e.test_recall import CONVERSATION, NEEDLE, TOOLS
 
@@ -28,32 +27,21 @@ ORIGINAL = CONVERSATION[2]["content"]
 NOWHERE = "a" * 20
 
 
-class Client:
-    def __init__(self, base: str, session: aiohttp.ClientSession) -> None:
-        self._base, self._session = base, session
-
-    async def ask(self, method: str, path: str, key: str | None = "k", **options: Any) -> tuple[int, Any, Any]:
-        headers = {**({"authorization": f"Bearer {key}"} if key else {}), **options.pop("headers", {})}
-        async with self._session.request(method, self._base + path, headers=headers, **options) as response:
-            text = await response.text()
-            is_json = response.headers["content-type"] == "application/json"
-            return response.status, json.loads(text) if is_json else text, response.headers
-
-    async def compressed(self, key: str | None = "k", *, headers: Any = None, **fields: Any) -> Any:
-        body = {"model": "m", "messages": CONVERSATION, **fields}
-        status, answer, _ = await self.ask("POST", "/v1/compress", key, json=body, headers=headers or {})
-        assert status == 200, answer
-        return answer
-
-
 @pytest.fixture
 async def client(lab: Lab) -> AsyncGenerator[Client, None]:
-    yield Client(await lab.start(CONFIG.format(url=lab.behind.url)), lab.http)
+    yield await lab.client(CONFIG.format(url=lab.behind.url), "k")
     assert not lab.behind.received, "nothing was sent to the upstream"
 
 
+async def compressed(client: Client, key: str = "k", *, headers: Any = None, **fields: Any) -> Any:
+    body = {"model": "m", "messages": CONVERSATION, **fields}
+    answer = await client.post("/v1/compress", body, headers, key=key)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
 async def test_a_request_is_compressed_and_its_original_comes_back(client: Client) -> None:
-    answer = await client.compressed()
+    answer = await compressed(client)
     assert [message["role"] for message in answer["messages"]] == [message["role"] for message in CONVERSATION]
     assert answer["messages"][:2] == CONVERSATION[:2]
     assert NEEDLE not in json.dumps(answer["messages"])
@@ -69,65 +57,61 @@ async def test_a_request_is_compressed_and_its_original_comes_back(client: Clien
     (handle,) = answer["handles"]
     assert f'recall("{handle}")' in answer["messages"][2]["content"]
 
-    status, found, headers = await client.ask("GET", f"/v1/retrieve/{handle}")
-    assert (status, found) == (200, {"handle": handle, "content": ORIGINAL})
-    assert headers["cache-control"] == "no-store"
-    status, text, headers = await client.ask("GET", f"/v1/retrieve/{handle}", headers={"accept": "text/plain"})
-    assert (status, text) == (200, ORIGINAL)
-    assert headers["content-type"] == "text/plain; charset=utf-8"
+    found = await client.get(f"/v1/retrieve/{handle}")
+    assert (found.status, found.json) == (200, {"handle": handle, "content": ORIGINAL})
+    assert found.headers["cache-control"] == "no-store"
+    plain = await client.get(f"/v1/retrieve/{handle}", {"accept": "text/plain"})
+    assert (plain.status, plain.body.decode()) == (200, ORIGINAL)
+    assert plain.headers["content-type"] == "text/plain; charset=utf-8"
 
 
 async def test_tools_come_back_with_recall_only_where_there_were_tools(client: Client) -> None:
-    answer = await client.compressed(tools=TOOLS)
-    assert [tool["function"]["name"] for tool in answer["tools"]] == ["read_report", "recall"]
-    assert "tools" not in await client.compressed(tools=[])
+    offered = (await compressed(client, tools=TOOLS))["tools"]
+    assert [tool["function"]["name"] for tool in offered] == ["read_report", "recall"]
+    assert "tools" not in await compressed(client, tools=[])
 
 
 async def test_another_chain_may_be_chosen(client: Client) -> None:
-    answer = await client.compressed(headers={"x-penstock-chain": "empty"})
+    answer = await compressed(client, headers={"x-penstock-chain": "empty"})
     assert answer["messages"] == CONVERSATION
     assert answer["tokens_before"] == answer["tokens_after"] > 0
     assert (answer["compression_ratio"], answer["chain"], answer["steps"]) == (1.0, "empty", [])
-    bypassed = await client.compressed(headers={"x-penstock-bypass": "true"})
+    bypassed = await compressed(client, headers={"x-penstock-bypass": "true"})
     assert (bypassed["messages"], bypassed["chain"]) == (CONVERSATION, None)
 
 
 async def test_a_part_of_what_left(client: Client) -> None:
-    (handle,) = (await client.compressed())["handles"]
+    (handle,) = (await compressed(client))["handles"]
     for query, content in (
         ("first_line=2&last_line=2", "2: " + ORIGINAL.splitlines()[1]),
         ("pattern=code+w.rd", "61: " + ORIGINAL.splitlines()[60]),
         ("pattern=nowhere", "No line of the 120 fits."),
     ):
-        status, found, _ = await client.ask("GET", f"/v1/retrieve/{handle}?{query}")
-        assert (status, found["content"]) == (200, content)
-    status, answer, _ = await client.ask("GET", f"/v1/retrieve/{handle}?path=a.b")
-    assert (status, answer["error"]["code"]) == (400, "invalid_part"), "a path that finds nothing is a mistake"
+        assert (await client.get(f"/v1/retrieve/{handle}?{query}")).json["content"] == content
+    nowhere = await client.get(f"/v1/retrieve/{handle}?path=a.b")
+    assert nowhere.refusal == (400, "invalid_part"), "a path that finds nothing is a mistake"
 
 
 async def test_clients_without_a_key_are_one_tenant(client: Client) -> None:
-    (handle,) = (await client.compressed(None))["handles"]
-    assert (await client.ask("GET", f"/v1/retrieve/{handle}", None))[0] == 200
-    assert (await client.ask("GET", f"/v1/retrieve/{handle}", "k"))[0] == 404
+    (handle,) = (await compressed(client, ""))["handles"]
+    found = [(await client.get(f"/v1/retrieve/{handle}", key=key)).status for key in ("", "k")]
+    assert found == [200, 404]
 
 
 async def test_a_state_that_cannot_be_read_is_not_an_empty_one(lab: Lab) -> None:
     config = CONFIG.format(url=lab.behind.url)
     async with proxy(config, lab.folder) as base:
-        (handle,) = (await Client(base, lab.http).compressed())["handles"]
+        (handle,) = (await compressed(Client(base, lab.http)))["handles"]
     for each in (lab.folder / "state" / "archive").iterdir():
         each.write_bytes(b"this is no database" * 1000)
-    base = await lab.start(config)
-    await until_ready(base)
-    client = Client(base, lab.http)
-    for session_name in ({}, {"x-penstock-session": "s"}):
-        status, answer, headers = await client.ask("GET", f"/v1/retrieve/{handle}", headers=session_name)
-        assert (status, answer["error"]["code"]) == (503, "state_unavailable")
-        assert headers["retry-after"] == "5"
-    assert (await client.ask("GET", "/readyz", None))[1]["degraded"] == ["state: corrupted"]
-    assert (await client.compressed())["messages"] == CONVERSATION
-    metrics = (await client.ask("GET", "/metrics", None))[1]
-    assert "penstock_requests_without_state_total 1.0" in metrics
+    client = await lab.client(config, "k")
+    await until_ready(client.base)
+    for session in ({}, {"x-penstock-session": "s"}):
+        answer = await client.get(f"/v1/retrieve/{handle}", session)
+        assert (answer.refusal, answer.headers["retry-after"]) == ((503, "state_unavailable"), "5")
+    assert (await client.get("/readyz")).json["degraded"] == ["state: corrupted"]
+    assert (await compressed(client))["messages"] == CONVERSATION
+    assert "penstock_requests_without_state_total 1.0" in await client.metrics()
 
 
 ASKED, STRICT = {"model": "m", "messages": CONVERSATION}, {"x-penstock-chain": "strict"}
@@ -152,16 +136,16 @@ MISTAKES: list[tuple[str, str, dict[str, Any], int, str]] = [
 
 
 async def test_half_of_an_emoji_comes_back_as_a_sign_that_a_text_can_hold(client: Client) -> None:
-    answer = await client.compressed(messages=[{"role": "user", "content": "half \ud83d"}], user="\ude00")
+    answer = await compressed(client, messages=[{"role": "user", "content": "half \ud83d"}], user="\ude00")
     assert (answer["messages"][0]["content"], answer["fields"]) == ("half \ufffd", {})
 
 
 async def test_errors_are_openais(client: Client) -> None:
     for method, path, options, status, code in MISTAKES:
-        got, answer, _ = await client.ask(method, path, **dict(options))
-        assert (got, answer["error"]["code"]) == (status, code), (method, path)
-        assert answer["error"].keys() == {"message", "type", "param", "code"}
-        assert answer["error"]["type"] == "invalid_request_error"
+        answer = await client.send(method, path, **options)
+        assert answer.refusal == (status, code), (method, path)
+        assert answer.json["error"].keys() == {"message", "type", "param", "code"}
+        assert answer.json["error"]["type"] == "invalid_request_error"
 
 
 async def test_a_handle_is_in_no_telemetry(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,8 +157,8 @@ async def test_a_handle_is_in_no_telemetry(client: Client, monkeypatch: pytest.M
         return begin(self, method, route, *rest, **named)
 
     monkeypatch.setattr(Telemetry, "begin", noting)
-    await client.ask("GET", f"/v1/retrieve/{NOWHERE}")
-    await client.ask("GET", "/v1/compress")
+    await client.get(f"/v1/retrieve/{NOWHERE}")
+    await client.get("/v1/compress")
     assert begun == ["/v1/retrieve/{handle} None", "/v1/compress /v1/compress"]
 
 
@@ -194,8 +178,7 @@ async def test_a_field_that_the_chain_removes_is_null(lab: Lab) -> None:
     (lab.folder / "removing").mkdir()
     (lab.folder / "removing" / "leave_out.py").write_text(REMOVES)
     config = CONFIG.format(url=lab.behind.url).replace("empty: []", "empty: []\n  bare: [removing.leave_out: {}]")
-    client = Client(await lab.start(config), lab.http)
-    headers = {"x-penstock-chain": "bare"}
-    answer = await client.compressed(headers=headers, user="ana", seed=1, tools=TOOLS)
-    assert answer["fields"] == {"user": None}
-    assert (await client.compressed(user="ana", seed=1))["fields"] == {}
+    client = await lab.client(config, "k")
+    bare = await compressed(client, headers={"x-penstock-chain": "bare"}, user="ana", seed=1, tools=TOOLS)
+    assert bare["fields"] == {"user": None}
+    assert (await compressed(client, user="ana", seed=1))["fields"] == {}

@@ -1,265 +1,141 @@
-"""A client's key goes to no other vendor: the SDKs of OpenAI and Anthropic, through one proxy, over real sockets."""
+"""A client's key goes to no other vendor, on any path. `tests/upstreams/test_credentials.py` has the forms of keys."""
 
 import json
-from collections.abc import Awaitable, Callable
-from itertools import product
 from typing import Any
 
 import anthropic
 import openai
 import pytest
-from yarl import URL
 
-from tests.e2e.conftest import Lab
-from tests.e2e.servers import Received, Upstream, answering
+from tests.e2e.conftest import Client, Lab
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, answering
 
-ANTHROPICS, OPENAIS, ANYBODYS = "sk-ant-api03-secret", "sk-proj-secret", "sk-secret"
-CONFIG = """
-upstreams:
-  openai: {{kind: openai, base_url: "{openai}"}}
-  claude: {{kind: anthropic, base_url: "{anthropic}"}}
-models:
-  - {{match: "claude-*", upstream: claude}}
-  - {{match: "*", upstream: openai}}
-chains: {{default: []}}
-"""
-WITHOUT_CLAUDE = """
-upstreams:
-  openai: {{kind: openai, base_url: "{openai}"}}
+ANTHROPICS, OPENAIS = "sk-ant-api03-secret", "sk-proj-secret"
+ALONE = """
+upstreams: {{openai: {{kind: openai, base_url: "{openai}"}}}}
 models: [{{match: "*", upstream: openai}}]
 chains: {{default: []}}
 """
+BOTH = ALONE.replace('"}}}}', '"}}, claude: {{kind: anthropic, base_url: "{anthropic}"}}}}').replace(
+    "models: [", 'models: [{{match: "claude-*", upstream: claude}}, '
+)
+EMPTY = {"object": "list", "data": [], "has_more": False, "first_id": None, "last_id": None}
 MESSAGE = {
-    "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5",
-    "content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn", "stop_sequence": None,
-    "usage": {"input_tokens": 9, "output_tokens": 2},
+    "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x", "content": [{"type": "text", "text": "hi"}],
+    "stop_reason": "end_turn", "stop_sequence": None, "usage": {"input_tokens": 9, "output_tokens": 2}, **EMPTY,
 }  # fmt: skip
-EMPTY = {"data": [], "has_more": False, "first_id": None, "last_id": None}
 TURN: list[Any] = [{"role": "user", "content": "hi"}]
+NAMELESS: list[Any] = [
+    ("GET", "messages/batches", None),
+    ("POST", "messages/batches", {"requests": []}),
+    ("GET", "files", None),
+]
+NAMED: list[Any] = [
+    ("GET", "models/gpt-5", None),
+    *(
+        ("POST", path, {"model": "gpt-5", "messages": TURN, "input": "x", "max_tokens": 9, "stream": stream})
+        for path in ("chat/completions", "embeddings", "responses", "messages")
+        for stream in (False, True)
+    ),
+]
 
 
-class World:
-    """A proxy, a stand-in for each vendor, and their SDKs."""
+def says(value: Any, status: int = 200) -> Any:
+    return answering(json.dumps(value).encode(), status=status)
 
-    def __init__(self, base: str, openais: Upstream, anthropics: Upstream) -> None:
-        self.base, self.openais, self.anthropics = base, openais, anthropics
 
-    def openai(self, key: str = OPENAIS, **fields: Any) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(base_url=f"{self.base}/v1", api_key=key, max_retries=0, **fields)
-
-    def anthropic(self, **fields: Any) -> anthropic.AsyncAnthropic:
-        fields = fields or {"api_key": ANTHROPICS}
-        return anthropic.AsyncAnthropic(base_url=self.base, max_retries=0, **fields)
-
-    @property
-    def leaked(self) -> bool:
-        """Whether a vendor has the other one's key."""
-        return "sk-ant-" in repr(self.openais.received) or "sk-proj-" in repr(self.anthropics.received)
+async def begin(lab: Lab, config: str = BOTH) -> tuple[Client, Upstream]:
+    """Start a proxy before a stand-in for each vendor; OpenAI's is `lab.behind`."""
+    claude = await lab.upstream()
+    claude.respond, lab.behind.respond = says(MESSAGE), says({**json.loads(DEFAULT_ANSWER), **EMPTY})
+    return await lab.client(config.format(openai=lab.behind.url, anthropic=claude.url.removesuffix("/v1"))), claude
 
 
 def key_in(received: Received) -> str:
-    """Return the key of a request to Anthropic; SDKs send it in one of two headers."""
+    """Return the key of a request; SDKs send it in one of two headers."""
     return received.header("x-api-key") or (received.header("authorization") or "").removeprefix("Bearer ")
 
 
-async def begin(lab: Lab, config: str = CONFIG) -> World:
-    anthropics = await lab.upstream()
-    anthropics.respond = answering(json.dumps(MESSAGE).encode())
-    server = anthropics.url.removesuffix("/v1")
-    base = await lab.start(config.format(openai=lab.behind.url, anthropic=server))
-    return World(base, lab.behind, anthropics)
+async def refusal(client: Client, asked: tuple[str, str, Any], headers: dict[str, str]) -> tuple[int, Any]:
+    method, path, body = asked
+    answer = await client.send(method, f"/v1/{path}", headers, json=body)
+    error = answer.json["error"]
+    assert ("'gpt-5'" in error["message"]) is ((method, path, body) in NAMED), "it names the entry that is missing"
+    return answer.status, error["details"]["error_code"] if "details" in error else error["code"]
 
 
-async def test_a_key_in_x_api_key_goes_to_anthropic_only(lab: Lab) -> None:
-    world = await begin(lab)
-    for key in (ANTHROPICS, ANYBODYS):
-        for path in ("messages/batches", "files", "models"):
-            async with lab.http.get(f"{world.base}/v1/{path}", headers={"x-api-key": key}) as response:
-                assert response.status == 200, path
-        body = {"model": "gpt-5", "messages": TURN}
-        for path in ("messages", "chat/completions", "embeddings"):
-            async with lab.http.post(f"{world.base}/v1/{path}", headers={"x-api-key": key}, json=body) as response:
-                error = (await response.json())["error"]
-                code = error["details"]["error_code"] if path == "messages" else error["code"]
-                assert (response.status, code) == (400, "foreign_key"), path
-    assert {each.header("x-api-key") for each in world.anthropics.received} == {ANTHROPICS, ANYBODYS}
-    assert [each.path for each in world.openais.received] == ["/v1/models"] * 2
-    assert "secret" not in repr(world.openais.received)
+async def test_the_sdks_reach_the_vendor_of_their_key_and_model(lab: Lab) -> None:
+    client, claude = await begin(lab)
+    async with anthropic.AsyncAnthropic(base_url=client.base, api_key=ANTHROPICS) as sdk:
+        await sdk.messages.batches.list()
+        await sdk.beta.files.list()
+        assert (await sdk.messages.create(model="claude-x", max_tokens=9, messages=TURN)).id == "msg_1"
+        with pytest.raises(anthropic.BadRequestError, match="is for anthropic, but the model .gpt-5. goes to"):
+            await sdk.messages.create(model="gpt-5", max_tokens=9, messages=TURN)
+    other = {"x-api-key": ANTHROPICS, "x-goog-api-key": "AIza-secret"}
+    async with openai.AsyncOpenAI(base_url=f"{client.base}/v1", api_key=OPENAIS, default_headers=other) as several:
+        await several.chat.completions.create(model="claude-x", messages=TURN)
+        await several.files.list()
+        await several.chat.completions.create(model="gpt-5", messages=TURN)
+        await several.models.list()
+    assert [key_in(each) for each in claude.received] == [ANTHROPICS] * 4
+    assert {each.header("authorization") for each in lab.behind.received} == {f"Bearer {OPENAIS}"}
+    assert len(lab.behind.received) == 3
+    assert "sk-proj" not in repr(claude.received)
+    assert not any(key in repr(lab.behind.received) for key in other.values())
 
 
-Ask = Callable[[anthropic.AsyncAnthropic], Awaitable[Any]]
-NAMELESS: dict[str, tuple[Ask, str]] = {
-    "batches": (lambda client: client.messages.batches.list(), "/v1/messages/batches"),
-    "a new batch": (
-        lambda client: client.messages.batches.create(
-            requests=[{"custom_id": "a", "params": {"model": "claude-x", "max_tokens": 9, "messages": TURN}}]
-        ),
-        "/v1/messages/batches",
-    ),
-    "files": (lambda client: client.beta.files.list(), "/v1/files"),
-    "any path": (lambda client: client.get("/v1/skills", cast_to=object), "/v1/skills"),
+async def test_a_key_of_another_vendor_is_refused_on_each_path_and_reaches_nobody(lab: Lab) -> None:
+    client, _ = await begin(lab, ALONE)
+    for key in ({"x-api-key": "any"}, {"authorization": f"Bearer {ANTHROPICS}"}):
+        for asked in (*NAMELESS, *NAMED, ("GET", "models", None)):
+            assert await refusal(client, asked, key) == (400, "foreign_key"), asked
+        counted = await client.post("/v1/messages/count_tokens", {"model": "claude-x", "messages": TURN}, key)
+        assert counted.json["input_tokens"] > 0, "it is counted here"
+    assert lab.behind.received == []
+    client, claude = await begin(lab)
+    for method, path, body in NAMELESS:
+        assert (await client.send(method, f"/v1/{path}", {"x-api-key": ANTHROPICS}, json=body)).status == 200
+        assert (claude.last.path, key_in(claude.last)) == (f"/v1/{path}", ANTHROPICS)
+    for asked in NAMED:
+        assert await refusal(client, asked, {"x-api-key": ANTHROPICS}) == (400, "foreign_key"), asked
+    assert lab.behind.received == []
+
+
+@pytest.mark.parametrize(
+    ("own", "key"), [("keyless: true", ""), ("api_key: sk-own", "sk-own"), ("provider: anthropic", ANTHROPICS)]
+)
+async def test_an_upstream_may_need_no_key_or_name_the_vendor_of_its_keys(lab: Lab, own: str, key: str) -> None:
+    client, _ = await begin(lab, ALONE.replace('"{openai}"', f'"{{openai}}", {own}'))
+    for method, path, body in (*NAMED, ("GET", "models", None)):
+        answer = await client.send(method, f"/v1/{path}", {"authorization": f"Bearer {ANTHROPICS}"}, json=body)
+        assert (answer.status, key_in(lab.behind.last)) == (200, key), path
+    assert len(lab.behind.received) == len(NAMED) + 1
+
+
+REFUSALS: dict[str, Any] = {
+    "Incorrect API key provided.": {"error": {"message": "Incorrect API key provided.", "code": "invalid_api_key"}},
+    "invalid x-api-key": {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}},
+    "": "of something in front",
 }
 
 
-async def test_a_request_without_a_model_goes_to_the_vendor_of_its_key(lab: Lab) -> None:
-    world = await begin(lab)
-    world.anthropics.respond = answering(json.dumps(EMPTY).encode())
-    for credentials in ({"api_key": ANTHROPICS}, {"auth_token": "sk-ant-oat01-x"}, {"auth_token": "x"}):
-        async with world.anthropic(**credentials) as client:
-            for ask, sent_to in NAMELESS.values():
-                await ask(client)
-                assert URL(world.anthropics.last.path).path == sent_to
-                assert key_in(world.anthropics.last) == next(iter(credentials.values()))
-    assert len(world.anthropics.received) == 3 * len(NAMELESS)
-    assert world.openais.received == []
-
-
-async def test_the_same_paths_go_to_openai_with_its_key(lab: Lab) -> None:
-    world = await begin(lab)
-    world.openais.respond = answering(json.dumps({"object": "list", **EMPTY}).encode())
-    async with world.openai() as client:
-        await client.files.list()
-        await client.batches.list()
-    assert [URL(each.path).path for each in world.openais.received] == ["/v1/files", "/v1/batches"]
-    assert world.anthropics.received == []
-
-
-async def test_a_key_whose_vendor_is_not_configured_is_refused(lab: Lab) -> None:
-    world = await begin(lab, WITHOUT_CLAUDE)
-    async with world.anthropic() as client:
-        for ask, _ in NAMELESS.values():
-            with pytest.raises(anthropic.BadRequestError, match="`kind` or `provider` is `anthropic`"):
-                await ask(client)
-        with pytest.raises(anthropic.BadRequestError, match="default_upstream"):
-            await client.models.list()
-    assert world.openais.received == []
-
-
-async def test_a_model_of_another_vendor_is_refused_with_the_entry_that_is_missing(lab: Lab) -> None:
-    world = await begin(lab, WITHOUT_CLAUDE)
-    async with world.anthropic() as client, world.openai(ANTHROPICS) as other:
-        with pytest.raises(anthropic.BadRequestError, match="add an entry to `models` that sends 'claude-x' to"):
-            await client.messages.create(model="claude-x", max_tokens=9, messages=TURN)
-        counted = await client.messages.count_tokens(model="claude-x", messages=TURN)
-        assert counted.input_tokens > 0, "it is counted here"
-        with pytest.raises(anthropic.BadRequestError, match="'claude-x'"):
-            await client.models.retrieve("claude-x")
-        for stream in (False, True):
-            with pytest.raises(openai.BadRequestError, match="'gpt-5'") as caught:
-                await other.chat.completions.create(model="gpt-5", messages=TURN, stream=stream)
-            assert (caught.value.code, caught.value.response.headers["x-should-retry"]) == ("foreign_key", "false")
-        with pytest.raises(openai.BadRequestError):
-            await other.embeddings.create(model="text-embedding-3-small", input="x")
-        with pytest.raises(openai.BadRequestError):
-            await other.responses.create(model="gpt-5", input="x")
-        with pytest.raises(openai.BadRequestError):
-            await other.models.list()
-    assert world.openais.received == []
-
-
-async def test_openais_key_does_not_go_to_anthropic(lab: Lab) -> None:
-    world = await begin(lab)
-    for key in (OPENAIS, "sk-svcacct-secret", f"sk-{'a' * 20}T3BlbkFJ{'b' * 20}"):
-        async with world.openai(key) as client:
-            with pytest.raises(openai.BadRequestError, match="`authorization` is for openai"):
-                await client.chat.completions.create(model="claude-x", messages=TURN)
-            await client.chat.completions.create(model="gpt-5", messages=TURN)
-        assert world.openais.last.header("authorization") == f"Bearer {key}"
-    assert world.anthropics.received == []
-
-
-async def test_a_bearer_token_goes_where_the_model_is_served(lab: Lab) -> None:
-    world = await begin(lab)
-    for key in (ANTHROPICS, ANYBODYS):
-        async with world.openai(key) as client:
-            answer = await client.chat.completions.create(model="claude-x", messages=TURN)
-            assert answer.choices[0].message.content == "hi"
-        assert world.anthropics.last.header("x-api-key") == key
-    async with world.anthropic() as other:
-        assert (await other.messages.create(model="claude-x", max_tokens=9, messages=TURN)).id == "msg_1"
-    assert key_in(world.anthropics.last) == ANTHROPICS
-
-
-async def test_of_several_keys_each_vendor_gets_its_own(lab: Lab) -> None:
-    world = await begin(lab)
-    other = {"x-api-key": ANTHROPICS, "x-goog-api-key": "AIza-secret"}
-    async with world.openai(default_headers=other) as client:
-        await client.chat.completions.create(model="gpt-5", messages=TURN)
-        await client.embeddings.create(model="text-embedding-3-small", input="x", encoding_format="float")
-        await client.chat.completions.create(model="claude-x", messages=TURN)
-        await client.models.list()
-    assert {each.header("authorization") for each in world.openais.received} == {f"Bearer {OPENAIS}"}
-    assert world.anthropics.received[0].header("x-api-key") == ANTHROPICS
-    assert not world.leaked
-    assert "AIza" not in repr(world.openais.received) + repr(world.anthropics.received)
-
-
-async def test_the_list_of_models_is_asked_with_the_key_of_its_vendor(lab: Lab) -> None:
-    world = await begin(lab)
-    listed = {**EMPTY, "data": [{"type": "model", "id": "claude-x", "display_name": "X", "created_at": "2026-01-01"}]}
-    world.anthropics.respond = answering(json.dumps(listed).encode())
-    async with world.anthropic() as client:
-        assert "claude-x" in [model.id async for model in client.models.list()]
-    assert [each.header("x-api-key") for each in world.anthropics.received] == [ANTHROPICS]
-    assert [each.header("authorization") for each in world.openais.received] == [None]
-    assert not world.leaked
-
-
-async def test_an_upstream_that_names_its_provider_takes_its_keys(lab: Lab) -> None:
-    text = WITHOUT_CLAUDE.replace('"{openai}"', '"{openai}", provider: anthropic')
-    world = await begin(lab, text)
-    async with world.openai(ANTHROPICS) as client:
-        await client.chat.completions.create(model="claude-x", messages=TURN)
-    assert world.openais.last.header("authorization") == f"Bearer {ANTHROPICS}"
-
-
-@pytest.mark.parametrize("own", ["keyless: true", "api_key: sk-own"])
-async def test_an_upstream_that_needs_no_key_of_the_clients_gets_none(lab: Lab, own: str) -> None:
-    world = await begin(lab, WITHOUT_CLAUDE.replace('"{openai}"', f'"{{openai}}", {own}'))
-    async with world.anthropic() as client, world.openai(ANTHROPICS) as other:
-        await client.messages.create(model="claude-x", max_tokens=9, messages=TURN)
-        await other.chat.completions.create(model="gpt-5", messages=TURN)
-        await client.models.list()
-    assert len(world.openais.received) == 3
-    assert not world.leaked
-
-
-REFUSALS = {"openai": {"error": {"message": "Incorrect API key provided.", "type": "invalid_request_error", "param": None,
-                                 "code": "invalid_api_key"}},
-            "anthropic": {"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}},
-            "something in front": "no"}  # fmt: skip
-
-
-async def test_a_wrong_key_is_refused_in_the_list_of_models(lab: Lab) -> None:
-    world = await begin(lab)
-    for (vendor, body), status in product(REFUSALS.items(), (401, 403)):
-        world.openais.respond = answering(json.dumps(body).encode(), status=status)
-        async with world.openai() as client:
-            with pytest.raises(openai.APIStatusError) as caught:
-                await client.models.list()
-            with pytest.raises(openai.APIStatusError) as caught_one:
-                await client.models.retrieve("gpt-5")
-        assert (caught.value.status_code, caught_one.value.status_code) == (status, status)
-        if vendor == "openai":
-            assert "Incorrect API key provided" in caught.value.message
-            assert caught.value.code == "invalid_api_key"
-
-
-async def test_a_wrong_key_of_anthropics_is_refused_in_the_list_of_models(lab: Lab) -> None:
-    world = await begin(lab)
-    world.anthropics.respond = answering(json.dumps(REFUSALS["anthropic"]).encode(), status=401)
-    async with world.anthropic() as client, world.openai(ANTHROPICS) as other:
-        with pytest.raises(anthropic.AuthenticationError, match="invalid x-api-key"):
-            await client.models.list()
-        with pytest.raises(openai.AuthenticationError, match="invalid x-api-key"):
-            await other.models.list()
-    async with world.openai() as fine:
-        assert (await fine.models.list()).object == "list", "it says nothing about the key of another vendor"
-
-
-async def test_the_operators_wrong_key_leaves_a_gap_in_the_list(lab: Lab) -> None:
-    text = WITHOUT_CLAUDE.replace('"{openai}"', '"{openai}", api_key: sk-own')
-    world = await begin(lab, text.replace("models: [", "models: [{{match: named, upstream: openai}}, "))
-    world.openais.respond = answering(json.dumps(REFUSALS["openai"]).encode(), status=401)
-    async with world.openai() as client:
-        assert [model.id async for model in client.models.list()] == ["named"]
+async def test_the_list_of_models_tells_of_a_wrong_key_of_the_clients_alone(lab: Lab) -> None:
+    client, claude = await begin(lab)
+    claude.respond = says({**EMPTY, "data": [{"id": "claude-x", "type": "model"}]})
+    listed = await client.get("/v1/models", {"x-api-key": ANTHROPICS})
+    assert [each["id"] for each in listed.json["data"]] == ["claude-x"]
+    assert [key_in(each) for each in (*claude.received, *lab.behind.received)] == [ANTHROPICS, ""]
+    claude.respond = says(REFUSALS["invalid x-api-key"], 401)
+    refused = await client.get("/v1/models", {"x-api-key": ANTHROPICS})
+    assert (refused.status, "invalid x-api-key" in refused.json["error"]["message"]) == (401, True)
+    assert (await client.get("/v1/models", key=OPENAIS)).status == 200, "it says nothing of another vendor's key"
+    for told, body in REFUSALS.items():
+        for status in (401, 403):
+            lab.behind.respond = says(body, status)
+            for path in ("/v1/models", "/v1/models/gpt-5"):
+                answer = await client.get(path, key=OPENAIS)
+                assert (answer.status, told in answer.json["error"]["message"]) == (status, True)
+    client, _ = await begin(lab, ALONE.replace('"{openai}"', '"{openai}", api_key: sk-own').replace('"*"', '[a, "*"]'))
+    lab.behind.respond = says(REFUSALS["Incorrect API key provided."], 401)
+    assert [each["id"] for each in (await client.get("/v1/models", key=OPENAIS)).json["data"]] == ["a"]

@@ -19,7 +19,7 @@ from proxy.config.settings import Settings
 from proxy.server.health import LONGEST_START
 from proxy.server.reload import FIXED
 from tests.helm import custom_resources, values_schema
-from tests.helm.cases import EVERYTHING, MATRIX, REFUSED
+from tests.helm.cases import MATRIX, REFUSED
 from tests.helm.helm import CHART, NAMESPACE, RELEASE, Helm, Rendered
 from tests.helm.values_schema import OWN, PATH
 
@@ -198,7 +198,7 @@ class TestRestarts:
 
 def test_secrets_arrive_as_they_are(chart: Helm) -> None:
     made = rendered(chart, "everything")
-    assert made.one("Secret")["stringData"] == EVERYTHING["secrets"]
+    assert made.one("Secret")["stringData"] == MATRIX["everything"]["secrets"]
     name = made.one("Secret")["metadata"]["name"]
     assert {"secretRef": {"name": name}} in container(made)["envFrom"]
     assert "sk-one" not in json.dumps([each for each in made.manifests if each["kind"] != "Secret"])

@@ -1,7 +1,7 @@
 """A server with the page, Penstock's own endpoints of records over made-up conversations, and scripted other endpoints."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -21,16 +21,14 @@ from proxy.state.workers import Peers
 from proxy.telemetry.record import date
 from proxy.telemetry.record_table import Filters, insert
 from proxy.telemetry.records import Records
+from tests.scripted import calls
 
 Json = dict[str, Any]
 PRICES = {"input": 2.5, "output": 10.0, "read": 0.25, "write": 2.5}
 CHAIN = "- compact_tool_results: {}\n- compress_history: {}\n- recall_history: {}\n- offer_recall: {}\n"
 CONFIG = f"""version: 1
-server: {{host: 127.0.0.1, port: 4000}}
-upstreams:
-  openai: {{kind: openai, api_key: '***'}}
-models:
-- {{match: gpt-4o, upstream: openai, prices: {{input: 2.5, output: 10}}}}
+upstreams: {{openai: {{kind: openai, api_key: '***'}}}}
+models: [{{match: gpt-4o, upstream: openai, prices: {{input: 2.5, output: 10}}}}]
 chains:
   default:
 {"".join("  " + line + chr(10) for line in CHAIN.splitlines())}  empty: []
@@ -52,6 +50,15 @@ def step(policy: str, verdict: str, why: str, before: int, after: int, ms: float
     }  # fmt: skip
 
 
+def change(
+    kind: str, before: int | None, after: int | None, tokens: tuple[int, int], *, role: str = "user", by: str | None = None,
+    count: int = 1, handle: str | None = None,
+) -> Json:  # fmt: skip
+    """A change as records have it."""
+    return {"kind": kind, "before": before, "after": after, "role": role, "tokens_before": tokens[0],
+            "tokens_after": tokens[1], "step": by, "handle": handle, "count": count}  # fmt: skip
+
+
 def agent_messages(turn: int) -> list[Json]:
     """The messages that an agent sends in a turn: it reads files, and is told to mend a test."""
     made: list[Json] = [
@@ -59,77 +66,53 @@ def agent_messages(turn: int) -> list[Json]:
         {"role": "user", "content": "The totals of invoices are off by a cent. Find out why, and mend it."},
     ]
     for n in range(turn - 1):
-        name = FILES[n % len(FILES)]
-        call = {
-            "id": f"call_{n}",
-            "type": "function",
-            "function": {"name": "read_file", "arguments": f'{{"path": "{name}"}}'},
-        }
+        lines = (f"{line:>3}  total = round(net * (1 + rate), 2)  # {FILES[n % len(FILES)]}" for line in range(1, 25))
         made += [
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": f"call_{n}", "content": "\n".join(f"{line:>3}  total = round(net * (1 + rate), 2)  # {name}" for line in range(1, 25))},
-        ]  # fmt: skip
+            {"role": "assistant", "content": None, "tool_calls": calls(f"read_file:call_{n}")},
+            {"role": "tool", "tool_call_id": f"call_{n}", "content": "\n".join(lines)},
+        ]
     return made
+
+
+def changes_of(cut: int, shortened: int, recalled: int, messages: int) -> Iterator[Json]:
+    """Yield the changes of a turn in which so many messages were cut and shortened, and tokens recalled."""
+    yield change("unchanged", 0, 0, (420, 420), count=2)
+    before = after = 2
+    if cut:
+        by, handle = "compress_history", "a2b3c4d5e6f7a2b3c4d5"
+        yield change("removed", 2, None, (cut * 200, 0), role="assistant", by=by, count=cut, handle=handle)
+        yield change("added", None, 2, (0, 140), by=by)
+        before, after = 2 + cut, 3
+    for _ in range(shortened):
+        yield change("unchanged", before, after, (30, 30))
+        place = (before + 1, after + 1, (380, 120))
+        yield change("shortened", *place, role="tool", by="compact_tool_results", handle="d4e5f6g7d4e5f6g7d4e5")
+        before, after = before + 2, after + 2
+    if rest := messages - before:
+        yield change("unchanged", before, after, (205 * rest, 205 * rest), count=rest)
+    if recalled:
+        yield change("added", None, after + rest, (0, recalled), by="recall_history")
 
 
 def record(turn: int, *, conversation: str, minute: int) -> Json:
     """One turn of the agent: compact forms from turn 8 on, a cut at turns 21 and 41, a recall at turn 33."""
     cut = 0 if turn < 21 else 30 if turn < 41 else 70
-    came, per_message = 420 + 410 * (turn - 1), 200
-    compact = max(0, max(0, turn - 8) * 2 - cut)
-    removed, shortened = cut * per_message, max(0, compact // 2) * 260
+    shortened = max(0, turn - 8 - cut // 2)
+    came = 420 + 410 * (turn - 1)
     recalled = 180 if turn >= 33 else 0
-    went = max(420, came - removed - shortened + recalled)
+    sized = came - shortened * 260
+    left = sized - cut * 200
+    went = max(420, left + recalled)
     is_cut = turn in (21, 41)
     cached = 0 if turn == 1 else 380 if is_cut else int(went * 0.93)
     written, output = went - cached, 60 + 37 * turn % 90
     usd_unchanged = (came * 0.93 * 0.25 + came * 0.07 * 2.5 if turn > 1 else came * 2.5) / 1e6
     estimated = (cached * 0.25 + written * 2.5) / 1e6
-    messages = len(agent_messages(turn))
-    changes: list[Json] = [_same(0, 0, 2, 420)]
-    after = 2
-    if cut:
-        changes.append(
-            _change(
-                "removed",
-                2,
-                None,
-                "assistant",
-                removed,
-                0,
-                "compress_history",
-                count=cut,
-                handle="a2b3c4d5e6f7a2b3c4d5",
-            )
-        )
-        changes.append(_change("added", None, 2, "user", 0, 140, "compress_history"))
-        after += 1
-    place = 2 + cut
-    for _ in range(max(0, compact // 2)):
-        changes += [
-            _same(place, after, 1, 30),
-            _change(
-                "shortened",
-                place + 1,
-                after + 1,
-                "tool",
-                380,
-                120,
-                "compact_tool_results",
-                handle="d4e5f6g7d4e5f6g7d4e5",
-            ),
-        ]
-        place, after = place + 2, after + 2
-    if place < messages:
-        changes.append(_same(place, after, messages - place, 205 * (messages - place)))
-        after += messages - place
-    if recalled:
-        changes.append(_change("added", None, after, "user", 0, recalled, "recall_history"))
-    sized = came - shortened
+    time = date(datetime(2026, 11, 23, 9, minute, tzinfo=UTC).timestamp() + turn)
     steps = [
-        step("compact_tool_results", "rewrite" if compact else "keep", f"shortened {compact // 2} results" if compact else "nothing behind the reading head", came, sized, 0.8, shortened_results=compact // 2),
-        step("compress_history", "rewrite" if cut else "keep", f"dropped {cut} messages, summary of 140 tokens" if cut else "below the mark", sized, sized - removed, 2.1),
-        step("recall_history", "rewrite" if recalled else "keep", "brought back 2 passages" if recalled else "nothing left the context", sized - removed, went, 6.4),
+        step("compact_tool_results", "rewrite" if shortened else "keep", f"shortened {shortened} results" if shortened else "nothing behind the reading head", came, sized, 0.8, shortened_results=shortened),
+        step("compress_history", "rewrite" if cut else "keep", f"dropped {cut} messages, summary of 140 tokens" if cut else "below the mark", sized, left, 2.1),
+        step("recall_history", "rewrite" if recalled else "keep", "brought back 2 passages" if recalled else "nothing left the context", left, went, 6.4),
         step("offer_recall", "fail" if turn == 52 else "keep", "TimeoutError" if turn == 52 else "no new marker", went, went, 0.2),
     ]  # fmt: skip
     for each in steps:
@@ -138,7 +121,7 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
         later = int(1 - net / (0.1 * less)) if less > 0 else None
         each |= {"net_tokens": net, "usd_saved": net * 2.5 / 1e6, "pays_after": 0 if net >= 0 else later}
     return {
-        "request_id": f"{conversation}-{turn:03}", **dict.fromkeys(("started", "ended"), date(datetime(2026, 11, 23, 9, minute, tzinfo=UTC).timestamp() + turn)),
+        "request_id": f"{conversation}-{turn:03}", "started": time, "ended": time,
         "tenant": TENANT, "config": "6a0db5b8f6a1", "route": "/v1/chat/completions", "model": "gpt-4o",
         "upstream": "openai", "chain": "default", "ignored": None, "status": 200, "error": None, "stream": True,
         "milliseconds": 900.0 + 13 * turn, "tokens_before": came, "tokens_after": went, "window": 123904,
@@ -149,91 +132,59 @@ def record(turn: int, *, conversation: str, minute: int) -> Json:
         "prices": PRICES,
         "sections": {"before": {"system": 120, "tools": 180, "messages": came - 300}, "after": {"system": 120, "tools": 180, "messages": went - 300}},
         "prefix_broken": {"at": 420, "message": 2, "lost": max(0, int(went * 0.8)), "step": "compress_history"} if is_cut else None,
-        "changes": changes, "steps": steps, "problems": {"errors": 0, "refused": 0, "failed_steps": int(turn == 52), "prefix_breaks": int(is_cut)},
+        "changes": [*changes_of(cut, shortened, recalled, len(agent_messages(turn)))], "steps": steps,
+        "problems": {"errors": 0, "refused": 0, "failed_steps": int(turn == 52), "prefix_breaks": int(is_cut)},
     }  # fmt: skip
-
-
-def _same(before: int, after: int, count: int, tokens: int) -> Json:
-    return {"before": before, "after": after, "role": "user", "kind": "unchanged", "count": count,
-            "tokens_before": tokens, "tokens_after": tokens, "step": None, "handle": None}  # fmt: skip
-
-
-def _change(
-    kind: str, before: int | None, after: int | None, role: str, old: int, new: int, name: str, *, count: int = 1, handle: str | None = None
-) -> Json:  # fmt: skip
-    return {"kind": kind, "before": before, "after": after, "role": role, "tokens_before": old, "tokens_after": new,
-            "step": name, "handle": handle, "count": count}  # fmt: skip
 
 
 def with_text(one: Json) -> Json:
     """A record with the text of its messages, as `records: {text: true}` keeps it."""
-    before = agent_messages(one["turn"])
-    after: list[Json] = []
-    for change in one["changes"]:
-        if change["after"] is None:
-            continue
-        for n in range(change.get("count", 1)):
-            old = before[change["before"] + n] if change["before"] is not None else None
-            if change["kind"] == "shortened" and old is not None:
-                text = old["content"]
-                after.append(
-                    {
-                        **old,
-                        "content": f'{text[:180]}\n[... 19 lines left out; recall("{change["handle"]}") ...]\n{text[-90:]}',
-                    }
-                )
-            elif change["kind"] == "added":
-                after.append(
-                    {
-                        "role": "user",
-                        "content": "Noted.\n- goal: totals of invoices are exact\n- rounding happens per line in billing/tax.py"
-                        '\n[30 messages left; recall("a2b3c4d5e6f7a2b3c4d5")]',
-                    }
-                )
-            else:
-                after.append(dict(old or {}))
-    tools = [{"type": "function", "function": {"name": name}} for name in ("read_file", "write_file", "run_tests")]
-    recall = {"type": "function", "function": {"name": "recall"}}
-    answer = {
-        "role": "assistant",
-        "content": "The tax is rounded per line and again in the total. I round once, at the end.",
+    before, after = agent_messages(one["turn"]), list[Json]()
+    summary = "- goal: totals of invoices are exact\n- rounding happens per line in billing/tax.py"
+    for each in one["changes"]:
+        kept = [] if each["before"] is None else before[each["before"] :][: each["count"]]
+        if each["kind"] == "shortened":
+            text, mark = kept[0]["content"], f'[... 19 lines left out; recall("{each["handle"]}") ...]'
+            after.append({**kept[0], "content": f"{text[:180]}\n{mark}\n{text[-90:]}"})
+        elif each["kind"] == "added":
+            left = '[30 messages left; recall("a2b3c4d5e6f7a2b3c4d5")]'
+            after.append({"role": "user", "content": f"Noted.\n{summary}\n{left}"})
+        elif each["kind"] == "unchanged":
+            after += kept
+    tools = [
+        {"type": "function", "function": {"name": name}} for name in ("read_file", "write_file", "run_tests", "recall")
+    ]
+    said = "The tax is rounded per line and again in the total. I round once, at the end."
+    answer = {"role": "assistant", "content": said}
+    return {
+        **one,
+        "text": {"before": before, "after": after, "tools_before": tools[:3], "tools_after": tools, "answer": answer},
     }
-    text = {"before": before, "after": after, "tools_before": tools, "tools_after": [*tools, recall], "answer": answer}
-    return {**one, "text": text}
 
 
 def hostile() -> Json:
     """A request in which all that a client can write is markup."""
-    made = record(1, conversation="hostile", minute=1)
-    made.update(
-        request_id=HOSTILE, model=HOSTILE, session=HOSTILE, title=HOSTILE, key=HOSTILE, chain=HOSTILE, upstream=HOSTILE, error=HOSTILE,
-        status=502, steps=[step(HOSTILE, "rewrite", HOSTILE, 10, 9, 0.1, **{HOSTILE: HOSTILE})],
-        prefix_broken={"at": 4, "message": 1, "lost": 4, "step": HOSTILE}, ended="2026-11-23T08:00:00.000Z", started="2026-11-23T08:00:00.000Z",
-        changes=[
-            _same(0, 0, 1, 4),
-            _change("shortened", 1, 1, HOSTILE, 5, 4, HOSTILE, handle=HOSTILE),
-            _change(HOSTILE, None, 2, HOSTILE, 0, 4, HOSTILE),
-        ],
-    )  # fmt: skip
-    call = {
-        "id": "c",
-        "type": "function",
-        "function": {"name": '<img onerror="window.pwned = 1" src=x>', "arguments": HOSTILE},
-    }
+    names = ("request_id", "model", "session", "title", "key", "chain", "upstream", "error")
+    function = {"name": '<img onerror="window.pwned = 1" src=x>', "arguments": HOSTILE}
     said = [
         {"role": "user", "content": HOSTILE},
         {"role": "user", "content": UNSEEN},
-        {"role": HOSTILE, "name": HOSTILE, "content": [{"type": "text", "text": HOSTILE}, {"type": HOSTILE}, {"type": "image_url", "image_url": {"url": f"javascript:{HOSTILE}"}}], "tool_calls": [call]},
+        {"role": HOSTILE, "name": HOSTILE, "content": [{"type": "text", "text": HOSTILE}, {"type": HOSTILE}, {"type": "image_url", "image_url": {"url": f"javascript:{HOSTILE}"}}], "tool_calls": [{"id": "c", "type": "function", "function": function}]},
     ]  # fmt: skip
-    tools = [{"type": "function", "function": {"name": '<img onerror="window.pwned = 1" src=x>'}}]
-    made["text"] = {
-        "before": said,
-        "after": [*said, {"role": "user", "content": HOSTILE}],
-        "tools_before": tools,
-        "tools_after": [],
-        "answer": {"role": "assistant", "content": HOSTILE},
-    }
-    return made
+    return {
+        **record(1, conversation="hostile", minute=1), **dict.fromkeys(names, HOSTILE),
+        "status": 502, "steps": [step(HOSTILE, "rewrite", HOSTILE, 10, 9, 0.1, **{HOSTILE: HOSTILE})],
+        "prefix_broken": {"at": 4, "message": 1, "lost": 4, "step": HOSTILE}, "ended": "2026-11-23T08:00:00.000Z", "started": "2026-11-23T08:00:00.000Z",
+        "changes": [
+            change("unchanged", 0, 0, (4, 4)),
+            change("shortened", 1, 1, (5, 4), role=HOSTILE, by=HOSTILE, handle=HOSTILE),
+            change(HOSTILE, None, 2, (0, 4), role=HOSTILE, by=HOSTILE),
+        ],
+        "text": {
+            "before": said, "after": [*said, {"role": "user", "content": HOSTILE}], "tools_after": [],
+            "tools_before": [{"type": "function", "function": {"name": function["name"]}}], "answer": {"role": "assistant", "content": HOSTILE},
+        },
+    }  # fmt: skip
 
 
 class MadeUp(Records):
@@ -319,11 +270,8 @@ class StandIn:
     def key(self, name: str, nth: int) -> Json:
         spent = {f"2026-11-{day:02}": (0.9 + 0.05 * (day % 7)) / (nth + 1) for day in range(10 + nth, 28)}
         days = [{"day": day, "requests": 40 - nth, "usd": usd} for day, usd in spent.items()]
-        limits = {
-            **dict.fromkeys(("tokens_per_minute", "tokens_per_day", "max_output_tokens", "max_n", "max_concurrent")),
-            "requests_per_minute": 60,
-            "budget_per_day": 5.0 / (5 * nth + 1),
-        }
+        none = dict.fromkeys(("tokens_per_minute", "tokens_per_day", "max_output_tokens", "max_n", "max_concurrent"))
+        limits = {**none, "requests_per_minute": 60, "budget_per_day": 5.0 / (5 * nth + 1)}
         used = {"today": spent["2026-11-27"], "month": sum(spent.values()), "last": "2026-11-27", "days": days}
         return {"name": name, "tenant": f"team {name}", "tenant_id": TENANT, "models": ["gpt-*", name], "chains": None, "expires": "2027-01-31T00:00:00Z" if nth else None,
                 "limits": limits, "revocable": self.locked is None and nth > 0, "used": used if nth < 2 else {"today": 0, "month": 0, "last": None, "days": []}}  # fmt: skip
@@ -332,31 +280,33 @@ class StandIn:
         if question["name"] == "ann":
             return JSONResponse({"error": {"message": "name: a key is called 'ann' already"}}, 400)
         self.keys.append(self.key(question["name"], 2))
-        return JSONResponse(
-            {"object": "key", "name": question["name"], "key": "pk-" + 13 * "abcd", "in_force": True}, 201
-        )
+        made = {"object": "key", "name": question["name"], "key": "pk-" + 13 * "abcd", "in_force": True}
+        return JSONResponse(made, 201)
 
     def _revoke_key(self, request: Request, question: Json) -> Json:
-        self.keys = [each for each in self.keys if each["name"] != request.path_params["name"]]
-        return {"object": "key.revoked", "name": request.path_params["name"], "in_force": True}
+        name = request.path_params["name"]
+        self.keys = [each for each in self.keys if each["name"] != name]
+        return {"object": "key.revoked", "name": name, "in_force": True}
 
     def compared(self) -> Json:
         """A comparison that is over."""
 
         def side(share: float, cached: int, n: int) -> Json:
             values = {
-                "needed": 60 * n,
-                "visible": int(20 + 40 * share) * n,
-                "retrievable": (38 - int(38 * share)) * n,
-                "lost": int(3 * (1 - share)) * n,
+                "needed": 60,
+                "visible": int(20 + 40 * share),
+                "retrievable": 38 - int(38 * share),
+                "lost": int(3 * (1 - share)),
             }
             return {"requests": 60 * n, "usd": 0.8 * share * n, "usd_unchanged": 0.8 * n, "tokens": {"after": int(320_000 * share) * n}, "cached": {"tokens": cached * n},
-                    "values": values, "messages": {"removed": int(50 * (1 - share)) * n, "shortened": int(40 * (1 - share)) * n}}  # fmt: skip
+                    "values": {name: each * n for name, each in values.items()},
+                    "messages": {"removed": int(50 * (1 - share)) * n, "shortened": int(40 * (1 - share)) * n}}  # fmt: skip
 
-        rows = [
-            {"id": name, "error": None, "sides": [side(0.4, 90_000, 1), side(1, 210_000, 1)]} for name in CONVERSATIONS
-        ]
-        return {"conversations": rows, "total": [side(0.4, 90_000, 3), side(1, 210_000, 3)]}  # fmt: skip
+        def sides(n: int) -> list[Json]:
+            return [side(0.4, 90_000, n), side(1, 210_000, n)]
+
+        rows = [{"id": name, "error": None, "sides": sides(1)} for name in CONVERSATIONS]
+        return {"conversations": rows, "total": sides(3)}
 
     def _begin_replay(self, request: Request, question: Json) -> Json:
         self.replay = {"state": "running", "chain": question["chain"], "against": question["against"], "played": 80, "requests": 360, "without_text": 1, "error": None, "report": None, "text": True}  # fmt: skip
@@ -369,17 +319,9 @@ class StandIn:
     def _explain(self, request: Request, question: Json) -> Any:
         if "chian" in question["chain_yaml"]:
             return JSONResponse({"error": {"message": "unknown policy 'chian'; known: window_history"}}, 400)
-        made = with_text(record(30, conversation="x", minute=1))
-        return {
-            "explained": {**made, "rejected": None},
-            "against": {
-                **made,
-                "tokens_after": made["tokens_before"],
-                "usd_estimated": made["usd_unchanged"],
-                "rejected": None,
-                "steps": [],
-            },
-        }
+        made = {**with_text(record(30, conversation="x", minute=1)), "rejected": None}
+        empty = {"tokens_after": made["tokens_before"], "usd_estimated": made["usd_unchanged"], "steps": []}
+        return {"explained": made, "against": {**made, **empty}}
 
 
 @asynccontextmanager
@@ -389,15 +331,8 @@ async def stand_in() -> AsyncGenerator[tuple[StandIn, str], None]:
     for number, (name, turns) in enumerate(CONVERSATIONS.items()):
         minute = 40 - 10 * number
         await made.add(*(record(turn, conversation=name, minute=minute) for turn in range(1, turns + 1)))
-    server = uvicorn.Server(
-        uvicorn.Config(
-            Starlette(routes=made.routes(), exception_handlers=ERRORS),
-            port=0,
-            lifespan="off",
-            log_config=None,
-            ws="none",
-        )
-    )
+    app = Starlette(routes=made.routes(), exception_handlers=ERRORS)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_config=None, ws="none"))
     serving = asyncio.ensure_future(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)

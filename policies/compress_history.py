@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from proxy.chat import ChatRequest, Message, legal_cuts, split_head
+from proxy.chat import CONTROL, ChatRequest, Message, legal_cuts, split_head
 from proxy.chat.markers import shortened
 from proxy.chat.texts import texts_of, with_text
 from proxy.compaction.lines import condensed
@@ -145,7 +145,9 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         if ahead is not None and self.summary == "written":
             await prepare(sent[: ahead.start], leaving.since(ahead.start), summary, measure, ctx)
         short = await newest(leaving, summary, measure, ctx) if last.is_tight else []
-        after = request.with_messages([*head, *summary, *short, *with_standing(talk[leaving.start :])])
+        after = request.with_messages(
+            [*head, *leaving.controls, *summary, *short, *with_standing(talk[leaving.start :])]
+        )
         why = f"{leaving.count} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
         return Rewrite(after, why=why, facts={"left_messages": leaving.count, "cuts": len(cuts)})
 
@@ -177,12 +179,13 @@ async def newest(leaving: Leaving, before: Sequence[Message], measure: SummarySi
     for start, end in reversed([*pairwise(cuts)]):
         if leaving.carried is not None and start <= leaving.carried:
             break
-        exchange = [await _short(leaving, place, most, ctx.archive, ctx) for place in range(start, end)]
+        places = [place for place in range(start, end) if leaving.talk[place].role != CONTROL]
+        exchange = [await _short(leaving, place, most, ctx.archive, ctx) for place in places]
         room -= sum(await ctx.tokens.sizes(exchange))
         if room < 0:
             break
         waiting = [*exchange, *waiting]
-        if exchange[0].get("role") == "assistant":
+        if exchange and exchange[0].get("role") == "assistant":
             newest, waiting = [*waiting, *newest], []
     return newest
 

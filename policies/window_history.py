@@ -70,10 +70,11 @@ class WindowHistory(Policy):
             return Keep(f"{counted(count, 'turn')}, but no place to cut {unpaid}")
         start, why = starts[cuts[-1]], f"dropped {cuts[-1]} of {count} turns"
         facts = {"dropped_turns": cuts[-1], "dropped_messages": start}
-        if not self.summary:
-            return Rewrite(request.with_messages([*head, *with_standing(talk[start:])]), why, facts)
         ends = tuple(starts[cut] for cut in cuts)
         leaving = Leaving(talk, as_sent(request, len(head), ctx.incoming) or talk, ends, starts[self._newest(cuts[-1])])
+        head = (*head, *leaving.controls)
+        if not self.summary:
+            return Rewrite(request.with_messages([*head, *with_standing(talk[start:])]), why, facts)
         handles = await archived(leaving, ctx)
         if handles is None:
             return Keep(f"{counted(count, 'turn')}, but what would leave could not be archived")

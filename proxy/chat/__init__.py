@@ -7,7 +7,7 @@ the client sent for it, so that a request in which one message changed re-sends 
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast
@@ -18,6 +18,12 @@ SYSTEM_ROLES = frozenset({"system", "developer"})
 """Roles that carry the operator's authority; `developer` is what OpenAI's reasoning models call `system`."""
 
 ROLES = SYSTEM_ROLES | {"user", "assistant", "tool", "function"}
+
+OPAQUE = "opaque"
+"""The role of an item of a wire that only the provider reads; it leaves with the messages beside it."""
+
+CONTROL = "control"
+"""The role of an item that says how those behind it are to be read; it never leaves."""
 
 
 _ARGUMENTS = frozenset({"arguments", "input"})
@@ -482,8 +488,8 @@ def turns(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """Return the smallest pieces that may leave a conversation: one message, or a tool call with all its results.
 
-    Results are found by id, never by neighbourhood; whatever stands between a call and its last result is part of the
-    exchange, so that no cut can separate them.
+    Results are found by id, never by neighbourhood, also those of tools that a provider runs; whatever stands between
+    a call and its last result is part of the exchange, so that no cut can separate them.
     """
     ends = _ends(messages)
     return [tuple(messages[start:end]) for start, end in pairwise((0, *ends))]
@@ -503,8 +509,21 @@ def _ends(messages: Sequence[Message]) -> list[int]:
         if message.get("role") == "tool":
             asked = caller.get(str(message.get("tool_call_id", "")), index)
             reach[asked] = index
+        if isinstance(message.get("content"), list):
+            ids, named = message.derive("ids of parts", partial(_ids_of_parts, message))
+            for each in named:
+                reach[caller.get(each, index)] = index
+            caller.update(dict.fromkeys(ids, index))
     last = list(accumulate(reach, max))
     return [index + 1 for index, end in enumerate(last) if end == index]
+
+
+def _ids_of_parts(message: Message) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the ids of the calls and requests among the parts of a message, and those that its parts belong to."""
+    parts = [part for part in message.parts if isinstance(part, Mapping) and part.get("type") != "text"]
+    ids = [part[key] for part in parts for key in ("id", "call_id") if isinstance(part.get(key), str)]
+    named = [each for part in parts for key, each in part.items() if key.endswith("_id") and isinstance(each, str)]
+    return ids, named
 
 
 def called_name(call: Mapping[str, Any]) -> str:

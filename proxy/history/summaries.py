@@ -4,10 +4,10 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import ceil
 
-from proxy.chat import Message
+from proxy.chat import CONTROL, Message
 from proxy.chat.blocks import SUMMARY
 from proxy.chat.markers import MARKER
 from proxy.chat.provenance import identities, sent_as
@@ -52,7 +52,12 @@ class Leaving:
 
     @property
     def count(self) -> int:
-        return self.start - (self.carried is not None)
+        return self.start - (self.carried is not None) - len(self.controls)
+
+    @property
+    def controls(self) -> list[Message]:
+        """The messages before the cut that never leave: they say how the rest is to be read."""
+        return [message for message in self.talk[: self.start] if message.role == CONTROL]
 
     def since(self, end: int) -> list[Message]:
         """Return the messages that the model got in full since the cut, up to an index, the carried one among them."""
@@ -88,7 +93,7 @@ class Written:
 
 def is_summarised(talk: Sequence[Message], ctx: Context) -> bool:
     """Return True if a summary was made in this request: one that the client sends is content like any other."""
-    first = talk[:_FIRST]
+    first = [*islice((message for message in talk if message.role != CONTROL), _FIRST)]
     begins = [place for place, message in enumerate(first) if message.text.startswith(f"<{SUMMARY}>")]
     if not begins:
         return False

@@ -1,16 +1,17 @@
 """OpenAI's Responses: each run of a model's items as one view, and changes spliced into the client's own bytes.
 
 Reasoning, texts and calls that stand in a row are one assistant message, so that they stay or leave together. A result
-is found by `call_id`. Items of other types are opaque: those of the model stand within its message, all others have a
-role of their own, which no step touches. `instructions` is one message, and nothing is merged with it.
+is found by `call_id`, whatever the types of both are: `shell_call_output` is a result like `function_call_output`.
+Items of other types are opaque: those of the model stand within its message, all others have a role of their own. Some
+of these say how the rest is to be read; they never leave. `instructions` is one message, and nothing is merged with it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
-from proxy.chat import JsonObject, Message, called_name, encode, raws
+from proxy.chat import CONTROL, OPAQUE, JsonObject, Message, called_name, encode, raws
 from proxy.chat.errors import wrong
 from proxy.chat.parse import parse_value
 from proxy.chat.reasoning import is_sealed
@@ -19,9 +20,6 @@ from proxy.wires.native import Came, NativeBody, NativeRequest, changed_list, ch
 from proxy.wires.view import ToolView, Unwritable, View, plain, root_of
 
 PATH = "/responses"
-OPAQUE = "opaque"
-"""The role of an item that no step may touch."""
-
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
 _ALONE = frozenset(
@@ -34,7 +32,10 @@ _ALONE = frozenset(
         "item_reference",
     }
 )
-"""Items that are no part of an answer."""
+"""Items that are no part of an answer, and that the conversation behind them needs."""
+_OUTPUT = "_output"
+_LABELS = frozenset({"type", "id", "call_id", "status"})
+"""Keys of a call or a result whose values the model was not told as text."""
 _TEXTS = frozenset({"input_text", "output_text"})
 _REASONING = "reasoning_items"
 ITEMS = "items"
@@ -80,14 +81,17 @@ class ResponsesRequest(NativeRequest):
     def views(listed: Sequence[JsonObject]) -> Iterator[View]:
         """Yield one view for each run of items that a model said, one for each other item."""
         run: list[JsonObject] = []
+        calls = _calls_of_results(listed)
+        answered = frozenset(calls.values())
         for item in listed:
-            if _is_said(item, begun=bool(run)):
+            if _is_said(item, answered, begun=bool(run)):
                 run.append(item)
                 continue
             if run:
                 yield _answer(run)
                 run = []
-            yield item.derive("view", partial(_view, item))
+            call = calls.get(id(item))
+            yield item.derive(("view", call), partial(_view, item, call))
         if run:
             yield _answer(run)
 
@@ -108,8 +112,8 @@ class ResponsesRequest(NativeRequest):
     @staticmethod
     def written(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
         items: list[bytes] = []
-        lost = {id(view.item) for view in map(root_of, came.messages) if view is not None and view.role == OPAQUE}
         has_system = came.system is None
+        standing = set[int]()
         for message in messages:
             root = root_of(message)
             if root is None:
@@ -120,10 +124,9 @@ class ResponsesRequest(NativeRequest):
                     made = _native(before, root.parts, message.parts)
                     yield "instructions", spliced(fields(came.system.raw)["content"], before, made)
             else:
-                lost.discard(id(root.item))
+                standing.add(id(root))
                 items += message.derive("written", partial(tuple, _items_of(message, root)))
-        if lost:
-            raise Unwritable("an opaque item was taken out")
+        _check_lost(came, standing)
         if not has_system:
             raise Unwritable("the instructions were taken out or merged")
         yield "input", changed_list(came.own, "input", raws(came.items), items) or b"[]"
@@ -177,24 +180,78 @@ def _kind(item: Mapping[str, Any]) -> Any:
     return item.get("type") or ("message" if "role" in item else "item_reference")
 
 
-def _is_said(item: Mapping[str, Any], *, begun: bool) -> bool:
-    """Return whether the model said an item. An item of an unknown type counts as its own behind another such one."""
+def _is_result(item: Mapping[str, Any]) -> bool:
+    return str(_kind(item)).endswith(_OUTPUT)
+
+
+def _is_call(item: Mapping[str, Any]) -> bool:
+    """Return whether an item that the model said is a call, of a type that is known or not."""
+    return item.get("type") in CALLS or (isinstance(item.get("call_id"), str) and not _is_result(item))
+
+
+def _calls_of_results(listed: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Return the id of the call that each result answers, by the result. Some types name their call in `id`."""
+    called, calls = dict[str, str](), dict[int, str]()
+    for item in listed:
+        call, own = item.get("call_id"), item.get("id")
+        if _is_result(item):
+            name = call if isinstance(call, str) else own
+            if isinstance(name, str) and name in called:
+                calls[id(item)] = called[name]
+        elif isinstance(call, str) and _kind(item) not in _ALONE:
+            called[call] = call
+            if isinstance(own, str):
+                called.setdefault(own, call)
+    return calls
+
+
+def _is_said(item: Mapping[str, Any], answered: Collection[str], *, begun: bool) -> bool:
+    """Return whether the model said an item. One of an unknown type counts as its own behind another such one."""
     kind = _kind(item)
     if kind == "message":
         return bool(item["role"] == "assistant")
-    if kind == "reasoning" or kind in CALLS:
+    if kind == "reasoning" or kind in CALLS or (_is_call(item) and item["call_id"] in answered):
         return True
-    return begun and kind not in _ALONE and not str(kind).endswith("_output")
+    return begun and kind not in _ALONE and not _is_result(item)
 
 
-def _view(item: JsonObject) -> View:
-    kind = _kind(item)
+def _view(item: JsonObject, call: str | None) -> View:
+    """Return the view of an item that no answer has; `call` is the one that it is the result of."""
+    kind, output = _kind(item), item.get("output")
     if kind == "message":
         return View({"role": item["role"], "content": _content(item["content"])}, item=item)
-    if kind in _RESULTS and isinstance(item.get("output"), str | list):
-        output = _content(item["output"])
-        return View({"role": "tool", "tool_call_id": str(item.get("call_id") or ""), "content": output}, item=item)
-    return View({"role": OPAQUE, "content": [dict(item)]}, item=item)
+    if call is None and kind in _RESULTS and isinstance(output, str | list):
+        call = str(item.get("call_id") or "")
+    if call is not None:
+        return View({"role": "tool", "tool_call_id": call, "content": _output(item)}, item=item)
+    return View({"role": CONTROL if kind in _ALONE else OPAQUE, "content": [dict(item)]}, item=item)
+
+
+def _output(item: Mapping[str, Any]) -> str | list[Any]:
+    """Return a result as chat has it; texts that stand in objects without a type, such as `stdout`, are parts."""
+    output = item.get("output")
+    if _is_content(output):
+        return _content(output)
+    if isinstance(output, Mapping):
+        kind = "input_image" if isinstance(output.get("image_url"), str) else output.get("type", "output")
+        return [{**output, "type": kind}]
+    return plain([{"type": "text", "text": text} for _, _, text in _texts_in(item)]) or ""
+
+
+def _is_content(output: Any) -> TypeGuard[str | list[Any]]:
+    if isinstance(output, list):
+        return all(isinstance(part, Mapping) and "type" in part for part in output)
+    return isinstance(output, str)
+
+
+def _texts_in(item: Mapping[str, Any]) -> Iterator[tuple[int | None, str, str]]:
+    """Yield the texts of a result that is no content: the place of the object, the key and the text of each."""
+    output = item.get("output")
+    objects = [*enumerate(output)] if isinstance(output, list) else [(None, item)]
+    for place, each in objects:
+        if isinstance(each, Mapping):
+            found = [(key, text) for key, text in each.items() if isinstance(text, str) and key not in _LABELS]
+            yield from ((place, key, text) for key, text in found)
 
 
 def _answer(run: Sequence[JsonObject]) -> View:
@@ -207,8 +264,8 @@ def said_in(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for item in run:
         kind = _kind(item)
         parts += _listed(item.get("content") or []) if kind == "message" else []
-        parts += [] if kind in ("message", "reasoning", *CALLS) else [dict(item)]
-    calls = [call_of(item) for item in run if _kind(item) in CALLS]
+        parts += [] if kind in ("message", "reasoning") or _is_call(item) else [dict(item)]
+    calls = [call_of(item) for item in run if _is_call(item)]
     reasoning = [dict(item) for item in run if _kind(item) == "reasoning"]
     return {
         "role": "assistant",
@@ -219,7 +276,11 @@ def said_in(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def call_of(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an item that is a call, in chat form."""
+    """Return an item that is a call, in chat form. One of an unknown type is a call of a custom tool of its name."""
+    if item["type"] not in CALLS:
+        asked = {key: value for key, value in item.items() if key not in _LABELS}
+        custom = {"name": item["type"], "input": encode(asked).decode()}
+        return {"id": item["call_id"], "type": "custom", "custom": custom}
     kind = "custom" if item["type"] == "custom_tool_call" else "function"
     name = CALLS[item["type"]]
     inner = {"name": item.get("name", ""), name: item.get(name, "")}
@@ -249,6 +310,22 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- write ------------------------------------------------------------------------------------------------------------
+
+
+def _check_lost(came: Came, standing: Collection[int]) -> None:
+    """Raise `Unwritable` where an item left that must stay, or an opaque one without what stands beside it."""
+    stays = [message.role not in (OPAQUE, CONTROL) or id(message) in standing for message in came.messages]
+    for place, message in enumerate(came.messages):
+        if stays[place]:
+            continue
+        beside = [came.messages[near] for near in (place - 1, place + 1) if 0 <= near < len(stays)]
+        if message.role == CONTROL or all(id(each) in standing or each.is_system for each in beside):
+            raise Unwritable("an opaque item was taken out")
+    if any(_kind(item) == "item_reference" for item in came.items):
+        called = {call for message in came.messages for call in message.call_ids}
+        lost = (each for each in came.messages if each.role == "tool" and id(each) not in standing)
+        if any(each["tool_call_id"] not in called for each in lost):
+            raise Unwritable("a result of a call that the provider has stored was taken out")
 
 
 def _new_items(message: Message) -> Iterator[bytes]:
@@ -283,9 +360,26 @@ def _items_of(message: Message, root: View) -> Iterator[bytes]:
         yield from raws(item["run"]) if message is root else _edited(message, item["run"])
     elif message is root:
         yield item.raw
+    elif root.role != "tool":
+        yield spliced(item.raw, item, {**item, "content": _native(item["content"], root.parts, message.parts)})
     else:
-        name = "output" if root.role == "tool" else "content"
-        yield spliced(item.raw, item, {**item, name: _native(item[name], root.parts, message.parts)})
+        yield spliced(item.raw, item, _with_output(item, root, message))
+
+
+def _with_output(item: JsonObject, root: View, message: Message) -> Mapping[str, Any]:
+    """Return a result with what was changed in it. A text for several ones takes the place of the first."""
+    output = item.get("output")
+    if _is_content(output):
+        return {**item, "output": _native(output, root.parts, message.parts)}
+    places, texts = [*_texts_in(item)], [str(part.get("text", "")) for part in message.parts]
+    if not places:
+        raise Unwritable("a result without a text was changed")
+    if len(texts) != len(places):
+        texts = [message.text, *[""] * (len(places) - 1)]
+    made: dict[str, Any] = {**item, "output": [dict(each) for each in output]} if isinstance(output, list) else {**item}
+    for (place, key, _), text in zip(places, texts, strict=True):
+        (made if place is None else made["output"][place])[key] = text
+    return made
 
 
 _Parts = Sequence[Mapping[str, Any]]
@@ -306,8 +400,7 @@ def _native(own: Any, before: _Parts, after: _Parts) -> Any:
 
 def _edited(message: Message, run: Sequence[JsonObject]) -> Iterator[bytes]:
     """Yield what a model said, with texts or calls changed, calls taken out, or without its reasoning."""
-    calls = {str(call["id"]): call for call in message.get("tool_calls") or ()}
-    parts = iter(message.parts)
+    calls, parts = [*(message.get("tool_calls") or ())], iter(message.parts)
     bare = _REASONING not in message and any(_kind(item) == "reasoning" for item in run)
     for item in run:
         changes = _changes(item, parts, calls)
@@ -321,12 +414,18 @@ def _edited(message: Message, run: Sequence[JsonObject]) -> Iterator[bytes]:
         raise Unwritable("something was added to an answer")
 
 
-def _changes(item: JsonObject, parts: Iterator[Mapping[str, Any]], calls: dict[str, Any]) -> dict[str, Any] | None:
+def _changes(item: JsonObject, parts: Iterator[Mapping[str, Any]], calls: list[Any]) -> dict[str, Any] | None:
     """Return what is new in an item of an answer, from the next parts and the calls; None for a call that has left."""
     kind = _kind(item)
-    if kind in CALLS:
-        if (call := calls.pop(str(item["call_id"]), None)) is None:
+    if _is_call(item):
+        call = next((each for each in calls if each["id"] == item["call_id"]), None)
+        if call is None:
             return None
+        calls.remove(call)
+        if kind not in CALLS:
+            if call != call_of(item):
+                raise Unwritable("a call of an unknown type was changed")
+            return {}
         inner = call.get("function") or call.get("custom") or {}
         return {"name": inner["name"], CALLS[kind]: inner.get("arguments", inner.get("input"))} if inner else {}
     if kind == "message":

@@ -7,7 +7,7 @@ a chat completion cannot carry is left out and named (`Bridge.ignored`), or refu
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from proxy.chat import ChatRequest, Fields, Message, Tool, called_name
+from proxy.chat import CONTROL, OPAQUE, ChatRequest, Fields, Message, Tool, called_name
 from proxy.chat.errors import BadRequest
 from proxy.wires.view import plain
 
@@ -83,7 +83,7 @@ def _messages(messages: Sequence[Message], note: _Note) -> Iterator[Message]:
             yield Message({"role": "tool", "tool_call_id": str(message.get("tool_call_id", "")), "content": content})
         elif message.role == "assistant":
             yield from _assistant_messages(message, note)
-        elif message.role == "opaque":
+        elif message.role in (OPAQUE, CONTROL):
             _opaque(message, note)
         else:
             role = "system" if message.is_system else "user"

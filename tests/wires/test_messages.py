@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.chat import CacheMarks, ChatRequest, Message
+from proxy.chat import CacheMarks, ChatRequest, Message, legal_cuts
 from proxy.chat.cache_marks import find_marks, write_marks
 from proxy.chat.errors import BadRequest
 from proxy.chat.reasoning import signed_places, without_reasoning
@@ -206,3 +206,27 @@ def test_a_block_that_names_a_member_twice_is_not_rewritten() -> None:
 
 def test_items_are_bytes() -> None:
     assert items(b'[ {"a": 1.0},\n"x" ]') == [b'{"a": 1.0}', b'"x"']
+
+
+ASKED = {"type": "server_tool_use", "id": "s1", "name": "code_execution", "input": {}}
+CALLED = {"type": "tool_use", "id": "t1", "name": "get", "input": {}, "caller": {"type": "code", "tool_id": "s1"}}
+ROWS = {"type": "tool_result", "tool_use_id": "t1", "content": "rows"}
+FOUND = {"type": "code_execution_tool_result", "tool_use_id": "s1", "content": {"stdout": "4"}}
+MCP = ({"type": "mcp_tool_use", "id": "s1", "name": "x"}, {"type": "mcp_tool_result", "tool_use_id": "s1"})
+
+
+@pytest.mark.parametrize(
+    ("said", "cuts"),
+    [
+        ([("assistant", [ASKED, FOUND]), ("user", "b")], {0, 1, 2, 3}),
+        ([("assistant", [ASKED]), ("assistant", [FOUND]), ("user", "b")], {0, 1, 3, 4}),
+        ([("assistant", [ASKED, CALLED]), ("user", [ROWS]), ("assistant", [FOUND])], {0, 1, 4}),
+        ([("assistant", [MCP[0]]), ("user", [MCP[1]]), ("assistant", "b")], {0, 1, 3, 4}),
+        ([("assistant", [FOUND]), ("user", "b"), ("assistant", [ASKED])], {0, 1, 2, 3, 4}),
+    ],
+    ids=["in one answer", "in two", "a call between them", "of an MCP server", "no pair"],
+)
+def test_no_cut_parts_the_call_of_a_vendors_tool_from_its_result(said: list[Any], cuts: set[int]) -> None:
+    messages = [{"role": role, "content": content} for role, content in [("user", "a"), *said]]
+
+    assert legal_cuts(read({"model": "m", "max_tokens": 9, "messages": messages}).messages) == cuts

@@ -66,7 +66,7 @@ def written(change: Change) -> list[Json]:
 def test_policies_see_chat_completions() -> None:
     request = read(AGENT)
 
-    roles = ["system", "developer", "user", "assistant", "tool", "tool", "opaque", "user"]
+    roles = ["system", "developer", "user", "assistant", "tool", "tool", "control", "user"]
     assert [each.role for each in request.messages] == roles
     assert (request.messages[2]["content"], request.messages[3]["content"]) == ("Go.", "I look.")
     assert request.messages[3].called_tools == ("look", "patch")
@@ -85,9 +85,10 @@ CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "
     [
         ([CALL, {"type": "web_search_call", "id": "ws_1"}], ["assistant"]),
         ([{"type": "web_search_call", "id": "ws_1"}, CALL], ["opaque", "assistant"]),
-        ([CALL, {"type": "computer_call_output", "call_id": "c1"}], ["assistant", "opaque"]),
-        ([CALL, {"type": "compaction", "encrypted_content": "sealed"}], ["assistant", "opaque"]),
-        ([CALL, {"id": "fc_1"}], ["assistant", "opaque"]),
+        ([CALL, {"type": "computer_call_output", "call_id": "c1"}], ["assistant", "tool"]),
+        ([CALL, {"type": "computer_call_output", "call_id": "c2"}], ["assistant", "opaque"]),
+        ([CALL, {"type": "compaction", "encrypted_content": "sealed"}], ["assistant", "control"]),
+        ([CALL, {"id": "fc_1"}], ["assistant", "control"]),
     ],
 )
 def test_an_item_of_the_vendor_is_said_behind_what_the_model_said(items: list[Json], roles: list[str]) -> None:

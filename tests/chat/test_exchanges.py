@@ -25,7 +25,6 @@ def words(messages: tuple[Message, ...]) -> str:
 )
 def test_the_head_is_split_off(conversation: str, head: str, rest: str) -> None:
     first, second = split_head(chat(conversation).messages)
-
     assert (words(first), words(second)) == (head, rest)
 
 
@@ -65,7 +64,6 @@ def test_turns(conversation: str, expected: list[str]) -> None:
 )
 def test_exchanges(conversation: str, expected: list[str]) -> None:
     messages = chat(conversation).messages
-
     assert [words(group) for group in exchanges(messages)] == expected
     starts = [sum(len(group.split()) for group in expected[:n]) for n in range(len(expected) + 1)]
     assert legal_cuts(messages) == set(starts)
@@ -108,7 +106,6 @@ def sound_conversations(draw: st.DrawFn) -> str:
 @thorough
 def test_both_sides_of_a_legal_cut_are_sound(conversation: str) -> None:
     request = chat(conversation)
-
     assert not flaws(request)
     for cut in legal_cuts(request.messages) - {0, len(request.messages)}:
         assert not flaws(request.with_messages(request.messages[:cut]))
@@ -119,7 +116,6 @@ def test_both_sides_of_a_legal_cut_are_sound(conversation: str) -> None:
 @thorough
 def test_a_conversation_that_is_cut_anywhere_else_is_not_sound(conversation: str) -> None:
     request = chat(conversation)
-
     for cut in set(range(1, len(request.messages))) - legal_cuts(request.messages):
         assert flaws(request.with_messages(request.messages[cut:]))
 
@@ -132,5 +128,4 @@ def test_leaving_out_whole_exchanges_before_the_last_user_message_does_no_damage
     request = chat(f"{conversation} u-last")
     groups = exchanges(request.messages)
     kept = [group for group in groups[:-1] if data.draw(st.booleans())] + groups[-1:]
-
     assert not damage(request, request.with_messages(item for group in kept for item in group))

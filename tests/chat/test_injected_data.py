@@ -22,20 +22,14 @@ def found(request: ChatRequest, is_source: Callable[[str], bool] = never, size: 
     [
         pytest.param("<context>a</context> b?", ["<context>a</context>"], id="one"),
         pytest.param("<context id='1'>a\nb</context>", ["<context id='1'>a\nb</context>"], id="with attributes"),
-        pytest.param(
-            "<context>a</context>x<memories>b</memories>",
-            ["<context>a</context>", "<memories>b</memories>"],
-            id="two",
-        ),
-        pytest.param(
-            "<context><memories>a</memories></context>", ["<context><memories>a</memories></context>"], id="nested"
-        ),
+        pytest.param("<context>a</context>x<memories>b</memories>", ["<context>a</context>", "<memories>b</memories>"], id="two"),
+        pytest.param("<context><memories>a</memories></context>", ["<context><memories>a</memories></context>"], id="nested"),
         pytest.param("<context>a <context>", [], id="never closed"),
         pytest.param("</context>a<context>", [], id="the wrong way round"),
         pytest.param("<contexts>a</contexts>", [], id="another tag"),
         pytest.param("<context>" * 200_000, [], id="very many that are never closed"),
     ],
-)
+)  # fmt: skip
 def test_blocks_of_a_user_message(text: str, contents: list[str]) -> None:
     assert found(chat("s").with_messages([Message({"role": "user", "content": text})])) == contents
 
@@ -46,7 +40,6 @@ def test_only_users_and_tools_that_are_a_source_put_data_in() -> None:
     request = request.with_messages(
         message.with_changes(content=block) if message.get("content") else message for message in request.messages
     )
-
     assert found(request) == [block]
     assert found(request, lambda name: name == "look_up") == [block, block]
 
@@ -54,7 +47,6 @@ def test_only_users_and_tools_that_are_a_source_put_data_in() -> None:
 def test_a_block_has_its_part_of_the_messages_tokens() -> None:
     message = Message({"role": "user", "content": "<context>" + "x" * 31 + "</context>" + "y" * 50})
     (block,) = blocks([message], [200], TAGS, never)
-
     assert block.tokens == 100
 
 
@@ -82,7 +74,6 @@ def conversation(words: str) -> ChatRequest:
 def test_the_oldest_leave_in_batches(words: str, gone: list[str]) -> None:
     messages = conversation(words).messages
     all_blocks = blocks(messages, [100] * len(messages), TAGS, never)
-
     assert [block.content[9:-10] for block in leaving(messages, all_blocks, 300)] == gone
 
 

@@ -25,17 +25,14 @@ from proxy.chat import JsonObject, Message, Tool
 @pytest.mark.parametrize("kind", [JsonObject, Message, Tool])
 def test_an_object_refuses_every_change(kind: type[JsonObject], change: Callable[[Any], object]) -> None:
     item = kind({"a": 1})
-
     with pytest.raises(TypeError, match=kind.__name__):
         change(item)
-
     assert item == {"a": 1}
     assert item.raw == b'{"a":1}'
 
 
 def test_raw_of_a_new_object_is_compact_utf8_in_its_own_order() -> None:
     made = Message({"role": "user", "content": 'caf\xe9 "\u65e5\u672c" \U0001f600', "a": [1, 1.0, None, True]})
-
     assert (
         made.raw == '{"role":"user","content":"caf\xe9 \\"\u65e5\u672c\\" \U0001f600","a":[1,1.0,null,true]}'.encode()
     )
@@ -76,9 +73,7 @@ def test_raw_of_a_new_object_is_compact_utf8_in_its_own_order() -> None:
 )
 def test_texts_are_changed_wherever_they_stand(fields: dict[str, Any], expected: dict[str, Any]) -> None:
     sent = Message({"role": "assistant", **fields})
-
     changed = sent.with_texts(str.upper)
-
     assert changed == {"role": "assistant", **expected}
     assert (changed is sent) == (fields == expected)
     assert sent == {"role": "assistant", **fields}
@@ -87,9 +82,7 @@ def test_texts_are_changed_wherever_they_stand(fields: dict[str, Any], expected:
 
 def test_a_changed_copy_keeps_the_places_of_keys_and_forgets_the_bytes() -> None:
     sent = Message({"role": "user", "content": "a", "name": "x"}, b"bytes")
-
     changed = sent.with_changes(content="b", extra=None)
-
     assert type(changed) is Message
     assert changed.raw == b'{"role":"user","content":"b","name":"x","extra":null}'
     assert sent.without("content", "absent").raw == b'{"role":"user","name":"x"}'
@@ -108,15 +101,12 @@ def test_a_changed_copy_keeps_the_places_of_keys_and_forgets_the_bytes() -> None
         pytest.param(None, "", 0, id="null has no part"),
         pytest.param([], "", 0, id="an empty list has no part"),
         pytest.param([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "a\nb", 2, id="texts are joined"),
-        pytest.param(
-            [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "b"}], "b", 2, id="an image"
-        ),
+        pytest.param([{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "b"}], "b", 2, id="an image"),
         pytest.param([{"type": "refusal", "refusal": "no"}], "", 1, id="a part without text"),
     ],
-)
+)  # fmt: skip
 def test_text_and_parts_of_a_message(content: Any, text: str, parts: int) -> None:
     item = Message({"role": "user", "content": content})
-
     assert item.text == text
     assert len(item.parts) == parts
 

@@ -24,7 +24,6 @@ def with_value(value: bytes) -> bytes:
 
 def test_a_field_that_nobody_reads_stays_bytes() -> None:
     request = Body(with_value(b"1e999")).parse()
-
     assert request.encode() == with_value(b"1e999")
     assert request.with_field("y", 2).without("y").rest.raw("x") == b"1e999"
 
@@ -57,7 +56,6 @@ def test_half_a_surrogate_pair_is_read_as_the_replacement_character_and_sent_on_
 )
 def test_only_half_a_pair_is_replaced(text: bytes, read: str) -> None:
     body = Body(with_value(b'"' + text + rb" \ud800" + b'"'))
-
     assert body.get("x") == read + " \ufffd"
 
 
@@ -75,8 +73,7 @@ def _dense(kind: str, count: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"),
-    [("keys", parse.MOST_KEYS), ("lists", parse.MOST_VALUES // 2), ("numbers", parse.MOST_VALUES)],
+    ("kind", "most"), [("keys", parse.MOST_KEYS), ("lists", parse.MOST_VALUES // 2), ("numbers", parse.MOST_VALUES)]
 )
 def test_a_body_that_holds_too_much_is_refused_unparsed(kind: str, most: int) -> None:
     Body(with_value(_dense(kind, most - 20)))
@@ -84,7 +81,6 @@ def test_a_body_that_holds_too_much_is_refused_unparsed(kind: str, most: int) ->
         BadRequest, match=f"more than {parse.MOST_KEYS if kind == 'keys' else parse.MOST_VALUES:,} "
     ) as caught:
         Body(with_value(_dense(kind, most + 20)))
-
     assert (caught.value.status, caught.value.code) == (413, "too_many_values")
 
 
@@ -104,7 +100,6 @@ def test_one_message_holds_at_most_so_many_values() -> None:
 )
 def test_what_stands_in_a_text_counts_for_nothing(piece: bytes) -> None:
     text = b'"' + piece * (1_300_000 // len(piece)) + b'"'
-
     for shift in range(3):  # pieces of the scan begin at other places
         Body(b" " * shift + with_value(text + b"," + b'"y":' + _dense("lists", 1_000)))
         with pytest.raises(BadRequest, match="more than"):
@@ -151,7 +146,6 @@ def test_what_is_read_is_nested_at_most_so_deeply(levels: int) -> None:
 )
 def test_bytes_that_are_no_json_are_refused(raw: bytes) -> None:
     error = refusal(raw)
-
     assert error.code == "invalid_json"
     assert "not valid JSON" in error.message
 
@@ -163,7 +157,6 @@ def test_bytes_that_are_no_json_are_refused(raw: bytes) -> None:
 )
 def test_json_that_is_no_object_is_refused(raw: bytes) -> None:
     error = refusal(raw)
-
     assert error.code == "invalid_json"
     assert "must be an object" in error.message
 
@@ -182,7 +175,6 @@ def test_a_value_that_cannot_be_read_is_named_by_its_field(value: bytes, why: st
     with pytest.raises(BadRequest) as caught:
         Body(with_value(value)).parse().rest["x"]
     error = caught.value
-
     assert (error.code, error.param) == ("invalid_json", "x")
     assert error.message.startswith("x is not valid JSON: ")
     assert why in error.message
@@ -191,15 +183,13 @@ def test_a_value_that_cannot_be_read_is_named_by_its_field(value: bytes, why: st
 @pytest.mark.parametrize(
     ("raw", "param"),
     [
-        pytest.param(b'{"model":"m","messages":[{"role":"user"},{"role":"user","content":"\xff"}]}', "messages[1]",
-                     id="a message"),
+        pytest.param(b'{"model":"m","messages":[{"role":"user"},{"role":"user","content":"\xff"}]}', "messages[1]", id="a message"),
         pytest.param(b'{"model":"m","messages":' + HI + b',"tools":[{"name":"\xff"}]}', "tools[0]", id="a tool"),
         pytest.param(b'{"model":"\xff","messages":' + HI + b"}", "model", id="the model"),
     ],
 )  # fmt: skip
 def test_invalid_utf8_is_named_by_its_place(raw: bytes, param: str) -> None:
     error = refusal(raw)
-
     assert (error.code, error.param) == ("invalid_json", param)
 
 
@@ -217,7 +207,6 @@ def test_arbitrary_bytes_are_refused_or_read(raw: bytes) -> None:
 def test_a_body_that_is_cut_off_or_damaged_is_refused_or_read(place: int, damage: bytes) -> None:
     whole = b'{"model": "m", "messages": [{"role": "user", "content": "caf\\u00e9 \xc3\xa9"}], "seed": 1.5e3}'
     place = min(place, len(whole))
-
     for raw in (whole[:place], whole[:place] + damage + whole[place + len(damage) :]):
         try:
             Body(raw).parse()
@@ -251,7 +240,6 @@ def test_a_body_that_is_cut_off_or_damaged_is_refused_or_read(place: int, damage
 def test_a_field_that_comes_twice_is_refused(raw: bytes) -> None:
     with pytest.raises(BadRequest, match="twice") as caught:
         Body(raw)
-
     assert caught.value.code == "invalid_json"
 
 
@@ -287,7 +275,6 @@ def test_fields_twice_are_found_in_every_spelling(fields: dict[str, Any], data: 
 
 def test_a_body_that_only_passes_through_is_looked_at_shallowly() -> None:
     body = Body(b'{"model":"m","messages":[{"role":7,"content":{}}],"stream":true,"stream_options":{"a":1}}')
-
     body.check_messages()
     assert body.model == "m"
     assert body.stream is True
@@ -312,7 +299,6 @@ def test_only_true_is_a_stream(value: bytes, stream: bool) -> None:
 )
 def test_some_fields_are_set_and_the_others_keep_their_bytes(changes: dict[str, Any], sent: bytes) -> None:
     body = Body(b'{ "a" : 1.0 , "model":"m", "z":{ "b":1e5 } }')
-
     assert body.encoded(changes) == sent
     assert body.raw == b'{ "a" : 1.0 , "model":"m", "z":{ "b":1e5 } }'
 
@@ -369,7 +355,6 @@ def test_what_was_there_before_is_the_same_object() -> None:
 def test_new_messages_are_checked_as_ever() -> None:
     earlier, wrong = Latest(), {"role": "tool", "tool_call_id": 1, "content": "x"}
     body_of(large("a")).parse(None, earlier)
-
     with pytest.raises(BadRequest, match=r"messages\[3\].tool_call_id must be a string"):
         body_of([*large("a", "b"), wrong]).parse(None, earlier)
     parts = {"role": "user", "content": [{"type": "text", "text": "x"}] * 5}

@@ -116,7 +116,6 @@ def test_a_new_request_differs_in_one_place_and_leaves_the_old_one_alone(
 
 def test_changing_nothing_gives_the_same_request() -> None:
     request = parse(RAW)
-
     assert request.with_model("m") is request
     assert request.without("absent") is request
 
@@ -129,9 +128,7 @@ def test_a_request_made_here_is_written_with_model_and_messages_first() -> None:
 
 def test_tools_that_a_policy_adds_are_written() -> None:
     request = parse(b'{"messages":[{"role":"user","content":"a"}],"model":"m","x":1}')
-
     added = request.with_tools([Tool({"name": "f"})])
-
     assert json.loads(added.encode()) == {
         "messages": [{"role": "user", "content": "a"}], "model": "m", "tools": [{"name": "f"}], "x": 1,
     }  # fmt: skip
@@ -140,7 +137,6 @@ def test_tools_that_a_policy_adds_are_written() -> None:
 @pytest.mark.parametrize("tools", [b"[]", b"null"])
 def test_empty_tools_go_out_as_they_came(tools: bytes) -> None:
     raw = b'{"model":"m","tools":' + tools + b',"messages":[{"role":"user","content":"a"}]}'
-
     assert parse(raw).encode() == raw
     assert parse(raw).with_tools([Tool({"name": "f"})]).encode() == raw.replace(tools, b'[{"name":"f"}]')
 
@@ -186,7 +182,6 @@ def wire_bodies(draw: st.DrawFn) -> dict[str, Any]:
 @thorough
 def test_a_compact_body_that_nobody_changed_is_encoded_byte_for_byte(body: dict[str, Any]) -> None:
     raw = encode(body)
-
     assert parse(raw).encode() == raw
 
 
@@ -196,7 +191,6 @@ def test_any_other_spelling_of_a_body_is_encoded_to_equal_json(
     body: dict[str, Any], indent: int | None, ascii_only: bool
 ) -> None:
     raw = json.dumps(body, indent=indent, ensure_ascii=ascii_only).encode()
-
     assert json.loads(parse(raw).encode()) == body
     assert list(json.loads(parse(raw).encode())) == list(body)
 

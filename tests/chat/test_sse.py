@@ -48,8 +48,7 @@ async def test_what_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch, read
 
 
 @pytest.mark.parametrize(
-    ("read", "event"),
-    [(READERS["a line"], b'{"a":1}\n'), (READERS["an event without usage"], b"data: {}\n\n")],
+    ("read", "event"), [(READERS["a line"], b'{"a":1}\n'), (READERS["an event without usage"], b"data: {}\n\n")]
 )
 async def test_what_does_end_may_go_on(
     monkeypatch: pytest.MonkeyPatch, read: Callable[..., object], event: bytes
@@ -68,7 +67,6 @@ def test_events_are_the_same_however_the_stream_is_cut(parts: list[bytes], data:
     whole = b"".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
     pieces = [whole[start:end] for start, end in pairwise((0, *cuts, len(whole)))]
-
     at_once, cut = EventSplitter(), EventSplitter()
     expected = list(at_once.feed(whole))
     assert [event for piece in pieces for event in cut.feed(piece)] == expected

@@ -167,7 +167,6 @@ CHANGED = SAID.with_changes(content="shorter")
 def test_a_step_that_may_change_the_last_user_message_sends_a_copy_of_it(sent: Message, broken: set[str]) -> None:
     before = ChatRequest("m", (message("u1"), SAID))
     after = before.with_messages([message("u1"), sent])
-
     assert damage(before, after, changes_last_user_message=True) == broken
     assert damage(before, after) == {"the last user message was changed or lost"}
 
@@ -175,7 +174,6 @@ def test_a_step_that_may_change_the_last_user_message_sends_a_copy_of_it(sent: M
 def test_the_content_of_an_unread_result_may_change() -> None:
     before = chat("u1 ax! tx")
     after = before.with_messages([*before.messages[:-1], before.messages[-1].with_changes(content="shorter")])
-
     assert damage(before, after) == set()
 
 
@@ -186,8 +184,7 @@ def test_the_content_of_an_unread_result_may_change() -> None:
         pytest.param(CALLED, "other", {"tool 'look_up' is called in the history and no longer offered"}, id="a called one"),
         pytest.param(chat("u1 ax! tx u2", tools=[tool("a"), tool("b")]), "a", set(), id="what was called was never offered"),
         pytest.param(with_choice(function("f"), "f", "g"), "f", set(), id="the chosen tool stays"),
-        pytest.param(with_choice(function("f"), "f", "g"), "g", {"tool_choice names 'f', which is not offered"},
-                     id="the chosen tool leaves"),
+        pytest.param(with_choice(function("f"), "f", "g"), "g", {"tool_choice names 'f', which is not offered"}, id="the chosen tool leaves"),
     ],
 )  # fmt: skip
 def test_a_called_or_chosen_tool_must_stay_on_offer(before: ChatRequest, left: str, broken: set[str]) -> None:

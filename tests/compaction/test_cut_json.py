@@ -31,7 +31,6 @@ def test_white_space_goes_and_nothing_else(
     text = json.dumps({"a": value}, indent=indent, ensure_ascii=ascii_only)
     part = text[: data.draw(st.integers(text.index('"') + 1, len(text) - 1))]
     short = bare(part)
-
     assert minified(text).startswith(short)
     assert bare(short) == short
     assert cut_off(part) is not None
@@ -55,7 +54,6 @@ def test_white_space_goes_and_nothing_else(
 )
 def test_what_a_text_says_that_was_cut_off(text: str, value: str) -> None:
     found = cut_off(text)
-
     assert found is not None
     assert _plain(found.value) == json.loads(value)
 
@@ -95,9 +93,7 @@ def test_other_texts_are_no_json_that_was_cut_off(text: str) -> None:
 def test_the_layout_has_all_of_a_text_that_was_cut_off(end: str, rest: str) -> None:
     whole = json.dumps([{"id": f"A-{n}", "owner": f"person {n}"} for n in range(30)])
     text = whole[:-1] + ', {"id": "A-30", ' + end
-
     sent = rows(text).text
-
     assert sent.startswith('[("id","owner"')
     assert '["A-29","person 29"' in sent
     assert sent.endswith(f"[… the text is cut off here; {rest}]" if rest else "[… the text is cut off here]")

@@ -19,15 +19,11 @@ def printed(text: str, end: str = ", annotations=None)] isError=False") -> str:
         pytest.param(json.dumps(MCP), id="JSON"),
         pytest.param(printed(TEXT), id="printed"),
         pytest.param(printed(json.dumps(MCP)), id="JSON, printed"),
-        pytest.param(
-            printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT!r}}} isError=False"), id="printed, twice"
-        ),
-        pytest.param(
-            printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT[:99]!r}"[:-1]), id="cut off there"
-        ),
+        pytest.param(printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT!r}}} isError=False"), id="printed, twice"),
+        pytest.param(printed(TEXT, f", meta=None)] structuredContent={{'result': {TEXT[:99]!r}"[:-1]), id="cut off there"),
         pytest.param(json.dumps({**MCP, "structuredContent": {"result": TEXT}}), id="JSON, twice"),
     ],
-)
+)  # fmt: skip
 def test_an_envelope_around_one_text_comes_off(wrapped: str) -> None:
     assert unwrapped(wrapped) == TEXT
     assert unwrapped(TEXT) is TEXT
@@ -36,7 +32,6 @@ def test_an_envelope_around_one_text_comes_off(wrapped: str) -> None:
 @pytest.mark.parametrize("cut", range(1, 9))
 def test_of_a_printed_text_that_was_cut_off_all_is_kept_but_half_an_escape(cut: int) -> None:
     sent = unwrapped(printed(TEXT + "\\\u2003", "")[: -1 - cut])
-
     assert (TEXT + "\\\u2003").startswith(sent)
     assert len(sent) >= len(TEXT) - cut
 
@@ -47,20 +42,17 @@ def test_of_a_printed_text_that_was_cut_off_all_is_kept_but_half_an_escape(cut: 
         pytest.param(json.dumps({**MCP, "isError": True}), id="an error"),
         pytest.param(json.dumps({**MCP, "structuredContent": {"result": TEXT[:-1]}}), id="with another result"),
         pytest.param(json.dumps({"content": [ITEM, {"type": "text", "text": "x"}]}), id="two texts"),
-        pytest.param(
-            json.dumps({"content": [{"type": "text", "text": TEXT, "annotations": {"a": 1}}]}), id="annotated"
-        ),
+        pytest.param(json.dumps({"content": [{"type": "text", "text": TEXT, "annotations": {"a": 1}}]}), id="annotated"),
         pytest.param(json.dumps({**MCP, "structuredContent": {"a": 1}}), id="with data"),
         pytest.param(json.dumps({"content": [{"type": "image", "data": TEXT}]}), id="an image"),
     ],
-)
+)  # fmt: skip
 def test_an_envelope_that_says_something_stays(wrapped: str) -> None:
     assert json.loads(unwrapped(wrapped)) == json.loads(wrapped)
 
 
 def test_a_printed_error_stays() -> None:
     wrapped = printed(TEXT, ", annotations=None)] isError=True")
-
     assert unwrapped(wrapped) is wrapped
 
 
@@ -68,7 +60,6 @@ def test_data_that_are_the_text_once_more_go_with_the_envelope() -> None:
     data: dict[str, object] = {"id": 7, "names": ["a", "b"], "at": {"x": 1.5}}
     content = [{"type": "text", "text": json.dumps(data, indent=2)}]
     others = {"content": content, "structuredContent": {**data, "id": 8}}
-
     assert unwrapped(json.dumps({"content": content, "structuredContent": data})) == json.dumps(
         data, separators=(",", ":")
     )
@@ -77,7 +68,6 @@ def test_data_that_are_the_text_once_more_go_with_the_envelope() -> None:
 
 def test_data_printed_beside_another_text_stay() -> None:
     wrapped = printed(TEXT, ", meta=None)] structuredContent={'result': 'other'} isError=False")
-
     assert unwrapped(wrapped) is wrapped
 
 
@@ -106,13 +96,11 @@ def test_of_an_envelope_that_was_cut_off_the_text_is_left(envelope: dict[str, ob
 def test_a_note_behind_what_was_cut_off_stays() -> None:
     wrapped = json.dumps(MCP).partition("blank")[0] + "\n... [900 characters cut off]"
     sent = unwrapped(wrapped)
-
     assert sent == TEXT.partition("blank")[0] + "\n... [900 characters cut off]"
 
 
 def test_an_error_stays_one_where_it_was_cut_off() -> None:
     wrapped = json.dumps({"content": [ITEM], "isError": True})[:-4]
-
     assert wrapped.endswith("t")
     assert '"isError":t' in unwrapped(wrapped)
 

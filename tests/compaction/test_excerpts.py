@@ -28,7 +28,6 @@ RECORDS = [{"id": f"T-{n * 11}", "state": "open", "owner": f"person {n}"} for n 
 )  # fmt: skip
 def test_what_was_asked_for_stands_there_word_for_word(text: str, query: str, shown: str) -> None:
     found = excerpt(text, [query], 4000)
-
     assert shown in found
     assert len(found) < 4400
     assert excerpt(text, [query], 4000) == found
@@ -42,21 +41,18 @@ def test_passages_name_the_lines_that_recall_gives() -> None:
     found = excerpt(LOG, ["r-20720"], 3000)
     label = found.rpartition("[lines ")[2].partition("]")[0]
     first, last = map(int, label.split("-"))
-
     assert "r-20720 " in "\n".join(LOG.splitlines()[first - 1 : last])
 
 
 def test_words_that_the_best_passage_lacks_are_looked_for_elsewhere() -> None:
     text = "\n".join(["name;member;owes", *(f"P{n};M-{n * 9};{n}.50" for n in range(900))])
     found = excerpt(text, ["How much does the member M-5400 owe? And what is the member's name?"], 3000)
-
     assert "P600;M-5400;600.50" in found
 
 
 @pytest.mark.parametrize("query", ["要約してください", "Ist ein Labrador nothing of note?", "subject by subject"])
 def test_without_telling_words_in_common_the_outline_stands_alone(query: str) -> None:
     found = excerpt(PROSE, [query], 3000)
-
     assert "passages" not in found
     assert "## Section 0" in found
 

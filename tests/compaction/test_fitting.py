@@ -100,7 +100,6 @@ async def test_results_stay_whole_where_the_later_refers_to_the_earlier() -> Non
     request = with_contents("s u1 a1!1,2 t1 t2", t1=result, t2=result)
     outcome = await through(request)
     first, second = outcome.request.messages[-2:]
-
     assert first.text == result
     assert second.text.startswith("[… 553 lines as above; ")
     assert outcome.rejected is None
@@ -124,7 +123,6 @@ async def test_a_document_that_does_not_fit_keeps_its_question(form: str, words:
 async def test_only_a_question_that_does_not_fit_by_itself_is_refused() -> None:
     request = with_contents("s u1 ubig", ubig=TEXT)
     outcome = await run(CHAIN, context(request, model=profile(100)))
-
     assert outcome.rejected is not None
     assert outcome.rejected.code == "context_length_exceeded"
 
@@ -132,7 +130,6 @@ async def test_only_a_question_that_does_not_fit_by_itself_is_refused() -> None:
 async def test_what_the_user_says_around_a_document_need_not_be_pinned() -> None:
     request = with_contents("s u1 a1 ubig", ubig=f"I want to know who is named in 1700. Never guess.\n\n{TEXT}")
     outcome = await run([*CHAIN[:3], ("pin_context", PinContext())], upon(request), strict=True)
-
     assert outcome.steps[-1].verdict == "keep"
 
 
@@ -157,13 +154,11 @@ async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> N
     request = with_contents("s u1 a1! t1", t1=TEXT)
     ctx = context(request, model=profile(8192), archive=archive)
     outcome = await run(CHAIN[:2], ctx, strict=True)
-
     assert not is_shortened(outcome.request.messages[-1].text)
 
 
 async def test_what_fits_is_not_touched() -> None:
     request = with_contents("s u1 a1! t1 a2 ubig", t1=TEXT[:8000], ubig=TEXT[:12000])
-
     assert all(step.verdict != "rewrite" for step in (await run(CHAIN[1:2], upon(request))).steps)
 
 
@@ -187,7 +182,6 @@ async def test_a_new_result_that_fits_is_whole_above_the_mark_at_which_history_i
     request = with_contents("s u1 a1! t1", t1=LOG[: int(share * 8192 * 4) - 600])
     ctx = upon(request)
     outcome = await through(request, ctx)
-
     assert await used(outcome, ctx) > 0.8
     assert outcome.request.messages[-1].text == request.messages[-1].text
 
@@ -196,7 +190,6 @@ async def test_a_result_that_is_a_little_too_long_loses_a_little() -> None:
     request = with_contents("s u1 a1! t1", t1=LOG[: int(0.97 * 8192 * 4)])
     ctx = upon(request)
     outcome = await through(request, ctx)
-
     assert 0.8 < await used(outcome, ctx) <= 0.95
     assert is_to_fit(outcome.request.messages[-1].text)
 
@@ -218,7 +211,6 @@ async def test_a_form_stays_the_same_in_all_later_requests() -> None:
 async def test_a_result_that_was_made_to_fit_cuts_no_history() -> None:
     request = with_contents("s u1 a1 u2 a2! t2", t2=TEXT)
     outcome = await through(request)
-
     assert [message.text for message in outcome.request.messages[:4]] == ["s", "u1", "a1", "u2"]
 
 
@@ -227,7 +219,6 @@ async def test_parts_that_are_no_text_stay() -> None:
     parts = [{"type": "text", "text": "What is wrong with request r-1700?"}, image, {"type": "text", "text": LOG}]
     request = chat("s u1").with_messages([Message({"role": "user", "content": parts})])
     sent = (await through(request)).request.messages[0]["content"]
-
     assert sent[:2] == parts[:2]
     assert is_to_fit(sent[2]["text"])
     assert "request r-1700 took" in sent[2]["text"]

@@ -16,7 +16,6 @@ def lines_of(value: object) -> list[str]:
 
 def test_like_records_name_each_column_once() -> None:
     sent = rows(json.dumps(PEOPLE))
-
     assert sent.text.splitlines()[:2] == ['[("id","name","age"; "unit":"m")', ' ["A-0","N-0",0]']
     assert sent.text.endswith(' ["A-39","N-39",39]]')
     assert sent.tokens < 0.6 * rows("x" + json.dumps(PEOPLE)).tokens
@@ -27,9 +26,7 @@ def test_an_object_that_lacks_a_member_leaves_its_place_empty() -> None:
     people = [{"name": f"N-{n}", "age": n, "note": NOTE, "rank": "x"} for n in range(4)]
     del people[1]["age"]
     people[2] = dict(reversed(people[2].items()))
-
     lines = lines_of(people)
-
     assert lines[0].startswith('[("name","age"; "note":"word word')
     assert lines[1:] == [' ["N-0",0]', ' ["N-1",]', ' ["N-2",2]', ' ["N-3",3]]']
 
@@ -37,9 +34,7 @@ def test_an_object_that_lacks_a_member_leaves_its_place_empty() -> None:
 def test_a_member_that_some_lack_is_not_shared() -> None:
     people = [dict(each) for each in PEOPLE]
     del people[3]["unit"]
-
     lines = lines_of(people)
-
     assert lines[0] == '[("id","name","age","unit")'
     assert lines[4:6] == [' ["A-3","N-3",3,]', ' ["A-4","N-4",4,"m"]']
 
@@ -62,7 +57,6 @@ def test_objects_within_records_and_lists_of_such_have_their_keys_in_the_header(
 
 def test_records_by_name_keep_their_names() -> None:
     lines = lines_of({f"node-{n}": {"cpu": n, "zone": f"z{n % 3}", "state": "up"} for n in range(9)})
-
     assert lines[:2] == ['{("cpu","zone"; "state":"up")', ' "node-0":[0,"z0"]']
     assert lines[-1] == ' "node-8":[8,"z2"]}'
 
@@ -72,23 +66,16 @@ HEAD = "Exit code: 0\nOutput:\n"
 
 @pytest.mark.parametrize(
     ("indent", "start", "end"),
-    [
-        (2, HEAD, "\n\n3 warnings, see `log.txt`\n"),
-        (None, HEAD, ""),
-        (2, '{"page": 1}\n[core]\n', "\n[1,\n"),
-    ],
+    [(2, HEAD, "\n\n3 warnings, see `log.txt`\n"), (None, HEAD, ""), (2, '{"page": 1}\n[core]\n', "\n[1,\n")],
 )
 def test_json_between_other_lines_is_laid_out_and_they_stay(indent: int | None, start: str, end: str) -> None:
     text = start + json.dumps(PEOPLE, indent=indent) + end
-
     assert rows(text).text == start + rows(json.dumps(PEOPLE)).text + end
 
 
 def test_records_on_lines_of_their_own_share_a_header() -> None:
     records = "\n".join(map(json.dumps, PEOPLE))
-
     lines = rows(f"{HEAD}{records}\nend").text.splitlines()
-
     assert lines[2:5] == ['("id","name","age"; "unit":"m")', ' ["A-0","N-0",0]', ' ["A-1","N-1",1]']
     assert lines[-2:] == [' ["A-39","N-39",39]', "end"]
 
@@ -110,7 +97,6 @@ def test_lines_that_only_look_like_json_stay(text: str) -> None:
 def test_json_in_a_string_is_json_and_a_text_in_a_string_is_a_text() -> None:
     log = "\n".join(f'10:0{n} "INFO" step {n} of the batch is done' for n in range(10))
     text = rows(json.dumps({"result": json.dumps({"people": PEOPLE}), "log": log})).text
-
     assert '"people":[("id","name","age"; "unit":"m")\n' in text
     assert f'"log":"""\n{log}\n' in text
 
@@ -128,7 +114,6 @@ def test_what_is_no_table_stays_json(value: object) -> None:
 
 def test_json_between_other_lines_can_stay_json() -> None:
     text = HEAD + json.dumps(PEOPLE, indent=2)
-
     assert plain(text).text == text
 
 
@@ -151,36 +136,30 @@ def test_a_file_is_sent_byte_for_byte(text: str) -> None:
 def test_what_a_terminal_wrote_over_is_gone() -> None:
     progress = "".join(f"\rreceiving objects: {n} %" for n in range(101))
     text = rows(f"cloning\n{progress}\ndone\r\nbye\n{'x ' * 60}").text
-
     assert text.startswith("cloning\nreceiving objects: 100 %\ndone\r\nbye\n")
 
 
 @pytest.mark.parametrize(
     ("text", "sent"),
     [
-        (
-            "a\n" + "still waiting for the lock\n" * 40 + "b",
-            "a\nstill waiting for the lock\n[… the same 39 more times]\nb",
-        ),
+        ("a\n" + "still waiting for the lock\n" * 40 + "b", "a\nstill waiting for the lock\n[… the same 39 more times]\nb"),
         ("It is late. " * 60 + "Good night.", "It is late. [… the same 59 more times] Good night."),
         ("还在等待数据库的锁。" * 60 + "结束。", "还在等待数据库的锁。[… the same 59 more times]结束。"),
         ("a" * 100 + "\n" * 190 + "b" * 90, "a" * 100 + "\n\n" + "b" * 90),
     ],
     ids=["lines", "sentences", "sentences without blanks", "empty lines"],
-)
+)  # fmt: skip
 def test_what_repeats_is_counted(text: str, sent: str) -> None:
     assert rows(text).text == sent
 
 
 def test_lines_that_repeat_twice_or_are_short_stay() -> None:
     text = "\n".join(["a line that comes twice " * 4] * 2 + ["-"] * 30 + [f"{n} other" for n in range(30)])
-
     assert rows(text).text == text
 
 
 def test_an_encoded_blob_is_named() -> None:
     sent = rows(json.dumps({"name": "logo.png", "data": "iVBORw0KGgo1" * 400}))
-
     assert sent.text == '{"name":"logo.png","data":"iVBORw0KGgo1iVBORw0KGgo1[… 4776 more of an encoded blob]"}'
     assert not sent.is_whole
 
@@ -195,7 +174,6 @@ def test_a_page_in_json_keeps_its_marks(field: str) -> None:
     inputs = "\n".join(f'<p class="c{n}" data-id="{n}"><input name="f{n}" value="v{n}"></p>' for n in range(30))
     page = f"<html><body><nav>{'<p>Menu and more</p>' * 12}</nav>\n{inputs}\n</body></html>"
     sent = rows(json.dumps({"people": PEOPLE * 20, field: page}))
-
     assert '"people":[("id","name","age"; "unit":"m")\n' in sent.text
     assert all(line in sent.text for line in page.split("\n"))
     assert sent.is_whole
@@ -203,5 +181,4 @@ def test_a_page_in_json_keeps_its_marks(field: str) -> None:
 
 def test_a_page_keeps_its_marks() -> None:
     page = "<html><body>" + "<div><p>word word</p></div>\n" * 80 + "</body></html>"
-
     assert rows(page).text == page

@@ -54,7 +54,6 @@ def test_a_row_in_another_state_than_nearly_all_stays(text: str, line: str) -> N
 def test_rows_that_leave_are_named() -> None:
     text = "id,holder,state\n" + "\n".join(map(",".join, CELLS))
     notes = re.findall(r"\[… \d+ lines; ([^]]+)\]", form(text))
-
     assert len(notes) >= 1
     assert set(notes[0].split()) <= {row[0] for row in CELLS}
 
@@ -77,7 +76,6 @@ SERVICES = "\n".join(
 )  # fmt: skip
 def test_a_line_that_stays_brings_its_parents(text: str, stays: list[str]) -> None:
     lines = kept(text)
-
     assert [line for line in stays if line not in lines] == []
     rest = iter(lines)
     assert all(line in rest for line in stays), "in this order"
@@ -124,7 +122,6 @@ def test_a_markdown_text_keeps_its_headings_and_the_first_lines_of_paragraphs() 
         for n in range(25)
     )
     lines = kept(text)
-
     assert all(f"## Part {n}" in lines for n in range(25))
     assert sum(line.endswith("says this first.") for line in lines) > 7
 
@@ -134,7 +131,6 @@ def test_a_page_keeps_its_content_and_loses_its_menus() -> None:
     said = "".join(f"<p>The rules of {1900 + n} let a number have {n} letters.</p>" for n in range(140))
     page = f"<html><body><nav><ul>{menu}</ul></nav><h1>Format</h1>{said}<footer>{menu}</footer></body></html>"
     lines = form(page).split("\n")
-
     assert lines[0].startswith("[… nav, ")
     assert lines[1:3] == ["# Format", "The rules of 1900 let a number have 0 letters."]
     assert "/wiki/" not in form(page)
@@ -197,7 +193,6 @@ def test_a_message_unlike_the_others_stays_in_any_script(usual: str, rare: str) 
     lines = [f"2026-03-01 10:{n // 60:02}:{n % 60:02} {usual.format(n=n)}" for n in range(600)]
     lines[411] = f"2026-03-01 10:06:51 {rare}"
     text = "\n".join(lines)
-
     assert lines[411] in kept(text)
     assert set(kept(text)) <= set(lines)
 
@@ -207,7 +202,6 @@ def test_names_of_files_are_not_torn(name: str) -> None:
     stem, _, ending = name.partition(".")
     text = "\n".join(f"-rw-r--r-- 1 ana ana {n * 17} Mar 3 10:00 {stem}_{n}.{ending}" for n in range(300))
     shown = re.findall(rf"{stem}[^\s\]]*", form(text))
-
     assert set(shown) <= {f"{stem}_{n}.{ending}" for n in range(300)}
 
 

@@ -18,7 +18,6 @@ ROWS = "\n".join(f"K-{n},{n * 7},open" for n in range(3000))
 def test_the_question_stays_word_for_word(form: str, document: str, question: str) -> None:
     text = form.format(question=question, document=document)
     found = fitted(text, (), 6000)
-
     assert question in found
     assert len(found) < 7000
     assert any(question in words for words in own_words(text))
@@ -26,7 +25,6 @@ def test_the_question_stays_word_for_word(form: str, document: str, question: st
 
 def test_a_question_is_the_first_of_the_users_words() -> None:
     text = f"The minutes of the year\n\n{DOCUMENT}\n\nWho was absent?"
-
     assert own_words(text)[0].endswith("Who was absent?")
 
 
@@ -36,19 +34,16 @@ def test_a_short_message_is_all_the_users_own() -> None:
 
 def test_what_the_question_names_is_found_in_the_document() -> None:
     found = fitted(f"{ROWS}\n\nWhat is K-2222 at?", (), 4000)
-
     assert "K-2222,15554,open" in found
     assert "[lines 22" in found
 
 
 def test_a_document_s_first_paragraphs_are_no_question() -> None:
     text = f"May I keep a cat?\n\n{DOCUMENT}\n\nThank you!"
-
     assert own_words(text)[0].startswith("May I keep a cat?")
     assert all("Part 1" not in words for words in own_words(text))
 
 
 def test_what_stands_beside_a_short_question_is_the_document_s() -> None:
     clauses = "\n\n".join(f"§ {n} The tenant pays for the repair of item {n}." for n in range(900))
-
     assert own_words(f"Here it is:\n\n{clauses}\n\nIs a dog allowed?") == ("Is a dog allowed?", "Here it is:")

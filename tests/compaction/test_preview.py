@@ -29,7 +29,6 @@ def short(text: str) -> str:
 )
 def test_the_users_own_words_stay(text: str) -> None:
     found = short(text)
-
     for sentence in ("Use at most three bullets.", "Which risks does it name?"):
         assert sentence in found
 
@@ -37,7 +36,6 @@ def test_the_users_own_words_stay(text: str) -> None:
 def test_marks_stay_and_what_they_hold_takes_the_form_of_its_kind() -> None:
     rows = "\n".join(f"A-{n},{n * 7},open" for n in range(900))
     found = short(f"Look at this:\n```csv\nid,amount,state\n{rows}\n```\nThanks.")
-
     assert found.startswith("Look at this:\n```csv\nid,amount,state\n")
     assert "\n```\nThanks." in found
     assert "A-1," in found
@@ -47,7 +45,6 @@ def test_a_document_with_tables_in_it_has_an_outline() -> None:
     rows = "\n".join(f"| key{n} | a setting that says how much of number {n} there may be |" for n in range(40))
     text = "\n\n".join(f"## Part {n}\n\n| key | about |\n|---|---|\n{rows}" for n in range(12))
     found = short(text)
-
     assert all(f"## Part {n}\n" in found for n in range(12))
     assert len(found) < 0.4 * len(text)
 
@@ -55,14 +52,12 @@ def test_a_document_with_tables_in_it_has_an_outline() -> None:
 def test_what_both_have_in_common_at_the_beginning_is_counted() -> None:
     text = f"{ASK}\n\n{PROSE}"
     found = preview(text)
-
     assert found is not None
     assert 250 < found.prefix_tokens < found.tokens < weight(text)
 
 
 def test_both_ends_of_a_text_stay_word_for_word_though_a_document_is_marked_in_it() -> None:
     found = short(f"{PROSE}\n```\n{PROSE}\n```\n{PROSE}")
-
     assert found.startswith(PROSE[:1300])
     assert found.endswith(PROSE[-1300:])
     assert len(found) < 16_000, "of the rest little"
@@ -71,7 +66,6 @@ def test_both_ends_of_a_text_stay_word_for_word_though_a_document_is_marked_in_i
 def test_of_many_questions_the_first_and_the_last_stay() -> None:
     asked = [f"Is shop {n} open today?" for n in range(30)]
     found = short("\n".join([PROSE, *(f"{LINE} {each}" for each in asked), PROSE]))
-
     assert {*range(10), *range(20, 30)} <= {n for n, each in enumerate(asked) if each in found}
 
 
@@ -89,7 +83,6 @@ PIECES = st.sampled_from([*MARKS, ASK, LINE, "You must never guess.", PROSE])
 def test_preview_keeps_questions_and_shortens(pieces: list[str]) -> None:
     text = "\n".join(pieces)
     found = preview(text)
-
     assert found == preview(text)
     if found is not None:
         assert len(found.text) < len(text)

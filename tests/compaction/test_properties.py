@@ -65,7 +65,6 @@ def stand_in_order(pieces: list[str], text: str) -> bool:
 def test_each_line_of_a_form_stands_in_the_text_in_order(text: str) -> None:
     whole = joined(lay_out(text))
     form = short_form(text)
-
     assert form == short_form(text)
     for short in (form, condensed(text, 300)):
         if short is not None and short != text:
@@ -79,7 +78,6 @@ def test_a_layout_has_each_line_of_the_text_in_order(text: str) -> None:
     lines = dict.fromkeys(
         line for line in text.replace("\x1b[31m", "").split("\n") if line.strip() and "<p>" not in text
     )
-
     assert all(line in sent for line in lines)
 
 
@@ -100,7 +98,6 @@ def leaves(value: object) -> Iterator[object]:
 def test_each_leaf_of_json_stands_in_its_layout(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
     laid = joined(lay_out(text))
-
     assert [leaf for leaf in leaves(value) if json.dumps(leaf, ensure_ascii=False) not in laid] == []
 
 
@@ -115,7 +112,6 @@ def test_each_leaf_of_json_stands_in_its_layout(value: object) -> None:
 )
 def test_a_second_pass_changes_nothing(text: str) -> None:
     sent = rows(text).text
-
     assert rows(sent).text == sent
 
 
@@ -124,7 +120,6 @@ def test_a_second_pass_changes_nothing(text: str) -> None:
 def test_json_loses_nothing_at_birth(value: object, indent: str | int | None) -> None:
     text = json.dumps(value, indent=indent)
     sent = unwrapped(text)
-
     assert len(sent) <= len(text)
     assert json.loads(sent) == value
     assert unwrapped(sent) is sent
@@ -134,7 +129,6 @@ def test_json_loses_nothing_at_birth(value: object, indent: str | int | None) ->
 @given(TEXTS)
 def test_a_marker_is_recognised_only_where_it_fits(text: str) -> None:
     marked = shortened(text, len(text) + 1, "ab12")
-
     assert is_shortened(marked)
     assert not is_shortened("x" + marked)
     assert not is_shortened(marked + "\nmore")
@@ -170,7 +164,6 @@ HOSTILE = {
 def test_hostile_text_is_a_text_like_any_other(text: str) -> None:
     sent = rows(text).text
     form = short_form(sent)
-
     assert len(sent) <= len(text)
     assert form is None or len(form) < len(sent)
     assert len(condensed(text, 1000)) <= 1000
@@ -179,7 +172,6 @@ def test_hostile_text_is_a_text_like_any_other(text: str) -> None:
 
 def test_numbers_keep_their_spelling() -> None:
     text = '{ "a": 1.0, "b": 1e5, "c": 12345678901234567890123, "d": -0.10, "e": "1 000" }'
-
     assert unwrapped(text) == '{"a":1.0,"b":1e5,"c":12345678901234567890123,"d":-0.10,"e":"1 000"}'
 
 

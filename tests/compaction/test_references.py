@@ -27,10 +27,8 @@ def numbered(lines: list[str], first: int = 1, sign: str = ":") -> str:
 def test_lines_are_found_again_though_their_numbers_have_changed(sign: str) -> None:
     earlier = numbered(LINES, 1, sign)
     later = numbered([LINES[0], "a new line", *LINES[1:50]], 1, sign)
-
     made = with_references(later, known(earlier))
     note = NOTE.fullmatch(made.text.split("\n")[-1])
-
     assert made.used == {0}
     assert note is not None
     assert [*map(int, note.groups()[:5])] == [49, 3, 51, 2, 50]
@@ -39,14 +37,12 @@ def test_lines_are_found_again_though_their_numbers_have_changed(sign: str) -> N
 def test_what_is_beside_a_change_is_shown() -> None:
     later = "\n".join([*LINES[:30], "changed", *LINES[31:]])
     made = with_references(later, known("\n".join(LINES)), beside=3)
-
     assert made.text.split("\n")[1:-1] == [*LINES[27:30], "changed", *LINES[31:34]]
 
 
 @pytest.mark.parametrize("blank", ["", " ", "7:"])
 def test_run_goes_on_across_blank_lines(blank: str) -> None:
     text = "\n".join(line for each in LINES for line in (each, blank))
-
     assert NOTE.fullmatch(with_references(text, known(text)).text)
 
 
@@ -66,7 +62,6 @@ def test_other_lines_are_shown_again(earlier: list[str], later: list[str]) -> No
 
 def test_a_long_line_is_not_shown_twice() -> None:
     line = " ".join(LINES)
-
     assert with_references(line, known(line)).text == "[… 1 line as above; from def step_0(total): retur…]"
 
 
@@ -74,9 +69,7 @@ def test_a_repeat_of_lines_that_notes_stand_for_is_one_note() -> None:
     first, second = "\n".join(LINES[:20]), "\n".join([*LINES[:20], *LINES[30:40]])
     made = with_references(second, known(first))
     assert made.shown is not None
-
     third = with_references(second, [*known(first), made.shown])
-
     assert NOTE.fullmatch(third.text)
     assert third.used == {1}
 
@@ -132,7 +125,6 @@ def test_what_leaves_at_a_cut_is_said_again() -> None:
 
 def test_messages_without_notes_are_the_same_objects() -> None:
     messages = [calls("c1"), result("text"), Message({"role": "assistant", "content": "3 lines as above"})]
-
     assert with_standing(messages) is messages
 
 

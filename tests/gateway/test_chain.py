@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -12,7 +12,7 @@ import pytest
 
 from proxy.chat import ChatRequest, Fields, Message
 from proxy.chat.placeholders import StandIn
-from proxy.context import Context, Identity, ModelProfile
+from proxy.context import Context, Identity, ModelProfile, Once
 from proxy.gateway.chain import BrokenRequest, Outcome, run
 from proxy.policy import Decision, Guard, Keep, Policy, Reject, Rewrite, When
 from proxy.state.cache import OnceService
@@ -22,63 +22,43 @@ _HURRY = 0.01
 """Seconds that a step may take here."""
 
 
+CONVERSATION = chat("s u1 a1 u2")
+
+
+CONVERSATION = chat("s u1 a1 u2")
+CHANGES: dict[str, Callable[[Sequence[Message]], Sequence[Message]]] = {
+    "drop": lambda messages: messages[1:],
+    "grow": lambda messages: [message("s" + "x" * 99), *messages],
+    "lose_the_user": lambda messages: messages[:-1],
+    "redact": lambda messages: [*messages[:-1], messages[-1].with_texts(lambda text: text[0] + "*" * 30)],
+    "replace_the_user": lambda messages: [*messages[:-1], message("u9")],
+}
+WAITS: dict[str, Callable[[], Awaitable[Any]]] = {
+    "wait": lambda: asyncio.Event().wait(),
+    "yield": lambda: asyncio.sleep(0),
+    "drop_slowly": lambda: asyncio.sleep(2 * _HURRY),
+}
+
+
 class Scripted(Policy):
     """Does what its `act` says."""
 
     act: str = "keep"
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        return await getattr(self, f"_{self.act}")(request, ctx)  # type: ignore[no-any-return]
-
-    async def _keep(self, request: ChatRequest, ctx: Context) -> Decision:
-        return Keep("nothing to do")
-
-    async def _drop(self, request: ChatRequest, ctx: Context) -> Decision:
-        return Rewrite(request.with_messages(request.messages[1:]), "dropped the first", {"dropped": 1})
-
-    async def _grow(self, request: ChatRequest, ctx: Context) -> Decision:
-        return Rewrite(request.with_messages([message("s" + "x" * 99), *request.messages]), "grew")
-
-    async def _lose_the_user(self, request: ChatRequest, ctx: Context) -> Decision:
-        return Rewrite(request.with_messages(request.messages[:-1]), "dropped the last")
-
-    async def _redact(self, request: ChatRequest, ctx: Context) -> Decision:
-        return Rewrite(request.with_messages([*request.messages[:-1], self._starred(request.messages[-1])]), "redacted")
-
-    async def _replace_the_user(self, request: ChatRequest, ctx: Context) -> Decision:
-        return Rewrite(request.with_messages([*request.messages[:-1], message("u9")]), "replaced")
-
-    def _starred(self, last: Message) -> Message:
-        return last.with_texts(lambda text: text[0] + "*" * 30)
-
-    async def _nonsense(self, request: ChatRequest, ctx: Context) -> Decision:
-        return None  # type: ignore[return-value]
-
-    async def _raise(self, request: ChatRequest, ctx: Context) -> Decision:
-        raise ValueError(f"secret: {request.messages[0].text}")
-
-    async def _wait(self, request: ChatRequest, ctx: Context) -> Decision:
-        await asyncio.Event().wait()
-        return Keep("unreachable")
-
-    async def _drop_slowly(self, request: ChatRequest, ctx: Context) -> Decision:
-        await asyncio.sleep(2 * _HURRY)
-        return await self._drop(request, ctx)
-
-    async def _reject(self, request: ChatRequest, ctx: Context) -> Decision:
-        return Reject("no", code="no_way", status=403)
+        if self.act in WAITS:
+            await WAITS[self.act]()
+        if change := CHANGES.get(self.act.removesuffix("_slowly")):
+            return Rewrite(request.with_messages(change(request.messages)), self.act, {"dropped": 1})
+        if self.act == "raise":
+            raise ValueError(f"secret: {request.messages[0].text}")
+        if self.act == "reject":
+            return Reject("no", code="no_way", status=403)
+        return None if self.act == "nonsense" else Keep("nothing to do")  # type: ignore[return-value]
 
 
 class Growing(Scripted):
     may_grow = True
-
-
-class Waiting(Growing):
-    """Waits for the next round of the event loop."""
-
-    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        await asyncio.sleep(0)
-        return Keep("waited")
 
 
 class GivingWay(Growing):
@@ -89,9 +69,13 @@ class Defining(Scripted):
     defines_conversation = True
 
 
-async def ran(*steps: Policy, request: ChatRequest | None = None, **about: Any) -> Outcome:
-    incoming = request or chat("s u1 a1 u2")
-    return await run([(f"step{i}", step) for i, step in enumerate(steps)], context(incoming, **about))
+async def ran(*steps: Policy, request: ChatRequest = CONVERSATION, **about: Any) -> Outcome:
+    return await run([(f"step{i}", step) for i, step in enumerate(steps)], context(request, **about))
+
+
+async def verdict(*steps: Policy, **about: Any) -> str:
+    """What becomes of the first step."""
+    return (await ran(*steps, **about)).steps[0].verdict
 
 
 async def test_an_empty_chain_hands_on_the_very_request() -> None:
@@ -120,14 +104,10 @@ def hurried(act: str, **about: Any) -> Scripted:
 
 @pytest.mark.parametrize("act", ["raise", "wait", "nonsense", "lose_the_user", "grow"])
 class TestAFault:
-    async def test_leaves_the_request_as_it_was(self, act: str) -> None:
-        request = chat("s u1 a1 u2")
-        outcome = await ran(hurried(act), Scripted(act="drop"), request=request)
+    async def test_leaves_the_request_as_it_was_and_says_why_without_quoting(self, act: str) -> None:
+        outcome = await ran(hurried(act), Scripted(act="drop"))
         assert script(outcome.request) == "u1 a1 u2"
         assert outcome.steps[0].verdict == "fail"
-
-    async def test_says_why_without_quoting(self, act: str) -> None:
-        outcome = await ran(hurried(act))
         assert "secret" not in outcome.steps[0].why
 
     async def test_rejects_where_the_operator_wants_it(self, act: str) -> None:
@@ -136,15 +116,12 @@ class TestAFault:
         assert outcome.rejected.status == 500
         assert outcome.rejected.why.startswith("policy 'step0' failed: ")
         assert [step.verdict for step in outcome.steps] == ["fail"]
+        shadow = await ran(hurried(act, mode="observe", on_error="reject"))
+        assert shadow.rejected is None
 
     async def test_is_raised_in_strict_runs(self, act: str) -> None:
-        incoming = chat("s u1 a1 u2")
         with pytest.raises((ValueError, TimeoutError, BrokenRequest)):
-            await run([("step", hurried(act))], context(incoming), strict=True)
-
-    async def test_in_shadow_mode_rejects_nothing(self, act: str) -> None:
-        outcome = await ran(hurried(act, mode="observe", on_error="reject"))
-        assert outcome.rejected is None
+            await run([("step", hurried(act))], context(CONVERSATION), strict=True)
 
 
 @pytest.mark.parametrize(
@@ -167,9 +144,8 @@ async def test_a_step_without_which_the_prompt_does_not_fit_ends_with_the_patien
 
 async def test_what_such_a_step_takes_does_not_count_against_the_others() -> None:
     """Its time is not theirs: they still have all of the chain's deadline."""
-    late = 1.5 * _HURRY
-    steps = Scripted(act="drop_slowly"), Waiting(), Scripted(act="reject")
-    outcome = await ran(*steps, window=30, deadline=late)
+    steps = Scripted(act="drop_slowly"), Growing(act="yield"), Scripted(act="reject")
+    outcome = await ran(*steps, window=30, deadline=1.5 * _HURRY)
     assert [step.verdict for step in outcome.steps] == ["rewrite", "keep", "reject"]
 
 
@@ -185,20 +161,19 @@ async def test_a_rejection_says_whether_a_step_before_it_was_late(
 
 
 async def test_what_gives_way_is_dropped_where_it_would_fill_the_window() -> None:
-    request = chat("s u1 a1 u2")
-    before, after = [(await ran(Growing(act=act), request=request)).after for act in ("keep", "grow")]
+    before, after = [(await ran(Growing(act=act))).after for act in ("keep", "grow")]
     assert before is not None
     assert after is not None
     full = int(after.total / 0.94)  # so large that it fills just so much
-    for window, step, verdict in [
+    for window, step, told in [
         (full + 2, GivingWay(act="grow"), "rewrite"),
         (full - 2, GivingWay(act="grow"), "keep"),
         (full - 2, Growing(act="grow"), "rewrite"),
         (before.total, GivingWay(act="grow"), "rewrite"),  # it did not fit before: others see to that
     ]:
-        outcome = await ran(step, request=request, model=roomy(window))
-        assert outcome.steps[0].verdict == verdict
-        assert outcome.after == (after if verdict == "rewrite" else before)
+        outcome = await ran(step, model=roomy(window))
+        assert outcome.steps[0].verdict == told
+        assert outcome.after == (after if told == "rewrite" else before)
 
 
 def roomy(usable: int) -> ModelProfile:
@@ -214,9 +189,8 @@ async def test_a_rejection_ends_the_chain_whatever_on_error_says() -> None:
 
 @pytest.mark.parametrize("act", ["drop", "reject", "keep"])
 async def test_shadow_mode_reports_and_changes_nothing(act: str) -> None:
-    request = chat("s u1 a1 u2")
-    outcome = await ran(Scripted(act=act, mode="observe"), request=request)
-    assert outcome.request is request
+    outcome = await ran(Scripted(act=act, mode="observe"))
+    assert outcome.request is CONVERSATION
     assert outcome.rejected is None
     assert outcome.after == outcome.before
     step = outcome.steps[0]
@@ -224,17 +198,15 @@ async def test_shadow_mode_reports_and_changes_nothing(act: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "window", "runs"),
+    ("when", "window", "told"),
     [
-        pytest.param(When(context_over=0.5), 30, True, id="over half"),
-        pytest.param(When(context_over=0.5), 3000, False, id="not over half"),
-        pytest.param(When(header="x-team"), 30, False, id="no header"),
+        pytest.param(When(context_over=0.5), 30, "rewrite", id="over half"),
+        pytest.param(When(context_over=0.5), 3000, "skip", id="not over half"),
+        pytest.param(When(header="x-team"), 30, "skip", id="no header"),
     ],
 )
-async def test_a_step_runs_when_its_conditions_hold(when: When, window: int, runs: bool) -> None:
-    outcome = await ran(Scripted(act="drop", when=when), window=window)
-    assert (outcome.steps[0].verdict == "rewrite") is runs
-    assert outcome.steps[0].verdict in ("rewrite", "skip")
+async def test_a_step_runs_when_its_conditions_hold(when: When, window: int, told: str) -> None:
+    assert await verdict(Scripted(act="drop", when=when), window=window) == told
 
 
 async def test_a_step_that_never_waits_runs_though_the_time_is_up() -> None:
@@ -284,15 +256,14 @@ class Guarding(Guard, Scripted):
     ],
 )
 async def test_a_policy_that_may_change_the_last_user_message_may_not_drop_it(act: str, is_lost: bool) -> None:
-    assert (await ran(Scripted(act=act))).steps[0].verdict == "fail"
+    assert await verdict(Scripted(act=act)) == "fail"
     for kind in (Changing, Guarding):
-        step = (await ran(kind(act=act))).steps[0]
-        assert step.verdict == ("fail" if is_lost or kind is Changing else "rewrite")
+        assert await verdict(kind(act=act)) == ("fail" if is_lost or kind is Changing else "rewrite")
 
 
 @pytest.mark.parametrize("act", ["raise", "wait", "nonsense", "lose_the_user"])
 async def test_a_guard_fails_closed(act: str) -> None:
-    seconds = 0.01 if act == "wait" else 60
+    seconds = _HURRY if act == "wait" else 60
     outcome = await ran(Guarding(act=act, timeout=seconds), Scripted(act="drop"), patience=seconds)
     assert outcome.rejected is not None
     assert (outcome.rejected.status, outcome.rejected.code) == (500, "policy_failed")
@@ -300,18 +271,15 @@ async def test_a_guard_fails_closed(act: str) -> None:
 
 
 async def test_a_guard_never_gives_way() -> None:
-    request = chat("s u1 a1 u2")
-    full = (await ran(Scripted(), request=request)).before
+    full = (await ran(Scripted())).before
     assert full is not None
-    outcome = await ran(Guarding(act="redact"), request=request, model=roomy(int(full.total / 0.94) + 2))
-    assert outcome.steps[0].verdict == "rewrite"
+    assert await verdict(Guarding(act="redact"), model=roomy(int(full.total / 0.94) + 2)) == "rewrite"
 
 
 async def test_later_steps_know_only_what_a_guard_leaves() -> None:
     outcome = await ran(Guarding(act="redact"), Remembering())
-    assert script(outcome.request) == f"s u1 a1 u{'*' * 30}"
     assert outcome.incoming is not None
-    assert script(outcome.incoming) == script(outcome.request)
+    assert script(outcome.incoming) == script(outcome.request) == f"s u1 a1 u{'*' * 30}"
 
 
 async def test_tools_that_were_left_out_before_a_guard_can_still_be_searched() -> None:
@@ -338,23 +306,23 @@ class Remembering(Policy):
         return Rewrite(request.with_messages(ctx.incoming.messages), "put all back")
 
 
-async def test_what_a_step_leaves_that_defines_the_conversation_is_all_that_later_ones_know() -> None:
-    request = chat("s u1 a1 u2")
-    assert (await ran(Scripted(act="drop"), Remembering(), request=request)).request.messages == request.messages
-    outcome = await ran(Defining(act="drop"), Remembering(), request=request)
-    assert outcome.request.messages == request.messages[1:]
+@pytest.mark.parametrize(
+    ("first", "rest"),
+    [
+        pytest.param(Scripted(act="drop"), 0, id="a step that defines nothing"),
+        pytest.param(Defining(act="drop"), 1, id="a step that defines it"),
+        pytest.param(Defining(act="drop", mode="observe"), 0, id="one that only observes"),
+    ],
+)
+async def test_what_a_step_leaves_that_defines_the_conversation_is_all_that_later_ones_know(
+    first: Policy, rest: int
+) -> None:
+    assert (await ran(first, Remembering())).request.messages == CONVERSATION.messages[rest:]
 
 
 async def test_it_may_leave_out_the_last_user_message_but_break_no_rule() -> None:
-    assert (await ran(Defining(act="lose_the_user"))).steps[0].verdict == "rewrite"
-    outcome = await ran(Defining(act="drop"), request=chat("a1! t1 u1"))
-    assert outcome.steps[0].verdict == "fail"
-
-
-async def test_a_step_that_only_observes_defines_nothing() -> None:
-    request = chat("s u1 a1 u2")
-    outcome = await ran(Defining(act="drop", mode="observe"), Remembering(), request=request)
-    assert outcome.request.messages == request.messages
+    assert await verdict(Defining(act="lose_the_user")) == "rewrite"
+    assert await verdict(Defining(act="drop"), request=chat("a1! t1 u1")) == "fail"
 
 
 class Ignorable(Policy):
@@ -367,28 +335,22 @@ class Ignorable(Policy):
 
 
 @pytest.mark.parametrize(
-    ("how", "is_fault"),
+    ("how", "told"),
     [
-        pytest.param(lambda request: request.with_model("gpt-5"), True, id="another model"),
-        pytest.param(lambda request: request.with_field("stream", True), True, id="another form"),
-        pytest.param(
-            lambda request: replace(request, rest=request.rest.with_changes(user="b")),
-            False,
-            id="a field by itself",
-        ),
-        pytest.param(lambda request: request.with_field("model", "gpt-5"), True, id="in rest"),
-        pytest.param(lambda request: request.with_field("user", "b"), False, id="a field of its own"),
+        pytest.param(lambda request: request.with_model("gpt-5"), "fail", id="another model"),
+        pytest.param(lambda request: request.with_field("stream", True), "fail", id="another form"),
+        pytest.param(lambda request: replace(request, rest=request.rest.with_changes(user="b")), "rewrite", id="a field by itself"),
+        pytest.param(lambda request: request.with_field("model", "gpt-5"), "fail", id="in rest"),
+        pytest.param(lambda request: request.with_field("user", "b"), "rewrite", id="a field of its own"),
     ],
-)
+)  # fmt: skip
 async def test_a_change_that_nothing_would_follow_is_a_fault(
-    how: Callable[[ChatRequest], ChatRequest], is_fault: bool
+    how: Callable[[ChatRequest], ChatRequest], told: str
 ) -> None:
     request = replace(chat("u1"), rest=Fields({"user": "a"}))
-
     outcome = await ran(Ignorable(how=how), request=request)
-
-    assert (outcome.request is request) == is_fault
-    assert outcome.steps[0].verdict == ("fail" if is_fault else "rewrite")
+    assert (outcome.request is request) == (told == "fail")
+    assert outcome.steps[0].verdict == told
 
 
 class Reading(Policy):
@@ -398,15 +360,18 @@ class Reading(Policy):
         return Keep("read", {"thread": threading.get_ident()})
 
 
+@pytest.fixture
+def once() -> Iterator[Once]:
+    service = OnceService()
+    yield service.bind(Identity("test"))
+    service.close()
+
+
 @pytest.mark.parametrize(("length", "is_apart"), [(10, False), (800_000, True)])
 async def test_a_plain_apply_leaves_the_event_loop_free_while_it_reads_a_large_request(
-    length: int, is_apart: bool
+    length: int, is_apart: bool, once: Once
 ) -> None:
-    once = OnceService()
-    try:
-        outcome = await ran(Reading(), request=chat("u" + "x" * length), once=once.bind(Identity("test")))
-    finally:
-        once.close()
+    outcome = await ran(Reading(), request=chat("u" + "x" * length), once=once)
     assert (outcome.steps[0].facts["thread"] != threading.get_ident()) == is_apart
 
 
@@ -427,7 +392,7 @@ class Working(Policy):
 
 
 @pytest.mark.parametrize(
-    ("burns", "seconds", "verdict"),
+    ("burns", "seconds", "told"),
     [
         pytest.param(False, 0.15, "keep", id="kept from working"),
         pytest.param(True, 0.5, "fail", id="works too long"),
@@ -435,12 +400,6 @@ class Working(Policy):
     ],
 )
 async def test_a_step_has_its_time_to_work_and_a_busy_machine_takes_none_of_it(
-    burns: bool, seconds: float, verdict: str
+    burns: bool, seconds: float, told: str, once: Once
 ) -> None:
-    once = OnceService()
-    try:
-        step = Working(burns=burns, seconds=seconds, timeout=0.1)
-        outcome = await ran(step, once=once.bind(Identity("test")))
-    finally:
-        once.close()
-    assert outcome.steps[0].verdict == verdict
+    assert await verdict(Working(burns=burns, seconds=seconds, timeout=0.1), once=once) == told

@@ -183,7 +183,6 @@ async def test_the_prefix_stays_whole(
     for number, drawn in enumerate(turns):
         answers = [*drawn[: min(most, len(drawn) - 1)], drawn[-1]]
         await (client.go(*answers) if client.messages[-1].role == "tool" else client.say(f"u{number}", *answers))
-
     assert client.prefixes_hold
     assert not any(flaws(request) for request in client.sent)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from proxy.chat.wire import flaws
 from proxy.gateway.hidden import Hidden
 from proxy.gateway.loop import send
 from proxy.models.usage import UsageReader
-from proxy.testing import script, tool
+from proxy.testing import chat, script, tool
 from proxy.upstreams.base import Reply
 from tests.scripted import (
     LOOK_UP,
@@ -46,6 +47,14 @@ def body(made: Reply) -> dict[str, Any]:
     return parsed
 
 
+def streams(*values: Any) -> list[Reply]:
+    return [streaming(events(value)) for value in values]
+
+
+async def streamed(upstream: Scripted, recall: Recall | None = None, **rest: Any) -> bytes:
+    return await read(await send(upstream, ask(stream=True, **rest), [recall or Recall()]))
+
+
 def message(made: Reply) -> dict[str, Any]:
     said: dict[str, Any] = body(made)["choices"][0]["message"]
     return said
@@ -62,7 +71,6 @@ def message(made: Reply) -> dict[str, Any]:
 async def test_without_the_tool_it_is_the_upstream(call: Any) -> None:
     given = whole(None, "recall:r1")
     upstream = Scripted(given)
-
     assert await send(upstream, call, [Recall()]) is given
     assert upstream.calls == [call]
     assert upstream.calls[0] is call
@@ -84,7 +92,6 @@ async def test_without_the_tool_it_is_the_upstream(call: Any) -> None:
 )
 async def test_an_answer_without_internal_calls_keeps_its_bytes(given: Reply) -> None:
     made = await send(Scripted(given), ask(), [Recall()])
-
     assert made.body is given.body
     assert (made.status, made.headers) == (given.status, given.headers)
 
@@ -100,51 +107,32 @@ async def test_internal_calls_are_answered_and_hidden() -> None:
     made = await send(upstream, call, [recall])
 
     assert recall.asked == ['{"key":"r1"}', '{"key":"r2"}']
-    assert message(made) == {
-        "role": "assistant",
-        "content": "Let me look.\n\nIt is 42.",
-        "refusal": None,
-        "reasoning_content": "hm",
-    }
-    assert body(made)["usage"] == {
-        "prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23, "prompt_tokens_details": {"cached_tokens": 9},
-    }, "an agent reads its context's size there"  # fmt: skip
+    said = {"content": "Let me look.\n\nIt is 42.", "refusal": None, "reasoning_content": "hm"}
+    assert message(made) == {"role": "assistant", **said}
+    assert body(made)["usage"] == answer(used=(20, 3, 9))["usage"], "an agent reads its context's size there"
     assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2, **EARLIER}
     billed = UsageReader().of_body(made.body or b"").completed(made.facts)
     assert (billed.input, billed.output, billed.cached) == (30, 5, 13), "what both rounds used"
-    again = upstream.calls[1]
+    again = upstream.sent(1)
     assert call.request is not None
-    assert raws(upstream.sent(1))[:6] == raws(call.request)
-    assert again.body.startswith(call.body[: call.body.index(b"]")])
-    assert upstream.sent(1).tools is call.request.tools
-    assert not flaws(upstream.sent(1))
-    added = upstream.sent(1).messages[6:]
-    assert added == (
-        {
-            "role": "assistant",
-            "content": "Let me look.",
-            "reasoning_content": "hm",
-            "tool_calls": calls("recall:r1", "recall:r2"),
-        },
+    assert raws(again)[:6] == raws(call.request)
+    assert upstream.calls[1].body.startswith(call.body[: call.body.index(b"]")])
+    assert again.tools is call.request.tools
+    assert not flaws(again)
+    told = {"content": "Let me look.", "reasoning_content": "hm", "tool_calls": calls("recall:r1", "recall:r2")}
+    assert again.messages[6:] == (
+        {"role": "assistant", **told},
         {"role": "tool", "tool_call_id": "r1", "content": 'found {"key":"r1"}'},
         {"role": "tool", "tool_call_id": "r2", "content": 'found {"key":"r2"}'},
     )
 
 
-@pytest.mark.parametrize("streams", [False, True])
-async def test_calls_beyond_the_most_of_a_round_are_not_run(streams: bool) -> None:
-    made = [f"recall:r{number}" for number in range(3000)]
-    upstream = (
-        Scripted(streaming(events(answer(None, *made))), streaming(events(answer("Done."))))
-        if streams
-        else Scripted(whole(None, *made), whole("Done."))
-    )
-    recall = Recall()
-
-    told = await send(upstream, ask(stream=streams), [recall])
-    said = assembled(await read(told))["content"] if streams else message(told)["content"]
-
-    assert said == "Done."
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_calls_beyond_the_most_of_a_round_are_not_run(is_streamed: bool) -> None:
+    given = stream if is_streamed else whole
+    upstream, recall = Scripted(given(None, *(f"recall:r{number}" for number in range(3000))), given("Done.")), Recall()
+    told = await send(upstream, ask(stream=is_streamed), [recall])
+    assert (assembled(await read(told)) if is_streamed else message(told))["content"] == "Done."
     assert len(recall.asked) == 32
     results = [each for each in upstream.sent(1).messages if each.role == "tool"]
     assert len(results) == 3000
@@ -166,63 +154,56 @@ async def test_parallel_calls_run_at_the_same_time() -> None:
         assert message(await send(upstream, ask(), [Recall(answer=meet)]))["content"] == "done"
 
 
-async def test_a_mixed_answer_is_the_last_one() -> None:
-    hidden: list[Hidden] = []
-
+def recorder(hidden: list[Hidden]) -> Callable[[Hidden], Awaitable[bool]]:
     async def record(one: Hidden) -> bool:
         hidden.append(one)
         return True
 
+    return record
+
+
+async def test_a_mixed_answer_is_the_last_one() -> None:
+    hidden: list[Hidden] = []
     upstream = Scripted(whole(None, "recall:r1"), whole("Both.", "look_up:x", "recall:r2", "look_up:y"))
-
-    made = await send(upstream, ask(), [Recall()], record)
-
+    made = await send(upstream, ask(), [Recall()], recorder(hidden))
     assert message(made)["tool_calls"] == calls("look_up:x", "look_up:y")
     assert body(made)["choices"][0]["finish_reason"] == "tool_calls"
     assert made.facts == {"rounds": 2, "internal_calls": 2, "calls_recall": 2, **EARLIER}
     (one,) = hidden
     assert one.shown == {"role": "assistant", "content": "Both.", "tool_calls": calls("look_up:x", "look_up:y")}
-    assert script(ask("s u1").request.with_messages(one.before)) == "ar1! tr1"  # type: ignore[union-attr]
+    assert script(chat("s u1").with_messages(one.before)) == "ar1! tr1"
     assert one.last["tool_calls"] == calls("look_up:x", "recall:r2", "look_up:y")
     assert one.results == (Message({"role": "tool", "tool_call_id": "r2", "content": 'found {"key":"r2"}'}),)
 
 
-async def fails(arguments: str) -> str:
-    raise ValueError("secret")
+class Failing(Recall):
+    """A tool that does what it is named after."""
 
-
-async def times_out(arguments: str) -> str:
-    await asyncio.Event().wait()
-    return ""
-
-
-async def is_cancelled(arguments: str) -> str:
-    raise asyncio.CancelledError
-
-
-async def says_nonsense(arguments: str) -> str:
-    return "\ud83d"
-
-
-async def says_nothing(arguments: str) -> str:
-    return None  # type: ignore[return-value]
+    async def run(self, arguments: str) -> str:
+        match self.name:
+            case "fails":
+                raise ValueError("secret")
+            case "is_cancelled":
+                raise asyncio.CancelledError
+            case "times_out":
+                await asyncio.Event().wait()
+        return "\ud83d" if self.name == "says_nonsense" else None  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(
-    ("behave", "told"),
+    ("tool_", "told"),
     [
-        (fails, "Error: recall failed."),
-        (times_out, "Error: recall took longer than 0.01 seconds."),
-        (is_cancelled, "Error: it was given up."),
-        (says_nonsense, "?"),
-        (says_nothing, "Error: recall failed."),
+        ("fails", "Error: fails failed."),
+        ("times_out", "Error: times_out took longer than 0.01 seconds."),
+        ("is_cancelled", "Error: it was given up."),
+        ("says_nonsense", "?"),
+        ("says_nothing", "Error: says_nothing failed."),
     ],
 )
-async def test_a_tool_that_fails_is_told_to_the_model(behave: Any, told: str) -> None:
-    upstream = Scripted(whole(None, "recall:r1"), whole("sorry"))
-
-    made = await send(upstream, ask(), [Recall(answer=behave)], seconds=0.01 if behave is times_out else 60)
-
+async def test_a_tool_that_fails_is_told_to_the_model(tool_: str, told: str) -> None:
+    upstream, failing = Scripted(whole(None, f"{tool_}:r1"), whole("sorry")), Failing(tool_)
+    seconds = 0.01 if tool_ == "times_out" else 60
+    made = await send(upstream, ask(tools=[failing.definition]), [failing], seconds=seconds)
     assert upstream.sent(1).messages[-1]["content"] == told
     assert message(made)["content"] == "sorry"
 
@@ -241,11 +222,8 @@ async def test_a_tool_that_fails_is_told_to_the_model(behave: Any, told: str) ->
 async def test_arguments_of_any_kind(arguments: Any, run: str | None, told: str, history: str) -> None:
     first = answer(None, "recall:r1")
     first["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = arguments
-    recall = Recall()
-    upstream = Scripted(reply(first), whole("done"))
-
+    upstream, recall = Scripted(reply(first), whole("done")), Recall()
     await send(upstream, ask(), [recall])
-
     assert recall.asked == ([] if run is None else [run])
     assert upstream.sent(1).messages[-1]["content"].startswith(told)
     assert upstream.sent(1).messages[-2]["tool_calls"][0]["function"]["arguments"] == history
@@ -268,9 +246,7 @@ async def test_calls_without_ids_of_their_own_can_be_told_apart(ids: list[Any]) 
 
 async def test_rounds_are_bounded_and_the_model_is_told() -> None:
     upstream = Scripted(*(whole(f"try {i}.", f"recall:r{i}") for i in range(3)))
-
     made = await send(upstream, ask(), [Recall()], rounds=2)
-
     assert message(made) == {"role": "assistant", "content": "try 0.\n\ntry 1.\n\ntry 2.", "refusal": None}
     assert body(made)["choices"][0]["finish_reason"] == "stop"
     assert made.facts == {"rounds": 3, "internal_calls": 2, "calls_recall": 2, **{k: 2 * n for k, n in EARLIER.items()}}
@@ -300,9 +276,7 @@ async def test_a_model_that_calls_for_ever_answers_or_fails(streamed: bool) -> N
 async def test_tools_that_signed_reasoning_is_bound_to_stay() -> None:
     thought = [{"type": "thinking", "thinking": "Veamos.", "signature": "s1g"}]
     upstream = Scripted(whole(None, "recall:r1", thinking_blocks=thought), whole("done"))
-
     await send(upstream, ask(), [Recall()], rounds=1)
-
     assert upstream.sent(1).tools == (LOOK_UP, RECALL)
     assert upstream.sent(1).rest["tool_choice"] == "none"
 
@@ -310,14 +284,11 @@ async def test_tools_that_signed_reasoning_is_bound_to_stay() -> None:
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
 async def test_calls_that_may_be_cut_off_are_not_run(finish: str) -> None:
     recall = Recall()
-
     made = await send(Scripted(whole("I", "recall:r1", finish=finish)), ask(), [recall])
-    streamed = await send(Scripted(stream("I", "recall:r1", finish=finish)), ask(stream=True), [recall])
-
+    got = assembled(await streamed(Scripted(stream("I", "recall:r1", finish=finish)), recall))
     assert not recall.asked
     assert "tool_calls" not in message(made)
     assert body(made)["choices"][0]["finish_reason"] == finish
-    got = assembled(await read(streamed))
     assert (got["finish"], got["calls"]) == (finish, [])
 
 
@@ -353,10 +324,8 @@ async def test_facts_of_all_rounds_add_up() -> None:
     first, second = whole(None, "recall:r1"), whole("done")
     first.facts = {"prompt_tokens": 5, "truncated": True}
     second.facts = {"prompt_tokens": 7, "load_ms": 3}
-
     upstream = Scripted(first, second)
     made = await send(upstream, ask(), [Recall()])
-
     assert upstream.calls[1].counted is None, "the count of the first request does not stand for the second"
     figures = {"prompt_tokens": 12, "truncated": True, "load_ms": 3}
     assert made.facts == {**figures, "rounds": 2, "internal_calls": 1, "calls_recall": 1, **EARLIER}
@@ -412,7 +381,7 @@ async def test_text_passes_at_once_also_of_rounds_with_internal_calls() -> None:
     made = await send(Scripted(streaming(parts)), ask(stream=True), [Recall()])
     assert made.chunks is not None
     assert [chunk async for chunk in made.chunks] == parts
-    upstream = Scripted(streaming(events(INTERNAL)), streaming(events(TEXT)))
+    upstream = Scripted(*streams(INTERNAL, TEXT))
     made = await send(upstream, ask(stream=True), [Recall()])
     assert made.chunks is not None
     flow = aiter(made.chunks)
@@ -438,13 +407,9 @@ async def test_rounds_are_one_stream_however_it_is_cut(step: int, end: bytes) ->
     made = await send(upstream, ask(stream=True), [recall])
     got = assembled((await read(made)).replace(b"\r\n", b"\n"))
 
-    assert got["content"] == "Wait.\n\nAnd then\n\nBoth"
-    assert got["role"] == "assistant"
+    assert (got["role"], got["content"], got["finish"]) == ("assistant", "Wait.\n\nAnd then\n\nBoth", "tool_calls")
     assert got["calls"] == shown("look_up:x", "look_up:y")
-    assert got["finish"] == "tool_calls"
-    assert got["usage"] == {
-        "prompt_tokens": 30, "completion_tokens": 3, "total_tokens": 33, "prompt_tokens_details": {"cached_tokens": 5},
-    }  # fmt: skip
+    assert got["usage"] == MIXED["usage"]
     assert [json.loads(one)["key"] for one in recall.asked] == ["r1", "r2", "r3", "r1", "r2"]
     earlier = {"earlier_input": 30, "earlier_output": 3, "earlier_cached": 12}
     assert made.facts == {"rounds": 3, "internal_calls": 5, "calls_recall": 5, **earlier}
@@ -470,22 +435,16 @@ async def test_a_stream_says_what_a_whole_answer_says(first: list[int], second: 
     assert raws(streamed.sent(1)) == raws(plain.sent(1))
 
 
-async def test_what_is_hidden_is_recorded_before_the_end_is_sent() -> None:
+@pytest.mark.parametrize("rounds", [[MIXED], [INTERNAL, TEXT], [INTERNAL, MIXED]], ids=len)
+async def test_what_is_hidden_is_recorded_before_the_end_is_sent(rounds: list[Any]) -> None:
     recorded: list[Hidden] = []
-
-    async def record(hidden: Hidden) -> bool:
-        recorded.append(hidden)
-        return True
-
-    for rounds in ([MIXED], [INTERNAL, TEXT], [INTERNAL, MIXED]):
-        recorded.clear()
-        upstream = Scripted(*(streaming(events(value)) for value in rounds))
-        made = await send(upstream, ask(stream=True), [Recall()], record)
-        assert made.chunks is not None
-        async for chunk in made.chunks:
-            if any(e == "[DONE]" or (e["choices"] and e["choices"][0]["finish_reason"]) for e in payloads(chunk)):
-                assert recorded
-        assert len(recorded) == 1
+    upstream = Scripted(*streams(*rounds))
+    made = await send(upstream, ask(stream=True), [Recall()], recorder(recorded))
+    assert made.chunks is not None
+    async for chunk in made.chunks:
+        if any(e == "[DONE]" or (e["choices"] and e["choices"][0]["finish_reason"]) for e in payloads(chunk)):
+            assert recorded
+    assert len(recorded) == 1
 
 
 async def test_several_streamed_choices_lose_their_internal_calls() -> None:
@@ -495,66 +454,58 @@ async def test_several_streamed_choices_lose_their_internal_calls() -> None:
             payload["choices"][0]["index"] = index
             parts.append(event(payload))
     recall = Recall()
-
-    data = await read(await send(Scripted(streaming([*parts, b"data: [DONE]\n\n"])), ask(stream=True, n=2), [recall]))
-
-    made = payloads(data)[:-1]
-    entries = [e for c in made for ch in c["choices"] if ch["index"] == 0 for e in ch["delta"].get("tool_calls", ())]
-    assert {(e["index"], e["id"]) for e in entries if "id" in e} == {(0, "x"), (1, "y")}
-    assert not any(ch["delta"].get("tool_calls") for c in made for ch in c["choices"] if ch["index"] == 1)
-    assert [ch["finish_reason"] for c in made for ch in c["choices"] if ch["finish_reason"]] == ["tool_calls", "stop"]
+    data = await streamed(Scripted(streaming([*parts, b"data: [DONE]\n\n"])), recall, n=2)
+    choices = [choice for chunk in payloads(data)[:-1] for choice in chunk["choices"]]
+    entries = [
+        (c["index"], e["index"], e["id"]) for c in choices for e in c["delta"].get("tool_calls", ()) if "id" in e
+    ]
+    assert {*entries} == {(0, 0, "x"), (0, 1, "y")}
+    assert [c["finish_reason"] for c in choices if c["finish_reason"]] == ["tool_calls", "stop"]
     assert not recall.asked
+
+
+def in_one_chunk(value: Any) -> list[bytes]:
+    """Some servers send text, calls and the finish reason in one chunk."""
+    choice = value["choices"][0]
+    entries = [{"index": index, **call} for index, call in enumerate(choice["message"].get("tool_calls", ()))]
+    delta = {key: part for key, part in choice["message"].items() if part is not None} | {"tool_calls": entries}
+    made = {"index": 0, "delta": delta, "logprobs": {"content": []}, "finish_reason": choice["finish_reason"]}
+    head = {key: value[key] for key in ("id", "created", "model")}
+    return [event({**head, "choices": [made], "usage": value["usage"]}), b"data: [DONE]\n\n"]
 
 
 @pytest.mark.parametrize("second", [TEXT, MIXED, answer("Done.")], ids=["text", "mixed", "short"])
 async def test_what_the_last_chunk_says_reaches_the_client(second: Any) -> None:
-    """Some servers send text, calls and the finish reason in one chunk."""
-
-    def one(value: Any) -> list[bytes]:
-        choice = value["choices"][0]
-        entries = [{"index": index, **call} for index, call in enumerate(choice["message"].get("tool_calls", ()))]
-        delta = {key: part for key, part in choice["message"].items() if part is not None} | {"tool_calls": entries}
-        made = {"index": 0, "delta": delta, "logprobs": {"content": []}, "finish_reason": choice["finish_reason"]}
-        head = {key: value[key] for key in ("id", "created", "model")}
-        return [event({**head, "choices": [made], "usage": value["usage"]}), b"data: [DONE]\n\n"]
-
-    kept: dict[bool, Hidden] = {}
-    got: dict[bool, dict[str, Any]] = {}
-    for at_once in (True, False):
-
-        async def record(hidden: Hidden, at_once: bool = at_once) -> bool:
-            kept[at_once] = hidden
-            return True
-
-        rounds = [streaming(one(each) if at_once else events(each)) for each in (INTERNAL, second)]
-        got[at_once] = assembled(await read(await send(Scripted(*rounds), ask(stream=True), [Recall()], record)))
-
-    assert got[True] == got[False]
-    assert kept[True] == kept[False]
-    assert kept[True].shown["content"] == got[True]["content"]
+    kept: list[Hidden] = []
+    got = []
+    for form in (in_one_chunk, events):
+        upstream = Scripted(*(streaming(form(each)) for each in (INTERNAL, second)))
+        got.append(assembled(await read(await send(upstream, ask(stream=True), [Recall()], recorder(kept)))))
+    assert got[0] == got[1]
+    assert kept[0] == kept[1]
+    assert kept[0].shown["content"] == got[0]["content"]
 
 
 async def test_keepalives_and_broken_events_pass_in_every_round() -> None:
     odd = [b": ping\n\n", b"data: {broken\n\n", b"data: [1]\n\n"]
     upstream = Scripted(streaming([*odd, *events(INTERNAL), *odd]), streaming([*odd, *events(TEXT)]))
-    data = await read(await send(upstream, ask(stream=True), [Recall()]))
+    data = await streamed(upstream)
     assert [data.count(each) for each in odd] == [3, 3, 3]
 
 
 async def test_a_round_without_an_end_mark_goes_on_between_whole_events() -> None:
     parts = events(INTERNAL, usage=False)[:-2]
-    upstream = Scripted(streaming([*parts, b": last words"]), streaming(events(TEXT)))
-    data = await read(await send(upstream, ask(stream=True), [Recall()]))
+    data = await streamed(Scripted(streaming([*parts, b": last words"]), *streams(TEXT)))
     assert b": last words\n\ndata: " in data
     assert assembled(data)["content"].startswith("Wait.")
 
 
 async def test_calls_without_a_name_reach_the_client() -> None:
-    nameless = {"id": "c", "created": 1, "model": "m", "choices": [{"index": 0, "delta": {"tool_calls": [
-        {"index": 0, "id": "q", "function": {"arguments": "{}"}}]}, "finish_reason": None}]}  # fmt: skip
+    delta = {"tool_calls": [{"index": 0, "id": "q", "function": {"arguments": "{}"}}]}
+    choice = {"index": 0, "delta": delta, "finish_reason": None}
+    nameless = event({"id": "c", "created": 1, "model": "m", "choices": [choice]})
     for tail in ([], events(answer("x"))[-3:]):
-        data = await read(await send(Scripted(streaming([event(nameless), *tail])), ask(stream=True), [Recall()]))
-        assert data.count(b'"q"') == 1
+        assert (await streamed(Scripted(streaming([nameless, *tail])))).count(b'"q"') == 1
 
 
 # --- errors and leaving -----------------------------------------------------------------------------------------------
@@ -573,9 +524,8 @@ async def test_calls_without_a_name_reach_the_client() -> None:
 async def test_an_error_of_a_later_round_is_raised(second: Any, status: int, code: str) -> None:
     if isinstance(second, Reply):
         second.headers.append((b"retry-after", b"7"))
-    made = await send(Scripted(streaming(events(INTERNAL)), second), ask(stream=True), [Recall()])
     with pytest.raises(UpstreamFailed) as caught:
-        await read(made)
+        await streamed(Scripted(*streams(INTERNAL), second))
     assert (caught.value.status, caught.value.code) == (status, code)
     if isinstance(second, Reply):
         assert caught.value.headers.pop("x-should-retry", "false") == "false"
@@ -587,13 +537,11 @@ async def test_an_error_event_ends_the_loop() -> None:
     failed = b"data: {%b}\n\n" % error
     recall = Recall()
     first = Scripted(streaming([*events(INTERNAL, usage=False)[:-2], failed]))
-    assert (await read(await send(first, ask(stream=True), [recall]))).endswith(failed)
+    assert (await streamed(first, recall)).endswith(failed)
     assert not recall.asked
-    later = Scripted(streaming(events(INTERNAL)), streaming([failed]))
-    assert (await read(await send(later, ask(stream=True), [recall]))).endswith(failed)
+    assert (await streamed(Scripted(*streams(INTERNAL), streaming([failed])))).endswith(failed)
     empty = b'data: {"choices":[{"index":0,"delta":{"content":""},"finish_reason":"error"}],%b}\n\n' % error
-    later = Scripted(streaming(events(INTERNAL)), streaming([empty]))
-    assert error in await read(await send(later, ask(stream=True), [recall])), "as some servers say it"
+    assert error in await streamed(Scripted(*streams(INTERNAL), streaming([empty]))), "as some servers say it"
 
 
 async def test_a_stream_that_breaks_off_is_an_error_in_every_round() -> None:
@@ -605,17 +553,9 @@ async def test_a_stream_that_breaks_off_is_an_error_in_every_round() -> None:
     assert made.facts["rounds"] == 2
 
 
-async def test_closing_before_the_first_chunk_closes_the_upstream() -> None:
-    given = streaming(events(TEXT))
-    made = await send(Scripted(given), ask(stream=True), [Recall()])
-    assert made.chunks is not None
-    await made.chunks.aclose()
-    assert given.chunks.closed  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("taken", [1, 12, 40])
-async def test_closing_in_the_middle_closes_the_round_under_way(taken: int) -> None:
-    replies = [streaming(events(INTERNAL)), streaming(events(answer("long " * 50)))]
+@pytest.mark.parametrize("taken", [0, 1, 12, 40])
+async def test_closing_closes_the_round_under_way(taken: int) -> None:
+    replies = streams(INTERNAL, answer("long " * 50))
     upstream = Scripted(*replies)
     made = await send(upstream, ask(stream=True), [Recall()])
     assert made.chunks is not None

@@ -104,13 +104,10 @@ def test_row_of_a_table_stands_whole() -> None:
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        (
-            '{"query": "select id, sku, place, count, worth from stock where a = 1"}',
-            "select id, sku, place, count, worth from stock [...]",
-        ),
+        ('{"query": "select id, sku, place, count, worth from stock where a = 1"}', "select id, sku, place, count, worth from stock [...]"),
         ('{"path": "src/a.py"}', "src/a.py"),
     ],
-)
+)  # fmt: skip
 def test_argument_that_is_cut_has_a_mark(arguments: str, shown: str) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "sql", "arguments": arguments}}
     (made,) = read(Message({"role": "assistant", "content": None, "tool_calls": [call]})).calls
@@ -122,8 +119,7 @@ def test_failure_that_is_cut_has_a_mark() -> None:
 
 
 @pytest.mark.parametrize(
-    "code",
-    ["ПР-0563-М", "80081265400317", "»Ordentliche Kündigung des Vertrags«", "《退款更快更稳》", "SWU-48213"],
+    "code", ["ПР-0563-М", "80081265400317", "»Ordentliche Kündigung des Vertrags«", "《退款更快更稳》", "SWU-48213"]
 )
 def test_code_or_quotation_in_any_script_makes_an_answer_settled(code: str) -> None:
     talk = [

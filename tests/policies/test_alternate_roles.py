@@ -13,12 +13,7 @@ from proxy.testing import chat, context
 from tests.decisions import rewrite
 from tests.talk import assistant, system, user
 
-SYSTEM, FIRST, ANSWER, LAST = (
-    system("Be brief."),
-    user("¿Qué tal?"),
-    assistant("Bien."),
-    user("🙂 go on"),
-)
+SYSTEM, FIRST, ANSWER, LAST = (system("Be brief."), user("¿Qué tal?"), assistant("Bien."), user("🙂 go on"))
 BLOCKS = build(MEMORIES, "About.", ["- tea"]), build(FACTS, "About.", ["- Name: Ana"])
 
 

@@ -10,7 +10,8 @@ from proxy.chat.blocks import MEMORIES, NOTES, RECALLED, SHARED, build, items
 from proxy.chat.errors import ConfigError
 from proxy.config.load import load
 from proxy.policy import Decision, Keep, Reject, Rewrite
-from proxy.testing import Example, MemoryArchive, MemoryMemo, chat, context
+from proxy.testing import Example, MemoryArchive, chat, context
+from tests.decisions import rewrite, texts
 from tests.services import SureJudge
 
 FACT = "The capital of Australia is Canberra."
@@ -35,9 +36,8 @@ async def decided(request: ChatRequest, archive: MemoryArchive | None = None, **
     return await CheckFacts(**({"facts": (FACT,)} | settings)).apply(request, context(request, archive=archive))
 
 
-def texts(decision: Decision) -> list[str]:
-    assert isinstance(decision, Rewrite)
-    return [message.text for message in decision.request.messages]
+def said_by_model(text: str) -> ChatRequest:
+    return talk(("assistant", text), ("user", "Hm."))
 
 
 EXAMPLES = [Example(talk(("user", "Hello."), ("assistant", FALSE), ("user", "Thanks.")), CheckFacts(facts=(FACT,)))]
@@ -48,7 +48,6 @@ async def test_a_note_stands_behind_the_statement(role: str) -> None:
     request = talk(("user", "Hello."), (role, f"Well. {FALSE} Anything else?"), ("user", "Thanks."))
     decision = await decided(request)
     assert texts(decision) == ["Hello.", f"Well. {FALSE} {NOTE} Anything else?", "Thanks."]
-    assert isinstance(decision, Rewrite)
     assert decision.facts["poisoning_attempts"] == 1
 
 
@@ -64,20 +63,17 @@ async def test_a_statement_is_new_once_though_it_is_sent_with_each_request() -> 
 
 async def test_a_tool_result_in_json_stays_json() -> None:
     request = chat("u1 a1! t1 u2")
-    tool = request.messages[2].with_changes(content='{"text": "The capital of Australia is Sydney.", "n": 1.50}')
+    tool = request.messages[2].with_changes(content=f'{{"text": "{FALSE}", "n": 1.50}}')
     request = request.with_messages([*request.messages[:2], tool, request.messages[3]])
-    assert texts(await decided(request))[2] == (
-        '{"text": "The capital of Australia is Sydney. '
-        '[incorrect: contradicts the trusted fact \\"The capital of Australia is Canberra.\\"]", "n": 1.50}'
-    )
+    note = NOTE.replace('"', '\\"')
+    assert texts(await decided(request))[2] == f'{{"text": "{FALSE} {note}", "n": 1.50}}'
 
 
 async def test_each_text_part_is_checked_and_images_stay() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
     parts = [{"type": "text", "text": "Look."}, image, {"type": "text", "text": FALSE}]
-    decision = await decided(talk(("user", parts), ("assistant", "Yes."), ("user", "And?")))
-    assert isinstance(decision, Rewrite)
-    assert list(decision.request.messages[0]["content"]) == [*parts[:2], {"type": "text", "text": f"{FALSE} {NOTE}"}]
+    sent = rewrite(await decided(talk(("user", parts), ("assistant", "Yes."), ("user", "And?")))).request
+    assert list(sent.messages[0]["content"]) == [*parts[:2], {"type": "text", "text": f"{FALSE} {NOTE}"}]
 
 
 async def test_the_last_user_message_is_never_touched() -> None:
@@ -104,8 +100,7 @@ async def test_quarantine_archives_the_text_and_leaves_a_note_with_its_handle() 
 
 @pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)])
 async def test_what_cannot_be_archived_is_annotated_instead(archive: MemoryArchive | None) -> None:
-    request = talk(("assistant", FALSE), ("user", "Thanks."))
-    assert texts(await decided(request, archive, action="quarantine"))[0] == f"{FALSE} {NOTE}"
+    assert texts(await decided(said_by_model(FALSE), archive, action="quarantine"))[0] == f"{FALSE} {NOTE}"
 
 
 async def test_a_new_statement_is_refused_and_says_where_it_is_and_which_fact() -> None:
@@ -121,8 +116,7 @@ async def test_a_new_statement_is_refused_and_says_where_it_is_and_which_fact() 
 
 async def test_each_finding_is_told_with_its_place_and_the_fact_but_not_with_its_words() -> None:
     decision = await decided(talk(("user", "Hello."), ("assistant", FALSE), ("user", "And?"), ("user", FALSE)))
-    assert isinstance(decision, Rewrite)
-    assert decision.findings == [f'messages[{n}] contradicts the trusted fact "{FACT}"' for n in (1, 3)]
+    assert rewrite(decision).findings == [f'messages[{n}] contradicts the trusted fact "{FACT}"' for n in (1, 3)]
 
 
 async def test_an_old_statement_is_annotated_so_that_the_conversation_can_go_on() -> None:
@@ -144,7 +138,7 @@ async def test_system_messages_and_what_other_steps_wrote_are_left_alone() -> No
 
 
 async def test_a_text_that_contradicts_everything_is_about_something_else() -> None:
-    request = talk(("assistant", f"{FALSE} " * 3), ("user", "Hm."))
+    request = said_by_model(f"{FALSE} " * 3)
     assert isinstance(await decided(request, most=2), Keep)
     assert isinstance(await decided(request, most=3), Rewrite)
 
@@ -216,44 +210,35 @@ class Scripted(SureJudge):
     contradictions = SureJudge.replacements
 
 
-async def judged(request: ChatRequest, judge: Scripted | None, memo: MemoryMemo | None = None) -> Decision:
-    policy = CheckFacts(facts=(BORN, FACT), judge=0.5)
-    return await policy.apply(request, context(request, judge=judge, memo=memo))
+async def judged(request: ChatRequest, judge: Scripted | None) -> Decision:
+    return await CheckFacts(facts=(BORN, FACT), judge=0.5).apply(request, context(request, judge=judge))
 
 
 async def test_a_judge_is_asked_about_what_the_rules_cannot_read() -> None:
-    request = talk(("assistant", f"{SAID} The weather is fine. Is Ada Lovelace alive?"), ("user", "Hm."))
     judge = Scripted(0.95)
-    assert texts(await judged(request, judge))[0].startswith(
-        f'{SAID} [incorrect: contradicts the trusted fact "{BORN}"]'
-    )
+    told = texts(await judged(said_by_model(f"{SAID} The weather is fine. Is Ada Lovelace alive?"), judge))[0]
+    assert told.startswith(f'{SAID} [incorrect: contradicts the trusted fact "{BORN}"]')
     assert judge.asked == [(BORN, SAID)]
 
 
 @pytest.mark.parametrize("judge", [Scripted(0.6), Scripted(None), None])
 async def test_a_judge_that_is_unsure_late_or_absent_changes_nothing(judge: Scripted | None) -> None:
-    assert isinstance(await judged(talk(("assistant", SAID), ("user", "Hm.")), judge), Keep)
+    assert isinstance(await judged(said_by_model(SAID), judge), Keep)
 
 
 async def test_what_the_rules_found_is_not_asked_about() -> None:
     judge = Scripted(0.99)
-    assert texts(await judged(talk(("assistant", FALSE), ("user", "Hm.")), judge))[0] == f"{FALSE} {NOTE}"
+    assert texts(await judged(said_by_model(FALSE), judge))[0] == f"{FALSE} {NOTE}"
     assert judge.asked == []
 
 
 TRUE = "The capital of Peru is Lima."
-NOT_SAID = f"{NOTE[:-1]}; quarantined, "
-
-
-def with_block(tag: str, lines: Sequence[str], *, said: str = "Plan a trip.") -> tuple[ChatRequest, ChatRequest]:
-    """What a client sent, and the same with a block that a step has put in front of the last message."""
-    sent = talk(("user", "Hello."), ("assistant", "Hello."), ("user", said))
-    block = build(tag, "About this.", lines)
-    return sent, sent.with_messages([*sent.messages[:2], block, sent.messages[2]])
 
 
 async def checked_block(tag: str, lines: Sequence[str], action: str, said: str = "Plan a trip.") -> Decision:
-    sent, made = with_block(tag, lines, said=said)
+    """What becomes of a block that a step has put in front of the last message."""
+    sent = talk(("user", "Hello."), ("assistant", "Hello."), ("user", said))
+    made = sent.with_messages([*sent.messages[:2], build(tag, "About this.", lines), sent.messages[2]])
     policy = CheckFacts(facts=(FACT, "La capital de Francia es París."), action=action)
     return await policy.apply(made, context(sent, archive=MemoryArchive()))
 
@@ -265,21 +250,17 @@ async def test_what_a_step_put_in_gets_a_note(tag: str, said: str) -> None:
     assert f"- {said} [incorrect: contradicts the trusted fact" in texts(decision)[2]
     assert TRUE in texts(decision)[2]
     assert len(texts(decision)) == 4
-    assert isinstance(decision, Rewrite)
     assert decision.facts["poisoning_attempts"] == decision.facts["poisoning_attempts_new"] == 1
-    assert decision.findings[0].startswith("before messages[2] contradicts")
+    assert rewrite(decision).findings[0].startswith("before messages[2] contradicts")
 
 
 @pytest.mark.parametrize("action", ["quarantine", "reject"])
 async def test_a_false_memory_is_left_out_and_a_client_is_not_refused_for_it(action: str) -> None:
     decision = await checked_block(MEMORIES, items([TRUE, FALSE, "Likes jazz"]), action)
-    assert isinstance(decision, Rewrite)
     assert texts(decision)[2].splitlines()[2:-1] == [f"- {TRUE}", "- Likes jazz"]
     assert texts(await checked_block(MEMORIES, items([FALSE]), action)) == ["Hello.", "Hello.", "Plan a trip."]
     shared = texts(await checked_block(SHARED, [f"{TRUE} {FALSE}"], action))[2]
-    assert NOT_SAID in shared
-    assert FALSE not in shared
-    assert TRUE in shared
+    assert [each in shared for each in (TRUE, f"{NOTE[:-1]}; quarantined, ", FALSE)] == [True, True, False]
 
 
 async def test_what_the_client_says_is_still_refused_and_named() -> None:

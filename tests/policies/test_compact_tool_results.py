@@ -3,8 +3,7 @@ import base64
 import json
 import random
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -21,7 +20,8 @@ from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context, profile, tool
 from proxy.tools.recall import DEFINITION as RECALL
 from tests.decisions import rewrite
-from tests.talk import calls, result
+from tests.scripted import raws
+from tests.talk import calls, result, user
 
 PROSE = "\n".join(f"Nobody could say why shop {n} on the corner had closed so early that year." for n in range(160))
 LOOKUP = json.dumps([{"id": f"A-{n}", "price": n * 10, "note": PROSE[n * 80 :][:900]} for n in range(12)], indent=2)
@@ -44,29 +44,27 @@ ANSWER, ASKED = chat("a1 u2").messages
 async def forwarded(request: ChatRequest, ctx: Context | None = None, **fields: Any) -> list[Message]:
     ctx = ctx or context(request)
     decision = await CompactToolResults(**fields).apply(request, ctx)
-    if isinstance(decision, Rewrite):
-        assert not damage(request, decision.request)
-        again = await CompactToolResults(**fields).apply(decision.request, ctx)
-        assert not isinstance(again, Rewrite) or encode(list(again.request.messages)) == encode(
-            list(decision.request.messages)
-        )
-        return list(decision.request.messages)
-    return list(request.messages)
+    if not isinstance(decision, Rewrite):
+        return list(request.messages)
+    assert not damage(request, decision.request)
+    again = await CompactToolResults(**fields).apply(decision.request, ctx)
+    assert not isinstance(again, Rewrite) or raws(again.request) == raws(decision.request)
+    return list(decision.request.messages)
+
+
+async def shown(*messages: Message, tools: Sequence[Tool] = (), **about: Any) -> list[Any]:
+    """The contents of these messages behind "s u1", as they are forwarded."""
+    request = request_of(*messages).with_tools(tools)
+    return [each["content"] for each in (await forwarded(request, context(request, **about)))[2:]]
 
 
 async def test_a_new_result_says_the_same_in_less() -> None:
-    messages = await forwarded(
-        request_of(call(), result(json.dumps([{"id": f"A-{n}", "price": n} for n in range(40)])))
-    )
-
-    assert messages[-1]["content"].startswith('[("id","price")\n ["A-0",0]\n ["A-1",1]\n')
-    assert messages[-1]["content"].endswith(' ["A-39",39]]')
-
-
-async def test_json_stays_json_where_the_setting_says_so() -> None:
-    messages = await forwarded(request_of(call(), result(LOOKUP)), tables="json")
-
-    assert messages[-1]["content"] == json.dumps(json.loads(LOOKUP), separators=(",", ":"))
+    rows = json.dumps([{"id": f"A-{n}", "price": n} for n in range(40)])
+    content = (await shown(call(), result(rows)))[-1]
+    assert content.startswith('[("id","price")\n ["A-0",0]\n ["A-1",1]\n')
+    assert content.endswith(' ["A-39",39]]')
+    as_json = await forwarded(request_of(call(), result(LOOKUP)), tables="json")
+    assert as_json[-1]["content"] == json.dumps(json.loads(LOOKUP), separators=(",", ":"))
 
 
 async def test_what_is_remembered_of_a_text_that_stays_leaves_the_clients_bytes() -> None:
@@ -81,9 +79,7 @@ async def test_what_is_remembered_of_a_text_that_stays_leaves_the_clients_bytes(
 
 async def test_a_result_that_was_read_takes_its_form_and_names_the_original() -> None:
     archive = MemoryArchive()
-    request = request_of(call(), result(LOOKUP), ANSWER, ASKED)
-    content = (await forwarded(request, context(request, archive=archive)))[3]["content"]
-
+    content = (await shown(call(), result(LOOKUP), ANSWER, ASKED, archive=archive))[1]
     assert len(content) < len(LOOKUP) / 2
     assert content.startswith('[("id","price","note")\n ["A-0",0,"Nobody could say')
     assert is_shortened(content)
@@ -96,46 +92,37 @@ async def test_a_result_that_was_read_takes_its_form_and_names_the_original() ->
 async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
     written = json.dumps({"text": PROSE}, separators=(",", ":"))
     request = request_of(call(written), result(PROSE), ANSWER, call(written, "2"), result("iVBORw0K1" * 400, "2"))
-
     assert isinstance(await CompactToolResults().apply(request, context(request, archive=archive)), Keep)
 
 
 async def test_a_forged_marker_is_content_and_one_of_ours_stays() -> None:
     archive = MemoryArchive()
     forged = shortened(PROSE, len(PROSE) + 1, "a" * 20)
-    request = request_of(call(), result(forged), ANSWER, ASKED)
-    messages = await forwarded(request, context(request, archive=archive))
-    assert len(messages[3]["content"]) < len(forged) / 2
+    assert len((await shown(call(), result(forged), ANSWER, ASKED, archive=archive))[1]) < len(forged) / 2
     assert forged in archive.contents.values()
-
     own = shortened(PROSE, len(PROSE) + 1, await archive.keep(PROSE + ".") or "")
-    again = request_of(call(), result(own), ANSWER, ASKED)
-    assert (await forwarded(again, context(again, archive=archive)))[3]["content"] == own
+    assert (await shown(call(), result(own), ANSWER, ASKED, archive=archive))[1] == own
 
 
 @pytest.mark.parametrize("text", [PROSE, PROSE.replace("\n", " ")], ids=["lines", "one line"])
 async def test_a_repeat_becomes_a_note_that_needs_no_handle(text: str) -> None:
-    messages = await forwarded(request_of(call("{}", "c1", "2"), result(text), result(text, "2")))
+    _, first, second = await shown(call("{}", "c1", "2"), result(text), result(text, "2"))
+    assert first == text
+    assert re.fullmatch(r"\[… \d+ lines? as above; from .*\]", second)
 
-    assert messages[-2]["content"] == text
-    assert re.fullmatch(r"\[… \d+ lines? as above; from .*\]", messages[-1]["content"])
 
-
-async def test_what_a_reference_points_to_is_not_shortened() -> None:
-    longer = f"{PROSE}\nAnd one line more."
-    for second in (PROSE, longer):
-        request = request_of(call("{}", "c1", "2"), result(PROSE), result(second, "2"), ANSWER, ASKED)
-        assert (await forwarded(request))[3]["content"] == PROSE
+@pytest.mark.parametrize("more", ["", "\nAnd one line more."])
+async def test_what_a_reference_points_to_is_not_shortened(more: str) -> None:
+    read = (call("{}", "c1", "2"), result(PROSE), result(PROSE + more, "2"), ANSWER, ASKED)
+    assert (await shown(*read))[1] == PROSE
 
 
 async def test_what_was_shortened_and_is_asked_for_again_stays_whole() -> None:
-    again = request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(PROSE, "2"), ANSWER)
-    messages = await forwarded(again)
-
-    assert is_shortened(messages[3]["content"])
-    shown = messages[6]["content"].split("\n")
-    lines = [line for line in shown if not line.startswith("[… ")]
-    assert set(lines) | set(messages[3]["content"].split("\n")) >= set(PROSE.split("\n"))
+    said = await shown(call(), result(PROSE), ANSWER, call("{}", "2"), result(PROSE, "2"), ANSWER)
+    first, again = said[1], said[4]
+    assert is_shortened(first)
+    lines = {line for line in again.split("\n") if not line.startswith("[… ")}
+    assert lines | {*first.split("\n")} >= {*PROSE.split("\n")}
 
 
 EDIT = Tool.function("edit_file", "Edits.", {"path": "string", "old_str": "string", "new_str": "string"})
@@ -143,22 +130,18 @@ NUMBERED = "\n".join(f"{n}: line {n * n} of the program does what it says" for n
 
 
 async def test_a_file_that_was_read_stays_byte_for_byte() -> None:
-    read = calls("c1", name="read_file", arguments='{"path": "package.json"}')
-    request = request_of(read, result(LOOKUP), ANSWER, ASKED).with_tools([EDIT])
-
-    assert (await forwarded(request))[3]["content"] == LOOKUP
-    assert (await forwarded(request.with_tools([tool()])))[3]["content"] != LOOKUP
+    read = (calls("c1", name="read_file", arguments='{"path": "package.json"}'), result(LOOKUP), ANSWER, ASKED)
+    assert [(await shown(*read, tools=[each]))[1] == LOOKUP for each in (EDIT, tool())] == [True, False]
 
 
 async def test_a_file_that_is_read_again_after_an_edit_is_what_changed() -> None:
     reads = [calls(each, name="read_file", arguments='{"path": "a.py"}') for each in ("c1", "2")]
     lines = [f"def step_{n}(total): return total + {n}" for n in range(80)]
     changed = [*lines[:40], "def step_40(total, tax): return total * tax", *lines[41:]]
-    request = request_of(reads[0], result("\n".join(lines)), ANSWER, reads[1], result("\n".join(changed), "2"))
-    messages = await forwarded(request.with_tools([EDIT]))
-
-    assert messages[3]["content"] == "\n".join(lines)
-    assert messages[6]["content"].split("\n") == [
+    first, second = (result("\n".join(each), name) for each, name in ((lines, "c1"), (changed, "2")))
+    said = await shown(reads[0], first, ANSWER, reads[1], second, tools=[EDIT])
+    assert said[1] == "\n".join(lines)
+    assert said[4].split("\n") == [
         "[… 37 lines as above; from def step_0(total): retur… to def step_36(total): retu…]",
         *changed[37:44],
         "[… 36 lines as above; from def step_44(total): retu… to def step_79(total): retu…]",
@@ -168,18 +151,15 @@ async def test_a_file_that_is_read_again_after_an_edit_is_what_changed() -> None
 async def test_only_text_parts_change() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     content = [{"type": "text", "text": PROSE}, image, {"type": "text", "text": "short"}]
-    parts = (await forwarded(request_of(call(), result(content), ANSWER)))[3]["content"]
-
+    parts = (await shown(call(), result(content), ANSWER))[1]
     assert is_shortened(parts[0]["text"])
     assert parts[1:] == content[1:]
 
 
 async def test_a_payload_in_arguments_is_shortened_and_all_else_stays() -> None:
     arguments = json.dumps({"to": "ana", "content": PROSE, "mode": 1.0, "tags": ["x", PROSE]})
-    messages = await forwarded(request_of(call(arguments), result("done")))
-    (sent,) = messages[2]["tool_calls"]
+    (sent,) = (await forwarded(request_of(call(arguments), result("done"))))[2]["tool_calls"]
     read = json.loads(sent["function"]["arguments"])
-
     assert (sent["id"], sent["function"]["name"]) == ("c1", "f")
     assert list(read) == ["to", "content", "mode", "tags"]
     assert (read["to"], read["tags"][0]) == ("ana", "x")
@@ -199,13 +179,11 @@ async def test_a_payload_in_arguments_is_shortened_and_all_else_stays() -> None:
 async def test_what_a_call_writes_to_a_file_stays(wanted: dict[str, str], tools: list[Tool], stays: bool) -> None:
     arguments = json.dumps({**wanted, "content": PROSE})
     messages = await forwarded(request_of(call(arguments), result("done")).with_tools(tools))
-
     assert (messages[2]["tool_calls"][0]["function"]["arguments"] == arguments) is stays
 
 
 async def test_an_open_call_is_not_touched() -> None:
     request = request_of(call(json.dumps({"content": PROSE})))
-
     assert isinstance(await CompactToolResults().apply(request, context(request)), Keep)
 
 
@@ -213,7 +191,6 @@ async def test_a_call_that_nobody_answered_has_one_form_before_and_behind_the_fi
     unanswered = [call(json.dumps({"content": PROSE})), ASKED]
     first = await forwarded(request_of(*unanswered))
     later = await forwarded(request_of(*unanswered, call("{}", "c2"), result("done", "c2")))
-
     assert encode(later[: len(first)]) == encode(first)
     assert PROSE not in first[2]["tool_calls"][0]["function"]["arguments"]
 
@@ -224,7 +201,6 @@ async def test_a_call_that_nobody_answered_has_one_form_before_and_behind_the_fi
 )
 async def test_arguments_that_stay(arguments: str) -> None:
     messages = await forwarded(request_of(call(arguments), result("done")))
-
     assert messages[2]["tool_calls"][0]["function"]["arguments"] == arguments
 
 
@@ -243,36 +219,28 @@ async def test_a_form_that_does_not_pay_in_time_is_not_taken() -> None:
 
 @pytest.mark.parametrize(("tools", "leaves"), [([], True), ([tool()], False), ([tool(), RECALL], True)])
 async def test_the_first_handle_pays_for_the_tool_that_reads_it(tools: list[Tool], leaves: bool) -> None:
-    request = request_of(Message({"role": "user", "content": "x, " * 8000}), call(), result(LOOKUP), ANSWER)
-    ctx = context(request, model=profile(cache=CACHED))
-
-    assert is_shortened((await forwarded(request.with_tools(tools), ctx))[4]["content"]) is leaves
+    said = await shown(user("x, " * 8000), call(), result(LOOKUP), ANSWER, tools=tools, model=profile(cache=CACHED))
+    assert is_shortened(said[2]) is leaves
 
 
 async def test_a_handle_follows_another_without_a_further_tool() -> None:
-    asked = Message({"role": "user", "content": "x, " * 8000})
-    request = request_of(call(), result(HUGE), ANSWER, asked, call("{}", "2"), result(PROSE, "2"), ANSWER)
-    messages = await forwarded(request.with_tools([tool()]), context(request, model=profile(cache=CACHED)))
-
-    assert is_shortened(messages[3]["content"])
-    assert is_shortened(messages[7]["content"])
+    read = (call(), result(HUGE), ANSWER, user("x, " * 8000), call("{}", "2"), result(PROSE, "2"), ANSWER)
+    said = await shown(*read, tools=[tool()], model=profile(cache=CACHED))
+    assert is_shortened(said[1])
+    assert is_shortened(said[5])
 
 
 async def test_nothing_is_left_out_that_a_held_conversation_could_not_read() -> None:
     blob = base64.b64encode(random.Random(7).randbytes(6000)).decode()
-    signed = request_of(call(), result(blob), ANSWER, ASKED)
-    ctx = replace(context(signed), frozen=2)
-
-    assert (await forwarded(signed.with_tools([tool()]), ctx))[3]["content"] == blob
-    assert is_shortened((await forwarded(signed.with_tools([tool(), RECALL]), ctx))[3]["content"])
+    signed = (call(), result(blob), ANSWER, ASKED)
+    assert (await shown(*signed, tools=[tool()], frozen=2))[1] == blob
+    assert is_shortened((await shown(*signed, tools=[tool(), RECALL], frozen=2))[1])
 
 
 async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
     rules = CacheRules(read=0.1, write=1.0, minimum=1024, ttl=300)
     request = request_of(call(), result(LOOKUP), ANSWER)
-
     messages = await forwarded(request, context(request, model=profile(cache=rules)), turns=2)
-
     assert not is_shortened(messages[3]["content"])
 
 
@@ -286,28 +254,16 @@ async def test_a_prefix_is_not_made_too_short_for_the_cache() -> None:
 async def test_a_huge_text_is_not_carried_in_full_only_because_it_would_be_cached(rules: CacheRules) -> None:
     written = call(json.dumps({"text": HUGE}), "c2")
     request = chat("u1").with_messages([*chat("u1").messages, call(), result(HUGE), written, result("done", "c2")])
-
     messages = await forwarded(request, context(request, model=profile(10**6, cache=rules)), turns=20)
-
     assert is_shortened(messages[2]["content"])
     assert len(messages[2]["content"]) < len(HUGE) / 8
     assert len(messages[3]["tool_calls"][0]["function"]["arguments"]) < len(HUGE) / 8
 
 
 CONTENTS = st.sampled_from(
-    [
-        "short",
-        PROSE,
-        LOOKUP,
-        PROSE + "1",
-        "a,b,c\n" * 300,
-        "x" * 5000,
-        "",
-        PROSE[2000:],
-        NUMBERED,
-        [{"type": "text", "text": PROSE}],
-    ]
-)
+    ["short", PROSE, LOOKUP, PROSE + "1", "a,b,c\n" * 300, "x" * 5000, "", PROSE[2000:], NUMBERED,
+     [{"type": "text", "text": PROSE}]]
+)  # fmt: skip
 
 
 @settings(max_examples=15, deadline=None)
@@ -346,16 +302,15 @@ class Working(MemoryArchive):
 async def test_what_was_made_of_a_result_is_remembered_while_its_original_is_there() -> None:
     once, archive = OnceService(), Working()
     first = request_of(call(), result(LOOKUP), ANSWER, ASKED)
-    longer = first.with_messages(
-        [*first.messages, call("{}", "2"), result(LOOKUP.replace("Nobody", "Anybody"), "2"), ANSWER]
-    )
+    other_result = result(LOOKUP.replace("Nobody", "Anybody"), "2")
+    longer = first.with_messages([*first.messages, call("{}", "2"), other_result, ANSWER])
 
     async def sent(request: ChatRequest, archive: MemoryArchive = archive) -> list[bytes]:
         fresh = request.with_messages(Message(message) for message in request.messages)
         ctx = context(fresh, archive=archive, once=once.bind(Identity("t")))
         decision = rewrite(await CompactToolResults().apply(fresh, ctx))
         assert decision.request.messages[0] is fresh.messages[0], "what nobody changed is the client's own"
-        return [message.raw for message in decision.request.messages]
+        return raws(decision.request)
 
     made = await sent(first)
     assert archive.given == 1
@@ -373,13 +328,11 @@ async def test_what_was_made_of_a_result_is_remembered_while_its_original_is_the
 
 
 async def test_what_could_not_be_archived_is_tried_again() -> None:
-    once, request = OnceService(), request_of(call(), result(LOOKUP), ANSWER, ASKED)
-    whole = await forwarded(
-        request, context(request, archive=MemoryArchive(broken=True), once=once.bind(Identity("t")))
-    )
-    short = await forwarded(request, context(request, archive=MemoryArchive(), once=once.bind(Identity("t"))))
-    assert not is_shortened(whole[3]["content"])
-    assert is_shortened(short[3]["content"])
+    once, read = OnceService(), (call(), result(LOOKUP), ANSWER, ASKED)
+    for is_broken in (True, False):
+        archive = MemoryArchive(broken=is_broken)
+        said = await shown(*read, archive=archive, once=once.bind(Identity("t")))
+        assert is_shortened(said[1]) is not is_broken
     once.close()
 
 
@@ -399,7 +352,6 @@ async def test_a_result_that_is_not_done_in_time_is_sent_as_it_came_and_the_othe
     request = request_of(call(), result(PROSE), ANSWER, call("{}", "2"), result(LOOKUP, "2"))
     done = await forwarded(request)
     late = rewrite(await CompactToolResults(timeout=0.2).apply(request, context(request, once=Late(LOOKUP))))
-
-    assert [message.raw for message in late.request.messages[:5]] == [message.raw for message in done[:5]]
+    assert raws(late.request)[:5] == [message.raw for message in done[:5]]
     assert late.request.messages[6] is request.messages[6]
     assert done[6].text != LOOKUP

@@ -47,10 +47,7 @@ async def decided(request: ChatRequest, archive: MemoryArchive | None = None, **
     return decision
 
 
-@pytest.mark.parametrize(
-    ("turns", "why"),
-    [(3, "context at 15%"), (15, "context at 73%, near the 80% mark")],
-)
+@pytest.mark.parametrize(("turns", "why"), [(3, "context at 15%"), (15, "context at 73%, near the 80% mark")])
 async def test_below_the_mark_nothing_happens(turns: int, why: str) -> None:
     assert await decided(talk(turns)) == Keep(why)
 

@@ -70,22 +70,19 @@ class TestSelect:
         names = await offered(asked("delete the alarm and write an email"))
         assert len(names) == 8
         assert {"alarm_delete", "email_create"} <= {*names}
-        order = [each.name for each in TOOLS]
-        assert names == sorted(names, key=order.index)
-        decision = rewrite(await decided(asked("delete the alarm")))
-        assert all(any(each is one for one in (*TOOLS, *OURS)) for each in decision.request.tools)
-        assert decision.request.tools[-2:] == OURS
+        assert names == sorted(names, key=[each.name for each in TOOLS].index)
+        sent = rewrite(await decided(asked("delete the alarm"))).request.tools
+        assert all(any(each is one for one in (*TOOLS, *OURS)) for each in sent)
+        assert sent[-2:] == OURS
 
     async def test_a_follow_up_that_may_mean_anything_changes_nothing(self) -> None:
         first = await offered(asked("delete the alarm"))
         assert await offered(asked("delete the alarm", "yes, the second one", "both")) == first
 
     async def test_a_tool_that_is_clearly_wanted_comes_and_the_last_ones_stay(self) -> None:
-        first = await offered(asked("delete the alarm"))
+        assert "invoice_list" not in await offered(asked("delete the alarm"))
         later = await offered(asked("delete the alarm", "what does the invoice say? list the invoice"))
-        assert "invoice_list" in later
-        assert "invoice_list" not in first
-        assert "alarm_delete" in later
+        assert {"invoice_list", "alarm_delete"} <= {*later}
         assert len(later) == 8
 
     async def test_it_comes_only_if_what_was_saved_pays_for_it(self) -> None:
@@ -104,27 +101,23 @@ class TestSelect:
     async def test_offered_tools_that_were_called_never_leave(self) -> None:
         request = with_call(asked("change the song"), "song_change")
         assert "song_change" in await offered(asked("change the song"))
-        for subject in SUBJECTS:
-            if subject != "song":
-                said = (assistant("Done."), user(f"list each {subject}"))
-                request = request.with_messages([*request.messages, *said])
+        for subject in (each for each in SUBJECTS if each != "song"):
+            request = request.with_messages([*request.messages, assistant("Done."), user(f"list each {subject}")])
         names = await offered(request, cache=CacheRules())
-        assert "song_change" in names
-        assert "calendar_list" in names
+        assert {"song_change", f"{subject}_list"} <= {*names}
         assert len(names) == 8
 
     async def test_a_call_of_what_is_left_out_goes_through_the_tool_that_calls(self) -> None:
         request = with_call(asked("delete the alarm"), "song_change")
-        decision = rewrite(await decided(request))
-        assert decision.request.messages[1].called_tools == ("call_tool",)
-        nowhere = rewrite(await decided(request, SELECT, runs_tools=False))
-        assert nowhere.request.messages[1] is request.messages[1]
-        assert "song_change" in [each.name for each in nowhere.request.tools]
+        assert rewrite(await decided(request)).request.messages[1].called_tools == ("call_tool",)
+        nowhere = rewrite(await decided(request, SELECT, runs_tools=False)).request
+        assert nowhere.messages[1] is request.messages[1]
+        assert "song_change" in [each.name for each in nowhere.tools]
 
     async def test_where_nothing_searches_a_call_of_what_was_not_offered_brings_its_group(self) -> None:
         request = with_call(asked("delete the alarm"), "invoice_list")
         names = await offered(request, SELECT, runs_tools=False)
-        assert {"invoice_list", "invoice_create", "invoice_delete", "invoice_change"} <= {*names}
+        assert {f"invoice_{action}" for action in ACTIONS} <= {*names}
         assert len(names) == 8
         assert await offered(with_call(request, "invoice_list"), SELECT, runs_tools=False) == names
 
@@ -161,9 +154,9 @@ class TestSelect:
         mine = tool("search_tools", "Finds garden tools in the shed.")
         request = asked("which garden tools are in the shed?", tools=[*TOOLS, mine])
         assert isinstance(await decided(request), Keep), "nothing could find what is left out"
-        decision = rewrite(await decided(request, SELECT))
-        assert any(each is mine for each in decision.request.tools)
-        assert "call_tool" not in [each.name for each in decision.request.tools]
+        sent = rewrite(await decided(request, SELECT)).request.tools
+        assert any(each is mine for each in sent)
+        assert "call_tool" not in [each.name for each in sent]
 
     async def test_clashing_names_are_both_offered_once_one_was_called(self) -> None:
         twins = [tool("twin", "One."), tool("twin", "Other.")]
@@ -195,6 +188,12 @@ class Near(ToldEmbedder):
 
     async def floor(self, query: str, *, wait: float) -> float | None:
         return 0.5 if query in ("both", "ambos") else 0.1
+
+
+async def minimum(share: float) -> CacheRules:
+    """A cache for prompts with at least this share of the tools."""
+    whole = sum(await context().tokens.tool_sizes(TOOLS))
+    return CacheRules(read=0.01, write=1.0, minimum=int(whole * share), ttl=300)
 
 
 class TestFewerWhereSure:
@@ -243,11 +242,8 @@ class TestFewerWhereSure:
         assert await offered(after, self.BOUND, embedder=Answer()) == before
 
     async def test_few_that_would_not_be_cached_are_filled_up(self) -> None:
-        near = Near(weather={"weather list": 0.7})
-        whole = sum(await context().tokens.tool_sizes(TOOLS))
-        cache = CacheRules(read=0.01, write=1.0, minimum=whole // 2, ttl=300)
-        names = await offered(asked("weather tomorrow"), self.BOUND, embedder=near, cache=cache)
-        assert 15 < len(names) <= 20
+        cache = await minimum(0.5)
+        assert 15 < len(await offered(asked("weather tomorrow"), self.BOUND, embedder=self.WEATHER, cache=cache)) <= 20
 
 
 class TestNothingToGain:
@@ -268,11 +264,8 @@ class TestNothingToGain:
         assert await decided(request_) == Keep(why)
 
     async def test_a_prompt_that_would_become_too_short_to_be_cached(self) -> None:
-        request = asked("delete the alarm", tools=TOOLS)
-        whole = sum(await context().tokens.tool_sizes(TOOLS))
-        cache = CacheRules(read=0.01, write=1.0, minimum=whole, ttl=300)
-        assert isinstance(await decided(request, cache=cache), Keep)
-        assert isinstance(await decided(request), Rewrite)
+        assert isinstance(await decided(asked("delete the alarm"), cache=await minimum(1)), Keep)
+        assert isinstance(await decided(asked("delete the alarm")), Rewrite)
 
     @pytest.mark.parametrize(("small_talk", "count"), [("none", 1), ("select", 8), ("all", 40)])
     async def test_small_talk_gets_what_the_setting_says(self, small_talk: Any, count: int) -> None:
@@ -287,11 +280,9 @@ class TestNothingToGain:
         assert len(await offered(asked("hi", tool_choice="required"))) == 8
 
     async def test_small_talk_without_any_tool_sends_none(self) -> None:
-        decision = rewrite(await decided(asked("hello", tool_choice="auto", parallel_tool_calls=True)))
-        assert decision.request.tools == OURS
-        nowhere = await decided(asked("hello", tool_choice="auto", parallel_tool_calls=True), SELECT, runs_tools=False)
-        assert isinstance(nowhere, Rewrite)
-        assert b"tool" not in nowhere.request.encode()
+        request = asked("hello", tool_choice="auto", parallel_tool_calls=True)
+        assert rewrite(await decided(request)).request.tools == OURS
+        assert b"tool" not in rewrite(await decided(request, SELECT, runs_tools=False)).request.encode()
 
 
 class TestTheOrder:
@@ -322,16 +313,16 @@ class TestTheProvidersMost:
 
     async def test_even_with_a_forced_choice_which_stays(self) -> None:
         choice = {"type": "function", "function": {"name": "thing149_149"}}
-        decision = rewrite(await decided(asked("about thing 3", tools=self.MANY, tool_choice=choice)))
-        assert "thing149_149" in [each.name for each in decision.request.tools]
-        assert len(decision.request.tools) == 126, "as many as the provider takes, with two of later steps"
-        assert decision.request.rest["tool_choice"] == choice
+        sent = rewrite(await decided(asked("about thing 3", tools=self.MANY, tool_choice=choice))).request
+        assert "thing149_149" in [each.name for each in sent.tools]
+        assert len(sent.tools) == 126, "as many as the provider takes, with two of later steps"
+        assert sent.rest["tool_choice"] == choice
 
     async def test_there_is_no_search_where_tools_that_cannot_leave_take_its_place(self) -> None:
         custom = tuple(Tool({"type": "custom", "custom": {"name": f"own{n}"}}) for n in range(127))
-        decision = rewrite(await decided(asked("about thing 3", tools=(*custom, *self.MANY[:10]))))
-        assert len(decision.request.tools) <= 128
-        assert not {tool.name for tool in OURS} & {tool.name for tool in decision.request.tools}
+        sent = rewrite(await decided(asked("about thing 3", tools=(*custom, *self.MANY[:10])))).request.tools
+        assert len(sent) <= 128
+        assert not {tool.name for tool in OURS} & {tool.name for tool in sent}
 
 
 @pytest.mark.parametrize("policy", [POLICY, FilterTools(keep=8, strategy="defer"), FilterTools(provider_most=20)])
@@ -353,9 +344,9 @@ class TestNarrow:
     async def test_leaves_the_tools_and_names_those_that_may_be_called(self) -> None:
         custom = Tool({"type": "custom", "custom": {"name": "alarm_grammar", "description": "The alarm as text."}})
         request = asked("delete the alarm", tools=[*TOOLS, custom])
-        decision = rewrite(await decided(request, self.NARROW, name="gpt-5-mini"))
-        assert decision.request.tools is request.tools
-        choice = decision.request.rest["tool_choice"]
+        sent = rewrite(await decided(request, self.NARROW, name="gpt-5-mini")).request
+        assert sent.tools is request.tools
+        choice = sent.rest["tool_choice"]
         allowed = choice["allowed_tools"]
         assert (choice["type"], allowed["mode"], len(allowed["tools"])) == ("allowed_tools", "auto", 8)
         assert {"type": "function", "function": {"name": "alarm_delete"}} in allowed["tools"]
@@ -370,9 +361,7 @@ class TestNarrow:
         assert isinstance(await decided(asked("delete the alarm", tool_choice=choice), self.NARROW, name=name), Keep)
 
     async def test_auto_narrows_where_selecting_would_not_cost_less(self) -> None:
-        whole = sum(await context().tokens.tool_sizes(TOOLS))
-        cache = CacheRules(read=0.01, write=1.0, minimum=whole, ttl=300)
-        decision = rewrite(await decided(asked("delete the alarm"), cache=cache, name="gpt-5"))
+        decision = rewrite(await decided(asked("delete the alarm"), cache=await minimum(1), name="gpt-5"))
         assert "tool_choice" in decision.request.rest
 
 
@@ -411,12 +400,9 @@ class TestSections:
     BELOW = FilterTools(groups=SMALL)
     PROMPT = "Be kind.\n## Weather\nUse Celsius.\n## Flights\nConfirm first.\n"
     NEAR = Near(
-        weather={"weather": 0.6},
-        tiempo={"weather": 0.5},
-        flight={"flight": 0.6},
-        tomorrow={"weather": 0.1},
+        weather={"weather": 0.6}, tiempo={"weather": 0.5}, flight={"flight": 0.6}, tomorrow={"weather": 0.1},
         ambos={"weather": 0.3},
-    )
+    )  # fmt: skip
 
     async def stands(self, *texts: str, cache: CacheRules = CACHE, tools: Sequence[Tool] = (), **fields: Any) -> str:
         """Which sections a conversation has, each by its first letter."""
@@ -431,43 +417,38 @@ class TestSections:
     @pytest.mark.parametrize(
         ("texts", "stand"),
         [
-            (["hola"], ""),
-            (["👍"], ""),
-            (["what will the weather be?"], "W"),
-            (["¿qué tiempo hará?"], "W"),
-            (["the weather, and book a flight"], "WF"),
-            (["who wrote Don Quixote?"], ""),
-            (["what will the weather be?", "and tomorrow?"], "W"),
-            (["what will the weather be?", "both"], "W"),
-            (["book a flight", "ambos"], "F"),
-            (["hola", "book a flight"], "F"),
-            (["what will the weather be?", "book a flight", "both"], "F"),
+            ("hola", ""),
+            ("👍", ""),
+            ("what will the weather be?", "W"),
+            ("¿qué tiempo hará?", "W"),
+            ("the weather, and book a flight", "WF"),
+            ("who wrote Don Quixote?", ""),
+            ("what will the weather be?|and tomorrow?", "W"),
+            ("what will the weather be?|both", "W"),
+            ("book a flight|ambos", "F"),
+            ("hola|book a flight", "F"),
+            ("what will the weather be?|book a flight|both", "F"),
         ],
     )
-    async def test_sections_are_those_of_what_is_asked(
-        self, texts: list[str], stand: str, tools: Sequence[Tool]
-    ) -> None:
-        assert await self.stands(*texts, cache=CacheRules(), tools=tools) == stand
+    async def test_sections_are_those_of_what_is_asked(self, texts: str, stand: str, tools: Sequence[Tool]) -> None:
+        assert await self.stands(*texts.split("|"), cache=CacheRules(), tools=tools) == stand
 
     @pytest.mark.parametrize(
-        ("texts", "stand"),
+        ("texts", "minimum", "stand"),
         [
-            (["hola"], ""),
-            (["the weather, and book a flight", "what will the weather be?"], "WF"),
-            (["what will the weather be?", "thanks"], "W"),
-            (["what will the weather be?", "book a flight"], "WF"),
-            (["what will the weather be?", "book a flight", "who wrote Don Quixote?"], "WF"),
+            ("hola", 1, ""),
+            ("the weather, and book a flight|what will the weather be?", 1, "WF"),
+            ("what will the weather be?|thanks", 1, "W"),
+            ("what will the weather be?|book a flight", 1, "WF"),
+            ("what will the weather be?|book a flight", 10**6, "F"),  # a prompt too short for the cache
+            ("what will the weather be?|book a flight|who wrote Don Quixote?", 1, "WF"),
         ],
     )
     async def test_what_stands_in_a_cached_prompt_stays_until_one_is_missing(
-        self, texts: list[str], stand: str
+        self, texts: str, minimum: int, stand: str
     ) -> None:
-        cache = CacheRules(read=0.1, write=1.25, minimum=1, ttl=300)
-        assert await self.stands(*texts, cache=cache) == stand
-
-    async def test_a_prompt_too_short_for_the_cache_has_what_is_asked(self) -> None:
-        cache = CacheRules(read=0.1, write=1.25, minimum=10**6, ttl=300)
-        assert await self.stands("what will the weather be?", "book a flight", cache=cache) == "F"
+        cache = CacheRules(read=0.1, write=1.25, minimum=minimum, ttl=300)
+        assert await self.stands(*texts.split("|"), cache=cache) == stand
 
     async def test_all_stay_where_words_alone_say_nothing(self) -> None:
         assert await self.stands("who wrote Don Quixote?", embedder=None) == "WF"
@@ -523,12 +504,12 @@ async def test_what_was_chosen_by_words_is_chosen_again_where_that_costs_nothing
     assert is_behind is False or await names(with_call(request, "alarm_delete")) == again
 
 
-def cost_of(rules: CacheRules, requests: Sequence[ChatRequest]) -> float:
+def cost_of(requests: Sequence[ChatRequest]) -> float:
     """What a conversation costs, in input tokens."""
     total, before = 0.0, None
     for request in requests:
         after = [Piece(each.raw, len(each.raw) // 4) for each in (*request.tools, *request.messages)]
-        total += request_cost(rules, before, after)
+        total += request_cost(CACHE, before, after)
         before = after
     return total
 
@@ -550,28 +531,22 @@ async def test_it_never_costs_more_than_all_tools_would_and_remembers_what_it_wo
         assert memo is None or await offered(request, memo=memo) == await offered(request)
         plain.append(request)
         made.append(decision.request if isinstance(decision, Rewrite) else request)
-    assert cost_of(CACHE, made) <= cost_of(CACHE, plain) * 1.01
+    assert cost_of(made) <= cost_of(plain) * 1.01
 
 
-MANY = tuple(
+THINGS = {
+    "weather": "the weather forecast of a city", "flight": "a flight from one city to another",
+    "light": "a light or a lamp in a room", "message": "a message to a person",
+    "calendar": "an appointment in the calendar", "invoice": "an invoice that a customer has to pay",
+    "song": "a song in the player", "stock": "shares of a company", "recipe": "a recipe for a meal",
+    "ticket": "a ticket of the help desk", "photo": "a photo in an album", "route": "a route on the map",
+    "parcel": "a parcel that was sent",
+}  # fmt: skip
+MANY = [
     tool(f"{verb}_{thing}", f"To {verb} {about}.")
     for verb in ("show", "change", "remove")
-    for thing, about in {
-        "weather": "the weather forecast of a city",
-        "flight": "a flight from one city to another",
-        "light": "a light or a lamp in a room",
-        "message": "a message to a person",
-        "calendar": "an appointment in the calendar",
-        "invoice": "an invoice that a customer has to pay",
-        "song": "a song in the player",
-        "stock": "shares of a company",
-        "recipe": "a recipe for a meal",
-        "ticket": "a ticket of the help desk",
-        "photo": "a photo in an album",
-        "route": "a route on the map",
-        "parcel": "a parcel that was sent",
-    }.items()
-)
+    for thing, about in THINGS.items()
+]
 
 
 @pytest.mark.parametrize(
@@ -586,9 +561,7 @@ MANY = tuple(
 )
 async def test_few_tools_are_offered_only_where_some_match(text: str, least: int, most: int) -> None:
     service = EmbeddingService(Static(), patient=True)
-    request = asked(text, tools=MANY)
-    ctx = ctx_of(request, embedder=service.bind(Identity("tenant")), runs_tools=True)
-    decision = await FilterTools().apply(request, ctx)
-    tools = (decision.request if isinstance(decision, Rewrite) else request).tools
-    assert least <= len([each for each in tools if each not in OURS]) <= most
+    embedder = service.bind(Identity("tenant"))
+    names = await offered(asked(text, tools=MANY), FilterTools(), embedder=embedder, runs_tools=True)
+    assert least <= len(names) <= most
     await service.aclose()

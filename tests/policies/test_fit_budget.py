@@ -56,15 +56,13 @@ async def test_the_use_of_each_share_is_told() -> None:
         pytest.param({"max_tokens": 3000}, {}, 3000, {"max_tokens": 3000}, id="what the client asks for"),
         pytest.param({"max_tokens": 9000}, {}, 4000, {"max_tokens": 9000}, id="no more than the model can"),
         pytest.param({"max_tokens": 3000}, {"enforce": ["output"]}, 1000, {"max_tokens": 1000}, id="lowered"),
-        pytest.param({"max_completion_tokens": 50}, {"enforce": ["output"]}, 50, {"max_completion_tokens": 50},
-                     id="never raised"),
+        pytest.param({"max_completion_tokens": 50}, {"enforce": ["output"]}, 50, {"max_completion_tokens": 50}, id="never raised"),
         pytest.param({}, {"enforce": ["output"]}, 700, {}, id="never set"),
     ],
 )  # fmt: skip
 async def test_output(wanted: dict[str, Any], settings: dict[str, Any], output: int, sent: dict[str, int]) -> None:
     request = chat("s u1", **wanted)
     decision = await decided(request, **settings)
-
     assert isinstance(decision, (Keep, Rewrite))
     assert decision.facts["output"] == output
     assert dict((decision.request if isinstance(decision, Rewrite) else request).rest) == sent
@@ -106,7 +104,6 @@ async def test_the_oldest_knowledge_leaves_and_can_be_read_again() -> None:
 @pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)], ids=["no archive", "a broken one"])
 async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
     decision = await decided(request_of(blocks=4), archive)
-
     assert isinstance(decision, Keep)
     assert decision.facts["over"] == "knowledge"
 

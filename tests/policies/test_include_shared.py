@@ -103,16 +103,7 @@ async def test_what_comes_later_stands_further_down_and_moves_nothing() -> None:
     assert await box.shown("u1 a1 u2") == ["u1", "a1", "told0", "u2"]
     box.gets("told1")
     box.gets("told2")
-    assert await box.shown("u1 a1 u2 a2 u3") == [
-        "u1",
-        "a1",
-        "told0",
-        "u2",
-        "a2",
-        "told1",
-        "told2",
-        "u3",
-    ]
+    assert await box.shown("u1 a1 u2 a2 u3") == ["u1", "a1", "told0", "u2", "a2", "told1", "told2", "u3"]
     del box.shares[1]
     assert await box.shown("u1 a1 u2 a2 u3") == ["u1", "a1", "told0", "u2", "a2", "told2", "u3"]
 

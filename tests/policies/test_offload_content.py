@@ -58,7 +58,6 @@ EXAMPLES = [conversation("s ubig a1 u2 a2 u3", ubig=PASTED)]
 async def test_a_large_text_leaves_when_it_was_read(words: str, leaves: bool) -> None:
     archive = MemoryArchive()
     messages = await forwarded(conversation(words, ubig=PASTED), archive)
-
     assert is_shortened(messages[1].text) is leaves
     assert list(archive.contents.values()) == ([PASTED] if leaves else [])
 
@@ -66,7 +65,6 @@ async def test_a_large_text_leaves_when_it_was_read(words: str, leaves: bool) ->
 async def test_the_preview_has_the_users_words_the_structure_and_the_handle() -> None:
     archive = MemoryArchive()
     text = (await forwarded(conversation("ubig a1 u2", ubig=PASTED), archive))[0].text
-
     assert text.startswith("What are the open points? Do not guess.\n\n# Report")
     assert all(f"## Part {n}\n" in text for n in range(60))
     assert text.endswith(f'recall("{next(iter(archive.contents))}") has the whole]')
@@ -76,7 +74,6 @@ async def test_the_preview_has_the_users_words_the_structure_and_the_handle() ->
 @pytest.mark.parametrize("archive", [None, MemoryArchive(broken=True)], ids=["no archive", "a broken one"])
 async def test_what_cannot_be_archived_stays(archive: MemoryArchive | None) -> None:
     request = conversation("ubig a1 u2", ubig=PASTED)
-
     assert await forwarded(request, archive) is request.messages
 
 
@@ -85,7 +82,6 @@ async def test_only_large_text_parts_change() -> None:
     file = {"type": "file", "file": {"file_id": "f"}}
     parts = [{"type": "text", "text": "Look:"}, image, {"type": "text", "text": PASTED}, file]
     sent = (await forwarded(conversation("ubig a1 u2", ubig=parts)))[0]["content"]
-
     assert [*sent[:2], sent[3]] == [*parts[:2], file]
     assert is_shortened(sent[2]["text"])
 
@@ -93,7 +89,6 @@ async def test_only_large_text_parts_change() -> None:
 async def test_what_an_earlier_step_wrote_is_not_touched() -> None:
     request = conversation("ubig a1 u2", ubig=PASTED)
     ctx = context(chat("u0 a1 u2"), model=profile(10**6))
-
     decision = await OffloadContent().apply(request, ctx)
     assert isinstance(decision, Keep)
 
@@ -112,7 +107,6 @@ async def test_it_leaves_only_where_that_pays(rules: CacheRules, between: int, l
     request = conversation("ubig alater u2", ubig=PASTED, alater="x")
     long = Message({"role": "assistant", "content": "Seven words are said in each sentence. " * between})
     request = request.with_messages([request.messages[0], long, request.messages[2]])
-
     assert is_shortened((await forwarded(request, rules=rules))[0].text) is leaves
 
 

@@ -11,10 +11,7 @@ async def tokens_of(conversation: str) -> int:
 
 @pytest.mark.parametrize(
     ("share", "verdict"),
-    [
-        pytest.param(1.0, Keep, id="exactly the limit fits"),
-        pytest.param(0.99, Reject, id="one per cent less does not"),
-    ],
+    [pytest.param(1.0, Keep, id="exactly the limit fits"), pytest.param(0.99, Reject, id="one per cent less does not")],
 )
 async def test_the_share_of_the_window_decides(share: float, verdict: type) -> None:
     request = chat("s u1 a1 u2")

@@ -13,6 +13,7 @@ from proxy.chat.wire import damage
 from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, context, profile
+from tests.decisions import rewrite, texts
 from tests.services import SureJudge
 from tests.talk import assistant, user
 
@@ -32,12 +33,16 @@ def cached(request: ChatRequest) -> Context:
 
 async def sent(request: ChatRequest, ctx: Context | None = None, **settings: object) -> list[str]:
     decision = await ResolveClashes.model_validate(settings).apply(request, ctx or context(request))
-    assert isinstance(decision, Rewrite)
-    assert not damage(request, decision.request)
-    return [message.text for message in decision.request.messages]
+    assert not damage(request, rewrite(decision).request)
+    return texts(decision)
 
 
-EXAMPLES = [Example(cached(asked(*SHORT[:2], *FILLER, SHORT[2])))]
+BEHIND = asked(*SHORT[:2], *FILLER, SHORT[2])
+"""The older statement stands in what is cached."""
+EXAMPLES = [
+    Example(cached(BEHIND)),
+    *(Example(asked(*SHORT), ResolveClashes(older=older)) for older in ("auto", "keep", "mark")),
+]
 
 
 async def test_without_a_cache_the_older_statement_is_marked_where_it_stands() -> None:
@@ -52,13 +57,11 @@ async def test_of_a_longer_message_the_statement_is_named() -> None:
 
 
 async def test_behind_what_is_cached_a_line_stands_in_front_of_the_newer_message() -> None:
-    request = asked(*SHORT[:2], *FILLER, SHORT[2])
-    decision = await ResolveClashes().apply(request, cached(request))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await ResolveClashes().apply(BEHIND, cached(BEHIND)))
     assert [message.role for message in decision.request.messages[4:]] == ["user", "user"]
-    texts = await sent(request, cached(request))
-    assert texts.pop(4) == '[Penstock: next message supersedes "The meeting is on Monday"]'
-    assert texts == [message.text for message in request.messages]
+    told = await sent(BEHIND, cached(BEHIND))
+    assert told.pop(4) == '[Penstock: next message supersedes "The meeting is on Monday"]'
+    assert told == [message.text for message in BEHIND.messages]
 
 
 @pytest.mark.parametrize(
@@ -84,13 +87,9 @@ async def test_a_conversation_that_is_not_long_enough_for_the_cache_is_marked_an
 
 
 async def test_each_request_of_a_cached_conversation_begins_as_the_one_before() -> None:
-    talk = [*FILLER, *SHORT, assistant("Nice."), user("My budget is 500 euros."), assistant("Noted.")]
-    talk += [
-        user("Make my budget 700 euros."),
-        assistant("Noted."),
-        user("The meeting is now on Tuesday."),
-        assistant("Fine."),
-    ]
+    talk = [*FILLER, *SHORT]
+    for said in ("My budget is 500 euros.", "Make my budget 700 euros.", "The meeting is now on Tuesday."):
+        talk += [assistant("Noted."), user(said)]
     last: Sequence[bytes] = ()
     rewritten = 0
     for end in [place + 1 for place, message in enumerate(talk) if message.role == "user"]:
@@ -106,31 +105,19 @@ async def test_each_request_of_a_cached_conversation_begins_as_the_one_before() 
 
 @pytest.mark.parametrize("older", ["mark", "keep"])
 async def test_the_setting_demands_one_or_the_other(older: Literal["mark", "keep"]) -> None:
-    request = asked(*SHORT[:2], *FILLER, SHORT[2])
-    for ctx in (cached(request), context(request)):
-        texts = await sent(request, ctx, older=older)
-        assert (texts[0] != OLD) == (older == "mark")
-        assert any(text.startswith("[Penstock: next") for text in texts) == (older == "keep")
+    for ctx in (cached(BEHIND), context(BEHIND)):
+        told = await sent(BEHIND, ctx, older=older)
+        assert (told[0] != OLD) == (older == "mark")
+        assert any(text.startswith("[Penstock: next") for text in told) == (older == "keep")
 
 
 async def test_a_message_of_parts_keeps_them() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
-    parts = Message({"role": "user", "content": [{"type": "text", "text": OLD}, image]})
-    request = asked(parts, *SHORT[1:])
-    decision = await ResolveClashes().apply(request, context(request))
-    assert isinstance(decision, Rewrite)
+    request = asked(user([{"type": "text", "text": OLD}, image]), *SHORT[1:])
+    decision = rewrite(await ResolveClashes().apply(request, context(request)))
     first, second, mark = decision.request.messages[0].parts
     assert (first["text"], second) == (OLD, image)
     assert "superseded" in mark["text"]
-
-
-@pytest.mark.parametrize("older", ["auto", "keep", "mark"])
-async def test_applied_twice_it_changes_no_more(older: Literal["auto", "keep", "mark"]) -> None:
-    request = asked(*SHORT)
-    policy, ctx = ResolveClashes(older=older), context(request)
-    first = await policy.apply(request, ctx)
-    assert isinstance(first, Rewrite)
-    assert isinstance(await policy.apply(first.request, ctx), Keep)
 
 
 async def test_a_statement_too_long_to_quote_gets_no_line() -> None:
@@ -144,8 +131,7 @@ async def test_a_statement_too_long_to_quote_gets_no_line() -> None:
 
 async def test_facts_carry_counts_and_the_reason_no_content() -> None:
     request = asked(*SHORT, assistant("Noted."), user("My budget is 500 euros. My budget is 900 euros."))
-    decision = await ResolveClashes().apply(request, context(request))
-    assert isinstance(decision, Rewrite)
+    decision = rewrite(await ResolveClashes().apply(request, context(request)))
     solved = {"clashes_resolved": 1, "clashes_resolved_new": 0, "marked_messages": 1, "lines": 0}
     assert decision.facts == {"clashes": 2, "irresolvable": 1, **solved}
     first, second = decision.findings
@@ -186,28 +172,24 @@ def before(judge: SureJudge, *messages: Message, cache: CacheRules | None = None
 async def test_by_default_nobody_is_asked() -> None:
     judge = SureJudge()
     assert isinstance(await ResolveClashes().apply(asked(*MAYBE), before(judge, *MAYBE)), Keep)
-    assert (judge.asked, "judge" in ResolveClashes().needs, "judge" in ResolveClashes(reconcile="open").needs) == (
-        [],
-        False,
-        True,
-    )
+    assert judge.asked == []
+    assert ["judge" in policy.needs for policy in (ResolveClashes(), ResolveClashes(reconcile="open"))] == [False, True]
 
 
 async def test_what_a_judge_has_decided_is_treated_like_what_rules_have() -> None:
     older, *_ = await sent(asked(*MAYBE), before(SureJudge(), *MAYBE), reconcile="open")
     assert older.endswith('[Penstock: this is superseded, the user said later: "Perhaps my budget is 900 euros"]')
     behind = (*MAYBE[:2], *FILLER, MAYBE[2])
-    texts = await sent(asked(*behind), before(SureJudge(), *behind, cache=CACHE), reconcile="open")
-    assert texts[4] == '[Penstock: next message supersedes "Maybe my budget is 500 euros"]'
+    told = await sent(asked(*behind), before(SureJudge(), *behind, cache=CACHE), reconcile="open")
+    assert told[4] == '[Penstock: next message supersedes "Maybe my budget is 500 euros"]'
 
 
 @pytest.mark.parametrize("older", ["auto", "keep", "mark"])
-async def test_of_two_statements_of_one_message_a_line_tells_and_the_message_stays(
-    older: Literal["auto", "keep", "mark"],
-) -> None:
-    texts = await sent(asked(OPEN), before(SureJudge(), OPEN), reconcile="open", older=older)
-    assert texts[0] == ('[Penstock: in the next message, "My budget is 900 euros" supersedes "My budget is 500 euros"]')
-    assert texts[1:] == [OPEN.text]
+async def test_of_two_statements_of_one_message_a_line_tells_and_the_message_stays(older: str) -> None:
+    assert await sent(asked(OPEN), before(SureJudge(), OPEN), reconcile="open", older=older) == [
+        '[Penstock: in the next message, "My budget is 900 euros" supersedes "My budget is 500 euros"]',
+        OPEN.text,
+    ]
 
 
 async def test_a_pair_that_rules_have_found_is_no_more_where_both_hold() -> None:

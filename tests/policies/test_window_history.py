@@ -29,9 +29,7 @@ EXAMPLES = [chat(" ".join(f"u{n} a{n}" for n in range(60)))]
 )
 async def test_old_turns_leave(given: str, forwarded: str) -> None:
     request = chat(given.replace("a!", "a2!a"))
-
     decision = rewrite(await WindowHistory(keep_turns=4, stride=2, summary=False).apply(request, context(request)))
-
     assert script(decision.request) == forwarded
     assert decision.facts["dropped_messages"] == len(request.messages) - len(decision.request.messages)
 

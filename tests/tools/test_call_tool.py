@@ -123,9 +123,7 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
 )  # fmt: skip
 async def test_the_client_gets_calls_of_its_own_tools(calls: Any, expected: Any) -> None:
     chat_ = Chat(said(*calls, content="Looking."), stream=True)
-
     got = await chat_.got()
-
     assert got["calls"] == shown(*expected)
     assert got["content"] == "Looking."
     assert got["finish"] == "tool_calls"
@@ -179,9 +177,7 @@ async def test_a_call_that_must_be_made_is_one_of_the_clients(stream: bool, quer
 
 async def test_one_that_does_not_fit_beside_one_that_does() -> None:
     chat_ = Chat(said(through("get_weather", "{}"), through("get_weather", LIMA, "c2")), stream=True)
-
     got = await chat_.got()
-
     assert got["calls"] == shown(plain("get_weather", LIMA, "c2"))
     (hidden,) = chat_.hidden
     assert hidden.results[0].text.startswith("Error: The arguments do not fit get_weather")

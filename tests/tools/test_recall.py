@@ -52,9 +52,7 @@ async def ask(content: str, **asked: Any) -> str:
         pytest.param({"first_line": 5, "last_line": 99}, "5: epsilon (x", id="from a line on"),
         pytest.param({"first_line": "5"}, "5: epsilon (x", id="a number as digits"),
         pytest.param({"first_line": 6}, "No line of the 5 fits.", id="behind the end"),
-        pytest.param(
-            {"query": "", "pattern": "", "path": None, "first_line": 0, "last_line": -1}, TEXT, id="empty is not asked"
-        ),
+        pytest.param({"query": "", "pattern": "", "path": None, "first_line": 0, "last_line": -1}, TEXT, id="empty is not asked"),
         pytest.param({"query": "gamma deltas"}, "of 5 lines:\n1: alpha\n", id="words within a text"),
         pytest.param({"query": "zeta"}, "No line has these words", id="words that are not there"),
         pytest.param({"first_line": "x"}, "first_line must be a whole number", id="no number"),
@@ -64,7 +62,7 @@ async def ask(content: str, **asked: Any) -> str:
         pytest.param({"pattern": "x" * 501}, "[The pattern is longer than 500 characters", id="a long pattern"),
         pytest.param({"path": "a"}, "The text is not JSON: use pattern", id="no JSON"),
     ],
-)
+)  # fmt: skip
 async def test_a_part_of_what_was_kept(asked: Mapping[str, Any], answer: str) -> None:
     assert answer in await ask(TEXT, **asked)
 
@@ -77,16 +75,14 @@ async def test_a_part_of_what_was_kept(asked: Mapping[str, Any], answer: str) ->
         pytest.param("note", "two\nlines", id="a text as it is"),
         pytest.param("length(orders)", "2", id="a function"),
         pytest.param("join('-', orders[].id)", "A1-B2", id="joined"),
-        pytest.param(
-            "ordrs", "Nothing is at this path. The JSON is an object with the keys orders, note", id="a guess"
-        ),
+        pytest.param("ordrs", "Nothing is at this path. The JSON is an object with the keys orders, note", id="a guess"),
         pytest.param("orders[", "The path is no JMESPath", id="no path"),
         pytest.param("abs(note)", "The path fails", id="a wrong type"),
         pytest.param("orders[::0]", "The path fails", id="a step of nothing"),
         pytest.param("a" * 501, "The path is longer than 500 characters", id="a long path"),
         pytest.param("(" * 400, "The path is no JMESPath", id="a deep path"),
     ],
-)
+)  # fmt: skip
 async def test_a_path_into_json(path: str, answer: str) -> None:
     assert (await ask(ORDERS, path=path)).startswith(answer)
 
@@ -217,13 +213,11 @@ async def test_one_endless_line_can_be_read_to_its_end() -> None:
         pytest.param("ok\n" + "a" * 900, {"pattern": "ok|((a{1,999}){1,999}){1,999}b"}, "1: ok\n[The", id="hits stay"),
         pytest.param("[[1]]", {"path": "[@,@][]|" * 60 + "@"}, "makes too much", id="doubling"),
         pytest.param("[[1]]", {"path": "[@,@]|" * 80 + "to_string(@)"}, "makes too much", id="doubling by sharing"),
-        pytest.param(
-            json.dumps({"s": "x" * 2**20, "l": ["a"] * 1000}), {"path": "join(s, l)"}, "makes too much", id="joining"
-        ),
+        pytest.param(json.dumps({"s": "x" * 2**20, "l": ["a"] * 1000}), {"path": "join(s, l)"}, "makes too much", id="joining"),
         pytest.param("[" * 900 + "]" * 900, {"path": "[]" * 100}, "", id="deep"),
         pytest.param("[" * 100_000, {"path": "a"}, "not JSON", id="deeper"),
     ],
-)
+)  # fmt: skip
 async def test_hostile_requests_end(content: str, asked: Mapping[str, Any], answer: str, monkeypatch: Any) -> None:
     monkeypatch.setattr("proxy.tools.slicing.SECONDS", 0.2 if "pattern" in asked else 60.0)
     monkeypatch.setattr("proxy.tools.json_path._BUDGET", 10_000)
@@ -264,7 +258,6 @@ async def test_a_search_weighs_where_a_text_came_from(query: str, first: str) ->
     archive = MemoryArchive()
     handles = {name: await archive.keep(content) for name, content in texts.items()}
     answer = await Recall(archive, messages=messages).run(json.dumps({"query": query}))
-
     assert answer.startswith(f'recall("{handles[first]}"), from read_file({{"path":"{first}.txt"}}), of ')
 
 
@@ -273,5 +266,4 @@ async def test_an_answer_fits_beside_the_prompt(asked: Mapping[str, Any]) -> Non
     archive = MemoryArchive()
     handle = await archive.keep("\n".join(f"word {n} " * 30 for n in range(900)))
     answer = await Recall(archive, longest=2000).run(json.dumps({"handle": handle, **asked}))
-
     assert len(answer) < 2200

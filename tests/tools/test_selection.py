@@ -44,12 +44,7 @@ LIMITS = OfferLimits(2, 2, 10**6, (100,) * 6, ("",) * 6, CACHE)
 
 @pytest.mark.parametrize(
     ("scores", "places"),
-    [
-        ((0.9, 0.1, 0.2, 0.1), [0]),
-        ((0.9, 0.1, 0.8, 0.1), [0, 2]),
-        ((0.3, 0.28, 0.29, 0.3), [0, 3, 2, 1]),
-        ((), []),
-    ],
+    [((0.9, 0.1, 0.2, 0.1), [0]), ((0.9, 0.1, 0.8, 0.1), [0, 2]), ((0.3, 0.28, 0.29, 0.3), [0, 3, 2, 1]), ((), [])],
 )
 def test_likely_returns_few_places_where_some_stand_clear_of_the_noise(
     scores: tuple[float, ...], places: list[int]

@@ -89,15 +89,13 @@ def sort(*entries: dict[str, Any]) -> tuple[list[Any], Calls]:
 @pytest.mark.parametrize(
     "entries",
     [
-        pytest.param(
-            [delta(0, "a", "x"), delta(0, arguments="{"), delta(1, "b", "x"), delta(0, arguments="}")], id="plain"
-        ),
+        pytest.param([delta(0, "a", "x"), delta(0, arguments="{"), delta(1, "b", "x"), delta(0, arguments="}")], id="plain"),
         pytest.param([delta(1, "a", "x"), delta(1, arguments="{}")], id="from one on"),
         pytest.param([delta(0, "a", "x", "{}"), delta(0, "b", "x", "{}")], id="the same index for all"),
         pytest.param([delta(None, "a", "x", "{}"), delta(None, "b", "x", "{}")], id="no index"),
         pytest.param([delta(0, "a", "x", "{"), delta(0, "a", "x", "}")], id="repeated names"),
     ],
-)
+)  # fmt: skip
 def test_calls_of_the_client_stay_as_they_are(entries: list[dict[str, Any]]) -> None:
     shown, _ = sort(*entries)
     assert len(shown) == len(entries)

@@ -98,7 +98,6 @@ def answered(kind: type[Body], *said: dict[str, Any], text: str = "hi", **more: 
 @pytest.mark.parametrize("kind", WIRES)
 async def test_sealed_reasoning_with_a_secret_leaves_whole(kind: type[Body]) -> None:
     sent = await redacted(kind, json.loads(answered(kind, SEALED[kind])))
-
     assert sent is not None
     assert SECRET.encode() not in sent
     assert b"Done." in sent
@@ -110,7 +109,6 @@ async def test_a_guard_changes_only_the_span_of_a_secret(kind: type[Body]) -> No
     sealed = json.loads(json.dumps(SEALED[kind]).replace(SECRET, "her"))
     raw = answered(kind, sealed, text=f"Mail {SECRET}!", x_number=1.50)
     decision = await RedactSecrets(unknown_fields="read").decide(request := kind(raw).parse(), context(request))
-
     assert isinstance(decision, Rewrite)
     ((placeholder, secret),) = decision.restores.items()
     assert secret == SECRET
@@ -122,7 +120,6 @@ async def test_the_next_request_has_the_same_messages(kind: type[Body]) -> None:
     raw = answered(kind, text=f"Mail {SECRET}!")
     request = kind(raw).parse()
     made = [await RedactSecrets().decide(request, context(request)) for _ in range(2)]
-
     first, second = [each.request.messages for each in made if isinstance(each, Rewrite)]
     assert [*map(id, first)] == [*map(id, second)]
 
@@ -139,7 +136,6 @@ async def test_the_next_request_has_the_same_messages(kind: type[Body]) -> None:
 async def test_a_name_that_stands_twice_is_refused(kind: type[Body], hidden: bytes) -> None:
     raw = b'{"model": "m", %b}' % hidden.replace(b"%b", kind.conversation[0].encode())
     request = kind(raw).parse()
-
     decision = await RedactSecrets().decide(request, context(request))
     assert isinstance(decision, Reject)
     assert decision.code == "unguarded_field"

@@ -87,7 +87,6 @@ def test_policies_see_chat_completions() -> None:
 
 def test_results_and_texts_of_one_message_stay_together() -> None:
     body = written(lambda messages: messages.__setitem__(3, messages[3].with_changes(content="1")))
-
     assert body["messages"][2]["content"][0] == {"type": "tool_result", "tool_use_id": "t1", "content": "1"}
     assert body["messages"][2]["content"][1:] == AGENT["messages"][2]["content"][1:]
     assert len(body["messages"]) == 3
@@ -95,19 +94,16 @@ def test_results_and_texts_of_one_message_stay_together() -> None:
 
 def test_a_text_in_place_of_the_only_part_stays_a_part() -> None:
     body = written(lambda messages: messages.__setitem__(4, messages[4].with_changes(content="2")))
-
     assert body["messages"][2]["content"][1]["content"] == [{"type": "text", "text": "2"}]
 
 
 def test_a_message_of_a_policy_is_written_in_its_place() -> None:
     body = written(lambda messages: messages.insert(1, Message({"role": "user", "content": "Noted."})))
-
     assert body["messages"] == [{"role": "user", "content": "Noted."}, *AGENT["messages"]]
 
 
 def test_reasoning_leaves_and_the_rest_of_an_answer_stays() -> None:
     body = written(lambda messages: messages.__setitem__(2, without_reasoning(messages[2])))
-
     assert body["messages"][1]["content"] == AGENT["messages"][1]["content"][1:]
 
 
@@ -120,7 +116,6 @@ def test_arguments_are_spliced() -> None:
 
 def test_instructions_of_a_policy_stand_behind_the_clients_own() -> None:
     body = written(lambda messages: messages.insert(1, Message({"role": "system", "content": "Be brief."})))
-
     assert body["system"] == [*AGENT["system"], {"type": "text", "text": "Be brief."}]
 
 
@@ -135,7 +130,6 @@ def test_instructions_of_a_policy_stand_behind_the_clients_own() -> None:
 )
 def test_a_change_without_a_form_is_refused(change: Change) -> None:
     made = edited(change)
-
     assert made.flaw()
     with pytest.raises(Unwritable):
         made.encode()
@@ -143,14 +137,12 @@ def test_a_change_without_a_form_is_refused(change: Change) -> None:
 
 def test_marks_for_the_cache_stand_on_whole_results() -> None:
     body = json.loads(write_marks(read(AGENT).with_cache_marks(CacheMarks((1, 3)))).encode())
-
     assert body["messages"][0]["content"][0]["cache_control"] == MARK
     assert body["messages"][2]["content"][0] == {**AGENT["messages"][2]["content"][0], "cache_control": MARK}
 
 
 def test_fields_are_set_in_the_vendors_words() -> None:
     request = read(AGENT)
-
     assert json.loads(request.with_field("tool_choice", "none").encode())["tool_choice"] == {"type": "none"}
     assert json.loads(request.with_tools(()).encode()).keys().isdisjoint({"tools", "tool_choice"})
     assert json.loads(request.with_shorter_answer(50).encode())["max_tokens"] == 50
@@ -185,8 +177,7 @@ def test_the_next_request_has_the_same_views() -> None:
         ([{"role": "user", "content": [1]}], "messages[0].content[0]"),
         ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
         ([{"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "n"}]}], "messages[0].content[0].input"),
-        ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [[]]}]}],
-         "messages[0].content[0].content[0]"),
+        ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [[]]}]}], "messages[0].content[0].content[0]"),
         ([], "messages"),
     ],
 )  # fmt: skip
@@ -199,7 +190,6 @@ def test_wrong_shapes_are_refused_with_their_place(messages: Any, place: str) ->
 def test_a_block_that_names_a_member_twice_is_not_rewritten() -> None:
     raw = b'{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a","text":"b"}]}]}'
     request = read(raw)
-
     assert request.encode() == raw
     assert request.with_messages([each.with_changes(content="c") for each in request.messages]).flaw()
 

@@ -140,6 +140,5 @@ async def forwarded(name: str, kind: type[Body], body: Json) -> list[str]:
 @pytest.mark.parametrize("name", policy_names())
 async def test_a_policy_forwards_the_same_texts_on_each_wire(name: str) -> None:
     texts = await forwarded(name, Body, chat())
-
     assert await forwarded(name, MessagesBody, messages()) == texts
     assert await forwarded(name, ResponsesBody, responses()) == texts

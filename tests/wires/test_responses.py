@@ -97,27 +97,23 @@ def test_an_item_of_the_vendor_is_said_behind_what_the_model_said(items: list[Js
 
 def test_a_result_is_spliced() -> None:
     found = written(lambda messages: messages.__setitem__(5, messages[5].with_changes(content="2")))
-
     assert found[7] == {**AGENT["input"][7], "output": [{"type": "input_text", "text": "2"}]}
     assert [*found[:7], *found[8:]] == [*AGENT["input"][:7], *AGENT["input"][8:]]
 
 
 def test_reasoning_leaves_with_the_ids_of_its_followers() -> None:
     found = written(lambda messages: messages.__setitem__(3, without_reasoning(messages[3])))
-
     followers = [{key: value for key, value in item.items() if key != "id"} for item in AGENT["input"][3:6]]
     assert found == [*AGENT["input"][:2], *followers, *AGENT["input"][6:]]
 
 
 def test_an_exchange_leaves_whole() -> None:
     found = written(lambda messages: messages.__delitem__(slice(3, 6)))
-
     assert found == [*AGENT["input"][:2], *AGENT["input"][8:]]
 
 
 def test_a_message_of_a_policy_is_written_in_its_place() -> None:
     found = written(lambda messages: messages.insert(2, Message({"role": "user", "content": "Noted."})))
-
     noted = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Noted."}]}
     assert found == [AGENT["input"][0], noted, *AGENT["input"][1:]]
 
@@ -134,7 +130,6 @@ def test_a_change_without_a_form_is_refused(change: Change) -> None:
 def test_fields_are_set_in_the_vendors_words() -> None:
     request = read(AGENT)
     narrowed = {"type": "function", "function": {"name": "look"}}
-
     made = json.loads(request.with_field("tool_choice", narrowed).encode())
     assert made["tool_choice"] == {"type": "function", "name": "look"}
     assert json.loads(request.with_shorter_answer(50).encode())["max_output_tokens"] == 50

@@ -30,25 +30,16 @@ def gone(conversation: str, when: Batches, size: int = 148) -> list[str]:
     ("when", "size", "expected"),
     [
         pytest.param(batches(), 148, [], id="while there is room, nothing is cleared"),
-        pytest.param(
-            batches(mark=740, stride=300),
-            148,
-            [f"{n}k" for n in range(1, 7)],
-            id="two batches, as the window forces them",
-        ),
+        pytest.param(batches(mark=740, stride=300), 148, [f"{n}k" for n in range(1, 7)], id="two batches, as the window forces them"),
         pytest.param(batches(mark=740, stride=300, keep=0), 148, [f"{n}k" for n in range(1, 9)], id="none has to stay"),
         pytest.param(batches(mark=100, stride=10**5), 140, [], id="a small batch is not worth it"),
-        pytest.param(
-            batches(due=UNCACHED, stride=500), 148, ["1k", "2k", "3k", "4k", "5k"], id="or no cache would break"
-        ),
+        pytest.param(batches(due=UNCACHED, stride=500), 148, ["1k", "2k", "3k", "4k", "5k"], id="or no cache would break"),
         pytest.param(batches(keep=0, ahead=1000), 100, [], id="what pays some time is not worth it in short talks"),
         pytest.param(batches(keep=0, ahead=0), 14_000, [], id="nor anything if no further request is expected"),
-        pytest.param(
-            batches(mark=9000, stride=900, spared=frozenset({"look_up"})), 1400, [], id="nor what the model recalled"
-        ),
+        pytest.param(batches(mark=9000, stride=900, spared=frozenset({"look_up"})), 1400, [], id="nor what the model recalled"),
         pytest.param(batches(mark=1), 60, [], id="short results stay"),
     ],
-)
+)  # fmt: skip
 def test_which_results_are_cleared(when: Batches, size: int, expected: list[str]) -> None:
     assert gone(STEPS, when, size) == expected
 
@@ -101,7 +92,6 @@ def test_results_that_the_open_calls_drew_on_stay() -> None:
 def test_a_line_says_which_call_gave_what(content: str, held: str) -> None:
     result = Message({"role": "tool", "tool_call_id": "x", "content": content, "is_error": True})
     said = f'[removed: look_up({{"key":"x"}}) gave {held}; recall("h1") has it]'
-
     assert line(result, "h1", 'look_up({"key":"x"})') == {**result, "content": said}
 
 

@@ -47,8 +47,7 @@ UNKNOWN = candidates(400, 50, 50, users=(1, 2))
         pytest.param(TWO, [2, 0], [None, 0.8], 0, [0, 1], id="words of what has no vector yet"),
         pytest.param(TWO, [0, 0], [0.0, -0.2], 0, [], id="nothing fits"),
         pytest.param([], [], [], 0.2, [], id="nothing there"),
-        *(pytest.param(each, [3, 1, 1.2], [None] * 3, 0, [0, 1, 2], id=f"beside the best {n}")
-          for n, each in enumerate(BESIDE)),
+        *(pytest.param(each, [3, 1, 1.2], [None] * 3, 0, [0, 1, 2], id=f"beside the best {n}") for n, each in enumerate(BESIDE)),
         pytest.param(candidates(100, 100, users=(1,)), [1, 1], [None] * 2, 0, [1, 0], id="the user's words first"),
         pytest.param(candidates(900, 100), [1, 1], [None] * 2, 0, [1, 0], id="the shorter first"),
         pytest.param(THREE, [1, 3, 2], [None] * 3, 0.5, [1, 2], id="far below the best"),

@@ -22,7 +22,7 @@ from proxy.chat.names import TAG, untagged
 from proxy.chat.parse import Body, ParsedList
 from proxy.chat.reasoning import may_be_signed, signed_places
 from proxy.config.settings import BYPASS, Chain, Settings
-from proxy.context import CacheRules, Context, Identity, Outage
+from proxy.context import Context, Identity, ModelProfile, Outage
 from proxy.economics import UNCACHED
 from proxy.gateway import signed
 from proxy.gateway.answer_notes import CorrectionService
@@ -364,59 +364,50 @@ class Preparation:
         begin_work()
         services, server = self._services, self._server
         sent, who = await self._read(body, asked)
-        incoming = sent
         is_guarded = bool(chosen.guards)
         if is_guarded:
             tuple(sent.rest.values())  # a guard reads every field: one that cannot be read is the client's fault
-        outage = Outage()
-        scope = f"{who.tenant}\0{who.scope}"
-        brings_tools = sent.tools and chosen.bringing
+        outage, scope = Outage(), f"{who.tenant}\0{who.scope}"
+        incoming = await self._whole(body, route, chosen, sent, scope, outage) if sends else sent
         # what the vendor has stored is not seen here, and rounds in it would be stored too
         runs_tools = sends and not (body.wire == "responses" and any(sent.rest.get(name) for name in _STORED))
         if sends and not runs_tools:  # nothing may leave that the model could not read again
             chosen = chosen.without_tools
-        steps, needs = chosen.steps, chosen.needs
-        signs = body.wire == CHAT_WIRE and (route.upstream.abilities.signs or bool(signed_places(sent)))
-        if sends and (brings_tools or signs):
-            incoming = await services.hidden.restored(sent, scope, outage, signed=route.upstream.abilities.signs)
-        profile = services.reports.applied(who, route.upstream.name, await route.upstream.profile(route.profile))
-        if profile.cache.marked:
-            profile = replace(profile, cache=_used_cache(profile.cache, steps, incoming))
-        tokens = services.tokens.bind(who, profile)
-        archive = services.archives.bind(who, outage)
-        once = services.once.bind(who)
+        needs = chosen.needs
+        profile = await self._profile(route, who, chosen, incoming)
+        tokens, once = services.tokens.bind(who, profile), services.once.bind(who)
+        archive, memo = services.archives.bind(who, outage), services.memos.bind(who, outage)
         corrections = services.corrections.bind(who, chosen.observers, outage) if chosen.observers else None
-        memo = services.memos.bind(who, outage)
         secret = await memo.settle("placeholders", token_hex()) if chosen.may_guard else ""
+        writing = services.writing if "writer" in needs else None
+        embedding = services.embedding if "embedding" in needs else None
         ctx = Context(
-            incoming,
-            profile,
-            who,
-            tokens,
-            server.chain_deadline,
-            server.patience,
-            archive if runs_tools or not sends else None,
-            once,
-            memo,
-            services.writing.bind(who, route, asked.headers, outage)
-            if services.writing and "writer" in needs
-            else None,
-            services.embedding.bind(who) if services.embedding and "embedding" in needs else None,
-            without_credentials(asked.headers),
-            secret.encode(),
-            runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
+            incoming=incoming,
+            model=profile,
+            identity=who,
+            tokens=tokens,
+            deadline=server.chain_deadline,
+            patience=server.patience,
+            archive=archive if runs_tools or not sends else None,
+            once=once,
+            memo=memo,
+            drafts=None if writing is None else writing.bind(who, route, asked.headers, outage),
+            embedder=None if embedding is None else embedding.bind(who),
             judge=services.judging(who, route, asked.headers) if "judge" in needs else None,
-            now=self._clock() // 60 * 60,
-            corrections=corrections,
             memories=services.memories.bind(who, outage) if "memories" in needs else None,
+            corrections=corrections,
             inbox=services.shares.bind(who, outage),
+            headers=without_credentials(asked.headers),
+            secret=secret.encode(),
+            runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
+            now=self._clock() // 60 * 60,
             outage=outage,
             on_hold=services.reports.on_hold(who),
             native_edits=route.upstream.abilities.native_edits.get(body.wire, frozenset()) if sends else frozenset(),
             may_choose_model=sends and asked.may_choose_model,
         )
         try:
-            outcome, settle = await signed.run(steps, ctx, Settled(services.prefixes, scope, outage))
+            outcome, settle = await signed.run(chosen.steps, ctx, Settled(services.prefixes, scope, outage))
         except asyncio.CancelledError:  # the client has left; what a late step has begun goes on, for the next try
             once.give_up()
             raise
@@ -428,6 +419,24 @@ class Preparation:
         tools = self._tools(chosen, outcome, ctx) if sends else ()
         record = partial(services.hidden.record, request=sent, scope=scope, settle=settle, restores=outcome.restores)
         return Rewritten(sent, outcome, ctx, tokens, archive, tools, record, settle, watch, is_guarded)
+
+    async def _whole(
+        self, body: Body, route: Route, chosen: Chosen, sent: ChatRequest, scope: str, outage: Outage
+    ) -> ChatRequest:
+        """Return the request with what its client does not send back of earlier turns."""
+        signs = route.upstream.abilities.signs
+        may_lack = (sent.tools and chosen.bringing) or (body.wire == CHAT_WIRE and (signs or signed_places(sent)))
+        return await self._services.hidden.restored(sent, scope, outage, signed=signs) if may_lack else sent
+
+    async def _profile(self, route: Route, who: Identity, chosen: Chosen, request: ChatRequest) -> ModelProfile:
+        """Return the model's profile, with the rules of the cache as the conversation uses it."""
+        known = await route.upstream.profile(route.profile)
+        profile = self._services.reports.applied(who, route.upstream.name, known)
+        if not profile.cache.marked:
+            return profile
+        # the provider caches what is marked alone
+        marked = (policy.marked_cache(profile.cache) for _, policy in chosen.steps if isinstance(policy, MarksCache))
+        return replace(profile, cache=next(marked, profile.cache if find_marks(request) else UNCACHED))
 
     def _tools(self, chosen: Chosen, outcome: Outcome, ctx: Context) -> Sequence[InternalTool]:
         request = outcome.request
@@ -471,12 +480,6 @@ def _with_betas(headers: Mapping[str, str], request: ChatRequest, sent: ChatRequ
     if _EDITS not in request.rest or _EDITS in sent.rest:
         return headers
     return {**headers, "anthropic-beta": ",".join(filter(None, (headers.get("anthropic-beta"), _BETA)))}
-
-
-def _used_cache(rules: CacheRules, steps: Chain, request: ChatRequest) -> CacheRules:
-    """Return how the provider charges where it caches only what is marked: as ever, unless nobody marks anything."""
-    marked = (policy.marked_cache(rules) for _, policy in steps if isinstance(policy, MarksCache))
-    return next(marked, rules if find_marks(request) else UNCACHED)
 
 
 async def _untouched(body: Body, route: Route, asked: Asked) -> Call:

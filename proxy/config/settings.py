@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    AwareDatetime,
     BaseModel,
     BeforeValidator,
     Field,
@@ -96,12 +95,8 @@ KEY_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 """The pattern of names of keys."""
 
 
-def _with_zone(value: Any) -> Any:
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return datetime.combine(value, time.min, UTC)
-    if isinstance(value, datetime) and value.tzinfo is None:
-        return value.replace(tzinfo=UTC)
-    return value
+def _with_zone(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class Allowance(Base):
@@ -152,7 +147,7 @@ class KeySettings(Rights):
     tenant: str | None = Field(default=None, min_length=1)
     """Keys of one tenant share its conversations and archive. By default the key's name."""
 
-    expires: Annotated[AwareDatetime, BeforeValidator(_with_zone)] | None = None
+    expires: Annotated[datetime, AfterValidator(_with_zone)] | None = None
     """`2027-01-31T12:00:00Z`. A date alone means its first moment; without a zone it is UTC."""
 
 

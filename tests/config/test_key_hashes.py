@@ -88,7 +88,15 @@ def test_a_key_ends_when_it_expires(now: str, counts: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2027-01-01", "2027-01-01 00:00:00", "2027-01-01T00:00:00Z", '"2027-01-01T00:00:00Z"']
+    "text",
+    [
+        "2027-01-01",
+        "2027-01-01 00:00:00",
+        "2027-01-01T00:00:00Z",
+        '"2027-01-01"',
+        '"2027-01-01T00:00:00"',
+        '"2027-01-01T00:00:00Z"',
+    ],
 )
 def test_an_expiry_without_a_zone_is_utc(text: str) -> None:
     assert key(expires=yaml.safe_load(text)).expires == datetime(2027, 1, 1, tzinfo=UTC)

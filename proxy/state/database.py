@@ -7,7 +7,6 @@ local disk: SQLite's locks do not hold on a network's.
 import asyncio
 import errno
 import fcntl
-import logging
 import os
 import sqlite3
 import threading
@@ -23,8 +22,6 @@ from typing import Literal, TypeVar
 from proxy.state.store import Cause, StoreError
 
 T = TypeVar("T")
-
-_log = logging.getLogger("penstock.state")
 
 BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 """SQLite's codes for a file that is no database, or no whole one."""
@@ -74,7 +71,7 @@ class Database:
     ) -> None:
         """Without a file it is in memory; without `threads` callers do the work. `busy` is in seconds."""
         self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
-        self._name, self._replaces_broken = name, replaces_broken
+        self._replaces_broken = replaces_broken
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}") if threads else None
         self._opening, self._writing = threading.Lock(), threading.Lock()
         self._connections: dict[int, _Connection] = {}
@@ -93,13 +90,15 @@ class Database:
         waits: bool = True,
     ) -> T:
         """Do work in one transaction, by default with a lock. A loss of power may undo it unless it is `synced`."""
-        job = partial(self.do, work, writes=writes, synced=synced, waits=waits)
-        if self._closed or self._threads is None:
-            return job()
+        if self._closed:
+            raise StoreError("closed")
+        if self._threads is None:
+            return self._do(work, writes, synced, waits)
         if self._waiting >= MOST_WAITING:
             raise StoreError("busy")
         self._waiting += 1
         try:
+            job = partial(self._do, work, writes, synced, waits)
             return await asyncio.get_running_loop().run_in_executor(self._threads, job)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -123,19 +122,10 @@ class Database:
         self._closed = True
         if self._threads is not None:
             await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
-        await asyncio.to_thread(self.close)
-
-    def close(self) -> None:
-        self._closed = True
         while self._connections:
-            self._connections.popitem()[1].database.close()
+            await asyncio.to_thread(self._connections.popitem()[1].database.close)
 
-    def do(
-        self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True, synced: bool = False, waits: bool = True
-    ) -> T:
-        """Do work as `run` does, in the calling thread."""
-        if self._closed:
-            raise StoreError("closed")
+    def _do(self, work: Callable[[sqlite3.Connection], T], writes: bool, synced: bool, waits: bool) -> T:
         for attempt in (0, 1):
             try:
                 with self._turn(waits) if writes else nullcontext():
@@ -148,7 +138,7 @@ class Database:
                         database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
                         return work(database)
             except (sqlite3.Error, OSError) as error:
-                cause, known = _cause_of(error), self._connections.get(threading.get_ident())
+                cause, known = cause_of(error), self._connections.get(threading.get_ident())
                 if known is not None and cause not in _KEEP_OPEN:
                     known.is_doubtful = True
                 if cause != "corrupted" or attempt or not self._begin_anew():
@@ -168,7 +158,7 @@ class Database:
     def _opened(self) -> "_Connection":
         known = self._connections.get(threading.get_ident())
         # a database whose file was removed or replaced takes writes as before, and shares them with nobody
-        is_same = known is not None and (self._file is None or _identity_of(self._file) == known.file)
+        is_same = known is not None and (self._file is None or identity(self._file) == known.file)
         if known is not None and is_same and not known.is_doubtful:
             return known
         with self._opening:
@@ -178,7 +168,7 @@ class Database:
                 if known is None or not is_same:
                     raise
                 return known  # where it cannot be opened again, it may still be read
-            before, self._identity = self._identity, None if self._file is None else _identity_of(self._file)
+            before, self._identity = self._identity, None if self._file is None else identity(self._file)
             self.losses += before not in (None, self._identity)
             new = self._connections[threading.get_ident()] = _Connection(database, self._identity)
         if known is not None:
@@ -190,16 +180,14 @@ class Database:
             return _connect(":memory:", self._busy, self._schema)
         if self._replaces_broken:
             return connect(self._file, busy=self._busy, schema=self._schema)
-        _make_private(self._file.parent)
+        make_private(self._file.parent)
         return _connect(os.fspath(self._file), self._busy, self._schema)
 
     def _begin_anew(self) -> bool:
         if self._file is None or not self._replaces_broken:
             return False
         try:
-            if remove_broken(self._file, busy=self._busy):
-                fields = {"database": self._name, "cause": "corrupted"}
-                _log.warning("a database was broken and begun anew", extra={"fields": fields})
+            remove_broken(self._file, busy=self._busy)
         except (sqlite3.Error, OSError):
             return False
         return True
@@ -219,7 +207,8 @@ class _Connection:
             self.pragmas[pragma] = value
 
 
-def _identity_of(file: Path) -> tuple[int, int] | None:
+def identity(file: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another one of the same name; None where there is none."""
     try:
         status = os.stat(file)
     except OSError:
@@ -227,13 +216,15 @@ def _identity_of(file: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _make_private(directory: Path) -> None:
+def make_private(directory: Path) -> None:
+    """Make a directory where it is missing, and close it to other users (0700)."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if directory.stat().st_mode & 0o077:
         directory.chmod(0o700)
 
 
-def _cause_of(error: Exception) -> Cause:
+def cause_of(error: Exception) -> Cause:
+    """Return why a database or its directory did not do what was asked, in a word."""
     if isinstance(error, OSError):
         return _SYSTEM.get(error.errno or 0, "unreachable")
     return _SQLITE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "unreachable")
@@ -247,7 +238,7 @@ def used_bytes(database: sqlite3.Connection) -> int:
 
 def connect(file: Path, *, busy: float, schema: str = "") -> sqlite3.Connection:
     """Return a connection in autocommit mode that any thread may use. Raises `sqlite3.Error` and `OSError`."""
-    _make_private(file.parent)
+    make_private(file.parent)
     with _locked(file, fcntl.LOCK_SH):
         return _connect(os.fspath(file), busy, schema)
 

@@ -1,43 +1,35 @@
-"""The index of one machine: a SQLite file that all its processes share, bounded in bytes.
+"""The index of one machine: a cache on disk that all its processes share, bounded in bytes (diskcache).
 
-Qdrant's own local directory is not used: it belongs to one process at a time. Only what was written longest ago leaves,
-so that reading takes no lock.
+Qdrant's own local directory is not used: it belongs to one process at a time. The directory must be on a local disk.
+Only what was written longest ago leaves, so that reading takes no lock.
 """
 
+import logging
 import sqlite3
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from threading import Lock
+from typing import Any, TypeVar
 
-from proxy.state.database import Database, used_bytes
-from proxy.state.store import StoreError
+from diskcache import Cache, Timeout  # type: ignore[import-untyped]
+
+from proxy.state.database import cause_of, identity, make_private, remove_broken
 from proxy.vectors.base import IndexFailed, Point, Scope, tenant_digest
 from proxy.vectors.packing import dimension
 
 T = TypeVar("T")
 
-FILE = "cache.db"
-_AT_ONCE = 64
-"""Rows that leave together."""
-_ROW = 600
-"""Bytes that a row takes besides its vector, with its places in the indices, about."""
+_log = logging.getLogger("penstock.index")
 
-# the table, with `raw` and `mode` of 1, is that of diskcache, by which earlier versions read and write the file
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS Cache (
-    rowid INTEGER PRIMARY KEY, key BLOB, raw INTEGER, store_time REAL, expire_time REAL, access_time REAL,
-    access_count INTEGER DEFAULT 0, tag BLOB, size INTEGER DEFAULT 0, mode INTEGER DEFAULT 0, filename TEXT, value BLOB
-);
-CREATE UNIQUE INDEX IF NOT EXISTS Cache_key_raw ON Cache (key, raw);
-CREATE INDEX IF NOT EXISTS Cache_store_time ON Cache (store_time);
-CREATE INDEX IF NOT EXISTS Cache_expire_time ON Cache (expire_time);
-CREATE INDEX IF NOT EXISTS Cache_tag ON Cache (tag);
-"""
-_PUT = "INSERT OR REPLACE INTO Cache (key, raw, mode, store_time, expire_time, tag, value) VALUES (?, 1, 1, ?, ?, ?, ?)"
-_GET = "SELECT value FROM Cache WHERE key = ? AND raw = 1 AND expire_time > ?"
-_EXPIRED = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expire_time <= ? LIMIT ?)"
-_OLDEST = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache ORDER BY store_time LIMIT ?)"
+FILE = "cache.db"
+
+_OPTIONS: dict[str, Any] = {
+    "eviction_policy": "least-recently-stored",
+    "tag_index": True,
+    "disk_min_file_size": 2**30,  # no vector is a file of its own
+    "sqlite_cache_size": 1024,  # pages, of each thread's connection: by default each would come to hold 32 MB
+    "sqlite_mmap_size": 0,  # reading a mapped file that was cut short would end the process
+}
 
 
 class Embedded:
@@ -45,42 +37,65 @@ class Embedded:
 
     def __init__(self, directory: Path, max_bytes: int, *, ttl: float, busy: float = 1.0) -> None:
         """Open nothing before it is needed. `ttl` is in seconds, and `busy` to wait for another process's write."""
-        self._max_bytes, self._ttl = max_bytes, ttl
-        self._database = Database(directory / FILE, _SCHEMA, name="vectors", threads=0, busy=busy)
-        self.close = self._database.close
+        self._file, self._max_bytes, self._ttl, self._busy = directory / FILE, max_bytes, ttl, busy
+        self._opening = Lock()
+        self._cache: Any = None
+        self._identity: tuple[int, int] | None = None
+        self._closed = False
 
     def put(self, scope: Scope, points: Sequence[Point]) -> None:
-        now, tag = time.time(), tenant_digest(scope.tenant).hex()
-        usable = [each for each in points if dimension(each.vector)]
-        rows = [(_key(scope, each.id), now, now + self._ttl, tag, each.vector) for each in usable]
-        room = self._max_bytes - sum(_ROW + len(each.vector) for each in usable)
+        tag = tenant_digest(scope.tenant).hex()
 
-        def write(database: sqlite3.Connection) -> None:
-            database.execute(_EXPIRED, (now, _AT_ONCE))
-            while used_bytes(database) > room and database.execute(_OLDEST, (_AT_ONCE,)).rowcount:
-                pass
-            database.executemany(_PUT, rows)
+        def write(cache: Any) -> None:
+            with cache.transact():
+                for each in points:
+                    if dimension(each.vector):
+                        cache.set(_key(scope, each.id), each.vector, expire=self._ttl, tag=tag)
 
         self._run(write)
 
     def vectors(self, scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
-        now = time.time()
-
-        def read(database: sqlite3.Connection) -> list[bytes | None]:
-            found = (database.execute(_GET, (_key(scope, id), now)).fetchone() for id in ids)
-            return [None if row is None else row[0] for row in found]
-
-        return self._run(read, writes=False)
+        return self._run(lambda cache: [cache.get(_key(scope, id)) for id in ids])
 
     def forget_tenant(self, tenant: str) -> None:
-        tag = tenant_digest(tenant).hex()
-        self._run(lambda database: database.execute("DELETE FROM Cache WHERE tag = ?", (tag,)))
+        self._run(lambda cache: cache.evict(tenant_digest(tenant).hex()))
 
-    def _run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True) -> T:
-        try:
-            return self._database.do(work, writes=writes)
-        except StoreError as error:
-            raise IndexFailed(error.cause) from None
+    def close(self) -> None:
+        self._closed = True
+        self._drop()
+
+    def _run(self, work: Callable[[Any], T]) -> T:
+        for attempt in (0, 1):
+            try:
+                return work(self._opened())
+            except Timeout:
+                raise IndexFailed("locked") from None
+            except (sqlite3.Error, OSError) as error:
+                cause = cause_of(error)
+                if cause != "corrupted" or attempt:
+                    raise IndexFailed(cause) from None
+                self._drop()
+                if remove_broken(self._file, busy=self._busy):
+                    _log.warning("the vector index was broken and begun anew", extra={"fields": {"cause": cause}})
+        raise AssertionError("unreachable")
+
+    def _opened(self) -> Any:
+        with self._opening:
+            if self._closed:
+                raise IndexFailed("closed")
+            # a file that was removed or replaced takes writes as before, and shares them with nobody
+            if self._cache is None or identity(self._file) != self._identity:
+                self._drop()
+                make_private(self._file.parent)
+                folder = str(self._file.parent)
+                self._cache = Cache(folder, timeout=self._busy, size_limit=self._max_bytes, **_OPTIONS)
+                self._identity = identity(self._file)
+            return self._cache
+
+    def _drop(self) -> None:
+        if self._cache is not None:
+            self._cache.close()
+        self._cache = None
 
 
 def _key(scope: Scope, id: str) -> str:

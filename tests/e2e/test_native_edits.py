@@ -1,10 +1,8 @@
 """Behind signed reasoning a step has the vendor make its edit, in its own wire."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-import aiohttp
 import anthropic
 import openai
 import pytest
@@ -12,7 +10,8 @@ from anthropic.types.beta import BetaContextManagementConfigParam
 from openai.types.responses.response_create_params import ContextManagement
 from pydantic import TypeAdapter
 
-from tests.e2e.servers import answering, proxy, upstream
+from tests.e2e.conftest import Client, Lab
+from tests.e2e.servers import answering
 
 CONFIG = """
 upstreams:
@@ -27,8 +26,6 @@ chains:
   default: [clear_tool_results: {{clear_at: 0.5, stride: 0.2, keep_last: 3}}]
   compacting: [compress_history: {{native: true}}]
   searching: [filter_tools: {{strategy: native, keep: 5}}]
-state: {{kind: memory}}
-embedding: {{kind: none}}
 """
 ANSWER = {
     "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
@@ -55,19 +52,19 @@ def talk(*, signed: bool) -> list[Any]:
     return messages
 
 
-async def sent(folder: Path, *, signed: bool = True, **asked: Any) -> tuple[Any, str | None]:
-    """What reached the vendor of a request, and the betas that it was asked under."""
-    async with upstream() as behind, proxy(CONFIG.format(url=behind.url.removesuffix("/v1")), folder) as base:
-        behind.respond = answering(json.dumps(ANSWER).encode())
-        async with anthropic.AsyncAnthropic(base_url=base, api_key="k", max_retries=0) as client:
-            await client.messages.create(
-                model="claude-x", max_tokens=500, messages=talk(signed=signed), tools=TOOLS, **asked
-            )
-        return json.loads(behind.last.body), behind.last.header("anthropic-beta")
+async def sent(lab: Lab, *, signed: bool = True, **asked: Any) -> tuple[Any, str | None]:
+    """Return what reached the vendor of a request, and the betas that it was asked under."""
+    base = await lab.start(CONFIG.format(url=lab.behind.url.removesuffix("/v1")))
+    lab.behind.respond = answering(json.dumps(ANSWER).encode())
+    async with anthropic.AsyncAnthropic(base_url=base, api_key="k", max_retries=0) as client:
+        await client.messages.create(
+            model="claude-x", max_tokens=500, messages=talk(signed=signed), tools=TOOLS, **asked
+        )
+    return json.loads(lab.behind.last.body), lab.behind.last.header("anthropic-beta")
 
 
-async def test_results_are_cleared_by_the_vendor_where_reasoning_is_signed(tmp_path: Path) -> None:
-    body, betas = await sent(tmp_path, extra_headers={"anthropic-beta": "other-2026"})
+async def test_results_are_cleared_by_the_vendor_where_reasoning_is_signed(lab: Lab) -> None:
+    body, betas = await sent(lab, extra_headers={"anthropic-beta": "other-2026"})
     edits = body["context_management"]
     TypeAdapter(BetaContextManagementConfigParam).validate_python(edits)
     assert edits == {"edits": [{
@@ -81,28 +78,17 @@ async def test_results_are_cleared_by_the_vendor_where_reasoning_is_signed(tmp_p
     assert body["messages"] == talk(signed=True)
 
 
-@pytest.mark.parametrize(
-    ("signed", "asked"),
-    [
-        (False, {}),
-        (True, {"extra_body": {"context_management": {"edits": []}}}),
-        (True, {"extra_body": {"compaction": {"type": "summarize"}}}),
-    ],
-    ids=["nothing is signed", "own edits", "own compaction"],
-)
-async def test_nothing_is_added_where_it_is_not_ours_to_add(tmp_path: Path, signed: bool, asked: Any) -> None:
-    body, betas = await sent(tmp_path, signed=signed, **asked)
-    assert body.get("context_management") == asked.get("extra_body", {}).get("context_management")
-    assert betas is None
+OTHERS: dict[str, tuple[bool, dict[str, Any]]] = {
+    "nothing is signed": (False, {}),
+    "own edits": (True, {"context_management": {"edits": []}}),
+    "own compaction": (True, {"compaction": {"type": "summarize"}}),
+}
 
 
-async def test_no_other_wire_gets_it(tmp_path: Path) -> None:
-    async with upstream() as behind, proxy(CONFIG.format(url=behind.url), tmp_path) as base:
-        async with aiohttp.ClientSession() as http:
-            body = {"model": "m", "max_tokens": 500, "messages": talk(signed=True), "tools": TOOLS}
-            async with http.post(f"{base}/v1/messages", json=body) as answer:
-                assert answer.status == 200
-        assert "context_management" not in json.loads(behind.last.body)
+@pytest.mark.parametrize(("signed", "own"), OTHERS.values(), ids=OTHERS)
+async def test_nothing_is_added_where_it_is_not_ours_to_add(lab: Lab, signed: bool, own: dict[str, Any]) -> None:
+    body, betas = await sent(lab, signed=signed, extra_body=own)
+    assert (body.get("context_management"), betas) == (own.get("context_management"), None)
 
 
 MANY: Any = [{"name": f"tool_{n}", "description": f"Does {n}", "input_schema": {"type": "object"}} for n in range(40)]
@@ -110,47 +96,46 @@ MANY += [{"name": "bash", "input_schema": {"type": "object"}}]
 MARKED: Any = {"name": "marked", "input_schema": {"type": "object"}, "cache_control": {"type": "ephemeral"}}
 
 
-async def test_tools_are_searched_by_the_vendor(tmp_path: Path) -> None:
-    async with upstream() as behind, proxy(CONFIG.format(url=behind.url.removesuffix("/v1")), tmp_path) as base:
-        behind.respond = answering(json.dumps(ANSWER).encode())
-        async with aiohttp.ClientSession() as http:
+async def test_tools_are_searched_by_the_vendor(lab: Lab) -> None:
+    client = await lab.client(CONFIG.format(url=lab.behind.url.removesuffix("/v1")))
+    lab.behind.respond = answering(json.dumps(ANSWER).encode())
 
-            async def ask(model: str, tools: Any) -> tuple[Any, str]:
-                asked = {"model": model, "max_tokens": 500, "messages": talk(signed=False)[:1], "tools": tools}
-                async with http.post(f"{base}/v1/messages", json=asked) as answer:
-                    assert answer.status == 200
-                return json.loads(behind.last.body)["tools"], answer.headers["x-penstock-context"]
+    async def ask(tools: Any) -> tuple[Any, str]:
+        asked = {"model": "searching", "max_tokens": 500, "messages": talk(signed=False)[:1], "tools": tools}
+        answer = await client.post("/v1/messages", asked)
+        assert answer.status == 200
+        return json.loads(lab.behind.last.body)["tools"], answer.headers["x-penstock-context"]
 
-            tools, context = await ask("searching", [*MANY, MARKED])
-            assert tools[0] == {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
-            assert [each["name"] for each in tools[1:]] == [each["name"] for each in (*MANY, MARKED)]
-            assert [each["name"] for each in tools if not each.get("defer_loading")][1:] == ["bash", "marked"]
-            assert tools[1] == {**MANY[0], "defer_loading": True}
-            before, after, _ = map(int, context.split(";"))
-            assert after < before / 4
-
-            own = [{"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}, *tools[1:]]
-            assert (await ask("searching", own))[0] == own
-            few, _ = await ask("searching", MANY[:3])
-            assert few == MANY[:3]
+    tools, context = await ask([*MANY, MARKED])
+    assert tools[0] == {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+    assert [each["name"] for each in tools[1:]] == [each["name"] for each in (*MANY, MARKED)]
+    assert [each["name"] for each in tools if not each.get("defer_loading")][1:] == ["bash", "marked"]
+    assert tools[1] == {**MANY[0], "defer_loading": True}
+    before, after, _ = map(int, context.split(";"))
+    assert after < before / 4
+    own = [{"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}, *tools[1:]]
+    for others in (own, MANY[:3]):
+        assert (await ask(others))[0] == others
 
 
-@pytest.mark.parametrize("own", [None, [{"type": "compaction", "compact_threshold": 5000}]], ids=["ours", "their own"])
-@pytest.mark.parametrize("signed", [True, False])
-async def test_responses_are_compacted_by_the_vendor_where_reasoning_is_signed(
-    tmp_path: Path, signed: bool, own: Any
+async def test_responses_are_compacted_by_the_vendor_where_reasoning_is_signed_and_no_other_wire_has_edits(
+    lab: Lab,
 ) -> None:
-    thought = [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2ln"}] if signed else []
+    base = await lab.start(CONFIG.format(url=lab.behind.url))
+    lab.behind.respond = answering(json.dumps(RESPONSE).encode())
+    signed = [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2ln"}]
     call = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c1", "output": "part 1"}
-    items: Any = [{"role": "user", "content": "Read"}, *thought, call, result]
-    asked = {} if own is None else {"context_management": own}
-    async with upstream() as behind, proxy(CONFIG.format(url=behind.url), tmp_path) as base:
-        behind.respond = answering(json.dumps(RESPONSE).encode())
-        async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
-            await client.responses.create(model="gpt-x", input=items, store=False, **asked)
-    body = json.loads(behind.last.body)
-    ours = [{"type": "compaction", "compact_threshold": 15200}] if signed else None
-    assert body.get("context_management") == (own or ours)
-    TypeAdapter(list[ContextManagement] | None).validate_python(body.get("context_management"))
-    assert body["input"] == items
+    ours, theirs = ([{"type": "compaction", "compact_threshold": most}] for most in (15200, 5000))
+    rows: list[Any] = [(signed, {}, ours), ([], {}, None)]
+    rows += [(thought, {"context_management": theirs}, theirs) for thought in (signed, [])]
+    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
+        for thought, own, expected in rows:
+            items: Any = [{"role": "user", "content": "Read"}, *thought, call, result]
+            await client.responses.create(model="gpt-x", input=items, store=False, **own)
+            body = json.loads(lab.behind.last.body)
+            assert (body["input"], body.get("context_management")) == (items, expected)
+            TypeAdapter(list[ContextManagement] | None).validate_python(expected)
+    plain = {"model": "m", "max_tokens": 500, "messages": talk(signed=True), "tools": TOOLS}
+    assert (await Client(base, lab.http).post("/v1/messages", plain)).status == 200
+    assert "context_management" not in json.loads(lab.behind.last.body)

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import openai
-import pytest
 
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import Received, Upstream, say
@@ -50,40 +49,27 @@ async def model(upstream: Upstream, received: Received, writer: asyncio.StreamWr
     await say(writer, received, {**said, "id": f"x{len(upstream.received)}"})
 
 
-@pytest.fixture
-async def running(lab: Lab) -> tuple[str, Upstream]:
+async def test_the_model_reads_what_was_shortened_and_the_client_sees_nothing_of_it(lab: Lab) -> None:
     lab.behind.respond = model
-    return await lab.start(CONFIG.format(url=lab.behind.url)), lab.behind
-
-
-async def test_the_model_reads_what_was_shortened(running: tuple[str, Upstream]) -> None:
-    base, behind = running
+    base = await lab.start(CONFIG.format(url=lab.behind.url))
     async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
         raw = await client.chat.completions.with_raw_response.create(model="m", messages=CONVERSATION, tools=TOOLS)
         told = raw.parse()
+        said = told.choices[0].message
+        back = {"role": "assistant", "content": said.content}
+        again: Any = [*CONVERSATION, back, {"role": "user", "content": "Thanks. And?"}]
+        await client.chat.completions.create(model="m", messages=again, tools=TOOLS)
 
-    said = told.choices[0].message
     assert NEEDLE in (said.content or "")
     assert not said.tool_calls
     assert told.choices[0].finish_reason == "stop"
     assert told.usage is not None
     assert told.usage.prompt_tokens == 100, "the size of the context"
     assert raw.headers["x-penstock-usage"] == "2;200;20", "what both rounds used"
-    first, second = (json.loads(received.body) for received in behind.received)
+    first, second, third = (json.loads(received.body) for received in lab.behind.received[:3])
     assert NEEDLE not in json.dumps(first)
     assert [tool["function"]["name"] for tool in first["tools"]] == ["read_report", "recall"]
-    assert second["messages"][: len(first["messages"])] == first["messages"], "the cached prefix stays whole"
-    assert second["tools"] == first["tools"]
-
-
-async def test_what_the_client_never_saw_is_there_again_in_the_next_turn(running: tuple[str, Upstream]) -> None:
-    base, behind = running
-    async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
-        told = await client.chat.completions.create(model="m", messages=CONVERSATION, tools=TOOLS)
-        said = {"role": "assistant", "content": told.choices[0].message.content}
-        again: Any = [*CONVERSATION, said, {"role": "user", "content": "Thanks. And?"}]
-        await client.chat.completions.create(model="m", messages=again, tools=TOOLS)
-
-    before, after = (json.loads(received.body)["messages"] for received in behind.received[1:3])
-    assert after[: len(before)] == before
-    assert after[len(before)] == said
+    for before, after in ((first, second), (second, third)):
+        assert after["messages"][: len(before["messages"])] == before["messages"], "the cached prefix stays whole"
+        assert after["tools"] == before["tools"]
+    assert third["messages"][len(second["messages"])] == back

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import Received, Respond, Upstream, begin_stream, plainly, send, send_chunk
 
 CONFIG = """
@@ -72,43 +72,39 @@ def talk(turns: int) -> list[dict[str, str]]:
 
 
 @pytest.fixture
-async def base(lab: Lab) -> str:
-    return await lab.start(CONFIG.format(main=lab.behind.url))
+async def client(lab: Lab) -> Client:
+    return await lab.client(CONFIG.format(main=lab.behind.url))
 
 
-@pytest.mark.parametrize(
-    ("model", "told"),
-    [
-        pytest.param("llama-3-mine", {"n_prompt_tokens": 1, "n_ctx": 1}, id="all is told"),
-        pytest.param("llama-3-mine", {}, id="nothing is told"),
-        pytest.param("gpt-4o", {"n_prompt_tokens": 1, "n_ctx": 1}, id="a window smaller than known"),
-    ],
-)
-async def test_it_is_shortened_and_sent_once_more(lab: Lab, base: str, model: str, told: dict[str, int]) -> None:
-    lab.behind.respond = strict(**told)
+ALL = {"n_prompt_tokens": 1, "n_ctx": 1}
+SHORTENED: dict[str, tuple[str, dict[str, int]]] = {
+    "all is told": ("llama-3-mine", ALL),
+    "nothing is told": ("llama-3-mine", {}),
+    "a window smaller than known": ("gpt-4o", ALL),
+}
 
-    async def ask(turns: int) -> int:
-        before = len(lab.behind.received)
-        status, _, answer = await lab.chat(base, {"model": model, "messages": talk(turns)})
-        assert status == 200, answer
-        return len(lab.behind.received) - before
 
-    assert await ask(30) == 2
-    first, second = (tokens(each.body) for each in lab.behind.received)
+@pytest.mark.parametrize(("model", "told"), SHORTENED.values(), ids=SHORTENED)
+async def test_it_is_shortened_and_sent_once_more(
+    client: Client, behind: Upstream, model: str, told: dict[str, int]
+) -> None:
+    behind.respond = strict(**told)
+    requests = []
+    for turns in (30, 31, 32, 33):
+        assert (await client.chat(model=model, messages=talk(turns))).status == 200
+        requests.append(len(behind.received))
+    assert requests == [2, 3, 4, 5], "it has learned"
+    first, second = (tokens(each.body) for each in behind.received[:2])
     assert first > LIMIT >= second
-    assert "The meter 29 says" in lab.behind.last.body.decode()
-    assert [await ask(turns) for turns in (31, 32, 33)] == [1, 1, 1], "it has learned"
+    assert "The meter 29 says" in behind.received[1].body.decode()
 
 
-async def test_a_refusal_inside_a_stream_counts_as_well(lab: Lab, base: str) -> None:
-    lab.behind.respond = refusing_in_the_stream
-    body = {"model": "llama-3-mine", "messages": talk(30), "stream": True}
-    async with lab.http.post(f"{base}/v1/chat/completions", json=body) as answer:
-        assert (answer.status, await answer.read()) == (200, b'data: {"choices":[]}\n\ndata: [DONE]\n\n')
-    assert len(lab.behind.received) == 2
-    body["messages"] = [{"role": "user", "content": "5" * 6000}]
-    status, _, told = await lab.chat(base, body)
-    assert (status, told["error"]["code"]) == (400, "context_length_exceeded")
+async def test_a_refusal_inside_a_stream_counts_as_well(client: Client, behind: Upstream) -> None:
+    behind.respond = refusing_in_the_stream
+    answer = await client.chat(model="llama-3-mine", messages=talk(30), stream=True)
+    assert (answer.status, answer.body) == (200, b'data: {"choices":[]}\n\ndata: [DONE]\n\n')
+    assert len(behind.received) == 2
+    assert (await client.chat("5" * 6000, "llama-3-mine", stream=True)).refusal == (400, "context_length_exceeded")
 
 
 @pytest.mark.parametrize(
@@ -121,9 +117,8 @@ async def test_a_refusal_inside_a_stream_counts_as_well(lab: Lab, base: str) -> 
     ],
 )
 async def test_what_cannot_be_shortened_is_refused_as_the_server_said(
-    lab: Lab, base: str, model: str, messages: Any, tells: dict[str, int]
+    client: Client, behind: Upstream, model: str, messages: Any, tells: dict[str, int]
 ) -> None:
-    lab.behind.respond = strict(**tells)
-    status, _, told = await lab.chat(base, {"model": model, "messages": messages})
-    assert (status, told["error"]["code"]) == (400, "context_length_exceeded")
-    assert len(lab.behind.received) == 1
+    behind.respond = strict(**tells)
+    assert (await client.chat(model=model, messages=messages)).refusal == (400, "context_length_exceeded")
+    assert len(behind.received) == 1

@@ -5,19 +5,16 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Lab, Setup
+from tests.e2e.conftest import Client, Lab
+from tests.e2e.servers import Upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}", keyless: true, wires: [responses, messages]}}}}
 models: [{{match: "*", upstream: main, window: 4000}}]
 chains: {{default: [tests.examples.refuse_project: {{}}, tests.examples.redact_emails: {{}}, reject_oversize: {{}}]}}
 """
+VERSION = {"anthropic-version": "2023-06-01"}
 NAMED, LONG = "What is Bluebird?", "Write to ana@example.com. " + "Some words here. " * 2500
-
-
-@pytest.fixture
-async def setup(lab: Lab) -> Setup:
-    return Setup(await lab.start(CONFIG.format(url=lab.behind.url)), lab.behind, lab.http)
 
 
 def said(text: str) -> dict[str, Any]:
@@ -40,24 +37,22 @@ def bodies(text: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-async def ask(setup: Setup, path: str, body: dict[str, Any]) -> tuple[int, str]:
-    headers = {"anthropic-version": "2023-06-01"} if "messages" in path else {}
-    async with setup.session.post(f"{setup.base}/v1/{path}", json={"model": "m", **body}, headers=headers) as response:
-        return response.status, await response.text()
+@pytest.fixture
+async def client(lab: Lab) -> Client:
+    return await lab.client(CONFIG.format(url=lab.behind.url))
 
 
-@pytest.mark.parametrize(("path", "body"), bodies(NAMED))
-async def test_a_refusal_is_one_on_each_wire(setup: Setup, path: str, body: dict[str, Any]) -> None:
-    status, text = await ask(setup, path, body)
-
-    assert (status, setup.upstream.received) == (403, []), text
-    assert "project_named" in text
+async def test_a_refusal_is_one_on_each_wire(client: Client, behind: Upstream) -> None:
+    for path, body in bodies(NAMED):
+        answer = await client.post(f"/v1/{path}", {"model": "m", **body}, VERSION)
+        assert (answer.status, b"project_named" in answer.body, behind.received) == (403, True, []), path
 
 
-@pytest.mark.parametrize(("path", "body"), [each for each in bodies(LONG) if "tokens" in each[0]])
-async def test_what_is_too_long_is_counted_as_guards_left_it(setup: Setup, path: str, body: dict[str, Any]) -> None:
-    await ask(setup, path, body)
-
-    (received,) = setup.upstream.received
-    assert json.loads(received.body)
-    assert b"ana@example.com" not in received.body
+async def test_what_is_too_long_is_counted_as_guards_left_it(client: Client, behind: Upstream) -> None:
+    for path, body in bodies(LONG):
+        if "tokens" in path:
+            behind.reset()
+            await client.post(f"/v1/{path}", {"model": "m", **body}, VERSION)
+            (received,) = behind.received
+            assert json.loads(received.body)
+            assert b"ana@example.com" not in received.body

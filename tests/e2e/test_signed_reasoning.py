@@ -9,10 +9,9 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any
 
-import aiohttp
 import pytest
 
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import Received, Upstream, send
 
 Message = dict[str, Any]
@@ -25,18 +24,14 @@ FULL = (
 CONFIG = """
 upstreams: {{strict: {{kind: openai, base_url: "{url}"}}}}
 models:
-  - match: [m, claude-sonnet-5]
+  - match: m
     upstream: strict
     window: {window}
     reserve: 0
     cache: {{read: 0.1, write: 1, minimum: 1024, ttl: 300}}
 chains: {{default: {chain}}}
-server: {{watch: false, admin_key: admin}}
 state: {state}
-embedding: {{kind: none}}
 """
-SIGNED = {"type": "thinking", "thinking": "Let me see.", "signature": "of an older model"}
-ADMIN = {"authorization": "Bearer admin"}
 
 
 @dataclass
@@ -76,15 +71,24 @@ def prefixes(body: Any) -> list[str]:
 
 def tool(name: str) -> Message:
     parameters = {"type": "object", "properties": {"q": {"type": "string"}}}
-    return {
-        "type": "function",
-        "function": {"name": name, "description": f"Reads {name} of a shop.", "parameters": parameters},
-    }
+    function = {"name": name, "description": f"Reads {name} of a shop.", "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+MANY = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
 
 
 def calls(tool: str, number: int, **arguments: Any) -> Message:
     function = {"name": tool, "arguments": json.dumps(arguments)}
     return {"tool_calls": [{"id": f"c{number}", "type": "function", "function": function}]}
+
+
+def said(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def returned(number: int, content: str) -> Message:
+    return {"role": "tool", "tool_call_id": f"c{number}", "content": content}
 
 
 def result(number: int, size: int) -> str:
@@ -95,67 +99,64 @@ def result(number: int, size: int) -> str:
     return json.dumps(rows, indent=2)
 
 
-class Client:
+@dataclass
+class Talk:
     """A client that sends the whole conversation each time, reasoning included."""
 
-    def __init__(
-        self, base: str, http: aiohttp.ClientSession, tools: Sequence[Message], messages: list[Message]
-    ) -> None:
-        self.base, self.http, self.tools, self.messages = base, http, tools, messages
-        self.model = "m"
-        self.choice: Message | None = None
+    client: Client
+    tools: Sequence[Message] = ()
+    messages: list[Message] = field(default_factory=list)
 
-    async def ask(self, *messages: Message, **headers: str) -> Message:
-        self.messages += messages
-        body: Message = {"model": self.model, "messages": self.messages, "tools": self.tools}
-        if not self.tools:
-            del body["tools"]
-        if self.choice is not None:
-            body["tool_choice"] = self.choice
-        async with self.http.post(f"{self.base}/v1/chat/completions", json=body, headers=headers) as response:
-            answer: Any = await response.json()
-            assert response.status == 200, answer
-        self.messages.append(answer["choices"][0]["message"])
+    async def ask(self, message: Message, headers: Any = None, **fields: Any) -> Message:
+        self.messages.append(message)
+        if self.tools:
+            fields["tools"] = self.tools
+        answer = await self.client.chat(messages=self.messages, headers=headers, **fields)
+        assert answer.status == 200, answer.body
+        self.messages.append(answer.json["choices"][0]["message"])
         return self.messages[-1]
 
 
-def config(strict: str, *, chain: str = FULL, window: int = 100_000, state: str = "{kind: memory}") -> str:
-    return CONFIG.format(url=strict, chain=chain, window=window, state=state)
+async def begin(
+    lab: Lab, answers: Sequence[Message], tools: Sequence[Message] = (), *, window: int = 100_000
+) -> tuple[Strict, Talk, list[str]]:
+    """Start two proxies that share nothing; the client talks to the first."""
+    lab.behind.respond = strict = Strict([*answers])
+    bases = await lab.two(CONFIG.format(url=lab.behind.url, chain=FULL, window=window, state="{kind: memory}"))
+    return strict, Talk(Client(bases[0], lab.http), tools), bases
+
+
+def thoughts(strict: Strict) -> int:
+    """Return how many messages with reasoning the last request had."""
+    return sum("thinking_blocks" in message for message in strict.bodies[-1]["messages"])
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_a_full_window_is_begun_anew_with_a_user_message(restarts: bool, lab: Lab) -> None:
     """The reasoning of before leaves with it, that of after stays, and so a replica without a memory decides."""
-    first, second = "Where are my orders?", "I am allergic to nuts. And the invoices?"
-    strict = Strict([{"content": f"Answer {n}. " + "More of it follows here. " * 40} for n in range(40)])
-    lab.behind.respond = strict
-    bases = await lab.two(config(lab.behind.url, window=6000))
-    client = Client(bases[0], lab.http, [], [])
-    kept, beginnings = [], 0
+    answers = [{"content": f"Answer {n}. " + "More of it follows here. " * 40} for n in range(40)]
+    strict, talk, bases = await begin(lab, answers, window=6000)
+    kept = []
     for turn in range(40):
-        client.base = bases[turn % 2 if restarts else 0]
-        asked = first if turn == 0 else f"{second} ({turn}) " + "Some more words of mine. " * 10
-        await client.ask({"role": "user", "content": asked})
-        sent = strict.bodies[-1]["messages"]
-        kept.append(sum("thinking_blocks" in message for message in sent))
-        assert sent[-1]["content"] == asked
+        talk.client.base = bases[turn % 2 if restarts else 0]
+        more = f"I am allergic to nuts. And the invoices? ({turn}) " + "Some more words of mine. " * 10
+        await talk.ask(said(asked := more if turn else "Where are my orders?"))
+        kept.append(thoughts(strict))
+        assert strict.bodies[-1]["messages"][-1]["content"] == asked
     assert strict.broken == 0
-    beginnings = sum(count == 0 for count in kept[1:])
-    assert 1 <= beginnings <= 20, kept
+    assert 1 <= sum(count == 0 for count in kept[1:]) <= 20, kept
     assert all(after in (0, before + 1) for before, after in pairwise(kept)), kept
 
 
 async def test_results_leave_room_for_those_to_come(lab: Lab) -> None:
     """In a small window an open tool loop goes on; what was shortened stays so, also where nothing is remembered."""
-    strict = Strict([calls("orders", n, q="all") for n in range(12)])
-    lab.behind.respond = strict
-    bases = await lab.two(config(lab.behind.url, window=8000))
-    client = Client(bases[0], lab.http, [tool("orders")], [])
-    await client.ask({"role": "user", "content": "Where are my orders?"})
+    answers = [calls("orders", n, q="all") for n in range(12)]
+    strict, talk, bases = await begin(lab, answers, [tool("orders")], window=8000)
+    await talk.ask(said("Where are my orders?"))
     for number in range(10):
-        client.base = bases[number % 2]
-        await client.ask({"role": "tool", "tool_call_id": f"c{number}", "content": result(number, 60)})
-        assert sum("thinking_blocks" in each for each in strict.bodies[-1]["messages"]) == number + 1
+        talk.client.base = bases[number % 2]
+        await talk.ask(returned(number, result(number, 60)))
+        assert thoughts(strict) == number + 1
     assert strict.broken == 0
     results = [each["content"] for each in strict.bodies[-1]["messages"] if each["role"] == "tool"]
     assert all(f"ORD-{number}-" in each for number, each in enumerate(results))
@@ -164,18 +165,17 @@ async def test_results_leave_room_for_those_to_come(lab: Lab) -> None:
 
 async def test_an_open_tool_loop_is_never_cut(lab: Lab) -> None:
     """What does not fit is refused, rather than sent without the reasoning that the loop needs."""
-    strict = Strict([calls("orders", n, q="all") for n in range(40)])
-    lab.behind.respond = strict
-    client = Client(await lab.start(config(lab.behind.url, window=6000)), lab.http, [tool("orders")], [])
-    message: Message = {"role": "user", "content": "Where are my orders?"}
+    answers = [calls("orders", n, q="all") for n in range(40)]
+    strict, talk, _ = await begin(lab, answers, [tool("orders")], window=6000)
+    message = said("Where are my orders?")
     for number in range(40):
         try:
-            await client.ask(message)
+            await talk.ask(message)
         except AssertionError as refused:
             assert "context_length_exceeded" in str(refused)
             break
-        assert sum("thinking_blocks" in each for each in strict.bodies[-1]["messages"]) == number
-        message = {"role": "tool", "tool_call_id": f"c{number}", "content": result(number, 12)}
+        assert thoughts(strict) == number
+        message = returned(number, result(number, 12))
     assert strict.broken == 0
     assert number > 5
 
@@ -183,58 +183,49 @@ async def test_an_open_tool_loop_is_never_cut(lab: Lab) -> None:
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_a_large_result_of_an_internal_tool_stays_as_the_model_read_it(is_restarted: bool, lab: Lab) -> None:
     """It was sent as it is within the loop, so the answer behind it is bound to that."""
-    strict = Strict([calls("orders", 1, q="all"), calls("invoices", 2, q="all")])
-    lab.behind.respond = strict
-    written = config(lab.behind.url, window=20_000, state=f'{{directory: "{lab.folder}/state"}}')
-    base = await lab.start(written)
-    client = Client(base, lab.http, [tool("orders"), tool("invoices")], [])
-    client.messages.append({"role": "system", "content": "Help a shop. " * 600})
-    await client.ask({"role": "user", "content": "Where are my orders?"})
-    await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 600)})
+    lab.behind.respond = strict = Strict([calls("orders", 1, q="all"), calls("invoices", 2, q="all")])
+    state = f'{{directory: "{lab.folder}/state"}}'
+    config = CONFIG.format(url=lab.behind.url, chain=FULL, window=20_000, state=state)
+    talk = Talk(await lab.client(config), [tool("orders"), tool("invoices")])
+    talk.messages.append({"role": "system", "content": "Help a shop. " * 600})
+    await talk.ask(said("Where are my orders?"))
+    await talk.ask(returned(1, result(1, 600)))
     handle = re.findall(r'recall\(\\?"([a-z2-7]+)', json.dumps(strict.bodies[-1]["messages"]))[0]
     strict.answers += [calls("recall", 7, handle=handle), {"content": "They are shipped."}, {"content": "Bye."}]
-    await client.ask({"role": "tool", "tool_call_id": "c2", "content": "[]"})
-    client.base = await lab.start(written, "again") if is_restarted else base
-    await client.ask({"role": "user", "content": "Thanks."})
+    await talk.ask(returned(2, "[]"))
+    if is_restarted:
+        talk.client = await lab.client(config, name="again")
+    await talk.ask(said("Thanks."))
     assert strict.broken == 0
     assert any(len(each["content"]) > 6_500 for each in strict.bodies[-1]["messages"] if each["role"] == "tool")
 
 
 async def test_a_tool_that_must_be_called_is_offered_also_where_it_was_left_out(lab: Lab) -> None:
     """The reasoning was made without it, so it leaves."""
-    strict = Strict([{"content": "They are on their way."}, calls("thing_59", 1, q="all")])
-    lab.behind.respond = strict
-    tools = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
-    client = Client(await lab.start(config(lab.behind.url)), lab.http, tools, [])
-    await client.ask({"role": "user", "content": "Where are my orders?"})
-    assert "thing_59" not in [each["function"]["name"] for each in strict.bodies[0]["tools"]]
-    client.choice = {"type": "function", "function": {"name": "thing_59"}}
-    await client.ask({"role": "user", "content": "Now the thing."})
+    strict, talk, _ = await begin(lab, [{"content": "They are on their way."}, calls("thing_59", 1, q="all")], MANY)
+    await talk.ask(said("Where are my orders?"))
+    choice = {"type": "function", "function": {"name": "thing_59"}}
+    await talk.ask(said("Now the thing."), tool_choice=choice)
+    offered = [[each["function"]["name"] for each in body["tools"]] for body in strict.bodies]
+    assert ["thing_59" in names for names in offered] == [False, True]
     assert strict.broken == 0
-    assert "thing_59" in [each["function"]["name"] for each in strict.bodies[1]["tools"]]
-    assert strict.bodies[1]["tool_choice"] == client.choice
+    assert strict.bodies[1]["tool_choice"] == choice
 
 
 async def test_the_rounds_of_internal_tools_go_with_their_reasoning(lab: Lab) -> None:
-    search = calls("search_tools", 7, query="invoices")
-    strict = Strict(
-        [
-            search,
-            calls("call_tool", 1, name="thing_59", arguments={"q": "x"}),
-            calls("search_tools", 8, query="more"),  # the chain that offered it is skipped by now
-            {"content": "Done."},
-            {"content": "Bye."},
-        ]
-    )
-    tools = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
-    lab.behind.respond = strict
-    client = Client(await lab.start(config(lab.behind.url)), lab.http, tools, [])
-    asked = await client.ask({"role": "user", "content": "Where are my orders?"})
+    answers = [
+        calls("search_tools", 7, query="invoices"),
+        calls("call_tool", 1, name="thing_59", arguments={"q": "x"}),
+        calls("search_tools", 8, query="more"),  # the chain that offered it is skipped by now
+        {"content": "Done."},
+        {"content": "Bye."},
+    ]
+    strict, talk, _ = await begin(lab, answers, MANY)
+    asked = await talk.ask(said("Where are my orders?"))
     assert asked["tool_calls"][0]["function"]["name"] == "thing_59"
-    skip = {"x-penstock-bypass": "true"}
-    done = await client.ask({"role": "tool", "tool_call_id": "c1", "content": result(1, 60)}, **skip)
+    done = await talk.ask(returned(1, result(1, 60)), {"x-penstock-bypass": "true"})
     assert done["content"] == "Done."
-    await client.ask({"role": "user", "content": "Thanks."})
+    await talk.ask(said("Thanks."))
     assert strict.broken == 0
     signed = [each for each in strict.bodies[-1]["messages"] if "thinking_blocks" in each]
     assert [each["tool_calls"][0]["function"]["name"] for each in signed[:2]] == ["search_tools", "call_tool"]

@@ -14,17 +14,16 @@ from proxy.context import Context
 from proxy.models.encodings import Encoder, characters
 from proxy.models.tokens import TokenService
 from proxy.policy import Decision, Keep
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import until_ready
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "counted-*", upstream: main, tokenizer: {tokenizer}}}, {{match: "*", upstream: main, chain: empty}}]
+models: [{{match: "counted-*", upstream: main, tokenizer: cl100k_base}}, {{match: "*", upstream: main, chain: empty}}]
 chains: {{default: {chain}, empty: []}}
 state: {{kind: memory}}
 """
 STEPS = "[consolidate_system: {}]"
-BODY = {"model": "counted-1", "messages": [{"role": "user", "content": "hi"}]}
 
 
 class Loading:
@@ -50,13 +49,9 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> Generator[Loading, None, None]:
     made.go.set()
 
 
-async def ready(lab: Lab, base: str) -> tuple[int, Any]:
-    status, told = await lab.get(f"{base}/readyz")
-    return status, told["status"]
-
-
-async def ask(lab: Lab, base: str, model: str) -> int:
-    return (await lab.chat(base, {**BODY, "model": model}))[0]
+async def ready(client: Client) -> tuple[int, Any]:
+    answer = await client.get("/readyz")
+    return answer.status, answer.json["status"]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -64,22 +59,20 @@ async def test_it_is_not_ready_before_it_can_count_and_serves_who_comes_anyway(
     lab: Lab, loading: Loading, fails: bool
 ) -> None:
     loading.error = fails
-    config = CONFIG.format(url=lab.behind.url, chain=STEPS, tokenizer="cl100k_base")
-    base = await lab.start(config)
-    assert await ready(lab, base) == (503, "starting")
-    assert await ask(lab, base, "other") == 200, "an empty chain counts nothing"
-    early = asyncio.ensure_future(ask(lab, base, "counted-1"))
-    assert await ready(lab, base) == (503, "starting")
-    async with lab.http.get(f"{base}/healthz") as response:
-        assert response.status == 200
+    client = await lab.client(CONFIG.format(url=lab.behind.url, chain=STEPS))
+    assert await ready(client) == (503, "starting")
+    assert (await client.chat(model="other")).status == 200, "an empty chain counts nothing"
+    early = asyncio.ensure_future(client.chat(model="counted-1"))
+    assert await ready(client) == (503, "starting")
+    assert (await client.get("/healthz")).status == 200
     loading.go.set()
-    assert await early == 200
-    await until_ready(base)
+    assert (await early).status == 200
+    await until_ready(client.base)
     assert loading.asked == ["cl100k_base"], "what no chain counts with is not loaded"
 
 
 async def test_without_a_chain_there_is_nothing_to_wait_for(lab: Lab, loading: Loading) -> None:
-    base = await lab.start(CONFIG.format(url=lab.behind.url, chain="[]", tokenizer="cl100k_base"))
+    base = await lab.start(CONFIG.format(url=lab.behind.url, chain="[]"))
     await until_ready(base)
     assert loading.asked == []
 
@@ -94,16 +87,15 @@ async def test_a_warm_start_has_run_each_chain_before_it_is_ready(lab: Lab, monk
         return Keep("as it was")
 
     monkeypatch.setattr(ConsolidateSystem, "apply", apply)
-    config = "server: {warm: true}\n" + CONFIG.format(url=lab.behind.url, chain=STEPS, tokenizer="cl100k_base")
-    base = await lab.start(config)
+    config = "server: {warm: true}\n" + CONFIG.format(url=lab.behind.url, chain=STEPS)
+    client = await lab.client(config)
     while not seen:
         await asyncio.sleep(0.01)
-    assert await ready(lab, base) == (503, "starting")
+    assert await ready(client) == (503, "starting")
     go.set()
-    await until_ready(base)
+    await until_ready(client.base)
     ((messages, tools, is_full),) = seen
     assert messages > 80
     assert tools == 40
     assert is_full, "a cut is due"
-    async with lab.http.get(f"{base}/metrics") as response:
-        assert "penstock_requests_total{" not in await response.text(), "nobody has asked anything yet"
+    assert "penstock_requests_total{" not in await client.metrics(), "nobody has asked anything yet"

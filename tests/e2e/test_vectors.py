@@ -23,11 +23,10 @@ async def test_an_index_that_cannot_be_had_is_done_without(
 ) -> None:
     (lab.folder / "file").write_text("no directory")
     vectors = vectors.format(folder=lab.folder)
-    base = await lab.start(CONFIG.format(folder=lab.folder, vectors=vectors, embedding=lab.behind.url))
+    client = await lab.client(CONFIG.format(folder=lab.folder, vectors=vectors, embedding=lab.behind.url))
     messages = [{"role": "user", "content": f"text {place}"} for place in range(6)]
     for _ in range(2):
-        assert (await lab.chat(base, {"model": "m", "messages": messages}))[0] == 200
+        assert (await client.chat(messages=messages)).status == 200
     assert caplog.messages.count("the vector index does not work; going on without it") == 1
     assert str(lab.folder) not in "".join(str(vars(record)) for record in caplog.records)
-    async with lab.http.get(f"{base}/metrics") as answer:
-        assert "penstock_index_degraded 1.0" in await answer.text()
+    assert "penstock_index_degraded 1.0" in await client.metrics()

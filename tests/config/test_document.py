@@ -18,12 +18,8 @@ def read(text: str, **environment: str) -> Any:
 def refusal(text: str, **environment: str) -> str:
     with pytest.raises(ConfigError) as caught:
         read(text, **environment)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
-
-
-# --- values -----------------------------------------------------------------------------------------------------------
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -35,13 +31,13 @@ def refusal(text: str, **environment: str) -> str:
         pytest.param("a: [1, {b: 2}]\nc:\n  - d\n  - e: f", {"a": [1, {"b": 2}], "c": ["d", {"e": "f"}]}, id="nested"),
         pytest.param("a: &x {b: 1}\nc: *x", {"a": {"b": 1}, "c": {"b": 1}}, id="an alias"),
         pytest.param("1: a\ntrue: b", {"1": "a", "true": "b"}, id="names are text"),
+        pytest.param("${NAME}: 1", {"${NAME}": 1}, id="a variable in a name is not filled in"),
+        pytest.param("a: &x ${NAME}\nb: *x", {"a": "value", "b": "value"}, id="a variable behind an alias, at each place"),
+        pytest.param("a: !!python/object/apply:os.system ['true']", {"a": ["true"]}, id="a tag on a list makes no object"),
     ],
 )  # fmt: skip
 def test_values(text: str, data: Any) -> None:
-    assert read(text) == data
-
-
-# --- variables --------------------------------------------------------------------------------------------------------
+    assert read(text, NAME="value") == data
 
 
 @pytest.mark.parametrize(
@@ -71,18 +67,12 @@ def test_variables(value: str, filled: str) -> None:
     assert read(f"a: {value}\nb: [{value if '{' not in value else 'x'}]", **environment)["a"] == filled
 
 
-def test_a_variable_in_a_name_is_not_filled_in() -> None:
-    assert read("${NAME}: 1", NAME="value") == {"${NAME}": 1}
-
-
-def test_a_variable_behind_an_alias_is_filled_in_at_each_place() -> None:
-    assert read("a: &x ${NAME}\nb: *x", NAME="value") == {"a": "value", "b": "value"}
-
-
 def test_a_file_is_read_without_the_blanks_around_it(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("\n  sk-1 ${NAME}\n", encoding="utf-8")
 
     assert read(f"a: 'Bearer ${{file:{tmp_path}/key}}'") == {"a": "Bearer sk-1 ${NAME}"}
+    (tmp_path / "key").write_bytes(b"\xff\xfe")
+    assert "cannot be read" in refusal(f"a: ${{file:{tmp_path}/key}}")
 
 
 @pytest.mark.parametrize(
@@ -97,14 +87,6 @@ def test_what_is_not_set_is_named_with_its_line(value: str, said: str) -> None:
     assert refusal(f"a:\n  - b\n  - c: {value}\n", EMPTY="") == f"config.yaml:3: a.1.c: {said}"
 
 
-def test_a_file_that_is_no_text_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "key").write_bytes(b"\xff\xfe")
-
-    assert "cannot be read" in refusal(f"a: ${{file:{tmp_path}/key}}")
-
-
-# --- mistakes ---------------------------------------------------------------------------------------------------------
-
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
 )
@@ -116,9 +98,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         pytest.param("a: 1\nb: 2\na: 3", "config.yaml:3: a: this key is given twice", id="a key twice"),
         pytest.param("a:\n  b: 1\n  'b': 2", "config.yaml:3: a.b: this key is given twice", id="deeper, and in quotes"),
         pytest.param("a: 1\n? [b]\n: 2", "config.yaml:1: a key must be a plain name", id="a list for a key"),
-        pytest.param(
-            "a: [1", "not valid YAML: the bracket that opens in line 1 is not closed: expected", id="an open bracket"
-        ),
+        pytest.param("a: [1", "the bracket that opens in line 1 is not closed: expected", id="an open bracket"),
         pytest.param("a: *x", "config.yaml:1: not valid YAML: found undefined alias", id="an unknown alias"),
         pytest.param("a: 1\n---\nb: 2", "config.yaml:2: not valid YAML", id="two documents"),
         pytest.param("a: \x00", "config.yaml: not valid YAML", id="a NUL byte"),
@@ -138,13 +118,6 @@ def test_a_mistake_is_one_line_with_its_place(text: str, said: str) -> None:
     assert said in refusal(text)
 
 
-def test_a_tag_on_a_list_makes_no_object() -> None:
-    assert read("a: !!python/object/apply:os.system ['true']") == {"a": ["true"]}
-
-
-# --- places -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("place", "said"),
     [
@@ -159,7 +132,4 @@ def test_an_error_has_the_line_of_its_place(place: tuple[str | int, ...], said: 
     document = Document(PATH, "a:\n  b:\n    - 1\n    - d: 2\n      c: 3\n", Sources({}))
 
     assert str(document.error(place, "wrong")) == said
-
-
-def test_an_empty_file_has_no_lines() -> None:
     assert str(Document(PATH, "", Sources({})).error(("a",), "wrong")) == "config.yaml: a: wrong"

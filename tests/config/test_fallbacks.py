@@ -26,17 +26,9 @@ upstreams:
 @pytest.mark.parametrize(
     ("one", "other", "holds"),
     [
-        ("one", "one", True),
-        ("one", "twin", True),
-        ("one", "keyed", True),
-        ("one", "in_a_header", True),
-        ("one", "ollama", True),
-        ("one", "echo", True),
-        ("one", "foreign_keyed", True),
-        ("one", "keyless", False),
-        ("one", "foreign", False),
-        ("keyed", "twin_of_keyed", False),
-        ("keyed", "one", False),
+        *(("one", other, True) for other in ("one", "twin", "keyed", "in_a_header", "ollama", "echo", "foreign_keyed")),
+        *(("one", other, False) for other in ("keyless", "foreign")),
+        *(("keyed", other, False) for other in ("twin_of_keyed", "one")),
         ("ollama", "one", False),
         ("foreign", "foreign_too", False),
     ],
@@ -47,10 +39,9 @@ def test_no_fallback_may_need_a_key_that_is_not_meant_for_it(
     text = f"{SERVERS}models:\n  - {{match: m, upstream: {one}, {field}}}\n  - {{match: to, upstream: {other}}}\n"
     if holds:
         assert loaded(tmp_path, text).settings.models[0].upstream == one
-    else:
-        assert f"'to' goes to the upstream '{other}', which is another server and has no api_key" in refusal(
-            tmp_path, text
-        )
+        return
+    told = f"'to' goes to the upstream '{other}', which is another server and has no api_key"
+    assert told in refusal(tmp_path, text)
 
 
 def test_a_fallback_must_be_routed(tmp_path: Path) -> None:

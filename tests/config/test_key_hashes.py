@@ -50,8 +50,7 @@ def test_a_new_key_has_256_bits_and_its_entry_only_its_hash() -> None:
 )
 def test_a_key_is_told_from_the_headers_that_sdks_send(headers: dict[str, str]) -> None:
     caller = callers(key("bob", "other"), key()).of(headers)
-    assert caller.key is not None
-    assert caller.key.name == "ann"
+    assert caller.key == key()
 
 
 @pytest.mark.parametrize(
@@ -115,14 +114,9 @@ def test_keys_of_a_tenant_share_it_and_no_header_makes_it() -> None:
 def test_in_pass_through_mode_every_key_is_a_tenant_whichever_header_holds_it() -> None:
     told = Callers(PassThroughAuth(kind="pass-through"))
     headers: list[dict[str, str]] = [
-        {},
-        {"authorization": "Bearer a"},
-        {"authorization": "Bearer b"},
-        {"api-key": "a"},
-        {"x-api-key": "a"},
-        {"x-api-key": "b"},
-        {"authorization": "Bearer a", "x-api-key": "b"},
-    ]
+        {}, {"authorization": "Bearer a"}, {"authorization": "Bearer b"}, {"api-key": "a"}, {"x-api-key": "a"},
+        {"x-api-key": "b"}, {"authorization": "Bearer a", "x-api-key": "b"},
+    ]  # fmt: skip
     assert len({told.of(each).tenant for each in headers}) == len(headers)
     assert told.of({"authorization": "Bearer a"}).may_use("anything")
 

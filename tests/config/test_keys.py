@@ -73,8 +73,6 @@ def test_with_keys_of_penstock_every_upstream_has_its_own(tmp_path: Path, upstre
     loaded(tmp_path, text)
     if holds:
         loaded(tmp_path, f"{text}auth: {{kind: keys}}\n")
-    else:
-        told = refusal(tmp_path, f"{text}auth: {{kind: keys}}\n")
-        assert told.startswith(
-            "config.yaml:3: upstreams.main: with `auth: {kind: keys}` clients have no key for this upstream"
-        )
+        return
+    told = "config.yaml:3: upstreams.main: with `auth: {kind: keys}` clients have no key for this upstream"
+    assert refusal(tmp_path, f"{text}auth: {{kind: keys}}\n").startswith(told)

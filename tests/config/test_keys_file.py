@@ -27,17 +27,21 @@ def names(file: Path) -> list[str]:
     return [key.name for key in keys_of(Document(file, file.read_text(), Sources({})))]
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.yaml"
+
+
 def test_makes_a_file_for_its_owner_alone_and_prints_the_key_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "keys.yaml"
     assert new(file, "ann", "--tenant", "acme ${HOME} $$ é") == 0
     (key,) = re.findall(r"pk-[a-z2-7]{52}", capsys.readouterr().out)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     (made,) = keys_of(Document(file, file.read_text(), Sources({})))
     assert (made.name, made.hash, made.tenant) == ("ann", hash_of(key), "acme ${HOME} $$ é")
     assert key not in file.read_text()
-    assert list(tmp_path.iterdir()) == [file]
+    assert list(file.parent.iterdir()) == [file]
 
 
 @pytest.mark.parametrize(
@@ -53,8 +57,7 @@ def test_makes_a_file_for_its_owner_alone_and_prints_the_key_once(
         pytest.param(f"\ufeff# é\nkeys: [{{name: bob, hash: {HASH}}}]\n", id="a byte order mark"),
     ],
 )
-def test_all_that_stood_there_stays(text: str, tmp_path: Path) -> None:
-    file = tmp_path / "keys.yaml"
+def test_all_that_stood_there_stays(text: str, file: Path) -> None:
     file.write_bytes(text.encode())
     file.chmod(0o640)
     before = yaml.safe_load(text) or {"keys": []}
@@ -85,32 +88,29 @@ def test_all_that_stood_there_stays(text: str, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_added_is_one_line_and_changes_nothing(
-    text: str | bytes, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str | bytes, told: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "keys.yaml"
     content = text if isinstance(text, bytes) else text.encode()
     file.write_bytes(content)
     assert new(file) == 1
     printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1
-    assert printed.err.startswith(f"penstock: {tmp_path}/{told}")
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert printed.err.startswith(f"penstock: {file.parent}/{told}")
     assert file.read_bytes() == content
-    assert list(tmp_path.iterdir()) == [file]
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_a_name_that_is_there_is_left_if_only_missing_ones_are_wanted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "keys.yaml"
     assert new(file, "ann", "--if-missing") == 0
     assert "pk-" in capsys.readouterr().out
     before = file.read_bytes()
-    tmp_path.chmod(0o500)  # it also holds where nothing can be written
+    file.parent.chmod(0o500)  # it also holds where nothing can be written
     try:
         assert new(file, "ann", "--if-missing") == 0
     finally:
-        tmp_path.chmod(0o700)
+        file.parent.chmod(0o700)
     printed = capsys.readouterr()
     assert printed.out == f"# {file} already has a key named 'ann': nothing to do\n"
     assert (printed.err, file.read_bytes()) == ("", before)
@@ -119,18 +119,16 @@ def test_a_name_that_is_there_is_left_if_only_missing_ones_are_wanted(
 
 
 def test_no_folder_and_no_file_that_can_be_read_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert new(tmp_path / "none" / "keys.yaml") == 1
-    assert capsys.readouterr().err == f"penstock: {tmp_path}/none: No such file or directory\n"
-    assert new(tmp_path) == 1
-    assert capsys.readouterr().err == f"penstock: {tmp_path}: cannot be read: Is a directory\n"
-
-
-def test_where_nothing_can_be_written_no_key_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    file = Path("/proc/keys.yaml")  # a file system that takes no file, whoever asks
-    assert new(file) == 1
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert re.fullmatch(rf"penstock: {file}: cannot be written: [A-Z][a-z ]+\n", printed.err)
+    for place, told in (
+        (tmp_path / "none" / "keys.yaml", f"{tmp_path}/none: No such file or directory"),
+        (tmp_path, f"{tmp_path}: cannot be read: Is a directory"),
+        # a file system that takes no file, whoever asks
+        (Path("/proc/keys.yaml"), "/proc/keys.yaml: cannot be written: [A-Z][a-z ]+"),
+    ):
+        assert new(place) == 1
+        printed = capsys.readouterr()
+        assert printed.out == "", "no key is shown"
+        assert re.fullmatch(f"penstock: {told}\n", printed.err)
 
 
 def test_a_link_stays_one(tmp_path: Path) -> None:
@@ -144,16 +142,14 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the owner of a file is NOT changed: only root can")
-def test_the_owner_stays(tmp_path: Path) -> None:
-    file = tmp_path / "keys.yaml"
+def test_the_owner_stays(file: Path) -> None:
     file.write_text("keys: []\n")
     os.chown(file, 65532, 65532)
     assert new(file) == 0
     assert (file.stat().st_uid, file.stat().st_gid) == (65532, 65532)
 
 
-def test_of_several_at_once_none_is_lost(tmp_path: Path) -> None:
-    file = tmp_path / "keys.yaml"
+def test_of_several_at_once_none_is_lost(file: Path) -> None:
     wanted = [f"n{number:02}" for number in range(16)]
     together = Barrier(len(wanted))
 
@@ -183,8 +179,7 @@ def test_of_several_at_once_none_is_lost(tmp_path: Path) -> None:
         ("keys:\n- &b {{name: bob, hash: {a}}}\n", "keys:\n  []\n"),
     ],
 )  # fmt: skip
-def test_an_entry_leaves_and_nothing_else(text: str, remaining: str | None, tmp_path: Path) -> None:
-    file = tmp_path / "keys.yaml"
+def test_an_entry_leaves_and_nothing_else(text: str, remaining: str | None, file: Path) -> None:
     text, wanted = text.format(a="a" * 64, b=HASH), remaining and remaining.format(b=HASH)
     file.write_bytes(text.encode())
     file.chmod(0o640)

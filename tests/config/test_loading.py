@@ -9,20 +9,16 @@ from proxy.config.load import load
 from proxy.config.settings import OpenAIUpstream
 from tests.config.files import BASE, ROOT, loaded
 
-# --- what holds -------------------------------------------------------------------------------------------------------
-
 
 def test_a_chain_is_its_policies_in_order_with_their_names(tmp_path: Path) -> None:
-    text = (
-        BASE
-        + "chains:\n  default:\n    - reject_oversize: {share: 0.5}\n    - window_history\n    - reject_oversize:\n"
-    )
-    chain = loaded(tmp_path, text + "  other:\n").settings.chains["default"]
+    steps = "    - reject_oversize: {share: 0.5}\n    - window_history\n    - reject_oversize:\n"
+    chains = loaded(tmp_path, f"{BASE}chains:\n  default:\n{steps}  other:\n").settings.chains
+    named = [(name, type(policy).__name__) for name, policy in chains["default"]]
 
-    assert [name for name, _ in chain] == ["reject_oversize", "window_history", "reject_oversize"]
-    assert [type(policy).__name__ for _, policy in chain] == ["RejectOversize", "WindowHistory", "RejectOversize"]
-    assert chain[0][1].model_dump()["share"] == 0.5
-    assert loaded(tmp_path, text + "  other:\n").settings.chains["other"] == ()
+    oversize = ("reject_oversize", "RejectOversize")
+    assert named == [oversize, ("window_history", "WindowHistory"), oversize]
+    assert chains["default"][0][1].model_dump()["share"] == 0.5
+    assert chains["other"] == ()
 
 
 def test_values_from_the_environment_become_what_they_must_be(tmp_path: Path) -> None:
@@ -60,25 +56,16 @@ def test_addresses_lose_their_last_slash(tmp_path: Path) -> None:
 
 def test_an_empty_key_is_none(tmp_path: Path) -> None:
     text = BASE.replace("{kind: echo}", "{kind: openai, api_key: '${KEY:-}'}")
-    (upstream,) = loaded(tmp_path, text).settings.upstreams.values()
-    assert isinstance(upstream, OpenAIUpstream)
-    assert upstream.api_key is None
-    (keyed,) = loaded(tmp_path, text, {"KEY": "sk-1"}).settings.upstreams.values()
-    assert isinstance(keyed, OpenAIUpstream)
-    assert keyed.api_key is not None
-
-
-# --- the shipped file -------------------------------------------------------------------------------------------------
+    for environment, is_keyed in (({}, False), ({"KEY": "sk-1"}, True)):
+        (upstream,) = loaded(tmp_path, text, environment).settings.upstreams.values()
+        assert isinstance(upstream, OpenAIUpstream)
+        assert (upstream.api_key is not None) is is_keyed
 
 
 SHIPPED = ROOT / "config.yaml"
 VARIABLES = sorted(set(re.findall(r"\$\{([A-Z_]+)", SHIPPED.read_text(encoding="utf-8"))))
-VALUES = {
-    "PENSTOCK_PORT": "8080",
-    "OPENAI_BASE_URL": "http://h:1/v1",
-    "OLLAMA_HOST": "http://h:2",
-    "PENSTOCK_WARM": "true",
-}
+ADDRESSES = {"OPENAI_BASE_URL": "http://h:1/v1", "OLLAMA_HOST": "http://h:2"}
+VALUES = {"PENSTOCK_PORT": "8080", "PENSTOCK_WARM": "true", **ADDRESSES}
 
 
 @pytest.mark.parametrize("variable", VARIABLES)

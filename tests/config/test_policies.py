@@ -124,9 +124,7 @@ def test_every_policy_that_comes_with_penstock_has_the_name_of_its_file() -> Non
     ("chains", "more", "line", "told"),
     [
         pytest.param("[{G: {on_error: skip}}]", "", 6, "`on_error: skip` lets a request pass", id="open on a fault"),
-        pytest.param(
-            "[{validate_content: {action: reject}}]", "", 6, "`on_error: skip` lets", id="a step that refuses"
-        ),
+        pytest.param("[{validate_content: {action: reject}}]", "", 6, "`on_error: skip` lets", id="one that refuses"),
         pytest.param("[{validate_content: {action: reject, on_error: reject}}]", "", None, "", id="and fails closed"),
         pytest.param("[validate_content]", "", None, "", id="one that only marks"),
         pytest.param("[{G: {mode: observe}}]", "", 6, "`mode: observe` only reports", id="shadow mode"),

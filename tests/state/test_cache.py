@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -74,31 +75,36 @@ def test_a_tenant_is_forgotten_and_the_others_are_not() -> None:
     assert len(cache) == 0
 
 
-async def test_the_same_text_is_worked_on_once() -> None:
-    counted, once = Counted(), OnceService().bind(Identity("t"))
+@pytest.fixture
+def counted() -> Counted:
+    return Counted()
+
+
+@pytest.fixture
+def service() -> Iterator[OnceService]:
+    made = OnceService()
+    yield made
+    made.close()
+
+
+async def test_a_text_is_worked_on_once_for_each_function_and_tenant(counted: Counted, service: OnceService) -> None:
+    once = service.bind(Identity("t"))
     assert [await once.of(counted.upper, "ab"), await once.of(counted.upper, "a" + "b")] == ["AB", "AB"]
     assert counted.runs == ["ab"]
-
-
-async def test_functions_and_tenants_do_not_share() -> None:
-    counted, service = Counted(), OnceService()
-    assert await service.bind(Identity("t")).of(counted.upper, "ab") == "AB"
-    assert await service.bind(Identity("t")).of(counted.lower, "ab") == "ab"
+    assert await once.of(counted.lower, "ab") == "ab"
     assert await service.bind(Identity("other")).of(counted.upper, "ab") == "AB"
     assert len(counted.runs) == 3
 
 
-async def test_large_texts_go_to_a_thread() -> None:
-    counted, service = Counted(), OnceService()
+async def test_large_texts_go_to_a_thread(counted: Counted, service: OnceService) -> None:
     await service.bind(Identity("t")).of(counted.upper, "x" * (INLINE + 1))
     assert threading.main_thread().name not in counted.threads
     await service.bind(Identity("t")).of(counted.upper, "x")
     assert threading.main_thread().name in counted.threads
-    service.close()
 
 
-async def test_work_that_nobody_waits_for_any_more_is_remembered() -> None:
-    counted, service, go_on, begun = Counted(), OnceService(), threading.Event(), threading.Event()
+async def test_work_that_nobody_waits_for_any_more_is_remembered(counted: Counted, service: OnceService) -> None:
+    go_on, begun = threading.Event(), threading.Event()
 
     def slow(text: str) -> str:
         begun.set()
@@ -129,11 +135,10 @@ async def test_work_that_nobody_waits_for_any_more_is_remembered() -> None:
     assert counted.runs == [], "both were there"
     await once.of(counted.lower, text)
     assert counted.runs == [text], "what had not begun was dropped"
-    service.close()
 
 
-async def test_work_that_fails_is_not_remembered() -> None:
-    service, tries = OnceService(), list[str]()
+async def test_work_that_fails_is_not_remembered(service: OnceService) -> None:
+    tries = list[str]()
 
     def fail(text: str) -> str:
         tries.append(text)
@@ -143,17 +148,15 @@ async def test_work_that_fails_is_not_remembered() -> None:
         with pytest.raises(ValueError, match="no"):
             await service.bind(Identity("t")).of(fail, "x" * (INLINE + 1))
     assert len(tries) == 2
-    service.close()
 
 
-async def test_each_message_is_worked_on_once() -> None:
+async def test_each_message_is_worked_on_once(service: OnceService) -> None:
     runs: list[str] = []
 
     def shout(message: Message) -> str:
         runs.append(message.text)
         return message.text.upper()
 
-    service = OnceService()
     once = service.bind(Identity("t"))
     assert await once.of_each(shout, chat("uab uc").messages) == ["UAB", "UC"]
     assert await once.of_each(shout, chat("uc ud uab").messages) == ["UC", "UD", "UAB"]
@@ -162,20 +165,15 @@ async def test_each_message_is_worked_on_once() -> None:
     assert runs == ["uab", "uc", "ud", "uc"]
 
 
-def text_of(message: Message) -> str:
-    return message.text
-
-
-async def test_what_cannot_be_remembered_is_worked_out_again() -> None:
-    counted, once = Counted(), OnceService(max_bytes=100).bind(Identity("t"))
+async def test_what_cannot_be_remembered_is_worked_out_again(counted: Counted) -> None:
+    once = OnceService(max_bytes=100).bind(Identity("t"))
     for _ in range(2):
-        assert await once.of_each(text_of, chat("ua").messages) == ["ua"]
+        assert await once.of_each(lambda message: message.text, chat("ua").messages) == ["ua"]
         assert await once.of(counted.upper, "a") == "A"
     assert counted.runs == ["a", "a"]
 
 
-async def test_a_key_stands_for_work() -> None:
-    counted, service = Counted(), OnceService()
+async def test_a_key_stands_for_work(counted: Counted, service: OnceService) -> None:
     once = service.bind(Identity("t"))
     assert await once.of_key(("k", 1), 1, lambda: counted.upper("a")) == "A"
     assert await once.of_key(("k", 1), 1, lambda: counted.upper("b")) == "A"
@@ -183,14 +181,13 @@ async def test_a_key_stands_for_work() -> None:
     assert await service.bind(Identity("other")).of_key(("k", 1), 1, lambda: counted.upper("c")) == "C"
     assert counted.runs == ["a", "b", "c"]
     assert len(counted.threads) == 2
-    service.close()
 
 
 async def test_what_a_number_stands_in_front_of_counts_in_full() -> None:
-    service = OnceService(max_bytes=11_000)
+    once = OnceService(max_bytes=11_000).bind(Identity("t"))
     for key in range(10):
-        service.bind(Identity("t")).remember(key, (key, ("x" * 2000,)))
-    assert len([each for each in service.bind(Identity("t")).known(range(10)) if each is not None]) == 4
+        once.remember(key, (key, ("x" * 2000,)))
+    assert len([each for each in once.known(range(10)) if each is not None]) == 4
 
 
 async def test_a_long_walk_over_known_texts_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,13 @@ import pytest
 from proxy.state.counters import Counters, SqliteCounters
 from tests.clock import Clock
 
-KINDS = ["memory", "disk"]
-
 
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["memory", "disk"])
 async def counters(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncGenerator[Counters, None]:
     made = SqliteCounters(None if request.param == "memory" else tmp_path, clock=clock)
     async with aclosing(made):

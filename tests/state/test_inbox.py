@@ -9,14 +9,6 @@ from proxy.state.inbox import MOST, Shares, TooMany
 from proxy.state.sqlite import SqliteStore
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        self.now += 1
-        return self.now
-
-
 def who(session: str = "s", agent: str = "", task: str = "", tenant: str = "t") -> Identity:
     named = {kind: f"{kind}-{name}" for kind, name in (("agent", agent), ("task", task)) if name}
     return Identity(tenant, f"named-{session}", **named)
@@ -24,7 +16,7 @@ def who(session: str = "s", agent: str = "", task: str = "", tenant: str = "t") 
 
 @pytest.fixture
 def shares() -> Shares:
-    return Shares(SqliteStore(None, 2**24), ttl=60, clock=Clock())
+    return Shares(SqliteStore(None, 2**24), ttl=60, clock=itertools.count(1.0).__next__)
 
 
 async def give(shares: Shares, giver: Identity, receiver: Identity, content: str = "c", note: str = "") -> str:

@@ -39,13 +39,8 @@ async def phoenix(folder: Path) -> AsyncGenerator[str, None]:
     """A running Phoenix that keeps its data in the folder; its address."""
     port, grpc_port = free_port(), free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PHOENIX"))}
-    environment |= {
-        "PHOENIX_HOST": "127.0.0.1",
-        "PHOENIX_PORT": str(port),
-        "PHOENIX_GRPC_PORT": str(grpc_port),
-        "PHOENIX_WORKING_DIR": str(folder),
-        "PHOENIX_TELEMETRY_ENABLED": "false",
-    }
+    settings = {"HOST": "127.0.0.1", "PORT": str(port), "GRPC_PORT": str(grpc_port), "WORKING_DIR": str(folder)}
+    environment |= {f"PHOENIX_{name}": value for name, value in {**settings, "TELEMETRY_ENABLED": "false"}.items()}
     process = await asyncio.create_subprocess_exec(PHOENIX, "serve", env=environment, stdout=DEVNULL, stderr=DEVNULL)
     try:
         async with asyncio.timeout(120), aiohttp.ClientSession() as http:
@@ -89,17 +84,12 @@ async def test_phoenix_reads_a_request_as_one_call_of_a_model(tmp_path: Path) ->
         spans = await spans_of(collector, 4)  # all are sent when the proxy stops
     assert SECRET not in json.dumps(spans)
     server, call = spans["POST /v1/chat/completions"], spans["chat gpt-4o"]
-    assert {spans[f"policy {name}"]["parent_id"] for name in ("compact_tool_results", "window_history")} == {
-        server["context"]["span_id"]
-    }
-    assert call["parent_id"] == server["context"]["span_id"]
+    parents = {spans[f"policy {name}"]["parent_id"] for name in ("compact_tool_results", "window_history")}
+    assert parents == {call["parent_id"]} == {server["context"]["span_id"]}
     # Phoenix's own names, which it makes of those of the conventions
     assert call["span_kind"] == "LLM"
     read = call["attributes"]
-    assert (read["llm.model_name"], read["llm.token_count.prompt"], read["llm.token_count.completion"]) == (
-        "gpt-4o",
-        9,
-        2,
-    )
+    names = ("llm.model_name", "llm.token_count.prompt", "llm.token_count.completion")
+    assert [read[name] for name in names] == ["gpt-4o", 9, 2]
     assert read["session.id"] == read["gen_ai.conversation.id"]
     assert [name for name, span in spans.items() if span["span_kind"] == "LLM"] == ["chat gpt-4o"]

@@ -41,14 +41,9 @@ def scraped(metrics: Metrics) -> dict[str, float]:
 
 def step(policy: str = "window_history", **fields: object) -> Step:
     known: dict[str, object] = {
-        "verdict": "rewrite",
-        "why": "dropped 10 of 47 turns",
-        "seconds": 0.25,
-        "started": perf_counter(),
-        "tokens_before": 900,
-        "tokens_after": 400,
-        "facts": {"dropped_turns": 10},
-    }
+        "verdict": "rewrite", "why": "dropped 10 of 47 turns", "seconds": 0.25, "started": perf_counter(),
+        "tokens_before": 900, "tokens_after": 400, "facts": {"dropped_turns": 10},
+    }  # fmt: skip
     return Step(policy, **(known | fields))  # type: ignore[arg-type]
 
 

@@ -16,11 +16,8 @@ MODEL = profile(prices=Prices(5.0, 25.0), cache=FIVE_MINUTES)
 
 def talk(*sizes: int) -> ChatRequest:
     """A conversation in which user and assistant take turns; each message has about so many words, and more tokens."""
-    roles = ("user", "assistant")
-    messages = [
-        Message({"role": roles[place % 2], "content": f"{place} " + "word " * size}) for place, size in enumerate(sizes)
-    ]
-    return chat("u").with_messages(messages)
+    made = ((("user", "assistant")[place % 2], f"{place} " + "word " * size) for place, size in enumerate(sizes))
+    return chat("u").with_messages(Message({"role": role, "content": text}) for role, text in made)
 
 
 class Conversation:
@@ -113,11 +110,9 @@ class Chain(Conversation):
     ) -> list[Effect]:
         """What steps are worth that left these requests; None for one that kept what it was given."""
         given = given or came
-        names = [f"step{place}" for place in range(len(left))]
-        steps = [
-            Step(name, "rewrite" if each else "keep", "", 0.0, 0.0) for name, each in zip(names, left, strict=True)
-        ]
-        stages = [(name, each) for name, each in zip(names, left, strict=True) if each is not None]
+        named = [(f"step{place}", each) for place, each in enumerate(left)]
+        steps = [Step(name, "rewrite" if each else "keep", "", 0.0, 0.0) for name, each in named]
+        stages = [(name, each) for name, each in named if each is not None]
         estimate = await self.turn(came, stages[-1][1] if stages else given)
         tokens = context(came, model=self.model).tokens
         found = list(await self.bills.effects(estimate, given, stages, steps, tokens))
@@ -184,11 +179,8 @@ async def test_what_was_put_back_in_front_of_the_chain_is_no_steps() -> None:
     await talking.runs(talk(3000), None, None)
     came = talk(3000, 500, 20)
     rounds = [Message({"role": "assistant", "content": "a call"}), Message({"role": "user", "content": "found " * 500})]
-    found = await talking.runs(
-        came, None, None, given=came.with_messages([*came.messages[:1], *rounds, *came.messages[1:]])
-    )
-    assert found == [Effect(0, 0, 0)] * 2
-    assert [each.net_tokens for each in found] == [0, 0]
+    given = came.with_messages([*came.messages[:1], *rounds, *came.messages[1:]])
+    assert await talking.runs(came, None, None, given=given) == [Effect(0, 0, 0)] * 2
 
 
 async def test_a_step_that_observes_costs_nothing_and_one_that_is_not_told_apart_is_not_known() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 import pytest
@@ -20,7 +21,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from proxy.chat.errors import ConfigError
 from proxy.config.settings import TelemetrySettings
 from proxy.models.usage import Usage
+from proxy.step import Step
 from proxy.telemetry.observation import Telemetry
+from tests.loopback import serving
 from tests.telemetry.recorded import request, step
 
 
@@ -39,13 +42,8 @@ class Sink:
 
     @property
     def names(self) -> set[str]:
-        return {
-            span.name
-            for request in self.requests
-            for resource in request.resource_spans
-            for scope in resource.scope_spans
-            for span in scope.spans
-        }
+        scopes = [scope for each in self.requests for resource in each.resource_spans for scope in resource.scope_spans]
+        return {span.name for scope in scopes for span in scope.spans}
 
     @property
     def resource(self) -> dict[str, str]:
@@ -55,22 +53,20 @@ class Sink:
 @pytest.fixture
 async def sink() -> AsyncGenerator[Sink, None]:
     sink = Sink()
-    app = web.Application()
-    app.router.add_post("/{path:.*}", sink.take)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    host, port = runner.addresses[0]
-    sink.address = f"http://{host}:{port}"
-    yield sink
-    await runner.cleanup()
+    async with serving(sink.take) as sink.address:
+        yield sink
+
+
+async def export(*steps: Step, **settings: Any) -> None:
+    """Send the spans of one request to where the settings say."""
+    telemetry = Telemetry.open(TelemetrySettings(**settings))
+    request(telemetry, *steps)
+    await telemetry.aclose()
 
 
 @pytest.mark.parametrize("path", ["", "/v1/traces"])
 async def test_spans_reach_an_otlp_collector(sink: Sink, path: str) -> None:
-    telemetry = Telemetry.open(TelemetrySettings(endpoint=sink.address + path, service_name="gate"))
-    request(telemetry, step())
-    await telemetry.aclose()
+    await export(step(), endpoint=sink.address + path, service_name="gate")
 
     assert sink.paths == ["/v1/traces"]
     assert sink.names == {"POST /v1/chat/completions", "policy window_history", "chat gpt-4o"}
@@ -81,9 +77,7 @@ async def test_spans_reach_an_otlp_collector(sink: Sink, path: str) -> None:
 async def test_the_environment_turns_tracing_on_too(sink: Sink, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, sink.address)
     monkeypatch.setenv("OTEL_SERVICE_NAME", "from-environment")
-    telemetry = Telemetry.open(TelemetrySettings())
-    request(telemetry)
-    await telemetry.aclose()
+    await export()
 
     assert "chat gpt-4o" in sink.names
     assert sink.resource["service.name"] == "from-environment"
@@ -93,9 +87,7 @@ async def test_the_name_may_be_among_the_attributes_of_the_environment(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=from-attributes,deployment.environment.name=test")
-    telemetry = Telemetry.open(TelemetrySettings(endpoint=sink.address))
-    request(telemetry)
-    await telemetry.aclose()
+    await export(endpoint=sink.address)
 
     assert sink.resource["service.name"] == "from-attributes"
 
@@ -126,9 +118,7 @@ async def test_spans_reach_a_collector_over_grpc() -> None:
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Service(), server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    telemetry = Telemetry.open(TelemetrySettings(endpoint=f"http://127.0.0.1:{port}", protocol="grpc"))
-    request(telemetry)
-    await telemetry.aclose()
+    await export(endpoint=f"http://127.0.0.1:{port}", protocol="grpc")
     server.stop(None)
 
     assert len(received[0].resource_spans[0].scope_spans[0].spans) == 2
@@ -142,9 +132,7 @@ def test_grpc_without_its_package_stops_the_start(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_the_console_gets_one_line_of_json_per_span(capsys: pytest.CaptureFixture[str]) -> None:
-    telemetry = Telemetry.open(TelemetrySettings(console=True))
-    request(telemetry)
-    await telemetry.aclose()
+    await export(console=True)
 
     out, err = capsys.readouterr()
     assert out == ""

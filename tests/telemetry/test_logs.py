@@ -16,6 +16,9 @@ from proxy.telemetry.tracing import Tracing
 SECRET = "the-prompt-text"
 
 
+X = logging.getLogger("penstock.x")
+
+
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     out, err = capsys.readouterr()
     assert out == ""
@@ -44,20 +47,11 @@ def test_a_request_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert isinstance(line.pop("ms"), float)
     assert datetime.fromisoformat(str(line.pop("time"))).utcoffset() is not None
     assert line == {
-        "level": "info",
-        "logger": "penstock.access",
-        "event": "request",
-        "request_id": "req_1",
-        "route": "/v1/chat/completions",
-        "model": "gpt-*",
-        "upstream": "main",
-        "chain": "default",
-        "status": 200,
-        "tokens_before": 900,
-        "tokens_after": 400,
-        "verdicts": {"rewrite": 1, "keep": 2, "observed_rewrite": 1},
+        "level": "info", "logger": "penstock.access", "event": "request", "request_id": "req_1",
+        "route": "/v1/chat/completions", "model": "gpt-*", "upstream": "main", "chain": "default", "status": 200,
+        "tokens_before": 900, "tokens_after": 400, "verdicts": {"rewrite": 1, "keep": 2, "observed_rewrite": 1},
         "stream": True,
-    }
+    }  # fmt: skip
 
 
 async def test_a_line_leads_to_its_trace(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,15 +75,13 @@ def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
 @pytest.mark.parametrize(
-    "strange",
-    ["a\nb", "a\r\nb", "\x1b[2J", "\u2028", "\x85", "\x00", "\ud800", "\u202e", '"} {"'],
-    ids=ascii,
+    "strange", ["a\nb", "a\r\nb", "\x1b[2J", "\u2028", "\x85", "\x00", "\ud800", "\u202e", '"} {"'], ids=ascii
 )
 def test_no_value_can_start_a_line_or_drive_a_terminal(
     strange: str, log_format: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(TelemetrySettings.model_validate({"log_format": log_format}))
-    logging.getLogger("penstock.x").info("%s", strange, extra={"fields": {"value": strange, strange: 1}})
+    X.info("%s", strange, extra={"fields": {"value": strange, strange: 1}})
 
     (line,) = capsys.readouterr().err.splitlines()
     assert line.isprintable()
@@ -99,7 +91,7 @@ def test_no_value_can_start_a_line_or_drive_a_terminal(
 
 def test_a_field_cannot_pretend_to_be_the_lines_head(capsys: pytest.CaptureFixture[str]) -> None:
     configure(TelemetrySettings())
-    logging.getLogger("penstock.x").warning("true", extra={"fields": {"event": "false", "level": "debug"}})
+    X.warning("true", extra={"fields": {"event": "false", "level": "debug"}})
 
     (line,) = lines(capsys)
     assert (line["event"], line["level"]) == ("true", "warning")
@@ -113,7 +105,7 @@ def test_an_exception_is_its_class_and_place_without_its_text(
     try:
         int(SECRET)
     except ValueError:
-        logging.getLogger("penstock.x").exception("failed")
+        X.exception("failed")
 
     text = capsys.readouterr().err
     assert "ValueError" in text
@@ -129,7 +121,7 @@ def test_what_is_no_json_is_written_as_its_type(capsys: pytest.CaptureFixture[st
             return SECRET
 
     configure(TelemetrySettings())
-    logging.getLogger("penstock.x").info("odd", extra={"fields": {"value": Key()}})
+    X.info("odd", extra={"fields": {"value": Key()}})
 
     assert lines(capsys)[0]["value"] == "Key"
 
@@ -152,7 +144,7 @@ def test_the_level_holds_for_everybody(capsys: pytest.CaptureFixture[str]) -> No
     configure(TelemetrySettings(log_level="error"))
     request(Telemetry(Metrics("1")))
     logging.getLogger("httpx").warning("late")
-    logging.getLogger("penstock.x").error("real")
+    X.error("real")
 
     assert [line["event"] for line in lines(capsys)] == ["real"]
 
@@ -160,6 +152,6 @@ def test_the_level_holds_for_everybody(capsys: pytest.CaptureFixture[str]) -> No
 def test_configuring_again_does_not_double_lines(capsys: pytest.CaptureFixture[str]) -> None:
     configure(TelemetrySettings())
     configure(TelemetrySettings(log_format="text"))
-    logging.getLogger("penstock.x").info("once")
+    X.info("once")
 
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -42,16 +42,13 @@ def test_the_breaker_of_an_upstream_that_is_gone_is_not_told(telemetry: Telemetr
     told("open")
     telemetry.metrics.has_upstreams(["stays"])
     told("half_open")
-    assert [name for name in scraped(telemetry.metrics) if "breaker" in name] == [
-        'penstock_upstream_breaker{upstream="stays"}'
-    ]
+    (known,) = [name for name in scraped(telemetry.metrics) if "breaker" in name]
+    assert known == 'penstock_upstream_breaker{upstream="stays"}'
     telemetry.metrics.breaker("gone")
     assert scraped(telemetry.metrics)['penstock_upstream_breaker{upstream="gone"}'] == 0
 
 
-def test_the_size_of_a_context_and_its_share_of_the_window_are_seen_before_and_after_the_chain(
-    telemetry: Telemetry,
-) -> None:
+def test_the_size_of_a_context_and_its_share_are_seen_before_and_after_the_chain(telemetry: Telemetry) -> None:
     begun(telemetry).ran([], before=1000, after=400, window=2000)
 
     found = scraped(telemetry.metrics)
@@ -175,15 +172,11 @@ def test_a_context_that_is_filling_up_is_counted_and_logged(
 ) -> None:
     begun(telemetry).ran([], before=1990, after=after, window=2000, refused=refused)
 
-    found = scraped(telemetry.metrics)
-    levels = {
-        level: found.get(f'penstock_context_warnings_total{{level="{level}",model="gpt-4o"}}') for level in expected
-    }
-    assert levels == expected
-    assert len([name for name in found if name.startswith("penstock_context_warnings_total")]) == len(expected)
-    assert [record.levelname for record in caplog.records] == [
-        {"warn": "WARNING", "critical": "CRITICAL"}[level] for level in expected
-    ]
+    found = {name: count for name, count in scraped(telemetry.metrics).items() if "context_warnings_total" in name}
+    name = 'penstock_context_warnings_total{{level="{}",model="gpt-4o"}}'
+    assert found == {name.format(level): count for level, count in expected.items()}
+    levels = [{"warn": "WARNING", "critical": "CRITICAL"}[level] for level in expected]
+    assert [record.levelname for record in caplog.records] == levels
     for record in caplog.records:
         assert record.__dict__["fields"]["share"] == after / 2000
 
@@ -195,10 +188,9 @@ def test_prompts_that_nobody_could_shorten_now_are_one_warning_a_minute(
         begun(telemetry).ran([], before=1990, after=2100, window=2000, refused=refused)
 
     assert not [name for name in scraped(telemetry.metrics) if name.startswith("penstock_context_warnings_total")]
-    assert [(record.levelname, record.__dict__["fields"]["cause"]) for record in caplog.records] == [
-        ("WARNING", "server_is_overloaded"),
-        ("WARNING", "state_unavailable"),
-    ]
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+    causes = [record.__dict__["fields"]["cause"] for record in caplog.records]
+    assert causes == ["server_is_overloaded", "state_unavailable"]
 
 
 def test_the_names_of_models_are_bounded(telemetry: Telemetry) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.config.settings import RecordsSettings
+from proxy.context import Identity
 from proxy.models.usage import Usage
 from proxy.state.store import Cause, StoreError
 from proxy.step import Step
@@ -28,21 +29,14 @@ DAY = 86400.0
 
 
 def made(
-    request_id: str,
-    tenant: str = "ann",
-    talk: str = "",
-    *,
-    when: float | None = None,
-    why: str = "two turns",
-    **fields: Any,
-) -> Record:
+    request_id: str, tenant: str = "ann", talk: str = "", *, when: float | None = None, why: str = "two turns", **fields: Any
+) -> Record:  # fmt: skip
     """A record; of the conversation that opens with `talk`, if one is given."""
     known = {"request_id": request_id, "route": "/v1/chat/completions", "upstream": "main", "chain": "default"}
     rewriting = None
     if talk:
         came = chat(talk)
-        who = context().identity
-        ctx = context(came, identity=type(who)(tenant, f"opening-{talk.split()[0]}"))
+        ctx = context(came, identity=Identity(tenant, f"opening-{talk.split()[0]}"))
         rewriting = Rewriting(came, came, (), ctx, None, None)
     values: dict[str, Any] = {
         "tenant": tenant, "config": "v1", "when": time() if when is None else when, "seconds": 0.5, "known": known,
@@ -74,16 +68,12 @@ async def test_a_record_says_what_was_done() -> None:
         request(telemetry, step(), usage=Usage(1000, 50, 900, written=80))
         telemetry.begin("GET", "/v1/models", {}, request_id="went-nowhere").end(200)
         (found,) = await records.latest(Filters(), 10)
-    assert (found["request_id"], found["model"], found["upstream"], found["chain"]) == (
-        "req_1",
-        "gpt-*",
-        "main",
-        "default",
-    )
-    assert (found["tokens_before"], found["tokens_after"], found["window"]) == (900, 400, 8192)
-    used = ("input_tokens", "cached_tokens", "written_tokens", "output_tokens")
-    assert [found[name] for name in used] == [1000, 900, 80, 50]
-    assert found["conversation"] is None
+    expected = {
+        "request_id": "req_1", "model": "gpt-*", "upstream": "main", "chain": "default", "conversation": None,
+        "tokens_before": 900, "tokens_after": 400, "window": 8192,
+        "input_tokens": 1000, "cached_tokens": 900, "written_tokens": 80, "output_tokens": 50,
+    }  # fmt: skip
+    assert found.items() >= expected.items()
     (shown,) = found["steps"]
     assert shown == {**step(started=0.0).shown(), **Effect()._asdict()}
 
@@ -277,9 +267,8 @@ async def test_sums_over_time_are_those_of_each_period_and_group() -> None:
             failed = Step("cut", "fail" if n == 3 else "keep", "it ran", 0.001, 1.0)
             status, model = (500 if n == 2 else 200), "big" if n == 3 else "m"
             when = start + 60 * (n + 1)
-            records.add(
-                made(f"{n}", when=when, asked=model, status=status, steps=[failed, Step("wait", "keep", "", 0, 1)])
-            )
+            steps = [failed, Step("wait", "keep", "", 0, 1)]
+            records.add(made(f"{n}", when=when, asked=model, status=status, steps=steps))
         found = await records.ask(table.periods, Filters(), "model")
         by_policy = await records.ask(table.periods, Filters(), "policy")
         later = await records.ask(table.periods, Filters(since=start + 200), "chain")

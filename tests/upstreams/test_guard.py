@@ -210,8 +210,7 @@ async def test_a_stream_that_is_translated_notes_how_it_ended() -> None:
 
 
 def test_statuses() -> None:
-    down = [status for status in range(400, 600) if is_down(status)]
-    assert down == [502, 503, 504, *range(506, 600)]
+    assert [status for status in range(400, 600) if is_down(status)] == [502, 503, 504, *range(506, 600)]
 
 
 async def test_a_stream_that_is_over_is_gone_without_the_garbage_collector() -> None:

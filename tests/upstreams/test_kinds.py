@@ -56,12 +56,10 @@ class Lab:
             said += [{"tool_calls": [calls[0]]}, {"tool_calls": [calls[1]]}]
             self.server.said = [{"role": "assistant", "content": "", **each} for each in said]
         else:
-            used = [
-                {"type": "tool_use", "id": f"tu_{n}", "name": "look_up", "input": each}
-                for n, each in enumerate(ARGUMENTS)
-            ]
+            used = ({"id": f"tu_{n}", "name": "look_up", "input": each} for n, each in enumerate(ARGUMENTS))
             thought = {"type": "thinking", "thinking": "hm", "signature": "signed"}
-            self.server.content = [thought, {"type": "text", "text": "hello"}, *used]
+            text = {"type": "text", "text": "hello"}
+            self.server.content = [thought, text, *({"type": "tool_use", **each} for each in used)]
             self.server.stop_reason = "tool_use"
 
     def end(self, how: str) -> None:
@@ -122,9 +120,6 @@ def ask(conversation: str = "u1", **rest: Any) -> ChatRequest:
 both = pytest.mark.parametrize("stream", [False, True])
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_whole_answer_and_a_stream_say_the_same_in_openais_form(lab: Lab) -> None:
     lab.say_all()
     reply = await lab.send(ask(tools=TOOLS))
@@ -175,9 +170,6 @@ async def test_usage_is_streamed_to_those_who_ask(lab: Lab) -> None:
     assert last["id"] == chunks[0]["id"]
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-
 @both
 @pytest.mark.parametrize(("status", "kind", "code"), [
     (400, "invalid_request_error", None),
@@ -213,9 +205,8 @@ async def test_a_full_context_has_the_words_that_clients_look_for(
 
     error = await lab.fails(ask(stream=stream))
 
-    assert (error.status, error.type, error.code, error.param) == (
-        400, "invalid_request_error", "context_length_exceeded", "messages",
-    )  # fmt: skip
+    assert (error.status, error.type) == (400, "invalid_request_error")
+    assert (error.code, error.param) == ("context_length_exceeded", "messages")
     assert error.message.startswith(f"This model's maximum context length is {limit}")
     assert error.message.endswith(f"Please reduce the length of the messages. {told} (context_length_exceeded)")
 
@@ -265,9 +256,6 @@ async def test_a_request_that_cannot_be_translated_is_never_sent(lab: Lab) -> No
     assert lab.server.paths == []
 
 
-# --- fields -----------------------------------------------------------------------------------------------------------
-
-
 async def test_calls_with_a_type_of_null_are_sent(lab: Lab) -> None:
     """Clients that put the deltas of a stream together send such calls."""
     request = ask("u a!c1 tc1")
@@ -291,9 +279,6 @@ async def test_strict_params_refuse_them(start: Start) -> None:
         assert lab.server.bodies == []
 
     assert (error.status, error.code, error.param) == (400, "unsupported_parameter", "logit_bias")
-
-
-# --- leaving ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_read", [True, False])

@@ -18,9 +18,8 @@ state: {{kind: memory}}
 embedding: {{kind: none}}
 vectors: none
 """
-SAID = {
-    "error": {"message": f"Incorrect API key {KEY}, Zaubernuss of team blue", "type": "x", "param": None, "code": None}
-}
+SAID = {"error": {"message": f"Incorrect API key {KEY}, Zaubernuss of team blue", "type": "x"}}
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
 
 
 @pytest.mark.parametrize("status", [200, 401, 503])
@@ -36,9 +35,7 @@ async def test_a_whole_answer(tmp_path: Path, status: int, path: str) -> None:
         aiohttp.ClientSession() as http,
     ):
         behind.respond = echo
-        async with http.post(
-            f"{base}/v1/{path}", json={"model": "m", "messages": [{"role": "user", "content": "x"}]}
-        ) as got:
+        async with http.post(f"{base}/v1/{path}", json=ASKED) as got:
             assert got.status == status
             assert got.headers["x-debug"] == "Bearer [key]"
             message = json.loads(await got.read())["error"]["message"]

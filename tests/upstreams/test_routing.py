@@ -60,10 +60,9 @@ def test_an_unknown_model_is_not_found(model: str) -> None:
     with pytest.raises(NotFound) as caught:
         routes(*TABLE).of(model)
 
+    told = f"The model `{model[:200]}` does not exist or you do not have access to it. No entry of `models`"
     assert (caught.value.status, caught.value.code) == (404, "model_not_found")
-    assert caught.value.message.startswith(
-        f"The model `{model[:200]}` does not exist or you do not have access to it. No entry of `models`"
-    )
+    assert caught.value.message.startswith(told)
 
 
 def test_the_names_that_clients_choose_are_not_kept_for_ever() -> None:

@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,14 +140,27 @@ async def test_without_the_library_there_is_no_server(monkeypatch: pytest.Monkey
     await index.aclose()
 
 
-def on(server: QdrantServer, timeout: float = LONG, key: str | None = None) -> PointServer:
-    return PointServer(server.url, key, "penstock", timeout)
+@pytest.fixture
+def server() -> Iterator[QdrantServer]:
+    with QdrantServer() as made:
+        yield made
+
+
+def asking(server: QdrantServer, **options: Any) -> IndexService:
+    return IndexService(PointServer(server.url, "secret-key", "penstock", LONG), timeout=LONG, **options)
+
+
+@pytest.fixture
+async def remote(server: QdrantServer) -> AsyncGenerator[IndexService]:
+    """An index on the server."""
+    made = asking(server)
+    yield made
+    await made.aclose()
 
 
 async def test_a_look_finds_out_what_no_call_would(faulty: Faulty) -> None:
-    clock = Clock()
-    server = QdrantServer()
-    index = IndexService(on(server), timeout=LONG, clock=clock)
+    clock, server = Clock(), QdrantServer()
+    index = asking(server, clock=clock)
     await index.look()
     assert index.degraded is None
     server.close()
@@ -168,54 +182,43 @@ async def test_a_look_finds_out_what_no_call_would(faulty: Faulty) -> None:
     assert embedded.degraded == "RuntimeError"
 
 
-async def test_a_server_that_was_flushed_is_filled_again() -> None:
-    with QdrantServer() as server:
-        index = IndexService(on(server), timeout=LONG)
-        await index.put(T, points(5))
-        server.flush()
-        assert await index.vectors(T, ["p0"]) == [None]
-        await index.put(T, points(5))
-        assert None not in await index.vectors(T, ["p0", "p4"])
-        server.flush()
-        await index.put(T, points(4))
-        assert [each is not None for each in await index.vectors(T, ["p3", "p4"])] == [True, False]
-        assert index.degraded is None
-        await index.aclose()
+async def test_a_server_that_was_flushed_is_filled_again(server: QdrantServer, remote: IndexService) -> None:
+    await remote.put(T, points(5))
+    server.flush()
+    assert await remote.vectors(T, ["p0"]) == [None]
+    await remote.put(T, points(5))
+    assert None not in await remote.vectors(T, ["p0", "p4"])
+    server.flush()
+    await remote.put(T, points(4))
+    assert [each is not None for each in await remote.vectors(T, ["p3", "p4"])] == [True, False]
+    assert remote.degraded is None
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
-async def test_what_a_server_refuses(status: int) -> None:
-    with QdrantServer() as server:
-        server.status = status
-        index = IndexService(on(server), timeout=LONG)
-        await index.put(T, points(1))
-        assert index.degraded == f"status_{status}"
-        assert await index.vectors(T, ["p0"]) == [None]
-        await index.aclose()
+async def test_what_a_server_refuses(server: QdrantServer, remote: IndexService, status: int) -> None:
+    server.status = status
+    await remote.put(T, points(1))
+    assert remote.degraded == f"status_{status}"
+    assert await remote.vectors(T, ["p0"]) == [None]
 
 
-async def test_two_replicas_share_a_server_and_collections_are_made_once() -> None:
-    with QdrantServer() as server:
-        replicas = [IndexService(on(server, key="secret-key"), timeout=LONG) for _ in range(2)]
-        await asyncio.gather(*(each.put(T, points(20)) for each in replicas))
-        assert all([None not in await each.vectors(T, ["p0", "p19"]) for each in replicas])
-        assert [each is not None for each in await replicas[0].vectors(T, ["p1", "x"])] == [True, False]
-        assert server.keys == {"secret-key"}
-        (name,) = [each.name for each in server.client.get_collections().collections]
-        assert name.startswith("penstock-texts-model-1-")
-        fields = server.indexes[name]
-        assert fields["tenant"].is_tenant is True
-        assert set(fields) == {"tenant"}
-        for each in replicas:
-            await each.aclose()
+async def test_two_replicas_share_a_server_and_collections_are_made_once(
+    server: QdrantServer, remote: IndexService
+) -> None:
+    other = asking(server)
+    await asyncio.gather(*(each.put(T, points(20)) for each in (remote, other)))
+    assert all([None not in await each.vectors(T, ["p0", "p19"]) for each in (remote, other)])
+    assert [each is not None for each in await remote.vectors(T, ["p1", "x"])] == [True, False]
+    assert server.keys == {"secret-key"}
+    (name,) = [each.name for each in server.client.get_collections().collections]
+    assert name.startswith("penstock-texts-model-1-")
+    assert {field: schema.is_tenant for field, schema in server.indexes[name].items()} == {"tenant": True}
+    await other.aclose()
 
 
-async def test_a_batch_is_one_request_each_way() -> None:
-    with QdrantServer() as server:
-        index = IndexService(on(server), timeout=LONG)
-        await index.put(T, points(1))
-        server.requests.clear()
-        await index.put(T, points(100))
-        await index.vectors(T, [f"p{n}" for n in range(100)])
-        assert [method for method, _ in server.requests] == ["PUT", "POST"]
-        await index.aclose()
+async def test_a_batch_is_one_request_each_way(server: QdrantServer, remote: IndexService) -> None:
+    await remote.put(T, points(1))
+    server.requests.clear()
+    await remote.put(T, points(100))
+    await remote.vectors(T, [f"p{n}" for n in range(100)])
+    assert [method for method, _ in server.requests] == ["PUT", "POST"]

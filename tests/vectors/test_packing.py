@@ -53,19 +53,8 @@ def test_other_dimensions_and_no_vectors_have_no_similarity() -> None:
 
 @pytest.mark.parametrize(
     "rows",
-    [
-        [],
-        [[]],
-        [1.0],
-        [[0.0, 0.0]],
-        [[math.nan, 1.0]],
-        [[math.inf, 1.0]],
-        [["x"]],
-        [[None]],
-        [[1.0], [1.0, 2.0]],
-        [[{}]],
-    ],
-)
+    [[], [[]], [1.0], [[0.0, 0.0]], [[math.nan, 1.0]], [[math.inf, 1.0]], [["x"]], [[None]], [[1.0], [1.0, 2.0]], [[{}]]],
+)  # fmt: skip
 def test_what_is_no_vector_is_refused(rows: object) -> None:
     with pytest.raises(ValueError):
         pack(rows)

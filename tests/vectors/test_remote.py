@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
 from proxy.config.settings import OpenAIEmbedding
 from proxy.vectors.base import EmbeddingFailed
 from proxy.vectors.packing import dimension
 from proxy.vectors.remote import LARGEST, Remote
+from tests import loopback
 from tests.vectors.made import similarities
 
 Answer = Callable[[dict[str, Any]], web.Response]
@@ -37,6 +37,7 @@ class Server:
         self.free.set()
 
     async def handle(self, request: web.Request) -> web.Response:
+        assert (request.method, request.path) == ("POST", "/v1/embeddings")
         asked = await request.json()
         self.asked.append((request, asked))
         await self.free.wait()
@@ -45,17 +46,11 @@ class Server:
 
 @asynccontextmanager
 async def serving(**settings: Any) -> AsyncIterator[tuple[Server, Remote]]:
-    script, app = Server(), web.Application(client_max_size=2**24)
-    app.router.add_post("/v1/embeddings", script.handle)
-    server = TestServer(app, host="127.0.0.1")
-    await server.start_server()
-    base_url = str(server.make_url("/v1/"))
-    remote = Remote(OpenAIEmbedding(kind="openai", model="m", base_url=base_url, **settings))
-    try:
+    script = Server()
+    async with loopback.serving(script.handle) as url:
+        remote = Remote(OpenAIEmbedding(kind="openai", model="m", base_url=f"{url}/v1/", **settings))
         yield script, remote
-    finally:
         await remote.aclose()
-        await server.close()
 
 
 async def test_questions_and_documents_have_their_own_prompts_and_fields() -> None:

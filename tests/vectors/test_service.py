@@ -66,6 +66,22 @@ async def index(tmp_path: Path) -> AsyncGenerator[SpyIndex]:
     await spy.aclose()
 
 
+@pytest.fixture
+def backend() -> Scripted:
+    return Scripted()
+
+
+@pytest.fixture
+def service(backend: Scripted) -> EmbeddingService:
+    return EmbeddingService(backend)
+
+
+@pytest.fixture
+def kept(backend: Scripted, index: SpyIndex) -> EmbeddingService:
+    """A service that keeps vectors in the index."""
+    return EmbeddingService(backend, index)
+
+
 async def ask(service: EmbeddingService, query: str, *texts: str, tenant: str = "t", wait: float = LONG) -> list[Any]:
     found = await service.similarities(tenant, query, texts, wait=wait)
     return [None if near is None else round(near, 2) for near in found]
@@ -112,11 +128,9 @@ async def test_the_floor_is_the_nearest_phrase_that_asks_nothing() -> None:
 
 
 async def test_the_nearest_text_is_found_for_many_queries_at_once() -> None:
-    service = EmbeddingService(Scripted())
-    embedder = service.bind(Identity("t"))
-    assert list(await embedder.nearest(["a", "b", "c"], ["a1", "b1", "b2"], wait=LONG)) == pytest.approx(
-        [1.0, 1.0, 0.8], abs=0.01
-    )
+    embedder = EmbeddingService(Scripted()).bind(Identity("t"))
+    near = await embedder.nearest(["a", "b", "c"], ["a1", "b1", "b2"], wait=LONG)
+    assert list(near) == pytest.approx([1.0, 1.0, 0.8], abs=0.01)
     assert list(await embedder.nearest(["a"], [], wait=LONG)) == [None]
 
 
@@ -135,9 +149,9 @@ async def test_noise_is_the_spread_of_texts_that_nobody_asks_for() -> None:
     assert await embedder.noise([" "], wait=LONG) is None
 
 
-async def test_what_was_asked_last_comes_first_and_what_was_only_prepared_last() -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend)
+async def test_what_was_asked_last_comes_first_and_what_was_only_prepared_last(
+    backend: Scripted, service: EmbeddingService
+) -> None:
     backend.free.clear()
     service.prepare("t", ["busy", "prepared 1", "prepared 2"])
     await backend.begun.wait()
@@ -160,9 +174,7 @@ async def test_a_batch_has_no_more_characters_than_the_backend_likes() -> None:
     assert [len(batch) for batch in backend.batches] == [1, 2, 1, 1]
 
 
-async def test_what_is_queued_is_not_queued_again() -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend)
+async def test_what_is_queued_is_not_queued_again(backend: Scripted, service: EmbeddingService) -> None:
     backend.free.clear()
     service.prepare("t", ["a1", "a1", "b1"])
     asking = [asyncio.create_task(ask(service, "a1", "b1", "a1")) for _ in range(3)]
@@ -185,22 +197,18 @@ async def test_after_the_wait_the_answer_is_what_there_is_and_the_work_goes_on()
     assert backend.texts == ["a", "a1", "b1"]
 
 
-async def test_a_text_that_can_have_no_vector_is_asked_for_once(index: SpyIndex) -> None:
-    backend = Scripted()
+async def test_a_text_that_can_have_no_vector_is_asked_for_once(backend: Scripted, kept: EmbeddingService) -> None:
     backend.refused.add("odd")
-    service = EmbeddingService(backend, index)
     for _ in range(2):
-        assert await ask(service, "a1", "b1", "odd", " ") == [0.0, None, None]
+        assert await ask(kept, "a1", "b1", "odd", " ") == [0.0, None, None]
     assert sorted(backend.texts) == ["a1", "b1", "odd"]
 
 
-async def test_tenants_share_nothing(index: SpyIndex) -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend, index)
+async def test_tenants_share_nothing(backend: Scripted, kept: EmbeddingService, index: SpyIndex) -> None:
     for tenant in ("t", "u"):
-        assert await ask(service, "a", "b1", tenant=tenant) == [0.0]
+        assert await ask(kept, "a", "b1", tenant=tenant) == [0.0]
     assert backend.texts == ["a", "b1"] * 2
-    await service.aclose()
+    await kept.aclose()
     assert {tenant for _, tenant, _ in index.calls} == {"t", "u"}
 
 
@@ -229,15 +237,12 @@ async def test_another_version_finds_nothing_of_the_first(index: SpyIndex) -> No
     assert other.texts == ["a", "b1"]
 
 
-async def test_a_broken_index_only_costs_time(index: SpyIndex) -> None:
-    backend = Scripted()
+async def test_a_broken_index_only_costs_time(kept: EmbeddingService, index: SpyIndex) -> None:
     index.broken = True
-    service = EmbeddingService(backend, index)
-    assert await ask(service, "a", "b1") == [0.0]
-    assert await ask(service, "a", "b2") == [0.0]
+    assert [await ask(kept, "a", text) for text in ("b1", "b2")] == [[0.0]] * 2
     index.broken = False
-    assert await ask(service, "a", "b3") == [0.0]
-    await service.aclose()
+    assert await ask(kept, "a", "b3") == [0.0]
+    await kept.aclose()
     await index.has(1)
 
 
@@ -258,14 +263,14 @@ async def test_what_is_forgotten_is_not_made_later(index: SpyIndex) -> None:
     assert [index.count(tenant) for tenant in ("t", "u")] == [0, 1]
 
 
-async def test_what_the_index_has_garbled_is_made_again(index: SpyIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_index_has_garbled_is_made_again(
+    backend: Scripted, kept: EmbeddingService, index: SpyIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def garbled(scope: Scope, ids: Sequence[str]) -> list[bytes | None]:
         return [b"\x02garbage"] * len(ids)
 
     monkeypatch.setattr(index, "vectors", garbled)
-    backend = Scripted()
-    service = EmbeddingService(backend, index)
-    assert await ask(service, "a", "b1") == [0.0]
+    assert await ask(kept, "a", "b1") == [0.0]
     assert backend.texts == ["a", "b1"]
 
 
@@ -344,13 +349,11 @@ async def test_only_a_failure_that_may_pass_is_tried_again(
     assert "secret" not in caplog.text
 
 
-async def test_another_dimension_makes_the_earlier_vectors_void(index: SpyIndex) -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend, index)
-    assert await ask(service, "a", "b1") == [0.0]
+async def test_another_dimension_makes_the_earlier_vectors_void(backend: Scripted, kept: EmbeddingService) -> None:
+    assert await ask(kept, "a", "b1") == [0.0]
     backend.dimensions = 3
-    await ask(service, "a", "b2")
-    assert await ask(service, "a", "b1", "b2") == [0.0, 0.0]
+    await ask(kept, "a", "b2")
+    assert await ask(kept, "a", "b1", "b2") == [0.0, 0.0]
     assert sorted(backend.texts) == ["a", "a", "b1", "b1", "b2"]
 
 
@@ -362,9 +365,7 @@ async def test_odd_and_endless_texts_are_texts() -> None:
     assert all(text.encode() for text in backend.texts)
 
 
-async def test_closing_answers_those_who_wait() -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend)
+async def test_closing_answers_those_who_wait(backend: Scripted, service: EmbeddingService) -> None:
     backend.free.clear()
     asking = asyncio.create_task(ask(service, "a", "b1", "b2", "b3"))
     await backend.begun.wait()
@@ -373,9 +374,9 @@ async def test_closing_answers_those_who_wait() -> None:
     assert await ask(service, "a", "b1") == [None]
 
 
-async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails() -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend)
+async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails(
+    backend: Scripted, service: EmbeddingService
+) -> None:
     embedder = service.bind(Identity("t"))
     assert not embedder.is_behind
     backend.free.clear()
@@ -390,9 +391,9 @@ async def test_it_is_behind_while_vectors_are_on_their_way_and_not_when_it_fails
     assert not embedder.is_behind
 
 
-async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_same_tenant() -> None:
-    backend = Scripted()
-    service = EmbeddingService(backend)
+async def test_vectors_that_were_unpacked_are_those_of_the_same_texts_of_the_same_tenant(
+    backend: Scripted, service: EmbeddingService
+) -> None:
     texts = ("a1", "b1")
     for _ in range(2):
         assert list(await service.bind(Identity("t")).similarities("a", texts, wait=LONG)) == [1.0, 0.0]

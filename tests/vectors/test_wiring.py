@@ -9,7 +9,6 @@ import pytest
 
 from proxy.config.load import load
 from proxy.server.explain import explain, render_table
-from proxy.vectors.base import Backend
 from tests.e2e.servers import Received, Upstream, proxy, send, until_ready, upstream
 from tests.vectors.scripted import Scripted
 
@@ -22,14 +21,8 @@ embedding: {embedding}
 telemetry: {{log_level: warning}}
 """
 STEP = "tests.vectors.nearest"
-REQUEST = {
-    "model": "m",
-    "messages": [
-        {"role": "user", "content": "apples"},
-        {"role": "assistant", "content": "boats"},
-        {"role": "user", "content": "bananas"},
-    ],
-}
+SAID = (("user", "apples"), ("assistant", "boats"), ("user", "bananas"))
+REQUEST = {"model": "m", "messages": [{"role": role, "content": text} for role, text in SAID]}
 
 
 async def steps(url: str, key: str = "sk-1") -> str:
@@ -42,10 +35,8 @@ async def steps(url: str, key: str = "sk-1") -> str:
 
 
 async def by_first_letter(server: Upstream, received: Received, writer: Any) -> None:
-    texts = json.loads(received.body)["input"]
-    data = [
-        {"index": i, "embedding": [text[0] == "a", text[0] == "b", text[0] not in "ab"]} for i, text in enumerate(texts)
-    ]
+    firsts = [text[0] for text in json.loads(received.body)["input"]]
+    data = [{"index": n, "embedding": [each == "a", each == "b", each not in "ab"]} for n, each in enumerate(firsts)]
     await send(writer, 200, json.dumps({"data": data}).encode())
 
 
@@ -69,16 +60,18 @@ async def test_without_embedding_there_is_none(tmp_path: Path) -> None:
         assert "by words" in await steps(url)
 
 
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """The backend of every proxy."""
+    made = Scripted()
+    monkeypatch.setattr("proxy.server.build.build_backend", lambda settings: made)
+    return made
+
+
 @pytest.mark.parametrize(("step", "loads"), [(STEP, 1), ("consolidate_system", 0)])
 async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
-    step: str, loads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, loads: int, tmp_path: Path, backend: Scripted
 ) -> None:
-    backend = Scripted()
-
-    def scripted(settings: object) -> Backend:
-        return backend
-
-    monkeypatch.setattr("proxy.server.build.build_backend", scripted)
     async with proxy(CONFIG.format(step=step, embedding="{kind: sentence-transformers}"), tmp_path) as url:
         await until_ready(url)
         assert backend.loads == loads
@@ -87,17 +80,8 @@ async def test_the_model_is_loaded_at_start_only_where_a_policy_needs_it(
 
 @pytest.mark.parametrize(("waits", "not_compared"), [(True, {}), (False, {STEP: 3})])
 async def test_explain_loads_the_model_only_where_it_may_wait(
-    waits: bool,
-    not_compared: dict[str, int],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    waits: bool, not_compared: dict[str, int], tmp_path: Path, backend: Scripted
 ) -> None:
-    backend = Scripted()
-
-    def scripted(settings: object) -> Backend:
-        return backend
-
-    monkeypatch.setattr("proxy.server.build.build_backend", scripted)
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG.format(step=STEP, embedding="{kind: sentence-transformers}"))
     explained = await explain(load(path, {}), json.dumps(REQUEST).encode(), waits=waits)

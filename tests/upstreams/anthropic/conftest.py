@@ -63,7 +63,6 @@ class Answered:
 
     @property
     def assembled(self) -> dict[str, Any]:
-        """The message that the deltas of a stream are, as the accumulators of SDKs make it."""
         return assembled(self.chunks)
 
 

@@ -20,12 +20,8 @@ THOUGHTS = ("thinking", "redacted_thinking")
 ALWAYS_THINKING = ("claude-opus-5-5", "claude-fable-5-1", "claude-fable-5-2", "claude-mythos-5-1", "claude-mythos-5-2")
 BOUND = (*ALWAYS_THINKING, "claude-sonnet-5-5", "claude-haiku-5-5")
 BUDGETS = (
-    "claude-opus-4-5",
-    "claude-sonnet-4-5",
-    "claude-haiku-4-5",
-    "claude-opus-4-1",
-    "claude-sonnet-4-2",
-    "claude-3-7",
+    *("claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5"),
+    *("claude-opus-4-1", "claude-sonnet-4-2", "claude-3-7"),
 )
 MINIMUM = {
     "claude-opus-5": 512, "claude-fable-5": 512, "claude-mythos-5": 512, "claude-opus-4-8": 1024, "claude-sonnet-5": 1024,
@@ -135,11 +131,10 @@ def _check_thinking(body: Body) -> None:
     kind, choice = thinking["type"], body.get("tool_choice", {"type": "auto"})["type"]
     always = model in ALWAYS_THINKING
     budgeted = model.startswith(BUDGETS)
-    _require(
-        not (always and kind in ("disabled", "enabled")), f'"thinking.type.{kind}" is not supported for this model.'
-    )
-    _require(not (model == "claude-sonnet-5-5" and kind == "disabled"), '"thinking.type.disabled" is not supported')
-    _require(budgeted or kind != "enabled", '"thinking.type.enabled" is not supported for this model.')
+    unsupported = f'"thinking.type.{kind}" is not supported for this model.'
+    _require(not (always and kind in ("disabled", "enabled")), unsupported)
+    _require(not (model == "claude-sonnet-5-5" and kind == "disabled"), unsupported)
+    _require(budgeted or kind != "enabled", unsupported)
     _require(not budgeted or kind != "adaptive", "adaptive thinking is not supported on this model")
     if kind == "enabled":
         budget = thinking["budget_tokens"]
@@ -148,10 +143,8 @@ def _check_thinking(body: Body) -> None:
         _require(body.get("temperature", 1) == 1, "`temperature` may only be set to 1 when thinking is enabled")
         _require("top_k" not in body, "`top_k` must be unset when thinking is enabled")
     forced = choice in ("any", "tool")
-    _require(
-        not (forced and kind in ("enabled", "adaptive")),
-        "Thinking may not be enabled when tool_choice forces tool use.",
-    )
+    told = "Thinking may not be enabled when tool_choice forces tool use."
+    _require(not (forced and kind in ("enabled", "adaptive")), told)
     forces_not = always or model == "claude-sonnet-5-5"
     _require(not (forced and forces_not), "tool_choice: forced tool use is not supported for this model")
     if not budgeted and not model.startswith(("claude-opus-4-6", "claude-sonnet-4-6", "claude-3")):
@@ -179,10 +172,8 @@ def _check_roles(body: Body) -> None:
     messages = body["messages"]
     _require(bool(messages), "messages: at least one message is required")
     for place, message in enumerate(messages):
-        role = message["role"]
-        _require(
-            bool(content(message)) or (role == "assistant" and place + 1 == len(messages)), "messages: empty content"
-        )
+        role, is_last = message["role"], place + 1 == len(messages)
+        _require(bool(content(message)) or (role == "assistant" and is_last), "messages: empty content")
         if role != "system":
             continue
         old = body["model"].startswith(("claude-opus-4-1", "claude-opus-4-5", "claude-opus-4-6", "claude-opus-4-7"))
@@ -201,27 +192,21 @@ def _check_pairs(body: Body) -> None:
         else:
             merged.append((message["role"], content(message)))
     called: list[str] = []
+    told = "`tool_use` ids were found without `tool_result` blocks immediately after"
     for place, (role, said) in enumerate(merged):
         results = [block["tool_use_id"] for block in said if block["type"] == "tool_result"]
         if role == "user":
             head = [block["type"] == "tool_result" for block in said]
-            _require(
-                head == sorted(head, reverse=True),
-                "tool_result blocks must come first in the content of a user message",
-            )
+            _require(head == sorted(head, reverse=True), "tool_result blocks must come first in a user message")
             missing = [each for each in called if each not in results]
-            told = "`tool_use` ids were found without `tool_result` blocks immediately after"
             _require(not missing, f"messages.{place}: {told}: {', '.join(missing)}")
             _require(len(results) == len(set(results)), "each tool_use must have a single result")
             _require(set(results) <= set(called), "unexpected `tool_use_id` found in `tool_result` blocks")
             called = []
         elif role == "assistant":
-            told = "`tool_use` ids were found without `tool_result` blocks immediately after"
             _require(not called and not results, told)
             called = [block["id"] for block in said if block["type"] == "tool_use"]
-            _require(
-                all(map(_ID.fullmatch, called)), "messages: tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
-            )
+            _require(all(map(_ID.fullmatch, called)), "messages: tool_use.id: String should match '^[a-zA-Z0-9_-]+$'")
             _require(len(called) == len(set(called)), "messages: `tool_use` ids must be unique")
     uses = any(block["type"] in ("tool_use", "tool_result") for _, said in merged for block in said)
     _require(not uses or bool(body.get("tools")), "Requests which include `tool_use` blocks must define tools")

@@ -67,12 +67,8 @@ class StandIn:
         if not headers.get("anthropic-version"):
             return _error(400, "invalid_request_error", "anthropic-version: header is required")
         if request.method == "GET":
-            entry = {
-                "id": "claude-opus-5",
-                "type": "model",
-                "created_at": "2026-05-01T00:00:00Z",
-                "max_input_tokens": 10,
-            }
+            told = {"type": "model", "created_at": "2026-05-01T00:00:00Z", "max_input_tokens": 10}
+            entry = {"id": "claude-opus-5", **told}
             return web.json_response({"data": [entry], "has_more": False})
         body = json.loads(await request.read())
         self.bodies.append(body)
@@ -121,9 +117,8 @@ class StandIn:
         }  # fmt: skip
 
     async def _stream(self, request: web.Request, events: list[dict[str, Any]], pause: float) -> web.StreamResponse:
-        response = web.StreamResponse(
-            headers={"content-type": "text/event-stream; charset=utf-8", "request-id": "req_1"}
-        )
+        headers = {"content-type": "text/event-stream; charset=utf-8", "request-id": "req_1"}
+        response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         for event in events:
             if event["type"] == "cut":
@@ -153,10 +148,8 @@ def stream_events(message: dict[str, Any], ending: str) -> list[dict[str, Any]]:
         made.append({"type": "content_block_start", "index": index, "content_block": begun})
         made += [{"type": "ping"}] if index == 0 else []
         made += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
-        if ending == "error" and index + 1 == len(message["content"]):
-            return [*made, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}]
-        if ending == "cut" and index + 1 == len(message["content"]):
-            return [*made, {"type": "cut"}]
+        if ending in ("error", "cut") and index + 1 == len(message["content"]):
+            return [*made, {"type": ending, "error": {"type": "overloaded_error", "message": "Overloaded"}}]
         made.append({"type": "content_block_stop", "index": index})
     delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
     made.append({"type": "message_delta", "delta": delta, "usage": message["usage"]})

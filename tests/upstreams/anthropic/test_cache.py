@@ -87,11 +87,8 @@ async def talked(start: Start, anthropic: StandIn, heads: Sequence[str], *, keep
         for turn, head in enumerate(heads):
             messages.append(user(f"Question {turn}: " + "some words " * 90))
             anthropic.say(text(f"Answer {turn}: " + "other words " * 90))
-            shown = [
-                system(head + "\nYou are a voice assistant. " + "Never unlock the door. " * 400),
-                *messages[-keeps:],
-            ]
-            answered = await client.chat(*shown, model=MODEL, tools=[TOOL])
+            first = system(head + "\nYou are a voice assistant. " + "Never unlock the door. " * 400)
+            answered = await client.chat(first, *messages[-keeps:], model=MODEL, tools=[TOOL])
             assert answered.status == 200, answered.text
             headers.append(answered.headers)
             messages.append(bare(answered.message))

@@ -98,15 +98,10 @@ async def test_no_words_of_ours_enter_the_conversation(client: Client, anthropic
     ]
 
 
-async def test_broken_arguments_say_so(client: Client, anthropic: StandIn) -> None:
-    await client.chat(user("a"), assistant(None, call("c", '{"key": ')), result("c"), tools=[TOOL])
-
-    assert anthropic.bodies[0]["messages"][1]["content"][0]["input"] == {"malformed_arguments": '{"key": '}
-
-
-async def test_history_with_calls_and_no_tools_is_taken(client: Client, anthropic: StandIn) -> None:
-    assert (await client.chat(user("a"), assistant(None, call("c")), result("c"))).status == 200
+async def test_calls_are_taken_without_tools_and_broken_arguments_say_so(client: Client, anthropic: StandIn) -> None:
+    assert (await client.chat(user("a"), assistant(None, call("c", '{"key": ')), result("c"))).status == 200
     assert anthropic.bodies[0]["tool_choice"] == {"type": "none"}
+    assert anthropic.bodies[0]["messages"][1]["content"][0]["input"] == {"malformed_arguments": '{"key": '}
 
 
 async def test_a_late_system_message_stays_in_its_place(client: Client, anthropic: StandIn) -> None:
@@ -165,18 +160,13 @@ async def test_images_files_and_native_parts(client: Client, anthropic: StandIn)
     plain = {"file_data": "data:text/plain;base64,aGk=", "filename": "a.txt"}
     native = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"},
               "citations": {"enabled": True}}  # fmt: skip
-    await client.chat(
-        user(
-            [
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
-                {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}, "cache_control": MARK},
-                {"type": "file", "file": pdf},
-                {"type": "file", "file": plain},
-                {"type": "file", "file": {"file_id": "file_1"}},
-                native,
-            ]
-        )
-    )
+    parts = [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
+        {"type": "image_url", "image_url": {"url": "https://a.example/b.png"}, "cache_control": MARK},
+        *({"type": "file", "file": file} for file in (pdf, plain, {"file_id": "file_1"})),
+        native,
+    ]
+    await client.chat(user(parts))
 
     assert anthropic.refused == []
     assert anthropic.bodies[0]["messages"][0]["content"] == [

@@ -195,7 +195,6 @@ async def test_an_answer_may_have_what_the_window_has_room_for(client: Client, a
 def test_an_unknown_newer_model_has_the_profile_of_the_newest(name: str) -> None:
     profile = Models().resolve(name)
 
-    assert profile.window == 1_000_000
-    assert profile.max_output == 128_000
+    assert (profile.window, profile.max_output) == (1_000_000, 128_000)
     assert profile.cache.ttl
     assert profile.binds_reasoning

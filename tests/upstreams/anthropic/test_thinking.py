@@ -120,11 +120,7 @@ async def test_what_is_kept_stays_within_tenant_and_conversation(start: Start, a
         await client.chat(*follow, tools=[TOOL], headers={**mine, "x-penstock-session": "another"})
         await client.chat(*follow, tools=[TOOL], headers=mine)
 
-    assert [thought(body) for body in anthropic.bodies[1:]] == [
-        [["tool_use"]],
-        [["tool_use"]],
-        [["thinking", "tool_use"]],
-    ]
+    assert [thought(body) for body in anthropic.bodies[1:]] == [[["tool_use"]]] * 2 + [[["thinking", "tool_use"]]]
 
 
 async def test_thinking_is_kept_over_a_restart(anthropic: StandIn, tmp_path: Path) -> None:
@@ -166,10 +162,8 @@ async def test_thinking_that_could_not_be_kept_is_told(
 
 
 async def test_unsigned_blocks_are_left_out_and_told(client: Client, anthropic: StandIn) -> None:
-    blocks = [{"type": "thinking", "thinking": "of another provider"}]
-    answered = await client.chat(
-        user("Hi"), {"role": "assistant", "content": "a", "thinking_blocks": blocks}, user("b")
-    )
+    said = {"role": "assistant", "content": "a", "thinking_blocks": [thinking("of another provider")]}
+    answered = await client.chat(user("Hi"), said, user("b"))
 
     assert answered.headers["x-penstock-ignored"] == "messages[].thinking_blocks"
     assert "another provider" not in json.dumps(anthropic.bodies)

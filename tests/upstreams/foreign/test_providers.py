@@ -32,11 +32,8 @@ async def provider(name: str, answer: Sequence[Event] | Event, status: int = 200
         return response
 
     async with serving(serve) as url:
-        upstream = Provider(name, ForeignUpstream(kind="foreign", provider=name, base_url=url))
-        yield upstream
+        yield Provider(name, ForeignUpstream(kind="foreign", provider=name, base_url=url))
 
-
-# --- streams ----------------------------------------------------------------------------------------------------------
 
 DONE: Event = {}
 
@@ -47,20 +44,16 @@ def openai_like(text: str | None, finish: str | None = None, **more: Any) -> Eve
     return {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice], **more}
 
 
-def gemini(text: str | None, finish: str | None = None) -> Event:
+def gemini(said: str | Event | None, finish: str | None = None) -> Event:
+    """An event that says a text, or calls a function."""
     candidate: Event = {"index": 0}
-    if text is not None:
-        candidate["content"] = {"role": "model", "parts": [{"text": text}]}
+    if said is not None:
+        part = {"text": said} if isinstance(said, str) else {"functionCall": said}
+        candidate["content"] = {"role": "model", "parts": [part]}
     if finish is not None:
         candidate["finishReason"] = finish
     used = {"promptTokenCount": 9, "candidatesTokenCount": 5, "totalTokenCount": 14, "cachedContentTokenCount": 3}
     return {"candidates": [candidate], "usageMetadata": used, "modelVersion": "gemini-2.5-flash", "responseId": "r1"}
-
-
-def gemini_call(finish: str) -> Event:
-    called = {"functionCall": {"name": "f", "args": {"a": 1}}}
-    candidate = {"index": 0, "content": {"role": "model", "parts": [called]}, "finishReason": finish}
-    return {"candidates": [candidate], "usageMetadata": {"promptTokenCount": 9, "totalTokenCount": 9}}
 
 
 USED = {"prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
@@ -71,7 +64,7 @@ STREAMS = [
     ("gemini", [gemini("hello"), gemini("", "STOP")], "stop"),
     ("gemini", [gemini("hello"), gemini(None, "MAX_TOKENS")], "length"),
     ("gemini", [gemini("hello"), gemini(None, "SAFETY")], "content_filter"),
-    ("gemini", [gemini_call("STOP")], "tool_calls"),
+    ("gemini", [gemini({"name": "f", "args": {"a": 1}}, "STOP")], "tool_calls"),
     ("gemini", [gemini("hel"), gemini("lo")], None),
     ("mistral", [openai_like("hel"), openai_like("lo", "stop", usage=USED), DONE], "stop"),
     ("mistral", [openai_like("hello")], None),
@@ -105,9 +98,6 @@ async def test_a_stream_ends_as_its_provider_ended_it(name: str, streamed: list[
     else:
         assert (reasons, last) == ([finish], "[DONE]")
         assert "error" not in reply.facts
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
 
 
 def google(code: int, status: str, message: str, **detail: Any) -> Event:
@@ -145,8 +135,7 @@ async def test_an_error_in_the_middle_of_a_stream_keeps_its_words() -> None:
 
 async def test_what_gemini_does_not_take_is_told() -> None:
     async with provider("gemini", gemini("hello", "STOP")) as upstream:
-        reply = await send(
-            upstream, ask(model="gemini-2.5-flash", seed=3, logprobs=True, top_logprobs=2, verbosity="low", n=1)
-        )
+        fields: Event = {"seed": 3, "logprobs": True, "top_logprobs": 2, "verbosity": "low", "n": 1}
+        reply = await send(upstream, ask(model="gemini-2.5-flash", **fields))
 
     assert reply.facts["ignored"] == "seed,top_logprobs,verbosity"

@@ -15,8 +15,6 @@ from proxy.upstreams.foreign.provider import Provider
 from tests.upstreams.foreign.calls import KEY, MODEL, ask, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
 
-# --- what reaches the provider ----------------------------------------------------------------------------------------
-
 
 async def test_a_conversation_reaches_the_provider_whole(fake: FakeAnthropic, upstream: Provider) -> None:
     cached = {"cache_control": {"type": "ephemeral"}}
@@ -54,9 +52,8 @@ async def test_a_conversation_reaches_the_provider_whole(fake: FakeAnthropic, up
     (sent,) = body["tools"]
     assert (sent["name"], sent["cache_control"]) == ("look_up", cached["cache_control"])
     assert sent["input_schema"]["required"] == ["key"]
-    assert set(body) == {
-        "model", "messages", "system", "tools", "max_tokens", "temperature", "stop_sequences", "metadata"
-    }  # fmt: skip
+    known = "model messages system tools max_tokens temperature stop_sequences metadata"
+    assert set(body) == set(known.split())
 
 
 async def test_a_client_orders_litellm_nothing(fake: FakeAnthropic, upstream: Provider) -> None:
@@ -136,9 +133,8 @@ async def test_addresses_in_messages_are_not_fetched(fake: FakeAnthropic, upstre
     reply = await send(upstream, ChatRequest(MODEL, (Message({"role": "user", "content": [part]}),)))
 
     assert (reply.status, fake.paths) == (400, [])
-    assert error(reply)["message"] == (
-        "This provider takes images as data only: send them as data: URLs, or set fetch_images_from."
-    )
+    told = "This provider takes images as data only: send them as data: URLs, or set fetch_images_from."
+    assert error(reply)["message"] == told
 
 
 async def test_thinking_is_left_out_where_the_open_call_has_lost_its_thoughts(
@@ -150,9 +146,6 @@ async def test_thinking_is_left_out_where_the_open_call_has_lost_its_thoughts(
 
     await send(upstream, ask("u1 a1! t1 a2 u2", reasoning_effort="low", max_tokens=4000))
     assert "thinking" in fake.bodies[-1]
-
-
-# --- keys -------------------------------------------------------------------------------------------------------------
 
 
 async def test_the_configured_key_replaces_the_clients(fake: FakeAnthropic) -> None:
@@ -176,14 +169,12 @@ async def test_without_any_key_none_is_taken_from_the_environment(
 
     assert "sk-from-the-environment" not in str(fake.headers)
     assert reply.status == 401
-    told = error(reply)
-    assert told["code"] == "invalid_api_key"
-    assert told["message"] == "no API key was given; upstream 'claude' needs one as a bearer token"
+    told = "no API key was given; upstream 'claude' needs one as a bearer token"
+    assert error(reply).items() >= {"code": "invalid_api_key", "message": told}.items()
 
 
 async def test_a_key_is_not_a_reference(fake: FakeAnthropic, upstream: Provider) -> None:
     await send(upstream, ask(), key="os.environ/HOME")
-
     assert fake.headers[-1]["x-api-key"] == "os.environ/HOME"
 
 

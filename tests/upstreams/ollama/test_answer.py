@@ -37,19 +37,13 @@ async def test_our_count_stands_in_for_a_missing_one_but_is_no_fact(fake: FakeOl
 async def test_probabilities(fake: FakeOllama, upstream: Ollama) -> None:
     other = {"token": "Hey", "logprob": -2.0}
     fake.logprobs = [{"token": "Hel", "logprob": -0.5, "bytes": [72], "top_logprobs": [other]}]
-    scores = {
-        "content": [{"token": "Hel", "logprob": -0.5, "bytes": [72], "top_logprobs": [{**other, "bytes": None}]}],
-        "refusal": None,
-    }
+    scores = {"content": [{**fake.logprobs[0], "top_logprobs": [{**other, "bytes": None}]}], "refusal": None}
 
     whole = body(await upstream.send(call(ask(logprobs=True, top_logprobs=1))))
     chunks = await events(await upstream.send(call(streamed(logprobs=True))))
 
     assert whole["choices"][0]["logprobs"] == scores
     assert [chunk["choices"][0]["logprobs"] for chunk in chunks[:-1]] == [None, scores, scores, None]
-
-
-# --- streams ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_stream_says_the_same_wherever_the_network_cuts_it(fake: FakeOllama, upstream: Ollama) -> None:
@@ -87,24 +81,22 @@ async def fails(upstream: Ollama, request: ChatRequest | None = None, **fields: 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("status", "text", "expected"),
+    ("text", "asked", "param"),
     [
-        (400, "llama3.2 does not support tools", (400, "invalid_request_error", "unsupported_parameter", "tools")),
-        (
-            400,
-            '"llama3.2" does not support thinking',
-            (400, "invalid_request_error", "unsupported_parameter", "reasoning_effort"),
-        ),
+        ("llama3.2 does not support tools", {}, "tools"),
+        ('"llama3.2" does not support thinking', {}, "reasoning_effort"),
+        ('"llama3.2" does not support thinking', {"think": True}, "think"),
     ],
 )
-async def test_refusals(
-    fake: FakeOllama, upstream: Ollama, stream: bool, status: int, text: str, expected: tuple[Any, ...]
+async def test_a_refusal_names_what_is_not_supported_as_it_was_asked_for(
+    fake: FakeOllama, upstream: Ollama, stream: bool, text: str, asked: Any, param: str
 ) -> None:
-    fake.status, fake.error = status, text
+    fake.status, fake.error = 400, text
 
-    error = await fails(upstream, ask(stream=stream))
+    error = await fails(upstream, ask(stream=stream, **asked))
 
-    assert (error.status, error.type, error.code, error.param) == expected
+    assert (error.status, error.type, error.code) == (400, "invalid_request_error", "unsupported_parameter")
+    assert error.param == param
     assert text in error.message
 
 
@@ -113,17 +105,9 @@ async def test_an_overflow_has_the_words_that_clients_look_for(fake: FakeOllama,
 
     error = await fails(upstream, profile=profile(4096), counted=counted(5000))
 
-    assert error.message.startswith(
-        "This model's maximum context length is 4096 tokens. However, your messages resulted in 5000 tokens. "
-        "Please reduce the length of the messages."
-    )
+    counts = "4096 tokens. However, your messages resulted in 5000 tokens. Please reduce the length of the messages."
+    assert error.message.startswith(f"This model's maximum context length is {counts}")
     assert error.message.endswith("(context_length_exceeded)")
-
-
-async def test_the_asked_way_to_think_is_named(fake: FakeOllama, upstream: Ollama) -> None:
-    fake.status, fake.error = 400, '"m" does not support thinking'
-
-    assert (await fails(upstream, ask(think=True))).param == "think"
 
 
 async def test_addresses_are_not_told(fake: FakeOllama, upstream: Ollama) -> None:
@@ -204,8 +188,7 @@ async def test_the_window_of_a_model_that_does_not_run(
     found = await upstream.profile(known)
 
     assert (found.window, found.source) == expected
-    assert found.max_output <= found.window
-    assert found.reserve < found.window
+    assert found.max_output <= found.window > found.reserve
     await upstream.aclose()
 
 

@@ -10,25 +10,16 @@ from proxy.testing import chat, tool
 from proxy.upstreams.ollama.request import translate
 
 Json = dict[str, Any]
-PNG = "data:image/png;base64,iVBORw0KGgo="
+BYTES = "iVBORw0KGgo="
+PNG = f"data:image/png;base64,{BYTES}"
 
 
 def body(request: ChatRequest, num_ctx: int | None = None, keep_alive: str | int | None = None) -> Json:
     return translate(request, num_ctx=num_ctx, keep_alive=keep_alive).body
 
 
-def messages(*given: Json) -> list[Json]:
-    said: list[Json] = body(ChatRequest("m", tuple(Message(each) for each in given)))["messages"]
-    return said
-
-
-def call(arguments: Any = "{}", **extra: Any) -> Json:
-    function = {"name": "look_up", "arguments": arguments}
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c1", "type": "function", "function": function}],
-    }
+def of(message: Json, **fields: Any) -> ChatRequest:
+    return ChatRequest("m", (Message(message),), rest=Fields(fields))
 
 
 def said(role: str, content: Any, **more: Any) -> Json:
@@ -44,6 +35,8 @@ WAV = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav
 CUSTOM = {"id": "c9", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}}
 SHELL = {"id": "c9", "function": {"index": 0, "name": "sh", "arguments": {"input": "ls -l"}}}
 OLD = {"name": "f", "arguments": '{"a":1}'}
+NEW = {"function": {"index": 0, "name": "f", "arguments": {"a": 1}}}
+THOUGHT = said("assistant", "a", thinking="hm")
 
 
 @pytest.mark.parametrize(
@@ -53,33 +46,19 @@ OLD = {"name": "f", "arguments": '{"a":1}'}
         pytest.param(said("developer", "d"), said("system", "d"), id="developer"),
         pytest.param(said("user", None), said("user", ""), id="no content"),
         pytest.param(said("user", [TEXT, {**TEXT, "text": "b"}]), said("user", "a\nb"), id="text parts are one string"),
-        pytest.param(
-            said("user", [TEXT, image({"url": PNG})]), said("user", "a", images=["iVBORw0KGgo="]), id="an image"
-        ),
-        pytest.param(said("user", [image(PNG)]), said("user", "", images=["iVBORw0KGgo="]), id="an image as a string"),
+        pytest.param(said("user", [TEXT, image({"url": PNG})]), said("user", "a", images=[BYTES]), id="an image"),
+        pytest.param(said("user", [image(PNG)]), said("user", "", images=[BYTES]), id="an image as a string"),
         pytest.param(said("user", [WAV]), said("user", "", images=["UklGRg=="]), id="a recording, among the images"),
-        pytest.param(
-            said("assistant", "a", reasoning_content="hm"), said("assistant", "a", thinking="hm"), id="thoughts"
-        ),
-        pytest.param(
-            said("assistant", "a", reasoning="hm"), said("assistant", "a", thinking="hm"), id="by their other name"
-        ),
+        pytest.param(said("assistant", "a", reasoning_content="hm"), THOUGHT, id="thoughts"),
+        pytest.param(said("assistant", "a", reasoning="hm"), THOUGHT, id="thoughts by their other name"),
         pytest.param(said("assistant", None, refusal="no"), said("assistant", "no"), id="a refusal is what was said"),
-        pytest.param(
-            said("assistant", None, function_call=OLD),
-            said("assistant", "", tool_calls=[{"function": {"index": 0, "name": "f", "arguments": {"a": 1}}}]),
-            id="a call of the deprecated kind",
-        ),
+        pytest.param(said("assistant", None, function_call=OLD), said("assistant", "", tool_calls=[NEW]), id="a call of the deprecated kind"),
         pytest.param(said("function", "1", name="f"), said("tool", "1", tool_name="f"), id="and its result"),
-        pytest.param(
-            {"role": "assistant", "tool_calls": [CUSTOM]},
-            said("assistant", "", tool_calls=[SHELL]),
-            id="a custom call in the history",
-        ),
+        pytest.param({"role": "assistant", "tool_calls": [CUSTOM]}, said("assistant", "", tool_calls=[SHELL]), id="a custom call"),
     ],
-)
+)  # fmt: skip
 def test_messages(given_message: Json, expected: Json) -> None:
-    assert messages(given_message) == [expected]
+    assert body(of(given_message))["messages"] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -95,12 +74,12 @@ def test_messages(given_message: Json, expected: Json) -> None:
     ],
 )
 def test_arguments_become_an_object(written: Any, arguments: Json) -> None:
-    request = ChatRequest("m", (Message(call(written)),))
+    function = {"name": "look_up", "arguments": written}
+    made = body(of({"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]}))
 
-    made = body(request)["messages"][0]["tool_calls"][0]
-
-    assert made == {"id": "c1", "function": {"index": 0, "name": "look_up", "arguments": arguments}}
-    encode(body(request))
+    (called,) = made["messages"][0]["tool_calls"]
+    assert called == {"id": "c1", "function": {"index": 0, "name": "look_up", "arguments": arguments}}
+    encode(made)
 
 
 def test_results_name_their_call_and_its_tool() -> None:
@@ -111,31 +90,26 @@ def test_results_name_their_call_and_its_tool() -> None:
     assert [called["function"]["index"] for called in said[1]["tool_calls"]] == [0, 1]
 
 
-SAME: list[Json] = [
-    {"temperature": 0, "top_p": 0.5, "seed": 7},
-    {"top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1},
-    {"frequency_penalty": 0.5, "presence_penalty": -1},
-    {"stop": ["a", "b"]},
-]
+SAME: Json = {
+    "temperature": 0, "top_p": 0.5, "seed": 7, "top_k": 5, "min_p": 0.1, "repeat_penalty": 1.1, "frequency_penalty": 0.5,
+    "presence_penalty": -1, "stop": ["a", "b"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("fields", "options"),
     [
-        *[(each, each) for each in SAME],
+        pytest.param(SAME, SAME, id="the same names"),
         pytest.param({"stop": "END"}, {"stop": ["END"]}, id="one stop text"),
         pytest.param({"stop": []}, None, id="none: the model keeps its own"),
         pytest.param({"max_tokens": 9}, {"num_predict": 9}, id="max_tokens"),
         pytest.param({"max_tokens": 9, "max_completion_tokens": 5}, {"num_predict": 5}, id="the newer name wins"),
-        pytest.param(
-            {"options": {"temperature": 1, "num_predict": 3, "stop": "x"}, "temperature": 0.2},
-            {"temperature": 0.2, "num_predict": 3, "stop": ["x"]},
-            id="OpenAI's own fields win over options",
-        ),
+        pytest.param({"options": {"temperature": 1, "num_predict": 3, "stop": "x"}, "temperature": 0.2},
+                     {"temperature": 0.2, "num_predict": 3, "stop": ["x"]}, id="OpenAI's own fields win over options"),
         pytest.param({"options": {"num_ctx": 99, "num_gpu": 0, "num_batch": 1}}, None, id="nothing that reloads"),
         pytest.param({"temperature": None, "stop": None, "options": None}, None, id="nulls"),
     ],
-)
+)  # fmt: skip
 def test_options(fields: Json, options: Json | None) -> None:
     assert body(chat("u1", **fields)).get("options") == options
 
@@ -195,6 +169,9 @@ def test_tools_are_offered_with_whole_schemas() -> None:
     assert offered[1]["function"] == {"name": "now", "strict": True, "parameters": {"type": "object", "properties": {}}}
 
 
+NAMED_A = {"type": "function", "function": {"name": "a"}}
+
+
 @pytest.mark.parametrize(
     ("choice", "names", "ignored"),
     [
@@ -202,14 +179,7 @@ def test_tools_are_offered_with_whole_schemas() -> None:
         ("none", None, ()),
         ("required", ["a", "b"], ("tool_choice",)),
         ({"type": "function", "function": {"name": "b"}}, ["b"], ("tool_choice",)),
-        (
-            {
-                "type": "allowed_tools",
-                "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "a"}}]},
-            },
-            ["a"],
-            ("tool_choice",),
-        ),
+        ({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [NAMED_A]}}, ["a"], ("tool_choice",)),
     ],
 )
 def test_a_choice_of_tools(choice: Any, names: list[str] | None, ignored: tuple[str, ...]) -> None:
@@ -220,24 +190,12 @@ def test_a_choice_of_tools(choice: Any, names: list[str] | None, ignored: tuple[
     assert made.ignored == ignored
 
 
-def test_what_cannot_be_had_is_told() -> None:
-    fields = {"n": 2, "logit_bias": {"1": 5}, "parallel_tool_calls": False, "user": "me", "verbosity": "low", "new": 1}
-    named = Message({"role": "user", "content": "u", "name": "ann"})
-    request = ChatRequest("m", (named,), rest=Fields(fields))
-
-    assert translate(request, num_ctx=None, keep_alive=None).ignored == (
-        "logit_bias",
-        "messages[].name",
-        "n",
-        "new",
-        "parallel_tool_calls",
-        "verbosity",
-    )
-
-
-def test_what_happens_anyway_is_not_told() -> None:
+def test_what_cannot_be_had_is_told_and_what_happens_anyway_is_not() -> None:
+    lost = {"n": 2, "logit_bias": {"1": 5}, "parallel_tool_calls": False, "user": "me", "verbosity": "low", "new": 1}
+    told = translate(of(said("user", "u", name="ann"), **lost), num_ctx=None, keep_alive=None).ignored
     neutral: Json = {"n": 1, "logit_bias": {}, "parallel_tool_calls": True, "modalities": ["text"], "store": True}
 
+    assert told == ("logit_bias", "messages[].name", "n", "new", "parallel_tool_calls", "verbosity")
     assert translate(chat("u1", **neutral), num_ctx=None, keep_alive=None).ignored == ()
 
 
@@ -262,10 +220,9 @@ def refused(request: ChatRequest) -> BadRequest:
     ],
 )
 def test_parts_that_ollama_cannot_take_are_named(part: Json, place: str, code: str) -> None:
-    error = refused(ChatRequest("m", (Message({"role": "user", "content": [{"type": "text", "text": "a"}, part]}),)))
+    error = refused(of(said("user", [TEXT, part])))
 
-    assert error.param == f"messages[0].content[1]{place}"
-    assert error.code == code
+    assert (error.param, error.code) == (f"messages[0].content[1]{place}", code)
 
 
 def test_custom_tools_are_refused() -> None:
@@ -293,4 +250,4 @@ def test_wrong_types_are_refused_and_named(fields: Json, param: str) -> None:
 
 
 def test_an_unknown_role_is_refused_because_templates_would_leave_it_out() -> None:
-    assert refused(ChatRequest("m", (Message({"role": "critic", "content": "x"}),))).param == "messages[0].role"
+    assert refused(of(said("critic", "x"))).param == "messages[0].role"

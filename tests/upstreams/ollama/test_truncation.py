@@ -46,9 +46,7 @@ async def test_a_cut_prompt_is_noticed(
         pytest.param(counted(4000), {}, None, id="as many tokens as we counted"),
         pytest.param(counted(5500), {}, None, id="an estimate may be off"),
         pytest.param(counted(5500, exact=True), {}, True, id="an exact count is not"),
-        pytest.param(
-            counted(9000), {"profile": profile(32768, source="ollama")}, None, id="far from filling the window"
-        ),
+        pytest.param(counted(9000), {"profile": profile(32768, source="ollama")}, None, id="far from a full window"),
         pytest.param(None, {}, None, id="nothing counted"),
     ],
 )
@@ -105,9 +103,8 @@ embedding: {{kind: none}}
     async with proxy(config, tmp_path) as base, aiohttp.ClientSession(base) as session:
         headers = {"x-penstock-bypass": bypass}
         said = [{"role": "user", "content": f"Note {n}: the quick brown fox jumps. " * 12} for n in range(40)]
-        async with session.post(
-            "/v1/chat/completions", json={"model": MODEL, "messages": said}, headers=headers
-        ) as response:
+        asked = {"model": MODEL, "messages": said}
+        async with session.post("/v1/chat/completions", json=asked, headers=headers) as response:
             answer = await response.json()
             told = response.headers.get("x-penstock-truncated")
 

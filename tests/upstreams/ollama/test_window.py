@@ -57,10 +57,17 @@ class Server:
         return self.running if path == "/api/ps" else self.shown
 
 
-async def test_both_sources_are_read_once_for_all_who_ask() -> None:
-    server = Server()
-    windows = Windows(server.ask)
+@pytest.fixture
+def server() -> Server:
+    return Server()
 
+
+@pytest.fixture
+def windows(server: Server) -> Windows:
+    return Windows(server.ask)
+
+
+async def test_both_sources_are_read_once_for_all_who_ask(server: Server, windows: Windows) -> None:
     told = await asyncio.gather(*(windows.report("m") for _ in range(5)))
 
     assert told == [ReportedWindow(loaded=8192, modelfile=16384, trained=131072)] * 5
@@ -68,11 +75,11 @@ async def test_both_sources_are_read_once_for_all_who_ask() -> None:
     assert server.asked == 2
 
 
-async def test_a_slow_server_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_server_is_waited_for_once(
+    server: Server, windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ollama_window, "PATIENCE", 0.05)
-    server = Server()
     server.delay = 5
-    windows = Windows(server.ask)
 
     async with asyncio.timeout(60):
         assert await windows.report("m") == ReportedWindow()
@@ -80,11 +87,11 @@ async def test_a_slow_server_is_waited_for_once(monkeypatch: pytest.MonkeyPatch)
     assert server.asked == 2
 
 
-async def test_what_is_known_survives_a_failure_and_an_unloaded_model(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_known_survives_a_failure_and_an_unloaded_model(
+    server: Server, windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ollama_window, "FRESH", 0.0)
     monkeypatch.setattr(ollama_window, "RETRY", 0.0)
-    server = Server()
-    windows = Windows(server.ask)
     known = await windows.report("m")
 
     server.running, server.shown = {"models": []}, None
@@ -93,11 +100,10 @@ async def test_what_is_known_survives_a_failure_and_an_unloaded_model(monkeypatc
     assert await windows.report("m") == known
 
 
-async def test_a_failure_is_remembered_for_less_time_than_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_is_remembered_for_less_time_than_an_answer(
+    server: Server, windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ollama_window, "RETRY", 0.0)
-    server = Server()
-    windows = Windows(server.ask)
-
     shown, server.shown = server.shown, None
     assert (await windows.report("m")).trained is None
     server.shown = shown
@@ -106,9 +112,7 @@ async def test_a_failure_is_remembered_for_less_time_than_an_answer(monkeypatch:
     assert server.asked == 4
 
 
-async def test_our_first_answer_makes_it_ask_again() -> None:
-    server = Server()
-    windows = Windows(server.ask)
+async def test_our_first_answer_makes_it_ask_again(server: Server, windows: Windows) -> None:
     server.running = {"models": []}
     assert (await windows.report("m")).loaded is None
 
@@ -120,10 +124,10 @@ async def test_our_first_answer_makes_it_ask_again() -> None:
     assert server.asked == 4
 
 
-async def test_no_more_models_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_more_models_are_remembered_than_there_is_room_for(
+    server: Server, windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ollama_window, "REMEMBERED", 2)
-    server = Server()
-    windows = Windows(server.ask)
     for name in ("a", "b", "c"):
         await windows.report(name)
         windows.answered(name)
@@ -142,8 +146,7 @@ async def test_no_more_models_are_remembered_than_there_is_room_for(monkeypatch:
         {"models": [5, {"name": 5, "context_length": "x"}], "model_info": {}},
     ],
 )
-async def test_nonsense_says_nothing(nonsense: Mapping[str, Any]) -> None:
-    server = Server()
+async def test_nonsense_says_nothing(server: Server, windows: Windows, nonsense: Mapping[str, Any]) -> None:
     server.running = server.shown = nonsense
 
-    assert await Windows(server.ask).report("m") == ReportedWindow()
+    assert await windows.report("m") == ReportedWindow()

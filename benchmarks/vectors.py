@@ -11,8 +11,7 @@ from proxy.vectors.base import Backend, Point, Scope
 from proxy.vectors.embedded import Embedded
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.index import IndexService
-from proxy.vectors.packing import pack
-from proxy.vectors.scale import REFERENCE
+from proxy.vectors.packing import REFERENCE, pack
 
 WIDTH = 384
 MAX_BYTES, TTL = 2**28, 30 * 86400.0

@@ -50,10 +50,7 @@ class Caller:
         return self.key is None or (plain and any(fnmatchcase(path, glob) for glob in self.paths))
 
     def check_path(self, method: str, path: str) -> None:
-        """Raise `NotFound` unless requests to this path below `/v1` may be forwarded.
-
-        Tenants share the operator's key at the provider: on paths that read stored data one could read another's.
-        """
+        """Raise `NotFound` for a path that may not be forwarded: others share the operator's key at the provider."""
         if not self.may_pass(method, path):
             advice = "; allow it under auth.paths" if method == "POST" and PLAIN_PATH.fullmatch(path) else ""
             raise NotFound(f"keys of Penstock may not {method} this path{advice}", code="not_found")

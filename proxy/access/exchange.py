@@ -77,10 +77,7 @@ class Intake:
 
     @contextmanager
     def receiving(self, address: str, declared: int) -> Iterator[Callable[[int], None]]:
-        """Count a body as incomplete within the context; call what it yields with each part's size before storing it.
-
-        Raise `Overloaded` if a part, or the declared length, does not fit.
-        """
+        """Count a body as incomplete within; call what it yields with each part's size. Raise `Overloaded`."""
         size = counted = 0
 
         def take(part: int) -> None:

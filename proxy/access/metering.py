@@ -13,8 +13,7 @@ from typing import Any
 
 from proxy.access.limits import DAY, PATIENCE
 from proxy.models.usage import Usage
-from proxy.state.counters import Counters
-from proxy.state.store import StoreError, batches
+from proxy.state.store import Counters, StoreError, batches
 
 FIGURES = ("requests", "without_usage", "input_tokens", "cached_tokens", "output_tokens", "usd")
 """Answered requests, those whose upstream reported no usage, tokens, US dollars."""

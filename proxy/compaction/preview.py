@@ -23,10 +23,7 @@ _ASKED = re.compile(r"[?？؟]\s*$")
 
 
 def preview(text: str) -> ShortForm | None:
-    """Return the preview of a text; None if it would hardly be shorter.
-
-    Of what stands in fences or tags lines stay that tell most; of the rest short parts, both ends and all questions.
-    """
+    """Return the preview of a text; None if it would hardly be shorter."""
     found = list(divided(text))
     short = "\n".join(
         _shortened(part, marked=marked, head=0 if place else _OWN, tail=0 if place < len(found) - 1 else _OWN)

@@ -145,10 +145,7 @@ def policy_names() -> list[str]:
 
 
 def policy_class(name: str, folder: Path | None = None) -> type[Policy]:
-    """Return the policy class of a name: a module in `policies/`, an entry point, or a module's path, also in `folder`.
-
-    Raise `LookupError`.
-    """
+    """Return a policy's class by its name: in `policies/`, an entry point, or a module's path. Raise `LookupError`."""
     known = policy_names()
     if name in known:
         return _only_policy(name, importlib.import_module(f"policies.{name}"))

@@ -212,10 +212,7 @@ class DraftService:
             return  # the cut gets its extract
 
     async def _in_levels(self, material: Material, headers: Mapping[str, str]) -> str | None:
-        """Write a summary; of a long conversation from the summaries of its blocks.
-
-        The messages of a block whose summary failed take the place of its summary.
-        """
+        """Write a summary; of a long conversation from those of its blocks, or a block itself where that failed."""
         groups = turns(material.messages)
         if len(groups) <= LONG:
             return await self._write(material, headers)

@@ -1,7 +1,7 @@
 """Score how well memories help with a question: by meaning, by examples, and by words.
 
-A cosine (`proxy.vectors.scale`) counts by how far it lies above those that messages have with the memory which ask for
-nothing. What helps is often not near: a dinner is no peanut. So examples tell what helps with which question
+A cosine (`proxy.vectors.packing`) counts by how far it lies above those that messages have with the memory which ask
+for nothing. What helps is often not near: a dinner is no peanut. So examples tell what helps with which question
 (`data/helping.txt`, `data/pairs.txt`): a memory counts that is like what helped with a question like this one.
 """
 
@@ -17,7 +17,7 @@ from proxy.text.arrays import Array
 from proxy.text.bm25 import Index, fits, index
 from proxy.text.tables import lines
 from proxy.vectors.embedding import ComparedTexts, EmbeddingService, shared
-from proxy.vectors.scale import pairs
+from proxy.vectors.packing import pairs
 
 _FLOOR, _NEAREST = 0.6, 2
 """The part that counts of the mean of the highest cosines that a memory has with messages that ask for nothing."""

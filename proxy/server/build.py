@@ -36,11 +36,10 @@ from proxy.models.tokens import TokenService
 from proxy.policy import ORIGINALS_WRITTEN
 from proxy.state.archive import Archives
 from proxy.state.cache import Cache, OnceService
-from proxy.state.counters import Counters, SqliteCounters
 from proxy.state.decisions import Memos, StoredMemory
 from proxy.state.inbox import Shares
-from proxy.state.sqlite import SqliteStore
-from proxy.state.store import Store
+from proxy.state.sqlite import SqliteCounters, SqliteStore
+from proxy.state.store import Counters, Store
 from proxy.state.threads import Threads
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Telemetry
@@ -225,7 +224,6 @@ def build_upstreams(
     settings: Settings, telemetry: Telemetry | None = None, shared: Mapping[str, Upstream] = MappingProxyType({})
 ) -> dict[str, Upstream]:
     """Return the upstreams by name, those in `shared` as they are; with telemetry, behind bounds and breakers."""
-
     wanted = {name: each for name, each in settings.upstreams.items() if name not in shared}
     built: dict[str, Upstream] = {}
     for module in {each.module for each in wanted.values()}:

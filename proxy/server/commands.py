@@ -168,7 +168,6 @@ def _recorded(settings: Settings, filters: Filters) -> Sequence[bytes]:
     state = settings.state
     if isinstance(state, StateSettings) and state.kind == "memory":
         raise ConfigError("these records end with their process; set state.directory, or Redis, to keep a ledger")
-
     if not settings.records.keep:
         raise ConfigError("records: off keeps no ledger")
 

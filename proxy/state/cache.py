@@ -191,10 +191,7 @@ class BoundOnce:
         return await self.of_key((_name(function), digest), len(text), partial(function, text))
 
     async def of_each(self, function: Callable[[Message], Result], messages: Sequence[Message]) -> list[Result]:
-        """Return the results of a pure function of a message. Known ones cost a look-up each, and no hashing anew.
-
-        Once it is given up, the work ends behind the message that it is at; what was made until then is remembered.
-        """
+        """Return the results of a pure function of a message. Once it is given up, the work ends behind a message."""
         name = _name(function)
         keys = [(self._tenant, name, hash(raw), len(raw)) for raw in [message.raw for message in messages]]
         results = self._service.known.get_each(keys)

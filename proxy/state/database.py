@@ -244,10 +244,7 @@ def connect(file: Path, *, busy: float, schema: str = "") -> sqlite3.Connection:
 
 
 def remove_broken(file: Path, *, busy: float) -> bool:
-    """Remove a broken file, so that the next connection begins it anew; return whether this process did.
-
-    Of several processes that find it broken, one does. Raise `sqlite3.Error` and `OSError`.
-    """
+    """Remove a broken file, and return whether this process did. Raise `sqlite3.Error` and `OSError`."""
     # who opened a file while its parts go one by one would write where nobody looks
     with _locked(file, fcntl.LOCK_EX):
         is_broken = _is_broken(file, busy)

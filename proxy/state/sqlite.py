@@ -1,4 +1,4 @@
-"""The embedded store: one SQLite database, in a directory that all workers of one machine share, or in memory.
+"""The embedded store and its counters: SQLite files in a directory that all workers of one machine share, or in memory.
 
 `Overlay` reads another store and keeps in memory what is written: for work whose traces nobody must find.
 """
@@ -235,3 +235,55 @@ class Overlay(Store):
 
     async def aclose(self) -> None:
         await self._own.aclose()
+
+
+_SWEEP = 60.0
+"""Seconds between two removals of what is forgotten."""
+
+_COUNTS = (
+    "CREATE TABLE IF NOT EXISTS counts (key TEXT PRIMARY KEY, value REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID"
+)
+_ADD_COUNT = """
+INSERT INTO counts (key, value, expires) VALUES (:key, :amount, :expires) ON CONFLICT (key) DO UPDATE SET
+value = CASE WHEN expires <= :now THEN excluded.value ELSE value + excluded.value END, expires = excluded.expires
+RETURNING value
+"""
+
+_READ_COUNT = "SELECT value FROM counts WHERE key = ? AND expires > ?"
+
+
+class SqliteCounters:
+    """Counts in a SQLite file for all workers of one machine, or in memory. A loss of power may lose them."""
+
+    def __init__(self, directory: Path | None, *, busy: float = BUSY, clock: Callable[[], float] = time.time) -> None:
+        file, threads = (None, 0) if directory is None else (directory / "counters.db", 1)
+        self._database = Database(file, _COUNTS, name="counters", threads=threads, synchronous="OFF", busy=busy)
+        self._clock = clock
+        self._swept = 0.0
+
+    async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
+        given = dict(amounts)
+        return await self._database.run(lambda database: self._written(database, given, ttl))
+
+    async def read(self, keys: Collection[str]) -> Mapping[str, float]:
+        asked = tuple(keys)
+        return await self._database.run(lambda database: self._counts(database, asked))
+
+    async def aclose(self) -> None:
+        await self._database.aclose()
+
+    def _written(self, database: sqlite3.Connection, amounts: Mapping[str, float], ttl: float) -> dict[str, float]:
+        now = self._clock()
+        if now - self._swept >= _SWEEP:
+            self._swept = now
+            database.execute("DELETE FROM counts WHERE expires <= ?", (now,))
+        sums: dict[str, float] = {}
+        for key, amount in sorted(amounts.items()):
+            row = {"key": key, "amount": amount, "expires": now + ttl, "now": now}
+            sums[key] = database.execute(_ADD_COUNT, row).fetchone()[0]
+        return sums
+
+    def _counts(self, database: sqlite3.Connection, keys: Collection[str]) -> dict[str, float]:
+        now = self._clock()
+        rows = ((key, database.execute(_READ_COUNT, (key, now)).fetchone()) for key in keys)
+        return {key: 0.0 if row is None else row[0] for key, row in rows}

@@ -96,3 +96,19 @@ class Store(Protocol):
     @abstractmethod
     async def aclose(self) -> None:
         """Give back threads and connections. Later calls raise `closed`; closing twice is fine."""
+
+
+class Counters(Protocol):
+    """Counts that all who share the state share: for rates and budgets.
+
+    A count is worth little: losing one lets a client have a little more. So none waits for a disk.
+    """
+
+    async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
+        """Add to counts and return their new values; each is forgotten after `ttl` seconds. Raise `StoreError`."""
+
+    async def read(self, keys: Collection[str]) -> Mapping[str, float]:
+        """Return several counts, 0 where there is none; nothing is added or used. Raise `StoreError`."""
+
+    async def aclose(self) -> None:
+        pass

@@ -32,10 +32,7 @@ class PathError(Exception):
 
 
 def at_path(text: str, path: str, seconds: float) -> str:
-    """Return what stands at a path of JSON, or of JSON lines, in about `seconds`; of a list an item on each line.
-
-    Raises `PathError`.
-    """
+    """Return what stands at a path of JSON or JSON lines, in about `seconds`, an item a line. Raise `PathError`."""
     data = _parsed(text)
     try:
         value = _Bounded(perf_counter() + seconds).visit(_compiled(path), data)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import NamedTuple
 
-from proxy.vectors.scale import Scale
+from proxy.vectors.packing import Scale
 
 
 class IndexFailed(Exception):

@@ -23,8 +23,7 @@ from proxy.text.small_talk import phrases
 from proxy.vectors.base import LONGEST, Backend, Point, Scope
 from proxy.vectors.index import IndexService
 from proxy.vectors.making import ASKED, PREPARED, QUERY, Key, Making, Rank, VectorRequest
-from proxy.vectors.packing import Stack, dimension, listed
-from proxy.vectors.scale import REFERENCE, Scale, measured, of_language
+from proxy.vectors.packing import REFERENCE, Scale, Stack, dimension, listed, measured, of_language
 
 logger = logging.getLogger("penstock.embedding")
 

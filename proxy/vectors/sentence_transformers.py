@@ -24,8 +24,7 @@ from typing import Any, NamedTuple
 from proxy.config.settings import SentenceTransformersEmbedding
 from proxy.text.arrays import one_thread
 from proxy.vectors.base import Backend, EmbeddingFailed
-from proxy.vectors.packing import pack
-from proxy.vectors.scale import REFERENCE
+from proxy.vectors.packing import REFERENCE, pack
 
 logger = logging.getLogger("penstock.embedding")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.access.demand import FILE_TOKENS, Demand, check_caps, demand_of
+from proxy.access.limits import FILE_TOKENS, Demand, check_caps, demand_of
 from proxy.chat.errors import BadRequest
 from proxy.chat.parse import Body
 from proxy.context import ModelProfile, TokenCount

@@ -15,7 +15,7 @@ from proxy.config.settings import KeySettings, LimitsSettings
 from proxy.context import CacheRules, ModelProfile, Prices, TokenCount
 from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage
-from proxy.state.counters import SqliteCounters
+from proxy.state.sqlite import SqliteCounters
 from proxy.state.store import StoreError
 from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Call

@@ -10,7 +10,7 @@ from proxy.access import metering
 from proxy.access.limits import DAY
 from proxy.access.metering import ALL, Meter
 from proxy.models.usage import Usage
-from proxy.state.counters import SqliteCounters
+from proxy.state.sqlite import SqliteCounters
 from proxy.state.store import StoreError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from proxy.memories.relevance import MemoryRelevance
 from proxy.vectors.embedding import EmbeddingService
-from proxy.vectors.scale import pairs
+from proxy.vectors.packing import pairs
 from proxy.vectors.static import Static
 from tests.memories.made import Terms
 

@@ -9,9 +9,8 @@ import pytest
 
 from proxy.config.settings import ModelSettings
 from proxy.context import CacheRules, Prices
-from proxy.models import Models, with_window
+from proxy.models import Models, PriceList, with_window
 from proxy.models.families import canonical
-from proxy.models.price_list import PriceList
 from proxy.testing import chat
 
 TABLE = Models(PriceList(None))

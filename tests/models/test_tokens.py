@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from proxy.chat import ChatRequest, Fields, Message, Tool
 from proxy.context import Identity, ModelProfile, TokenCount
-from proxy.models import Models
-from proxy.models.price_list import PriceList
+from proxy.models import Models, PriceList
 from proxy.models.tokens import FRAMING, HIGHEST, INLINE_BYTES, LIMIT, PATIENCE, Calibration, TokenService
 from proxy.testing import chat, message, profile, tool
 from tests.models.test_counting import ANYTHING, COOKBOOK, WEATHER, WEATHER_TALK, json_values

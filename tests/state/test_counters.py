@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.state.counters import Counters, SqliteCounters
+from proxy.state.sqlite import SqliteCounters
+from proxy.state.store import Counters
 from tests.clock import Clock
 
 

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from proxy.vectors.base import Backend
-from proxy.vectors.packing import pack
-from proxy.vectors.scale import REFERENCE, Scale
+from proxy.vectors.packing import REFERENCE, Scale, pack
 
 
 class Scripted(Backend):

@@ -10,8 +10,7 @@ from proxy.config.settings import AutoEmbedding, SentenceTransformersEmbedding
 from proxy.context import Identity
 from proxy.server.build import build_backend
 from proxy.vectors.embedding import EmbeddingService
-from proxy.vectors.packing import pack
-from proxy.vectors.scale import REFERENCE, Scale, measured, pairs
+from proxy.vectors.packing import REFERENCE, Scale, measured, pack, pairs
 from proxy.vectors.sentence_transformers import Sentences
 from proxy.vectors.static import Static
 from tests.vectors.scripted import Scripted

@@ -168,7 +168,6 @@ def summary(compared: Sequence[ComparedRequest]) -> dict[str, Any]:
 
 
 def _changed(groups: Sequence[Sequence[ComparedRequest]], kind: str) -> dict[str, Any]:
-
     def share(*changes: str | None) -> float:
         return sum(change is not None and kind in (change, "any") for change in changes) / len(changes)
 

@@ -21,7 +21,7 @@ from proxy.chat.errors import NotFound, Unanswered, UpstreamFailed, UpstreamTime
 from proxy.config.settings import ForeignUpstream, OpenAIUpstream, Settings
 from proxy.http.client import Timeouts, Transport
 from proxy.http.headers import CREDENTIALS
-from proxy.models.price_list import PriceList
+from proxy.models import PriceList
 from proxy.text.tables import table
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.openai import OpenAI

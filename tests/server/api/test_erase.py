@@ -20,8 +20,7 @@ from proxy.server.api.erase import Forgetting
 from proxy.server.build import Stores
 from proxy.state.archive import Archives
 from proxy.state.cache import OnceService
-from proxy.state.counters import SqliteCounters
-from proxy.state.sqlite import SqliteStore
+from proxy.state.sqlite import SqliteCounters, SqliteStore
 from proxy.state.store import StoreError
 from proxy.state.workers import Peers, Question
 from proxy.telemetry.metrics import Metrics

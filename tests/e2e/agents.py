@@ -11,7 +11,9 @@ from urllib.parse import urlencode
 import aiohttp
 
 from proxy.chat.names import TAG
-from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, send
+from tests.e2e.conftest import Client
+from tests.e2e.servers import Received, Upstream, say
+from tests.scripted import answer
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -19,19 +21,9 @@ models:
   - {{match: "*", upstream: main, window: 3000, reserve: 0, tokenizer: chars,
      cache: {{read: 0.1, write: 1.25, ttl: 300, minimum: 100}}}}
 chains:
-  default:
-    - isolate_tasks: {{}}
-    - consolidate_system: {{}}
-    - compact_tool_results: {{over: 600, read_again: 0}}
-    - offload_content: {{}}
-    - compress_history: {{}}
-    - pin_context: {{}}
-    - keep_notes: {{}}
-    - recall_history: {{}}
-    - select_memories: {{threshold: 0.1, fallback: 0, floor: 0}}
-    - include_shared: {{}}
-    - filter_tools: {{}}
-    - offer_recall: {{}}
+  default: [isolate_tasks: {{}}, consolidate_system: {{}}, compact_tool_results: {{over: 600, read_again: 0}},
+    offload_content: {{}}, compress_history: {{}}, pin_context: {{}}, keep_notes: {{}}, recall_history: {{}},
+    select_memories: {{threshold: 0.1, fallback: 0, floor: 0}}, include_shared: {{}}, filter_tools: {{}}, offer_recall: {{}}]
 vectors: none
 state: {state}
 """
@@ -63,14 +55,10 @@ class Agent:
 
     @property
     def headers(self) -> dict[str, str]:
-        names = {"session": self.session, "agent": self.agent, "task": self.task, "user": self.user}
+        # agents of one name work for one user; the others for none, so that what they store is the tenant's
+        names = {"session": self.session, "agent": self.agent, "task": self.task, "user": self.agent}
         given = {f"x-penstock-{kind}": name for kind, name in names.items() if name}
         return {"authorization": f"Bearer {self.key}", **given}
-
-    @property
-    def user(self) -> str:
-        """Agents of one name work for one user; the others for none, so that what they store is the tenant's."""
-        return self.agent
 
     @property
     def messages(self) -> list[Mapping[str, Any]]:
@@ -97,19 +85,16 @@ class World:
 
     async def _respond(self, behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         """A model that calls what it was told to once, and then says what it got."""
-        message: dict[str, Any] = {"role": "assistant", "content": "Fine."}
-        messages = json.loads(received.body)["messages"]
+        told, messages = answer("Fine."), json.loads(received.body)["messages"]
+        message = told["choices"][0]["message"]
         if self.calls:
             name, arguments = self.calls.pop()
-            call = {"id": f"m{len(behind.received)}", "type": "function"}
-            message = {"role": "assistant", "content": None}
-            message["tool_calls"] = [{**call, "function": {"name": name, "arguments": json.dumps(arguments)}}]
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            message["tool_calls"] = [{"id": f"m{len(behind.received)}", "type": "function", "function": function}]
+            message["content"], told["choices"][0]["finish_reason"] = None, "tool_calls"
         elif messages[-1]["role"] == "tool" and str(messages[-1]["tool_call_id"]).startswith("m"):
             message["content"] = f"Read: {messages[-1]['content']}"
-        answer = json.loads(DEFAULT_ANSWER)
-        reason = "tool_calls" if "tool_calls" in message else "stop"
-        answer["choices"] = [{"index": 0, "message": message, "finish_reason": reason}]
-        await send(writer, 200, json.dumps(answer).encode())
+        await say(writer, received, told)
 
     def mark(self, *agents: Agent) -> str:
         """A word that only these may ever see."""
@@ -122,26 +107,18 @@ class World:
     async def ask(self, method: str, path: str, agent: Agent, body: Any = None, **more: str) -> tuple[int, str]:
         """One request of an agent, to the next of the proxies; its answer holds nothing that it may not see."""
         self._requests += 1
-        base = self._bases[self._requests % len(self._bases)]
-        headers = {**more, **agent.headers}
-        async with self._http.request(method, base + path, json=body, headers=headers) as response:
-            text = await response.text()
-        self._check(agent, text)
-        return response.status, text
+        client = Client(self._bases[self._requests % len(self._bases)], self._http)
+        got = await client.send(method, path, {**more, **agent.headers}, json=body)
+        self._check(agent, got.body.decode())
+        return got.status, got.body.decode()
 
     async def turn(self, agent: Agent, forged: Mapping[str, str], *calls: tuple[str, Mapping[str, Any]]) -> str:
         """A request of an agent's conversation, which goes on with the answer. What the model got is checked."""
         before = len(self.behind.received)
         self.calls = [*calls]
-        body = {
-            "model": "m",
-            "messages": agent.messages,
-            "tools": TOOLS,
-            "metadata": {"agent": "bob", "task": "y"},
-            "user": "bob",
-        }
-        if not (agent.agent and agent.task):
-            del body["metadata"], body["user"]
+        body: dict[str, Any] = {"model": "m", "messages": agent.messages, "tools": TOOLS}
+        if agent.agent and agent.task:
+            body |= {"metadata": {"agent": "bob", "task": "y"}, "user": "bob"}
         status, text = await self.ask("POST", "/v1/chat/completions", agent, body, **forged)
         assert status == 200, text
         for received in self.behind.received[before:]:
@@ -246,7 +223,7 @@ async def _remembers(world: World, agents: list[Agent], agent: Agent, n: int) ->
     readers = [
         each
         for each in same
-        if (not agent.user or each.user == agent.user) and all(getattr(each, kind) == scope[kind] for kind in kinds)
+        if agent.agent in ("", each.agent) and all(getattr(each, kind) == scope[kind] for kind in kinds)
     ]
     text = f"The vault of {world.mark(agent, *readers)} opens at noon."
     body = {"text": text, "kind": "preference" if n % 2 else "fact", "source": agent.session or "nowhere", **scope}

@@ -12,7 +12,8 @@ import aiohttp
 from proxy.chat.parse import Body
 from proxy.chat.wire import damage
 from proxy.state.archive import handle_of
-from tests.e2e.servers import DEFAULT_ANSWER, Received, Respond, Upstream, send
+from tests.e2e.servers import Received, Respond, Upstream, say
+from tests.scripted import answer
 
 Message = dict[str, Any]
 
@@ -124,9 +125,9 @@ class Client:
 
     async def original(self, handle: str) -> str | None:
         """What a handle names; None where nothing is kept."""
-        status, answer = await self.send("GET", f"/v1/retrieve/{handle}")
-        assert status in (200, 404), answer
-        return str(answer["content"]) if status == 200 else None
+        status, told = await self.send("GET", f"/v1/retrieve/{handle}")
+        assert status in (200, 404), told
+        return str(told["content"]) if status == 200 else None
 
     async def missing(self, handles: set[str] | None = None) -> set[str]:
         """Those of the handles, or of all that were ever named, that do not lead to their content."""
@@ -149,13 +150,10 @@ def recalling(handle: str | None = None) -> Respond:
 
     async def respond(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         read = [each for each in json.loads(received.body)["messages"] if each.get("tool_call_id") == "r1"]
-        message: Message = {"role": "assistant", "content": f"Read: {read[0]['content']}" if read else None}
+        told = answer(f"Read: {read[0]['content']}") if read else answer(None, "recall:r1", finish="tool_calls")
         if not read:
             arguments = json.dumps({"handle": handle or min(handles(received.body.decode()))})
-            function = {"name": "recall", "arguments": arguments}
-            message["tool_calls"] = [{"id": "r1", "type": "function", "function": function}]
-        answer = json.loads(DEFAULT_ANSWER)
-        answer["choices"] = [{"index": 0, "message": message, "finish_reason": "stop" if read else "tool_calls"}]
-        await send(writer, 200, json.dumps(answer).encode())
+            told["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = arguments
+        await say(writer, received, told)
 
     return respond

@@ -1,4 +1,4 @@
-"""`penstock serve` in a process of its own, which may die or lack a right."""
+"""`penstock serve` in a process of its own, which may die."""
 
 import asyncio
 import os
@@ -12,10 +12,6 @@ from pathlib import Path
 from tests.e2e.servers import patient, until_ready
 
 ROOT = Path(__file__).parent.parent.parent
-_WITHOUT_OVERRIDE = (
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 1, 0, 0, 0); os.execv(sys.executable, sys.argv[1:])"
-)
-"""Gives up root's right to write what nobody may (CAP_DAC_OVERRIDE); others do not have it."""
 
 
 class Served:
@@ -46,16 +42,12 @@ class Served:
 
 
 @asynccontextmanager
-async def served(
-    config: str, folder: Path, *arguments: str, is_root: bool = True, before: Path = ROOT
-) -> AsyncGenerator[Served, None]:
-    """A proxy in a process, made patient. Connections wait from the first moment; without `is_root` permissions count for it.
-    Modules `before` are imported in place of installed ones."""
+async def served(config: str, folder: Path, *arguments: str, before: Path = ROOT) -> AsyncGenerator[Served, None]:
+    """A proxy in a process, made patient. Connections wait from the first moment. Modules `before` are
+    imported in place of installed ones."""
     path, log = folder / "config.yaml", folder / "log"
     path.write_text(patient(config, folder))
     command = [sys.executable, "-m", "proxy", "serve", "--config", str(path), "--port", "0", *arguments]
-    if not is_root:
-        command = [sys.executable, "-c", _WITHOUT_OVERRIDE, *command]
     # what a killed process leaves behind stays in the test's folder
     environment = {**os.environ, "PYTHONPATH": f"{before}{os.pathsep}{ROOT}", "TMPDIR": str(folder)}
     with log.open("ab") as errors:

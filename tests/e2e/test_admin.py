@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import aiohttp
 
 from tests.e2e.conftest import Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Upstream, until_ready
+from tests.e2e.servers import Upstream
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -47,37 +48,41 @@ def config(behind: Upstream, server: str = "") -> str:
     return CONFIG.format(url=behind.url, server=server)
 
 
+async def started(lab: Lab, server: str = "") -> Client:
+    return Client(await lab.start(config(lab.behind, server)), lab.http)
+
+
+async def outcomes(client: Client, paths: Iterable[str], *several: Any, method: str = "GET") -> set[Any]:
+    """The statuses, and of refusals the codes, of requests with each of several headers for each of these paths."""
+    answers = [await client.ask(method, path, headers) for path in paths for headers in several or ({},)]
+    return {status if status < 400 else (status, answer["error"]["code"]) for status, answer in answers}
+
+
+NOT_FOUND, UNAUTHORIZED = (404, "not_found"), (401, "invalid_api_key")
+
+
 async def test_without_a_key_or_a_port_there_is_nothing(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind, "host: 0.0.0.0"))
-    client = Client(base, lab.http)
-    for path in PATHS:
-        for headers in (ADMIN, {}):
-            status, answer = await client.ask("GET", path, headers)
-            assert (status, answer["error"]["code"]) == (404, "not_found")
-    assert (await client.ask("POST", "/admin/reload"))[0] == 404
-    assert (await client.ask("GET", "/metrics"))[0] == 200
+    client = await started(lab, "host: 0.0.0.0")
+    assert await outcomes(client, PATHS, ADMIN, {}) == {NOT_FOUND}
+    assert await outcomes(client, ["/admin/reload"], method="POST") == {NOT_FOUND}
+    assert await outcomes(client, ["/metrics"]) == {200}
 
 
 async def test_on_loopback_the_page_is_open_to_the_machine(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind))
-    client = Client(base, lab.http)
+    client = await started(lab)
     await client.chat("sk-ann", "anns")
-    for path in (*PATHS[:2], "/admin/requests/anns", *OPEN):
-        assert (await client.ask("GET", path))[0] == 200, path
-        assert (await client.ask("GET", path, {"host": "localhost:4000", "origin": "http://localhost:4000"}))[0] == 200
-    for path in PATHS:
-        for key in ({"authorization": "Bearer sk-bob"}, {"x-api-key": "sk-bob"}):
-            assert (await client.ask("GET", path, key))[0] == 404, "a client is no operator"
-        for name in ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-real-ip"):
-            assert (await client.ask("GET", path, {name: "1"}))[0] == 404, "a proxy in front passes on for anybody"
-        for host in ("evil.example", "wiki:4000", "10.1.2.3", "localhost.evil.example"):
-            status, answer = await client.ask("GET", path, {"host": host})
-            assert (status, answer["error"]["code"]) == (403, "foreign_host"), "a name may be made to lead here"
-        for headers in ({"origin": "http://localhost:1"}, {"origin": "null"}, {"sec-fetch-site": "same-site"}):
-            status, answer = await client.ask("GET", path, headers)
-            assert (status, answer["error"]["code"]) == (403, "foreign_origin")
-    assert (await client.ask("POST", "/admin/reload"))[0] == 404, "what changes something needs a key or a port"
-    assert (await client.ask("DELETE", "/admin/tenants/x"))[0] == 404
+    own = {"host": "localhost:4000", "origin": "http://localhost:4000"}
+    assert await outcomes(client, (*PATHS[:2], "/admin/requests/anns", *OPEN), {}, own) == {200}
+    keys = ({"authorization": "Bearer sk-bob"}, {"x-api-key": "sk-bob"})
+    assert await outcomes(client, PATHS, *keys) == {NOT_FOUND}, "a client is no operator"
+    proxies = ({name: "1"} for name in ("x-forwarded-for", "x-forwarded-proto", "forwarded", "via", "x-real-ip"))
+    assert await outcomes(client, PATHS, *proxies) == {NOT_FOUND}, "a proxy in front passes on for anybody"
+    hosts = ({"host": host} for host in ("evil.example", "wiki:4000", "10.1.2.3", "localhost.evil.example"))
+    assert await outcomes(client, PATHS, *hosts) == {(403, "foreign_host")}, "a name may be made to lead here"
+    pages = ({"origin": "http://localhost:1"}, {"origin": "null"}, {"sec-fetch-site": "same-site"})
+    assert await outcomes(client, PATHS, *pages) == {(403, "foreign_origin")}
+    for method, path in (("POST", "/admin/reload"), ("DELETE", "/admin/tenants/x")):
+        assert await outcomes(client, [path], method=method) == {NOT_FOUND}, "a change needs a key or a port"
 
 
 async def test_the_first_line_says_where_the_page_is(lab: Lab) -> None:
@@ -86,28 +91,29 @@ async def test_the_first_line_says_where_the_page_is(lab: Lab) -> None:
         assert running.line == f"penstock: listening on {running.base}/v1 (1 worker); the page: {running.base}/ui\n"
         async with lab.http.get(f"{running.base}/", allow_redirects=False) as answer:
             assert (answer.status, answer.headers["location"]) == (307, "ui")
-        assert (await Client(running.base, lab.http).ask("GET", "/admin/requests"))[0] == 200
+        assert await outcomes(Client(running.base, lab.http), ["/admin/requests"]) == {200}
     async with served(text, lab.folder, "--host", "0.0.0.0") as running:
         assert running.line.endswith("/v1 (1 worker)\n"), "others than this machine reach it"
-        assert (await Client(running.base, lab.http).ask("GET", "/ui"))[0] == 404
+        assert await outcomes(Client(running.base, lab.http), ["/ui"]) == {NOT_FOUND}
 
 
 async def test_the_key_opens_it(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind, "admin_key: s3cret"))
-    client = Client(base, lab.http)
-    for sent in ({}, {"authorization": "Bearer s3cre"}, {"authorization": "Basic s3cret"}, {"authorization": ""}):
-        for path in (*PATHS[:3], "/metrics", "/admin/keys", "/admin/replays"):
-            status, answer = await client.ask("GET", path, sent)
-            assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
-        for method, path in (("POST", "/admin/reload"), ("DELETE", "/admin/tenants/x"), ("POST", "/admin/replays")):
-            assert (await client.ask(method, path, sent))[0] == 401
-    for path in OPEN:
-        assert (await client.ask("GET", path))[0] == 200
+    client = await started(lab, "admin_key: s3cret")
+    wrong: tuple[Any, ...] = (
+        {},
+        {"authorization": "Bearer s3cre"},
+        {"authorization": "Basic s3cret"},
+        {"authorization": ""},
+    )
+    shut = (*PATHS[:3], "/metrics", "/admin/keys", "/admin/replays")
+    assert await outcomes(client, shut, *wrong) == {UNAUTHORIZED}
+    for method, path in (("POST", "/admin/reload"), ("DELETE", "/admin/tenants/x"), ("POST", "/admin/replays")):
+        assert await outcomes(client, [path], *wrong, method=method) == {UNAUTHORIZED}
+    assert await outcomes(client, OPEN) == {200}
     assert "penstock_build_info" in (await client.ask("GET", "/metrics", ADMIN))[1]
     status, told = await client.ask("GET", "/admin/config", ADMIN)
-    assert status == 200
     names = "process tasks version since generations workers text chains trace_url"
-    assert told.keys() == {*names.split()}
+    assert (status, told.keys()) == (200, {*names.split()})
     assert "s3cret" not in told["text"]
     assert "admin_key: '***'" in told["text"]
     assert lab.behind.url in told["text"]
@@ -118,36 +124,26 @@ async def test_the_key_opens_it(lab: Lab) -> None:
 
 async def test_where_clients_have_keys_metrics_are_not_for_them(lab: Lab) -> None:
     text = config(lab.behind).replace("openai, ", "openai, api_key: k, ")
-    base = await lab.start(f"{text}auth: {{kind: keys}}\n")
-    for path in ("/metrics", *PATHS):
-        for headers in ({}, ADMIN):
-            status, answer = await Client(base, lab.http).ask("GET", path, headers)
-            assert (status, answer["error"]["code"]) == (404, "not_found"), "others' keys, and what they use"
+    client = Client(await lab.start(f"{text}auth: {{kind: keys}}\n"), lab.http)
+    paths = ("/metrics", *PATHS)
+    assert await outcomes(client, paths, {}, ADMIN) == {NOT_FOUND}, "others' keys, and what they use"
 
 
 async def test_a_port_of_its_own(lab: Lab) -> None:
     async with served(config(lab.behind, "admin_port: 0"), lab.folder) as running:
-        assert running.process.stdout is not None
-        line = (await running.process.stdout.readline()).decode()
-        found = re.search(r"http://127\.0\.0\.1:\d+", line)
-        assert found is not None
-        client, operator = Client(running.base, lab.http), Client(found[0], lab.http)
-        await until_ready(running.base)
+        client, operator = Client(running.base, lab.http), Client(await running.admin(), lab.http)
         await client.chat("k", "mine")
-        for path in (*PATHS, "/metrics"):
-            assert (await client.ask("GET", path))[0] == 404
-        for path in (*PATHS[:2], "/admin/requests/mine", "/ui", "/metrics", "/readyz", "/healthz"):
-            assert (await operator.ask("GET", path))[0] == 200
-        for path in ("/v1/chat/completions", "/v1/compress"):
-            assert (await operator.ask("POST", path, json=BODY))[0] == 404
+        assert await outcomes(client, (*PATHS, "/metrics")) == {NOT_FOUND}
+        paths = (*PATHS[:2], "/admin/requests/mine", "/ui", "/metrics", "/readyz", "/healthz")
+        assert await outcomes(operator, paths) == {200}
+        assert await outcomes(operator, ("/v1/chat/completions", "/v1/compress"), method="POST") == {NOT_FOUND}
         assert len(lab.behind.received) == 1
 
 
 async def test_a_changed_configuration_is_checked_and_not_put_in_force(lab: Lab) -> None:
     secret = lab.folder / "secret"
     secret.write_text("marmalade-77")
-    base = await lab.start(config(lab.behind))
-    client = Client(base, lab.http)
+    client = await started(lab)
 
     async def check(text: str) -> Any:
         status, told = await client.ask("POST", "/admin/check", json={"yaml": text})

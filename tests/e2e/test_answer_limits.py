@@ -50,27 +50,22 @@ async def strict(behind: Upstream, received: Received, writer: asyncio.StreamWri
 @pytest.mark.parametrize("known", [f"window: {WINDOW}", ""], ids=["known", "found out"])
 async def test_a_limit_near_the_window_cuts_nothing_and_is_lowered_to_the_room(lab: Lab, name: str, known: str) -> None:
     lab.behind.respond = strict
-    base = await lab.start(config(lab, known))
+    client, limit = await lab.client(config(lab, known)), {name: 32_760}
     for messages in (TALK[-1:], TALK):
-        status, headers, told = await lab.chat(base, {"model": "a-model", "messages": messages, name: 32_760})
-        assert status == 200, told
+        answer = await client.post("/v1/chat/completions", {"model": "a-model", "messages": messages, **limit})
+        assert answer.status == 200, answer
         sent = json.loads(lab.behind.last.body)
         assert sent["messages"] == messages
         assert WINDOW - 2 * tokens(sent) - 500 < sent[name] < 32_760
-        assert headers["x-penstock-lowered"] == f"{name}={sent[name]}"
+        assert answer.headers["x-penstock-lowered"] == f"{name}={sent[name]}"
 
 
-async def test_a_limit_for_which_there_is_room_stays_as_it_is(lab: Lab) -> None:
-    base = await lab.start(config(lab, f"window: {WINDOW}"))
-    body = {"model": "a-model", "messages": TALK, "max_tokens": 20_000}
-    _, headers, _ = await lab.chat(base, body)
+async def test_a_limit_for_which_there_is_room_stays_as_it_is_and_a_record_names_a_lowered_one(lab: Lab) -> None:
+    client = await lab.client(config(lab, f"window: {WINDOW}"))
+    answer = await client.chat(model="a-model", messages=TALK, max_tokens=20_000)
     assert json.loads(lab.behind.last.body)["max_tokens"] == 20_000
-    assert "x-penstock-lowered" not in headers
-
-
-async def test_a_record_names_the_lowered_limit(lab: Lab) -> None:
-    base = await lab.start(config(lab, f"window: {WINDOW}"))
-    shown = await lab.explained(base, {"model": "a-model", "messages": TALK[-1:], "max_tokens": 40_000})
+    assert "x-penstock-lowered" not in answer.headers
+    shown = await lab.explained(client.base, {"model": "a-model", "messages": TALK[-1:], "max_tokens": 40_000})
     assert shown["lowered"] == f"max_tokens={json.loads(lab.behind.last.body)['max_tokens']}"
 
 
@@ -86,10 +81,9 @@ async def test_a_later_round_of_internal_tools_has_room_for_its_answer(lab: Lab)
         await recalling()(behind, received, writer)
 
     lab.behind.respond = model
-    base = await lab.start(config(lab, f"window: {window}"))
-    body = {"model": "a-model", "messages": working(7), "tools": TOOLS, "max_tokens": 32_000}
-    status, _, told = await lab.chat(base, body)
-    assert status == 200, told
+    client = await lab.client(config(lab, f"window: {window}"))
+    answer = await client.chat(model="a-model", messages=working(7), tools=TOOLS, max_tokens=32_000)
+    assert answer.status == 200, answer
     first, second = rounds
     assert second < first
 
@@ -97,12 +91,10 @@ async def test_a_later_round_of_internal_tools_has_room_for_its_answer(lab: Lab)
 @pytest.mark.parametrize("messages", [TALK[-1:], TALK], ids=["short", "long"])
 async def test_ollama_gets_the_limit_as_it_is(lab: Lab, messages: list[Any]) -> None:
     """It answers until its window is full, and refuses nothing."""
-    wanted = 32_000
     async with fake_ollama() as fake:
-        base = await lab.start(config(lab, ollama=fake.url))
-        status, headers, told = await lab.chat(base, {"model": "qwen3:8b", "messages": messages, "max_tokens": wanted})
-    assert status == 200, told
+        client = await lab.client(config(lab, ollama=fake.url))
+        answer = await client.chat(model="qwen3:8b", messages=messages, max_tokens=32_000)
+    assert (answer.status, "x-penstock-lowered" in answer.headers) == (200, False)
     sent = fake.bodies[-1]
     assert [each["content"] for each in sent["messages"]] == [each["content"] for each in messages]
-    assert sent["options"]["num_predict"] == wanted
-    assert "x-penstock-lowered" not in headers
+    assert sent["options"]["num_predict"] == 32_000

@@ -11,7 +11,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import aiohttp
 import pytest
 
 import proxy.server.app as app
@@ -20,7 +19,7 @@ from proxy.gateway.prepare import Services, Writing
 from proxy.server.build import build_services, build_writing
 from proxy.server.explain import explain
 from proxy.testing import lifelike, tool
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.default_chain import MARKER, result
 from tests.e2e.servers import Received, Upstream, say
 from tests.scripted import answer, assembled
@@ -35,23 +34,10 @@ models:
   - {{match: plain, upstream: main, chain: empty, model: plain-1}}
   - {{match: "*", upstream: main, window: 5000, reserve: 0, tokenizer: chars}}
 chains:
-  default:
-    - isolate_tasks: {{}}
-    - consolidate_system: {{}}
-    - resolve_clashes: {{}}
-    - check_facts: {{}}
-    - compact_tool_results: {{over: 600, read_again: 0}}
-    - offload_content: {{}}
-    - compress_history: {{summary: written}}
-    - pin_context: {{}}
-    - recall_history: {{}}
-    - select_memories: {{}}
-    - include_shared: {{}}
-    - filter_tools: {{keep: 8}}
-    - keep_notes: {{}}
-    - self_correct: {{}}
-    - offer_recall: {{}}
-    - reject_oversize: {{}}
+  default: [isolate_tasks: {{}}, consolidate_system: {{}}, resolve_clashes: {{}}, check_facts: {{}},
+    compact_tool_results: {{over: 600, read_again: 0}}, offload_content: {{}}, compress_history: {{summary: written}},
+    pin_context: {{}}, recall_history: {{}}, select_memories: {{}}, include_shared: {{}}, filter_tools: {{keep: 8}},
+    keep_notes: {{}}, self_correct: {{}}, offer_recall: {{}}, reject_oversize: {{}}]
   empty: []
 writer: {{model: tiny-writer, timeout: 20}}
 """
@@ -92,10 +78,9 @@ def _move(asked: Message, body: str, count: int) -> tuple[str, ...]:
 class World:
     """A running proxy, the configuration that explains it, and what works behind it."""
 
-    base: str
+    client: Client
     config: Config
     behind: Upstream
-    http: aiohttp.ClientSession
     services: list[Services]
     writing: list[Writing]
     steps: Counter[str] = field(default_factory=Counter)
@@ -114,15 +99,14 @@ class World:
         explained = await explain(self.config, raw, headers=headers)
         self.steps.update(step.policy for step in explained.outcome.steps if step.verdict == "rewrite")
         before = len(self.behind.received)
-        async with self.http.post(f"{self.base}/v1/chat/completions", data=raw, headers=headers) as response:
-            assert response.status == 200, await response.text()
-            got = await response.read()
+        answer = await self.client.send("POST", "/v1/chat/completions", headers, data=raw)
+        assert answer.status == 200, answer
         main = [each for each in self.behind.received[before:] if json.loads(each.body)["model"] != "tiny-writer"]
         assert main[0].body == explained.body
         if not request.get("stream"):
-            said: Message = json.loads(got)["choices"][0]["message"]
+            said: Message = answer.json["choices"][0]["message"]
             return said
-        whole = assembled(got)
+        whole = assembled(answer.body)
         calls = [
             {"id": each["id"], "type": "function", "function": {"name": each["name"], "arguments": each["arguments"]}}
             for each in whole["calls"]
@@ -131,8 +115,8 @@ class World:
         return {**said, "tool_calls": calls} if calls else said
 
     async def put(self, path: str, body: Message, headers: dict[str, str]) -> None:
-        async with self.http.post(f"{self.base}{path}", json=body, headers=headers) as response:
-            assert response.status in (200, 201), await response.text()
+        answer = await self.client.post(path, body, headers)
+        assert answer.status in (200, 201), answer
 
 
 @pytest.fixture
@@ -151,8 +135,8 @@ async def world(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(app, "build_services", kept_services)
     monkeypatch.setattr(app, "build_writing", kept_writing)
     lab.behind.respond = model
-    base = await lab.start(CONFIG.format(url=lab.behind.url))
-    return World(base, load(lab.folder / "config.yaml", {}), lab.behind, lab.http, services, writing)
+    client = await lab.client(CONFIG.format(url=lab.behind.url))
+    return World(client, load(lab.folder / "config.yaml", {}), lab.behind, services, writing)
 
 
 async def test_what_is_explained_is_what_is_sent(world: World) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import orjson
@@ -14,8 +14,6 @@ from tests.e2e.servers import proxy
 from tests.e2e.test_admin import Client
 from tests.e2e.test_records import SHORTENED, TOOLS, config, sent, talk
 
-Change = Callable[[sqlite3.Connection], object]
-
 
 async def recorded(lab: Lab, records: str = "{}") -> Path:
     """The configuration of a proxy that has served two conversations of different clients."""
@@ -26,40 +24,48 @@ async def recorded(lab: Lab, records: str = "{}") -> Path:
     return lab.folder / "config.yaml"
 
 
-async def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = await asyncio.to_thread(main, ["ledger", *map(str, arguments)])
-    return code, *capsys.readouterr()
+@pytest.fixture
+async def path(lab: Lab, request: pytest.FixtureRequest) -> Path:
+    return await recorded(lab, getattr(request, "param", "{}"))
+
+
+Run = Callable[..., Awaitable[tuple[int, str, str]]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    async def ledger(*arguments: object) -> tuple[int, str, str]:
+        """The exit code, the output and the errors of the command."""
+        return await asyncio.to_thread(main, ["ledger", *map(str, arguments)]), *capsys.readouterr()
+
+    return ledger
 
 
 def database(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(next(path.parent.glob("**/records.db")), isolation_level=None)
 
 
-async def test_the_ledger_shows_removals_handles_and_broken_prefixes(
-    lab: Lab, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = await recorded(lab)
-    code, shown, _ = await run(capsys, "show", "--config", path)
+async def test_the_ledger_shows_removals_handles_and_broken_prefixes(path: Path, run: Run) -> None:
+    code, shown, _ = await run("show", "--config", path)
     assert code == 0
-    assert "removed: message 1" in shown
-    assert "by window_history" in shown
-    assert "prefix broken by window_history:" in shown
-    assert "shortened: message 2, tool" in shown
-    assert "new handles: " in shown
+    for told in (
+        "removed: message 1",
+        "by window_history",
+        "prefix broken by window_history:",
+        "shortened: message 2, tool",
+        "new handles: ",
+    ):
+        assert told in shown
 
 
-@pytest.mark.parametrize("records", ["{}", "{text: true}"])
-async def test_verify_accepts_records_as_they_were_written(
-    lab: Lab, capsys: pytest.CaptureFixture[str], records: str
-) -> None:
-    path = await recorded(lab, records)
-    code, shown, _ = await run(capsys, "verify", "--config", path)
-    assert code == 0
+@pytest.mark.parametrize("path", ["{}", "{text: true}"], indirect=True)
+async def test_verify_accepts_records_as_they_were_written(path: Path, run: Run) -> None:
+    code, shown, _ = await run("verify", "--config", path)
+    assert (code, len(shown.splitlines())) == (0, 3)
     assert shown.endswith("8 records as written\n")
-    assert len(shown.splitlines()) == 3
-    _, exported, _ = await run(capsys, "show", "--json", "--config", path)
-    (lab.folder / "ledger.jsonl").write_text(exported)
-    assert (await run(capsys, "verify", lab.folder / "ledger.jsonl"))[:2] == (0, shown)
+    exported = path.with_name("ledger.jsonl")
+    exported.write_text((await run("show", "--json", "--config", path))[1])
+    assert (await run("verify", exported))[:2] == (0, shown)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +78,10 @@ async def test_verify_accepts_records_as_they_were_written(
         ("UPDATE requests SET row = json_set(row, '$.ledger.number', 9) WHERE turn = 4", "is missing"),
     ],
 )
-async def test_verify_finds_a_changed_record(
-    lab: Lab, capsys: pytest.CaptureFixture[str], change: str, fault: str
-) -> None:
-    path = await recorded(lab)
+async def test_verify_finds_a_changed_record(path: Path, run: Run, change: str, fault: str) -> None:
     assert database(path).execute(change).rowcount == 1
-    code, shown, faults = await run(capsys, "verify", "--config", path)
-    assert (code, shown) == (1, "")
-    assert fault in faults
+    code, shown, faults = await run("verify", "--config", path)
+    assert (code, shown, fault in faults) == (1, "", True)
 
 
 @pytest.mark.parametrize(
@@ -89,39 +91,31 @@ async def test_verify_finds_a_changed_record(
         "UPDATE requests SET row = json_set(row, '$.changes', json('[]')) WHERE turn = 7",
     ],
 )
-async def test_a_head_proves_the_end_of_a_chain(lab: Lab, capsys: pytest.CaptureFixture[str], change: str) -> None:
-    path = await recorded(lab)
-    heads = [line.split()[-1] for line in (await run(capsys, "verify", "--config", path))[1].splitlines()[:-1]]
+async def test_a_head_proves_the_end_of_a_chain(path: Path, run: Run, change: str) -> None:
+    heads = [line.split()[-1] for line in (await run("verify", "--config", path))[1].splitlines()[:-1]]
     known = [word for head in heads for word in ("--head", head)]
-    assert (await run(capsys, "verify", *known, "--config", path))[0] == 0
+    assert (await run("verify", *known, "--config", path))[0] == 0
     assert database(path).execute(change).rowcount == 1
-    assert (await run(capsys, "verify", "--config", path))[0] == 0  # nothing behind an entry proves it
-    code, _, faults = await run(capsys, "verify", *known, "--config", path)
-    assert code == 1
-    assert faults.startswith("penstock: no entry has the hash ")
+    assert (await run("verify", "--config", path))[0] == 0  # nothing behind an entry proves it
+    code, _, faults = await run("verify", *known, "--config", path)
+    assert (code, faults.startswith("penstock: no entry has the hash ")) == (1, True)
 
 
-async def test_a_restarted_process_begins_a_new_chain(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_restarted_process_begins_a_new_chain_and_a_ledger_may_begin_late(
+    lab: Lab, path: Path, run: Run
+) -> None:
     await recorded(lab)
-    path = await recorded(lab)
-    code, shown, _ = await run(capsys, "verify", "--config", path)
-    assert code == 0
-    assert len({line.split()[0] for line in shown.splitlines()[:-1]}) == 4
+    code, shown, _ = await run("verify", "--config", path)
+    assert (code, len({line.split()[0] for line in shown.splitlines()[:-1]})) == (0, 4)
+    assert database(path).execute("DELETE FROM requests WHERE turn < 4").rowcount == 8
+    assert (await run("verify", "--config", path))[0] == 0
 
 
-async def test_a_ledger_may_begin_late(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    path = await recorded(lab)
-    assert database(path).execute("DELETE FROM requests WHERE turn < 4").rowcount == 4
-    assert (await run(capsys, "verify", "--config", path))[0] == 0
-
-
-async def test_verify_fails_without_a_ledger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_verify_fails_without_a_ledger(tmp_path: Path, run: Run) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("upstreams: {e: {kind: echo}}\nmodels: [{match: e, upstream: e}]\nstate: {kind: memory}\n")
-    assert (await run(capsys, "verify", "--config", path))[::2] == (
-        1,
-        "penstock: these records end with their process; set state.directory, or Redis, to keep a ledger\n",
-    )
+    ends = "penstock: these records end with their process; set state.directory, or Redis, to keep a ledger\n"
+    assert (await run("verify", "--config", path))[::2] == (1, ends)
     (tmp_path / "other.jsonl").write_bytes(orjson.dumps([1]))
-    code, _, faults = await run(capsys, "verify", tmp_path / "other.jsonl")
+    code, _, faults = await run("verify", tmp_path / "other.jsonl")
     assert (code, "no ledger" in faults) == (1, True)

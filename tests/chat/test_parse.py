@@ -1,6 +1,7 @@
 """Bodies: bytes that are no JSON object, or say a thing twice, are a 400; what is not needed is not parsed."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -62,35 +63,31 @@ def test_only_half_a_pair_is_replaced(text: bytes, read: str) -> None:
 # --- how much a body may hold -----------------------------------------------------------------------------------------
 
 
-def _dense(kind: str, count: int) -> bytes:
-    match kind:
-        case "keys":
-            return b"{" + b",".join(b'"k%d":1' % n for n in range(count)) + b"}"
-        case "lists":
-            return b"[" + b",".join([b"[]"] * count) + b"]"
-        case _:
-            return b"[" + b",".join([b"1"] * count) + b"]"
+DENSE: dict[str, Callable[[int], bytes]] = {
+    "keys": lambda count: b"{" + b",".join(b'"k%d":1' % n for n in range(count)) + b"}",
+    "lists": lambda count: b"[" + b",".join([b"[]"] * count) + b"]",
+    "numbers": lambda count: b"[" + b",".join([b"1"] * count) + b"]",
+}
 
 
 @pytest.mark.parametrize(
     ("kind", "most"), [("keys", parse.MOST_KEYS), ("lists", parse.MOST_VALUES // 2), ("numbers", parse.MOST_VALUES)]
 )
 def test_a_body_that_holds_too_much_is_refused_unparsed(kind: str, most: int) -> None:
-    Body(with_value(_dense(kind, most - 20)))
-    with pytest.raises(
-        BadRequest, match=f"more than {parse.MOST_KEYS if kind == 'keys' else parse.MOST_VALUES:,} "
-    ) as caught:
-        Body(with_value(_dense(kind, most + 20)))
+    told = parse.MOST_KEYS if kind == "keys" else parse.MOST_VALUES
+    Body(with_value(DENSE[kind](most - 20)))
+    with pytest.raises(BadRequest, match=f"more than {told:,} ") as caught:
+        Body(with_value(DENSE[kind](most + 20)))
     assert (caught.value.status, caught.value.code) == (413, "too_many_values")
 
 
 def test_a_body_has_at_most_so_many_fields() -> None:
     with pytest.raises(BadRequest, match="more than 1,000 fields"):
-        Body(with_value(b"1")[:-1] + b"," + _dense("keys", 1_000)[1:])
+        Body(with_value(b"1")[:-1] + b"," + DENSE["keys"](1_000)[1:])
 
 
 def test_one_message_holds_at_most_so_many_values() -> None:
-    message = b'{"role":"user","content":"x","more":' + _dense("lists", 60_000) + b"}"
+    message = b'{"role":"user","content":"x","more":' + DENSE["lists"](60_000) + b"}"
     with pytest.raises(BadRequest, match=r"messages\[0\] has more than 100,000 values"):
         Body(b'{"model":"m","messages":[' + message + b"]}").parse()
 
@@ -101,9 +98,9 @@ def test_one_message_holds_at_most_so_many_values() -> None:
 def test_what_stands_in_a_text_counts_for_nothing(piece: bytes) -> None:
     text = b'"' + piece * (1_300_000 // len(piece)) + b'"'
     for shift in range(3):  # pieces of the scan begin at other places
-        Body(b" " * shift + with_value(text + b"," + b'"y":' + _dense("lists", 1_000)))
+        Body(b" " * shift + with_value(text + b"," + b'"y":' + DENSE["lists"](1_000)))
         with pytest.raises(BadRequest, match="more than"):
-            Body(b" " * shift + with_value(text + b"," + b'"y":' + _dense("lists", parse.MOST_VALUES)))
+            Body(b" " * shift + with_value(text + b"," + b'"y":' + DENSE["lists"](parse.MOST_VALUES)))
 
 
 @pytest.mark.parametrize("levels", [parse.MOST_DEPTH - 10, parse.MOST_DEPTH + 1])

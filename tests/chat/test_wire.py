@@ -17,6 +17,13 @@ def function(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name}}
 
 
+def answered(**fields: Any) -> ChatRequest:
+    return ChatRequest("m", (Message({"role": "assistant", **fields}),))
+
+
+UNREAD = {"a tool result that the model has not read yet was lost or moved"}
+
+
 CALLED = chat("u1 ax! tx u2", tools=[tool("look_up"), tool("other")])
 
 
@@ -35,18 +42,11 @@ CALLED = chat("u1 ax! tx u2", tools=[tool("look_up"), tool("other")])
         pytest.param(with_choice("required", "f"), id="required with tools"),
         pytest.param(with_choice(function("f"), "f"), id="a choice that is offered"),
         pytest.param(
-            with_choice({"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [function("f")]}}, "f"),
-            id="allowed tools that are offered",
+            with_choice({"allowed_tools": {"tools": [function("f")]}}, "f"), id="allowed tools that are offered"
         ),
-        pytest.param(
-            ChatRequest("m", (Message({"role": "assistant", "content": None, "refusal": "no"}),)), id="a refusal"
-        ),
-        pytest.param(
-            ChatRequest("m", (Message({"role": "assistant", "audio": {"id": "a"}}),)), id="an answer in sound"
-        ),
-        pytest.param(
-            ChatRequest("m", (Message({"role": "assistant", "function_call": {"name": "f"}}),)), id="the old call"
-        ),
+        pytest.param(answered(content=None, refusal="no"), id="a refusal"),
+        pytest.param(answered(audio={"id": "a"}), id="an answer in sound"),
+        pytest.param(answered(function_call={"name": "f"}), id="the old call"),
         pytest.param(ChatRequest("m", (Message({"role": "function", "name": "f", "content": "x"}),)), id="old result"),
     ],
 )
@@ -137,12 +137,9 @@ def test_a_rewrite_without_damage(before: str, after: str) -> None:
         pytest.param("u1 a1 u2", "u1 a1 u3", {"the last user message was changed or lost"}, id="and changed"),
         pytest.param("u1 ax! tx a1", "u1 tx a1", {"tool result 'x' does not follow its call"}, id="a call lost"),
         pytest.param("u1 ax! tx a1", "u1 ax! a1", {"tool call 'x' has no result"}, id="a result lost"),
-        pytest.param("u1 a!x,y tx ty", "u1 a!x,y tx",
-                     {"a tool result that the model has not read yet was lost or moved"}, id="an unread result lost"),
-        pytest.param("u1 a!x,y tx ty", "u1 a!x,y ty tx",
-                     {"a tool result that the model has not read yet was lost or moved"}, id="unread results moved"),
-        pytest.param("u1 ax! tx", "u1 ax! tx a1",
-                     {"a tool result that the model has not read yet was lost or moved"}, id="an answer put behind"),
+        pytest.param("u1 a!x,y tx ty", "u1 a!x,y tx", UNREAD, id="an unread result lost"),
+        pytest.param("u1 a!x,y tx ty", "u1 a!x,y ty tx", UNREAD, id="unread results moved"),
+        pytest.param("u1 ax! tx", "u1 ax! tx a1", UNREAD, id="an answer put behind"),
         pytest.param("s", "", {"messages is empty"}, id="nothing left"),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """The digest: what was said, in its order, in its words."""
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,11 @@ def digest(
 
 def exchange(asked: Any, answer: str = "Fine, thanks.") -> list[Message]:
     return [user(asked), assistant(answer)]
+
+
+def many(count: int, asked: str, answer: str = "Fine, thanks.") -> list[Message]:
+    """So many exchanges with their number in place of `{}`."""
+    return [each for n in range(count) for each in exchange(asked.format(n), answer.format(n))]
 
 
 def test_digest_has_the_users_words_and_what_was_done_in_order() -> None:
@@ -52,17 +58,14 @@ def test_digest_has_the_users_words_and_what_was_done_in_order() -> None:
 )
 def test_statement_outlives_questions_in_any_language(rule: str) -> None:
     talk = [*exchange("Hello there, I am planning a trip."), *exchange(rule, "Noted.")]
-    for number in range(60):
-        talk += exchange(
-            f"What is the price of ticket number {number}?", f"It costs {number} euros. " + "More of it. " * 20
-        )
+    talk += many(60, "What is the price of ticket number {}?", "It costs {} euros. " + "More of it. " * 20)
     assert f"2: {rule}" in digest(*talk, room=600)
 
 
 def test_list_of_the_users_stands_whole() -> None:
     text = "Fix these:\n" + "\n".join(f"{number}. the problem with part {number}" for number in range(1, 9))
     talk = [*exchange("Hello."), *exchange(text)]
-    talk += [message for number in range(40) for message in exchange(f"And what about {number}?", "Nothing. " * 30)]
+    talk += many(40, "And what about {}?", "Nothing. " * 30)
     found = next(line for line in digest(*talk, room=900) if line.startswith("2: "))
     assert found == "2: " + text.replace("\n", "\n  "), "with its numbers, and no line that could be another message"
 
@@ -70,7 +73,7 @@ def test_list_of_the_users_stands_whole() -> None:
 def test_answer_that_is_pointed_to_stays() -> None:
     offer = "You could take the Blue Room, the Old Mill or the Garden House."
     talk = [*exchange("Where could we meet?", offer), *exchange("The second one.", "Good.")]
-    talk += [message for number in range(40) for message in exchange(f"Who sang song number {number}?", "Oh. " * 30)]
+    talk += many(40, "Who sang song number {}?", "Oh. " * 30)
     shown = digest(*talk, room=900)
     assert f"-> {offer}" in shown
     assert "2: The second one." in shown, "or nobody knows which"
@@ -82,8 +85,7 @@ def test_numbered_list_in_a_longer_answer_stands_whole(mark: str) -> None:
     rest = "\n\n- Do not forget to rest. " + "There is much more to say of each. " * 20
     talk = [*exchange("Hello."), *exchange("Write a list, please.", "\n".join(["Your tasks:", *items, rest]))]
     talk += exchange("Number two is done.", "Good.")
-    for number in range(40):
-        talk += exchange(f"We sing song {number} today.", f"That is song {number}, and a long one it is, I fear. " * 9)
+    talk += many(40, "We sing song {} today.", "That is song {0}, and a long one it is, I fear. " * 9)
     assert f"-> Your tasks: {' '.join(items)} [...]" in digest(*talk, room=1600)
 
 
@@ -122,10 +124,7 @@ def test_failure_that_is_cut_has_a_mark() -> None:
     "code", ["ПР-0563-М", "80081265400317", "»Ordentliche Kündigung des Vertrags«", "《退款更快更稳》", "SWU-48213"]
 )
 def test_code_or_quotation_in_any_script_makes_an_answer_settled(code: str) -> None:
-    talk = [
-        *exchange("Hello."),
-        *exchange("I take the first one of them.", f"Fine, all is done: {code}. " + "Oh. " * 90),
-    ]
+    talk = [*exchange("Hello."), *exchange("I take the first one of them.", f"Fine: {code}. " + "Oh. " * 90)]
     found = lines(talk, list(map(read, talk)), (), None, 0)
     assert [line.rank for line in found if code in line.text][:1] == [LineRank.SETTLED]
 
@@ -134,7 +133,7 @@ def test_code_or_quotation_in_any_script_makes_an_answer_settled(code: str) -> N
     "rule", ["The demo must be ready on 9 October. No pressure, right?", "Ich esse keine Nüsse. Was gibt es heute?"]
 )
 def test_statement_with_a_short_question_behind_it_outlives_questions(rule: str) -> None:
-    talk = [each for number in range(5) for each in exchange(f"Hello, this is part {number} of it all.")]
+    talk = many(5, "Hello, this is part {} of it all.")
     talk += exchange(rule, "Noted.")
     for number in range(60):
         talk += exchange(f"What do {' '.join(f'{number}x{each}' for each in range(9))} mean?", "Oh. " * 30)
@@ -149,10 +148,8 @@ def test_early_statement_stands_beside_late_ones() -> None:
 
 
 def test_what_was_asked_for_stands_with_what_came_of_it() -> None:
-    talk = [
-        *exchange("Send the offer to Lars.", "Sent at 10:42."),
-        *exchange("I would like to go on with the plan.", "Fine."),
-    ]
+    talk = exchange("Send the offer to Lars.", "Sent at 10:42.")
+    talk += exchange("I would like to go on with the plan.", "Fine.")
     talk += exchange("And this is a long story about nothing much at all. " * 6, "Oh. " * 40)
     for room in range(40, 400, 20):
         shown = digest(*talk, room=room)
@@ -161,22 +158,14 @@ def test_what_was_asked_for_stands_with_what_came_of_it() -> None:
 
 def test_short_correction_outlives_long_statements() -> None:
     talk = [*exchange("We meet at the old mill."), *exchange("No, make that the garden house.", "All right.")]
-    for number in range(30):
-        talk += exchange(
-            f"My aunt told me the {number}th long story of her cat, " + "and it went on and on, " * 9, "Oh my. " * 30
-        )
-    shown = digest(*talk, room=400)
-    assert "2: No, make that the garden house." in shown
+    talk += many(30, "My aunt told me the {}th long story of her cat, " + "and it went on and on, " * 9, "Oh my. " * 30)
+    assert "2: No, make that the garden house." in digest(*talk, room=400)
 
 
 def test_statement_with_new_words_outlives_those_that_repeat_old_ones() -> None:
-    talk = exchange("Hello, we go on with the choir.")
-    for number in range(60):
-        talk += exchange(
-            f"Song {number} was so lovely to sing with you all again.", f"Yes, lovely to sing it, {number}."
-        )
-        if number == 20:
-            talk += exchange("The piano tuner comes on Thursday.", "Thursday it is.")
+    songs = many(60, "Song {} was so lovely to sing with you all again.", "Yes, lovely to sing it, {}.")
+    talk = [*exchange("Hello, we go on with the choir."), *songs[:42]]
+    talk += [*exchange("The piano tuner comes on Thursday.", "Thursday it is."), *songs[42:]]
     assert "23: The piano tuner comes on Thursday." in digest(*talk, room=300)
 
 
@@ -191,10 +180,8 @@ def test_rare_words_are_worth_more_than_those_that_come_again() -> None:
 
 def test_correction_that_changes_a_figure_stays_as_long_as_what_it_corrects() -> None:
     talk = [*exchange("Hello, we plan the roof.", "Good."), *exchange("The budget for the roof is 443 euros.", "Fine.")]
-    for number in range(30):
-        talk += exchange(f"Neighbour {number} came by with a story about slates and gutters.", "I see, go on.")
-        if number == 9:
-            talk += exchange("The budget for the roof is 803 euros.", "All right, noted.")
+    visits = many(30, "Neighbour {} came by with a story about slates and gutters.", "I see, go on.")
+    talk += [*visits[:20], *exchange("The budget for the roof is 803 euros.", "All right, noted."), *visits[20:]]
     for room in range(100, 1500, 50):
         shown = "\n".join(digest(*talk, room=room))
         assert shown.count("443 euros") <= shown.count("803 euros"), room
@@ -216,9 +203,8 @@ def test_twenty_turns_share_a_line_where_none_has_its_own() -> None:
     talk = [*exchange("Hello, we go on with the choir.")]
     for number in range(2, 181):
         new = "".join(chr(97 + int(digit)) for digit in str(number))
-        talk += exchange(
-            f"Tell me {new} {number}." if number < 41 else f"Tell me of the choir, verse {number}.", "Fine."
-        )
+        asked = f"Tell me {new} {number}." if number < 41 else f"Tell me of the choir, verse {number}."
+        talk += exchange(asked, "Fine.")
     shown = digest(*talk, room=1000)
     assert [line for line in shown if re.match(r"\d+-", line)]
     assert not [line for line in digest(*talk, room=20_000) if re.match(r"\d+-", line)], "only where room is short"
@@ -234,7 +220,7 @@ def test_gap_is_marked_where_a_part_of_an_answer_is_left_out() -> None:
 
 def test_answer_brings_its_question_or_the_number_of_its_turn() -> None:
     talk = [*exchange("What is the code?", "It is QX-77Z, valid until May. " + "So it is. " * 40)]
-    talk += [message for number in range(9) for message in exchange(f"Song {number} is nice.", "Yes.")]
+    talk += many(9, "Song {} is nice.", "Yes.")
     shown = digest(*talk, room=400)
     for at, line in enumerate(shown):
         if line.startswith("->"):
@@ -257,16 +243,11 @@ def test_code_lists_and_attachments_are_named() -> None:
 def test_tool_loop_says_what_was_changed_and_what_failed() -> None:
     loop = [user("Fix the test.")]
     for number in range(6):
-        loop += [
-            calls(f"r{number}", name="read_file", arguments=f'{{"path": "src/m{number}.py"}}'),
-            result("ok", f"r{number}"),
-        ]
+        loop += [calls(f"r{number}", name="read_file", arguments=f'{{"path": "src/m{number}.py"}}')]
+        loop += [result("ok", f"r{number}")]
+    edit = {"path": "src/m3.py", "old": "a", "new": "return the sum of all " * 4}
     loop += [
-        calls(
-            "e1",
-            name="edit_file",
-            arguments='{"path": "src/m3.py", "old": "a", "new": "' + "return the sum of all " * 4 + '"}',
-        ),
+        calls("e1", name="edit_file", arguments=json.dumps(edit)),
         result("done", "e1"),
         calls("t1", name="run", arguments='{"command": "pytest -q"}'),
         result("Error: 2 tests failed\nmore", "t1"),
@@ -395,10 +376,7 @@ def test_code_of_one_line_stands_in_the_digest() -> None:
 
 
 def test_the_first_turns_stand_where_others_leave() -> None:
-    first = (
-        exchange("Call me Dr. Vance, please.", "Gladly."),
-        exchange("Which moon of Saturn has geysers?", "Enceladus."),
-    )
-    later = (exchange(f"Question {n}: which colour has tile {n} of the hall?", "It is grey.") for n in range(60))
-    shown = digest(*(message for pair in (*first, *later) for message in pair), room=400)
-    assert any("Which moon of Saturn has geysers?" in line for line in shown)
+    talk = exchange("Call me Dr. Vance, please.", "Gladly.")
+    talk += exchange("Which moon of Saturn has geysers?", "Enceladus.")
+    talk += many(60, "Question {0}: which colour has tile {0} of the hall?", "It is grey.")
+    assert any("Which moon of Saturn has geysers?" in line for line in digest(*talk, room=400))

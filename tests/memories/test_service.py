@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,9 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
     made = SqliteStore(None, 2**26) if request.param == "memory" else SqliteStore(tmp_path / "store", 2**26)
     yield made
     await made.aclose()
+
+
+ASKED_BY_ANN = Identity("t", user="user-ann")
 
 
 async def test_what_was_added_is_there_and_belongs_to_its_owner(store: Store) -> None:
@@ -62,12 +66,10 @@ async def test_a_text_that_is_said_again_gains_its_source(store: Store) -> None:
 
 async def test_workers_see_each_others_changes_and_lose_none(store: Store) -> None:
     async with remembering(store) as one, remembering(store) as other:
-        each = [
-            service.add(ANN, [draft(f"{name} fact number {n}")])
-            for n in range(12)
-            for name, service in (("one", one), ("other", other))
-        ]
-        await asyncio.gather(*each)
+        both = (("one", one), ("other", other))
+        await asyncio.gather(
+            *(each.add(ANN, [draft(f"{name} fact number {n}")]) for n in range(12) for name, each in both)
+        )
         assert len(await texts(one, ANN)) == len(await texts(other, ANN)) == 24
         same = [service.add(ANN, [draft("the same", sources=(f"{n}",))]) for n in range(8) for service in (one, other)]
         await asyncio.gather(*same)
@@ -102,11 +104,8 @@ async def test_what_says_the_same_is_merged_and_nothing_of_it_is_lost(first: str
         assert (only.text, only.sources) == (second, ("one", "two"))
         assert [each.text for each in only.earlier] == [first]
         assert await service.get(ANN, old.memory.id) == only, "the old id leads to it"
-        assert list(await service.bind(Identity("t", user="user-ann")).texts([old.memory.id, only.id, "a" * 20])) == [
-            first,
-            second,
-            None,
-        ]
+        said = await service.bind(ASKED_BY_ANN).texts([old.memory.id, only.id, "a" * 20])
+        assert list(said) == [first, second, None]
         (again,) = await service.add(ANN, [draft(first)])
         assert (again.status, again.memory.text) == ("repeated", second), "the older text does not come back"
         assert await found(service, ANN, "green tea") == [second]
@@ -163,9 +162,9 @@ async def test_what_is_over_is_not_shown_and_leaves_with_the_next_change(store: 
         assert await found(service, ANN, "parked where?") == []
         assert await service.get(ANN, added.memory.id) is None
         assert not await service.delete(ANN, added.memory.id)
-        assert await service.bind(Identity("t", user="user-ann")).total() == 1
+        assert await service.bind(ASKED_BY_ANN).total() == 1
         await service.add(ANN, [draft("another")])
-        assert await service.bind(Identity("t", user="user-ann")).total() == 1
+        assert await service.bind(ASKED_BY_ANN).total() == 1
 
 
 async def test_users_beyond_the_bound_leave_the_least_used_first(store: Store) -> None:
@@ -200,9 +199,8 @@ async def test_what_becomes_of_memories_is_told() -> None:
     def count(metric: str, label: str, number: int) -> None:
         counts[f"{metric} {label}".strip()] += number
 
-    async with remembering(
-        store, backend=Terms(), count=count, clock=time, most=4, max_users=1, merge_at=0.7
-    ) as service:
+    bounds: dict[str, Any] = {"most": 4, "max_users": 1, "merge_at": 0.7}
+    async with remembering(store, backend=Terms(), count=count, clock=time, **bounds) as service:
         await service.add(ANN, [draft("the user likes green tea"), draft("rides a bicycle", expires=time.now + 5)])
         await service.add(ANN, [draft("The user likes green tea."), draft("the user likes black green tea")])
         time.now += 10
@@ -217,18 +215,10 @@ async def test_what_becomes_of_memories_is_told() -> None:
             await service.add(ANN, [draft("one"), draft("two")])
         with pytest.raises(StoreError):
             await service.search([ANN], "which planet?", limit=5, wait=10)
-    assert +counts == {
-        "memories added": 7,
-        "memories repeated": 1,
-        "memories merged": 1,
-        "memories expired": 1,
-        "memories evicted": 1,
-        "memories deleted": 2,
-        "memories refused": 2,
-        "memory_losses user": 1,
-        "memory_searches meaning": 1,
-        "memory_searches failed": 1,
-    }
+    once = ("memories repeated", "memories merged", "memories expired", "memories evicted", "memory_losses user")
+    searched = dict.fromkeys(("memory_searches meaning", "memory_searches failed"), 1)
+    more = {"memories added": 7, "memories deleted": 2, "memories refused": 2}
+    assert +counts == dict.fromkeys(once, 1) | searched | more
 
 
 async def test_a_lost_row_costs_one_memory_and_no_more() -> None:
@@ -284,7 +274,7 @@ async def test_a_store_that_fails_is_told_to_applications_and_done_without_in_re
         store.fails = True
         with pytest.raises(StoreError):
             await service.add(ANN, [draft("more tea")])
-        bound = service.bind(Identity("t", user="user-ann"))
+        bound = service.bind(ASKED_BY_ANN)
         assert await bound.total() == 0
         assert (await bound.nearest("tea", limit=3, wait=0)).items == ()
         assert list(await bound.texts(["a"])) == [None]
@@ -299,12 +289,12 @@ async def test_a_request_sees_its_users_memories_and_the_tenants_own() -> None:
         await service.add(BOB, [draft("tea for bob")])
         await service.add(ALL, [draft("tea for all")])
         time.now += 60
-        near = (await service.bind(Identity("t", user="user-ann")).nearest("tea", limit=9, wait=10)).items
+        near = (await service.bind(ASKED_BY_ANN).nearest("tea", limit=9, wait=10)).items
         assert {(item.text, item.is_own, item.age, item.confidence) for item in near} == {
             ("tea for ann", True, 60.0, 0.5),
             ("tea for all", False, 60.0, 1.0),
         }
-        assert await service.bind(Identity("t", user="user-ann")).total() == 2
+        assert await service.bind(ASKED_BY_ANN).total() == 2
         nobody = (await service.bind(Identity("t", user="")).nearest("tea", limit=9, wait=10)).items
         assert [item.text for item in nobody] == ["tea for all"]
 
@@ -314,7 +304,7 @@ async def test_memories_whose_vectors_are_late_are_found_by_words_then_by_meanin
     backend.free.clear()
     async with remembering(backend=backend) as service:
         await service.add(ANN, [draft("Ann likes tea"), draft("Ann has a cat")])
-        bound = service.bind(Identity("t", user="user-ann"))
+        bound = service.bind(ASKED_BY_ANN)
         early = await bound.nearest("who likes tea?", limit=5, wait=0)
         assert ([item.text for item in early.items], early.how) == (["Ann likes tea"], "words")
         backend.free.set()

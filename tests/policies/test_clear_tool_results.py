@@ -5,8 +5,9 @@ from proxy.chat import ChatRequest
 from proxy.chat.wire import damage
 from proxy.context import CacheRules
 from proxy.policy import Keep, Rewrite
-from proxy.testing import MemoryArchive, chat, context, profile
+from proxy.testing import MemoryArchive, chat, context, profile, tool
 from tests.decisions import rewrite
+from tests.talk import calls
 
 WINDOW = 2000
 
@@ -70,22 +71,11 @@ async def test_below_the_mark_a_batch_is_cleared_where_it_pays(
     assert isinstance(await policy.apply(request, ctx), expected)
 
 
-async def test_what_the_model_recalled_stays() -> None:
-    request = steps(14)
-    calls = {
-        name: request.with_messages(
-            message.with_changes(
-                tool_calls=[{**call, "function": {**call["function"], "name": name}} for call in message["tool_calls"]]
-            )
-            if message.called_tools
-            else message
-            for message in request.messages
-        )
-        for name in ("look_up", "recall")
-    }
-    for name, expected in [("look_up", Rewrite), ("recall", Keep)]:
-        decision = await ClearToolResults().apply(calls[name], context(calls[name], window=WINDOW))
-        assert isinstance(decision, expected)
+@pytest.mark.parametrize(("name", "expected"), [("look_up", Rewrite), ("recall", Keep)])
+async def test_what_the_model_recalled_stays(name: str, expected: type[Keep | Rewrite]) -> None:
+    made = [calls(*message.call_ids, name=name) if message.called_tools else message for message in steps(14).messages]
+    request = chat("u1", tools=[tool(name)]).with_messages(made)
+    assert isinstance(await ClearToolResults().apply(request, context(request, window=WINDOW)), expected)
 
 
 @pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])

@@ -12,16 +12,15 @@ from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
 from tests.decisions import rewrite
+from tests.talk import assistant, user
 
 WINDOW = 2000
 
 
 def turn(n: int, text: str = "") -> list[Message]:
     """About a hundred tokens."""
-    return [
-        Message({"role": "user", "content": f"{text} question {n} " + "word " * 30 + "?"}),
-        Message({"role": "assistant", "content": f"answer {n} " + "word " * 30}),
-    ]
+    words = "word " * 30
+    return [user(f"{text} question {n} {words}?"), assistant(f"answer {n} {words}")]
 
 
 def talk(turns: int, first: str = "Never use the old card.") -> ChatRequest:
@@ -57,8 +56,8 @@ async def test_the_action_that_an_observation_answers_stays_the_assistants(words
     """Agents without tool calls get observations as user messages, two or three of which fill a small window."""
     messages = [*chat("s u1").messages]
     for n in range(12):
-        action = Message({"role": "assistant", "content": f"I look.\n```bash\nsed -n {n}p x.py\n```"})
-        messages += [action, Message({"role": "user", "content": f"output {n} " + "word " * words * 3})]
+        action = assistant(f"I look.\n```bash\nsed -n {n}p x.py\n```")
+        messages += [action, user(f"output {n} " + "word " * words * 3)]
         decision = await decided(chat("u").with_messages(messages))
         sent = decision.request.messages if isinstance(decision, Rewrite) else messages
         assert action in sent, n
@@ -118,9 +117,8 @@ async def test_many_cuts_need_few_handles() -> None:
     assert int(decision.facts["cuts"]) > 20
     assert decision.request.messages[2].text.count('recall("') <= int(decision.facts["cuts"]) // 4 + 3
     recalled = "\n".join(archive.contents.values())
-    assert all(
-        message in decision.request.messages or message.raw.decode() in recalled for message in step(300).messages
-    )
+    gone = [each.raw.decode() for each in step(300).messages if each not in decision.request.messages]
+    assert all(raw in recalled for raw in gone)
 
 
 @pytest.mark.parametrize("archive", [MemoryArchive(broken=True), None])

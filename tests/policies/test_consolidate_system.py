@@ -24,48 +24,28 @@ async def merged(request: ChatRequest, **settings: Any) -> ChatRequest:
     return rewrite(await ConsolidateSystem(**settings).apply(request, context(request))).request
 
 
+def sections(**texts: str) -> str:
+    return "\n\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in texts.items())
+
+
+AB = sections(section_1="A", section_2="B")
+PARTS = [{"type": "text", "text": "A"}, {"type": "text", "text": "A2"}]
+HOUSE = "# Rules of the house\nNo."
+
+
 @pytest.mark.parametrize(
     ("texts", "expected"),
     [
-        pytest.param(
-            ["Be terse.", "Answer in Spanish."],
-            "<section_1>\nBe terse.\n</section_1>\n\n<section_2>\nAnswer in Spanish.\n</section_2>",
-            id="sections are numbered by their place",
-        ),
-        pytest.param(
-            ["# Rules of the house\nNo.", "Be kind."],
-            "<rules_of_the_house>\n# Rules of the house\nNo.\n</rules_of_the_house>\n\n"
-            "<section_2>\nBe kind.\n</section_2>",
-            id="a heading names its section",
-        ),
-        pytest.param(
-            ["<notes>\nA\n</notes>", "B"],
-            "<notes>\nA\n</notes>\n\n<section_2>\nB\n</section_2>",
-            id="a text keeps the tag that it brings",
-        ),
-        pytest.param(
-            ["## Tools\na", "## Tools\nb"],
-            "<tools>\n## Tools\na\n</tools>\n\n<tools_2>\n## Tools\nb\n</tools_2>",
-            id="two sections of one name are told apart",
-        ),
-        pytest.param(
-            ["A", "B", "A"],
-            "<section_1>\nA\n</section_1>\n\n<section_2>\nB\n</section_2>",
-            id="an exact duplicate is dropped",
-        ),
+        pytest.param(["A", "B"], AB, id="sections are numbered by their place"),
+        pytest.param([HOUSE, "B"], sections(rules_of_the_house=HOUSE, section_2="B"), id="a heading names its section"),
+        pytest.param(["<notes>\nA\n</notes>", "B"], sections(notes="A", section_2="B"), id="a text keeps the tag that it brings"),
+        pytest.param(["## Tools\na", "## Tools\nb"], sections(tools="## Tools\na", tools_2="## Tools\nb"), id="two sections of one name are told apart"),
+        pytest.param(["A", "B", "A"], AB, id="an exact duplicate is dropped"),
         pytest.param(["A", "A"], "A", id="two of the same are one, as it was"),
-        pytest.param(
-            [system("A", name="Tone & Style"), "B"],
-            "<tone_style>\nA\n</tone_style>\n\n<section_2>\nB\n</section_2>",
-            id="a name names its section",
-        ),
-        pytest.param(
-            [[{"type": "text", "text": "A"}, {"type": "text", "text": "A2"}], "B"],
-            "<section_1>\nA\nA2\n</section_1>\n\n<section_2>\nB\n</section_2>",
-            id="plain parts become a string",
-        ),
+        pytest.param([system("A", name="Tone & Style"), "B"], sections(tone_style="A", section_2="B"), id="a name names its section"),
+        pytest.param([PARTS, "B"], sections(section_1="A\nA2", section_2="B"), id="plain parts become a string"),
     ],
-)
+)  # fmt: skip
 async def test_leading_messages_become_one(texts: list[Any], expected: str) -> None:
     leading = [each if isinstance(each, Message) else system(each) for each in texts]
     request = await merged(conversation(*leading, USER))

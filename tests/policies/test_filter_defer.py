@@ -17,6 +17,9 @@ from tests.test_conformance import conversations
 
 MANY = tuple(tool(f"tool_{n}", "word " * 20) for n in range(40))
 DEFERRING = FilterTools(strategy="defer")
+
+
+CUSTOM = [Tool({"type": "custom", "custom": {"name": f"c{n}", "description": "x"}}) for n in range(40)]
 NAMED: Any = {"type": "function", "function": {"name": "tool_7"}}
 
 
@@ -69,16 +72,10 @@ async def test_few_tools_stay() -> None:
         pytest.param(chat("u1", tools=[*MANY, tool("search_tools")]), id="the client's own search_tools"),
         pytest.param(chat("u1", tools=[*MANY, tool("call_tool")]), id="the client's own call_tool"),
         pytest.param(chat("u1", tools=[*OURS]), id="nothing but ours"),
-        pytest.param(
-            chat("u1", tools=[Tool({"type": "custom", "custom": {"name": f"c{n}", "description": "x"}}) for n in range(40)]),
-            id="custom tools",
-        ),
-        pytest.param(
-            chat("u1", tools=MANY, tool_choice=NAMED),
-            id="a forced tool",
-        ),
+        pytest.param(chat("u1", tools=CUSTOM), id="custom tools"),
+        pytest.param(chat("u1", tools=MANY, tool_choice=NAMED), id="a forced tool"),
     ],
-)  # fmt: skip
+)
 async def test_it_stays_as_it_is(request_: ChatRequest) -> None:
     assert isinstance(await DEFERRING.apply(request_, context(request_)), Keep)
 

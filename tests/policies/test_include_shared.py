@@ -11,7 +11,7 @@ from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.state.decisions import Memos
 from proxy.state.sqlite import SqliteStore
-from proxy.testing import Example, MemoryArchive, chat, context
+from proxy.testing import Example, MemoryArchive, chat, context, script
 from tests.decisions import rewrite
 from tests.talk import assistant, user
 
@@ -33,23 +33,25 @@ class Box:
     def context(self, request: ChatRequest, window: int = 8192) -> Context:
         return context(request, window=window, inbox=self, memo=self.memo, archive=self.archive)
 
-    async def shown(self, conversation: str, window: int = 8192, policy: IncludeShared | None = None) -> list[str]:
+    async def sent(self, request: ChatRequest, window: int = 8192) -> ChatRequest:
+        return rewrite(await IncludeShared().apply(request, self.context(request, window))).request
+
+    async def shown(self, conversation: str) -> list[str]:
         request = chat(conversation)
-        decision = await (policy or IncludeShared()).apply(request, self.context(request, window))
+        decision = await IncludeShared().apply(request, self.context(request))
         if isinstance(decision, Keep):
             return conversation.split()
         sent = rewrite(decision).request
         assert not damage(request, sent)
-        assert isinstance(await (policy or IncludeShared()).apply(sent, self.context(request, window)), Keep)
+        assert isinstance(await IncludeShared().apply(sent, self.context(request)), Keep)
         return [_word(each) for each in sent.messages]
 
 
 def _word(message: Message) -> str:
-    if message.role == "tool":
-        return f"t{message['tool_call_id']}"
     if message.text.startswith("<shared_context>"):
         return "+".join(line for line in message.text.split("\n") if line.startswith("told"))
-    return f"a!{','.join(message.call_ids)}" if message.call_ids else message.text
+    word = script(chat("").with_messages([message]))
+    return f"a!{word[1:-1]}" if word.endswith("!") else word
 
 
 def example() -> Example:
@@ -111,10 +113,8 @@ async def test_what_comes_later_stands_further_down_and_moves_nothing() -> None:
 async def test_of_a_long_text_the_beginning_is_shown_and_the_rest_can_be_recalled() -> None:
     box, long = Box(), "told0\n" + "é" * 5000
     box.gets(long)
-    (handle,) = [box.archive.handle(long)]
-    request = chat("u1")
-    decision = rewrite(await IncludeShared().apply(request, box.context(request, window=100_000)))
-    text = decision.request.messages[0].text
+    handle, request = box.archive.handle(long), chat("u1")
+    text = (await box.sent(request, window=100_000)).messages[0].text
     assert text.endswith(f'é\n[{6 + 10_000 - 3000} more bytes: recall("{handle}")]\n</shared_context>')
     assert box.archive.contents == {handle: long}
     box.archive.broken = True
@@ -143,12 +143,10 @@ async def test_a_nearly_full_prompt_gets_less_of_a_text_and_that_stays() -> None
     box, full = Box(), chat("u1 u2")
     full = full.with_messages([Message({"role": "user", "content": "x" * 24_700}), full.messages[1]])
     box.gets("told0 " + "x" * 2000)
-    decision = rewrite(await IncludeShared().apply(full, box.context(full, window=8000)))
-    shown = decision.request.messages[1]
+    shown = (await box.sent(full, window=8000)).messages[1]
     assert 300 < len(shown.text) < 600
     short = full.with_messages(full.messages[1:])
-    after = rewrite(await IncludeShared().apply(short, box.context(short, window=8000)))
-    assert shown in after.request.messages, "not a byte moves when there is room again"
+    assert shown in (await box.sent(short, window=8000)).messages, "not a byte moves when there is room again"
 
 
 async def test_it_outlives_the_messages_around_it() -> None:
@@ -193,10 +191,8 @@ async def test_a_text_is_left_out_where_all_of_it_stands_already(said: str, shar
 
 
 async def test_a_later_message_that_repeats_a_text_does_not_take_it_out() -> None:
-    box = Box()
-    request = chat("u1")
+    box, request = Box(), chat("u1")
     box.gets("The user is vegetarian.")
-    first = rewrite(await IncludeShared().apply(request, box.context(request)))
+    first = (await box.sent(request)).messages
     longer = request.with_messages([*request.messages, assistant("Well."), user("I'm vegetarian.")])
-    second = rewrite(await IncludeShared().apply(longer, box.context(longer)))
-    assert second.request.messages[: len(first.request.messages)] == first.request.messages
+    assert (await box.sent(longer)).messages[: len(first)] == first

@@ -7,22 +7,23 @@ from policies.compress_history import CompressHistory
 from policies.consolidate_system import ConsolidateSystem
 from policies.pin_context import PinContext
 from policies.window_history import WindowHistory
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest
 from proxy.context import CacheRules
 from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context, profile, script
 from tests.decisions import rewrite
+from tests.talk import assistant, calls, result, system, user
 
 
 def talk(turns: int) -> ChatRequest:
-    messages = [Message({"role": "user", "content": "Book a flight. Never charge the card."})]
+    messages = [*chat("s").messages, user("Book a flight. Never charge the card.")]
     for n in range(turns):
         messages += chat(f"a{n} u{n}" + "x" * 200).messages
-    return chat("u").with_messages([*chat("s").messages, *messages])
+    return chat("u").with_messages(messages)
 
 
-PLAN = Message({"role": "assistant", "content": "Plan:\n- [x] find a flight\n- [ ] book a room"})
+PLAN = assistant("Plan:\n- [x] find a flight\n- [ ] book a room")
 
 
 def planned(turns: int) -> ChatRequest:
@@ -60,34 +61,19 @@ async def test_pin_context_puts_the_open_plan_back_under_who_wrote_it() -> None:
 async def test_pin_context_puts_back_nothing_that_a_tool_said(said: str, leaves: bool) -> None:
     """Also where the result stands in another layout."""
     request = talk(6)
-    call, answer = chat("a1!c1 tc1").messages
-    asked = request.with_messages(
-        [*request.messages[:2], call, answer.with_changes(content=said), *request.messages[2:]]
-    )
-    minified = answer.with_changes(content="".join(said.split()))
-    short = [*request.messages[-2:]] if leaves else [*request.messages[:2], call, minified, *request.messages[2:]]
+    asked = request.with_messages([*request.messages[:2], calls("c1"), result(said), *request.messages[2:]])
+    minified = result("".join(said.split()))
+    short = [*request.messages[:2], calls("c1"), minified, *request.messages[2:]]
+    short = [*request.messages[-2:]] if leaves else short
     decision = await PinContext().apply(asked.with_messages(short), context(asked))
     assert isinstance(decision, Keep)
 
 
 async def test_pin_context_leaves_out_what_stands_in_another_layout() -> None:
     request = planned(3)
-    again = (
-        chat("a!c1 tc1")
-        .messages[0]
-        .with_changes(
-            tool_calls=[
-                {
-                    "id": "c1",
-                    "type": "function",
-                    "function": {"name": "x", "arguments": '{"a":"find a flight\\nbook a room"}'},
-                }
-            ]
-        )
-    )
-    result = chat("a!c1 tc1").messages[1]
-    ctx = context(request.with_messages([*request.messages, again, result]))
-    decision = await PinContext().apply(request.with_messages([*request.messages[3:], again, result]), ctx)
+    again = [calls("c1", name="x", arguments='{"a":"find a flight\\nbook a room"}'), result("done")]
+    ctx = context(request.with_messages([*request.messages, *again]))
+    decision = await PinContext().apply(request.with_messages([*request.messages[3:], *again]), ctx)
     assert decision == Keep("nothing that must stay has left")
 
 
@@ -126,11 +112,14 @@ def test_dangerous_patterns_are_refused() -> None:
         PinContext(patterns=("(x+)*",))
 
 
+EARLIER = "[An earlier copy of this plan: recall("
+
+
 def planning(turns: int, title: str = "CURRENT TASK PLAN") -> ChatRequest:
     messages = list(chat("s").messages)
     for n in range(turns):
         boxes = "\n".join(f"- [{'x' if n > item else ' '}] step {item} " + "word " * 20 for item in range(6))
-        messages += [Message({"role": "system", "content": f"{title}\n{boxes}"}), *chat(f"u{n} a{n}").messages]
+        messages += [system(f"{title}\n{boxes}"), *chat(f"u{n} a{n}").messages]
     return chat("u").with_messages([*messages, *chat("ulast").messages])
 
 
@@ -140,9 +129,7 @@ async def test_a_plan_that_is_sent_in_each_turn_stands_once(title: str) -> None:
     decision = rewrite(await PinContext().apply(request, context(request, archive=archive)))
     systems = [message for message in decision.request.messages[2:] if message.is_system]
     assert systems[-1] is [message for message in request.messages if message.is_system][-1]
-    assert [message.text.startswith("[An earlier copy of this plan: recall(") for message in systems[:-1]] == [
-        True
-    ] * 10
+    assert [message.text.startswith(EARLIER) for message in systems] == [True] * 10 + [False]
     assert all(handle in "".join(message.text for message in systems) for handle in archive.contents)
     assert isinstance(await PinContext().apply(decision.request, context(request, archive=archive)), Keep)
 
@@ -173,5 +160,5 @@ async def test_copies_of_a_plan_that_became_user_messages_stand_once_too() -> No
     outcome = await run(chain, context(request, archive=MemoryArchive()), strict=True)
     plans = [message.text for message in outcome.request.messages if "plan" in message.text.casefold()]
     assert len(plans) == 12
-    assert [text.startswith("[An earlier copy of this plan: recall(") for text in plans[1:]] == [True] * 10 + [False]
+    assert [text.startswith(EARLIER) for text in plans[1:]] == [True] * 10 + [False]
     assert not [message for message in outcome.request.messages[1:] if message.is_system]

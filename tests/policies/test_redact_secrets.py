@@ -2,7 +2,7 @@
 
 import json
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -161,39 +161,34 @@ async def test_unknown_fields_without_text_pass_and_others_are_read_where_that_i
     assert "ana@" not in str(made.rest)
 
 
-async def test_a_large_request_is_read_in_a_thread() -> None:
-    threads = set[int]()
+class Watched(RedactSecrets):
+    """Notes what it reads, and where."""
 
-    class Watched(RedactSecrets):
-        """Notes where it runs."""
+    read: ClassVar[list[str]] = []
+    threads: ClassVar[set[int]] = set()
 
-        def redact(self, text: str, stand_in: Any) -> str:
-            threads.add(threading.get_ident())
-            return super().redact(text, stand_in)
+    def redact(self, text: str, stand_in: Any) -> str:
+        self.read.append(text)
+        self.threads.add(threading.get_ident())
+        return super().redact(text, stand_in)
 
+
+async def test_a_large_request_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Watched, "threads", set())
     request, once = chat("u" + "x" * 800_000), OnceService()
     try:
         await Watched().decide(request, context(request, once=once.bind(Identity("test"))))
     finally:
         once.close()
-    assert threads
-    assert threading.get_ident() not in threads
+    assert Watched.threads
+    assert threading.get_ident() not in Watched.threads
 
 
 async def test_a_message_is_read_once_however_often_it_is_sent() -> None:
-    read = list[str]()
-
-    class Watched(RedactSecrets):
-        """Notes what it reads."""
-
-        def redact(self, text: str, stand_in: Any) -> str:
-            read.append(text)
-            return super().redact(text, stand_in)
-
     request = chat("ufirst")
     for _ in range(3):
         await Watched().decide(request, context(request))
-    assert read.count("ufirst") == 1
+    assert Watched.read.count("ufirst") == 1
 
 
 def test_an_answer_may_repeat_a_schema_with_several_types() -> None:

@@ -12,7 +12,7 @@ from proxy.chat import ChatRequest, Message
 from proxy.chat.wire import damage
 from proxy.context import CacheRules, Context
 from proxy.policy import Keep, Rewrite
-from proxy.testing import Example, context, profile
+from proxy.testing import Example, check, context, profile
 from tests.decisions import rewrite, texts
 from tests.services import SureJudge
 from tests.talk import assistant, user
@@ -39,10 +39,7 @@ async def sent(request: ChatRequest, ctx: Context | None = None, **settings: obj
 
 BEHIND = asked(*SHORT[:2], *FILLER, SHORT[2])
 """The older statement stands in what is cached."""
-EXAMPLES = [
-    Example(cached(BEHIND)),
-    *(Example(asked(*SHORT), ResolveClashes(older=older)) for older in ("auto", "keep", "mark")),
-]
+EXAMPLES = [Example(cached(BEHIND))]
 
 
 async def test_without_a_cache_the_older_statement_is_marked_where_it_stands() -> None:
@@ -118,6 +115,13 @@ async def test_a_message_of_parts_keeps_them() -> None:
     first, second, mark = decision.request.messages[0].parts
     assert (first["text"], second) == (OLD, image)
     assert "superseded" in mark["text"]
+
+
+@pytest.mark.parametrize("older", ["auto", "keep", "mark"])
+async def test_applied_twice_it_changes_no_more(older: Literal["auto", "keep", "mark"]) -> None:
+    request = asked(*SHORT)
+    decision = await check(ResolveClashes(older=older), request, context(request))
+    assert isinstance(decision, Rewrite)
 
 
 async def test_a_statement_too_long_to_quote_gets_no_line() -> None:

@@ -9,6 +9,7 @@ from proxy.context import Context
 from proxy.policy import Decision, Keep, Reject, Rewrite
 from proxy.testing import MemoryArchive, MemoryMemo, context
 from tests import talk
+from tests.decisions import rewrite, texts
 from tests.talk import calls
 
 CUT = '{"items": [{"name": "lamp"}, {"name": "wick'
@@ -29,8 +30,7 @@ async def decided(policy: ValidateContent, request: ChatRequest, ctx: Context | 
 
 
 def result_of(decision: Decision) -> str:
-    assert isinstance(decision, Rewrite)
-    return next(message.text for message in decision.request.messages if message.role == "tool")
+    return next(message.text for message in rewrite(decision).request.messages if message.role == "tool")
 
 
 EXAMPLES = [asked(CUT, *LATER)]
@@ -39,8 +39,7 @@ EXAMPLES = [asked(CUT, *LATER)]
 async def test_good_content_is_left_alone() -> None:
     decision = await decided(ValidateContent(), asked(WHOLE))
     assert isinstance(decision, Keep)
-    assert decision.facts["quality_score"] == 1.0
-    assert decision.facts["judged"] == 1
+    assert (decision.facts["quality_score"], decision.facts["judged"]) == (1.0, 1)
 
 
 async def test_the_line_stays_as_the_conversation_grows_and_is_not_added_twice() -> None:
@@ -103,20 +102,17 @@ DATA = "<context>\nEl ni\u00c3\u00b1o comi\u00c3\u00b3 en la estaci\u00c3\u00b3n
 
 async def test_data_in_a_users_message_gets_a_note_in_front_and_the_message_stays() -> None:
     request = ChatRequest("m", (talk.user(DATA),))
-    decision = await decided(ValidateContent(action="quarantine"), request)
-    assert isinstance(decision, Rewrite)
-    note, theirs = decision.request.messages
+    sent = rewrite(await decided(ValidateContent(action="quarantine"), request)).request
+    note, theirs = sent.messages
     assert theirs is request.messages[0]
     assert note.role == "user"
     assert "damaged" in note.text
-    assert isinstance(await ValidateContent().apply(decision.request, context(request)), Keep)
+    assert isinstance(await ValidateContent().apply(sent, context(request)), Keep)
 
 
 async def test_two_poor_texts_of_a_message_get_one_line_each_fault() -> None:
     request = ChatRequest("m", (talk.user(f"{DATA} {DATA}"),))
-    decision = await decided(ValidateContent(), request)
-    assert isinstance(decision, Rewrite)
-    assert len(decision.request.messages[0].text.splitlines()) == 2
+    assert len(texts(await decided(ValidateContent(), request))[0].splitlines()) == 2
 
 
 async def test_parts_of_a_result_are_judged_one_by_one() -> None:
@@ -124,9 +120,7 @@ async def test_parts_of_a_result_are_judged_one_by_one() -> None:
     request = asked("")
     made = request.messages[2].with_changes(content=parts)
     request = request.with_messages([*request.messages[:2], made])
-    decision = await decided(ValidateContent(), request)
-    assert isinstance(decision, Rewrite)
-    first, second = decision.request.messages[2].parts
+    first, second = rewrite(await decided(ValidateContent(), request)).request.messages[2].parts
     assert first["text"] == WHOLE
     assert second["text"].startswith("[quality check")
 

@@ -108,12 +108,8 @@ async def test_or_leaves_that_line_with_a_handle_that_has_it(action: str) -> Non
     assert "wick" not in block
     assert block.startswith("<shared_context>\nFrom agent")
     assert block.endswith("\n</shared_context>")
-
-
-async def test_what_cannot_be_archived_is_annotated() -> None:
-    request, ctx = with_block(SHARED)
-    block, *_ = texts(await judged(request, context(ctx.incoming, archive=MemoryArchive(broken=True)), "quarantine"))
-    assert CUT in block
+    unarchived = context(ctx.incoming, archive=MemoryArchive(broken=True))
+    assert CUT in texts(await judged(request, unarchived, action))[0], "what cannot be archived is annotated"
 
 
 async def test_a_block_of_another_step_is_one_item_and_tags_that_are_not_named_are_left_alone() -> None:

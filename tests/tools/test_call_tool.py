@@ -17,21 +17,14 @@ from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.upstreams.base import Call, Reply
 from tests.scripted import Scripted, answer, assembled, call_of, events, read, reply, streaming
 
-WEATHER = Tool(
-    {
-        "type": "function",
-        "function": {
-            "name": "get_weather",
-            "description": "The weather of a city.",
-            "parameters": {
-                "type": "object",
-                "properties": {"city": {"type": "string"}},
-                "required": ["city"],
-                "additionalProperties": False,
-            },
-        },
-    }
-)
+CITY = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+ABOUT = {"name": "get_weather", "description": "The weather of a city.", "parameters": CITY}
+WEATHER = Tool({"type": "function", "function": ABOUT})
 MAIL = tool("send_email")
 SHELL = Tool({"type": "custom", "custom": {"name": "shell"}})
 SENT = (tool("pinned"), WEATHER, MAIL, SHELL)
@@ -102,6 +95,10 @@ def shown(*calls: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"id": one["id"], **one["function"]} for one in calls]
 
 
+ODD = '{ "city": "L\\u00edma" }'
+PINNED = plain("pinned", "{}", "c2")
+
+
 both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
@@ -109,14 +106,8 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"
     ("calls", "expected"),
     [
         pytest.param([through("get_weather", LIMA)], [plain("get_weather", LIMA)], id="one"),
-        pytest.param(
-            [through("get_weather", '{ "city": "L\\u00edma" }')], [plain("get_weather", '{ "city": "L\\u00edma" }')], id="word for word"
-        ),
-        pytest.param(
-            [through("get_weather", LIMA), plain("pinned", "{}", "c2")],
-            [plain("get_weather", LIMA), plain("pinned", "{}", "c2")],
-            id="beside one that is offered",
-        ),
+        pytest.param([through("get_weather", ODD)], [plain("get_weather", ODD)], id="word for word"),
+        pytest.param([through("get_weather", LIMA), PINNED], [plain("get_weather", LIMA), PINNED], id="beside one that is offered"),
         pytest.param([through("pinned", '{"key":"k"}')], [plain("pinned", '{"key":"k"}')], id="of one that is offered"),
         pytest.param([plain("get_weather", LIMA)], [plain("get_weather", LIMA)], id="called by its own name"),
     ],
@@ -214,10 +205,8 @@ async def test_each_of_several_choices_is_translated() -> None:
     got = await send(upstream, asking(chat("u1", tools=SENT, n=2)), [searcher(), CallTool(SENT)])
 
     messages = [choice["message"] for choice in json.loads(got.body or b"")["choices"]]
-    assert [[call["function"]["name"] for call in one["tool_calls"]] for one in messages] == [
-        ["get_weather"],
-        ["send_email"],
-    ]
+    called = [[call["function"]["name"] for call in one["tool_calls"]] for one in messages]
+    assert called == [["get_weather"], ["send_email"]]
     assert len(upstream.calls) == 1
 
 
@@ -225,14 +214,14 @@ async def test_each_of_several_choices_is_translated() -> None:
     st.lists(st.sampled_from(["get_weather", "send_email", "pinned", "search_tools", "bad"]), min_size=1, max_size=5)
 )
 def test_streamed_and_whole_are_one_layout(made: list[str]) -> None:
-    calls = [
-        search(f"i{n}")
-        if name == "search_tools"
-        else plain(name, "{}", f"i{n}")
-        if name == "pinned"
-        else through(name, LIMA if name == "get_weather" else '{"key":"k"}', f"i{n}")
-        for n, name in enumerate(made)
-    ]
+    def call(name: str, id: str) -> dict[str, Any]:
+        if name == "search_tools":
+            return search(id)
+        if name == "pinned":
+            return plain(name, "{}", id)
+        return through(name, LIMA if name == "get_weather" else '{"key":"k"}', id)
+
+    calls = [call(name, f"i{n}") for n, name in enumerate(made)]
 
     async def both_ways() -> list[tuple[Any, Any]]:
         results = []

@@ -39,6 +39,10 @@ class Meaning(ToldEmbedder):
         return await super().similarities(query, texts, wait=wait, order=order)
 
 
+WAKE = Meaning({"despiértame": {"levántame": 0.8}})
+NO_ALARM = Meaning({"alarm": {"turn on": 0.3}}, missing="set alarm")
+
+
 async def ranked(
     query: str, tools: Sequence[Tool] = TOOLS, *, examples: Mapping[str, Sequence[str]] | None = None, **more: Any
 ) -> list[tuple[Tool, float]]:
@@ -59,21 +63,11 @@ async def names(query: str, tools: Sequence[Tool] = TOOLS, **more: Any) -> list[
         pytest.param("pon la alarma a las siete", {}, CLOCK, id="Spanish"),
         pytest.param("envía un correo a mi madre", {}, MAIL, id="and more"),
         pytest.param("wake up call", {"examples": {"sendE*": ["wake up call please"]}}, MAIL, id="an example"),
-        pytest.param(
-            "despiértame",
-            {"examples": {"set_alarm": ["levántame pronto"]}, "embedder": Meaning({"despiértame": {"levántame": 0.8}})},
-            CLOCK,
-            id="an example's vector",
-        ),
-        pytest.param(
-            "alarm",
-            {"embedder": Meaning({"alarm": {"turn on": 0.3}}, missing="set alarm")},
-            CLOCK,
-            id="by words beside others with a vector",
-        ),
+        pytest.param("despiértame", {"examples": {"set_alarm": ["levántame pronto"]}, "embedder": WAKE}, CLOCK, id="an example's vector"),
+        pytest.param("alarm", {"embedder": NO_ALARM}, CLOCK, id="by words beside others with a vector"),
         pytest.param("zzz " * 1000 + "send an email", {}, MAIL, id="both ends of a long query"),
     ],
-)
+)  # fmt: skip
 async def test_the_tool_that_fits_is_first(query: str, more: dict[str, Any], first: Tool) -> None:
     assert (await ranked(query, **more))[0][0] is first
 
@@ -96,23 +90,14 @@ async def test_a_tool_gains_by_the_company_of_the_best() -> None:
     assert scores["bank_balance"] > scores["zoo_feed"] == 0.0
 
 
-async def test_what_is_known_is_not_asked_again_and_what_was_incomplete_is() -> None:
+async def test_what_a_tenant_knows_is_not_asked_again_and_what_was_incomplete_is() -> None:
     once = OnceService()
     whole, partly = Meaning({"x": {"": 0.5}}), Meaning(missing="set alarm")
-    for near in (partly, partly, whole, whole):
-        ctx = context(embedder=near, once=once.bind(Identity("one")))
+    for near, tenant in ((partly, "one"), (partly, "one"), (whole, "one"), (whole, "one"), (whole, "two")):
+        ctx = context(embedder=near, once=once.bind(Identity(tenant)))
         await relevance("x alarm", await pooled(TOOLS, ctx, {}, {}), ctx, 0.0)
     once.close()
-    assert (partly.asked, whole.asked) == (2, 1)
-
-
-async def test_tenants_share_nothing() -> None:
-    once, near = OnceService(), Meaning()
-    for tenant in ("one", "two"):
-        ctx = context(embedder=near, once=once.bind(Identity(tenant)))
-        await relevance("alarm", await pooled(TOOLS, ctx, {}, {}), ctx, 0.0)
-    once.close()
-    assert near.asked == 2
+    assert (partly.asked, whole.asked) == (2, 2)
 
 
 def odd(**inner: Any) -> Tool:
@@ -120,10 +105,7 @@ def odd(**inner: Any) -> Tool:
 
 
 LOOP = {"type": "object", "properties": {"node": {"$ref": "#"}}, "$defs": {"n": {"$ref": "#/$defs/n"}}}
-DEEP: dict[str, object] = {
-    "type": "object",
-    "properties": {"a": {"properties": {"inside": {"description": "a whale"}}}},
-}
+DEEP = {"type": "object", "properties": {"a": {"properties": {"inside": {"description": "a whale"}}}}}
 ODD = [
     odd(name="bare"),
     odd(name="none", description=None, parameters=None),
@@ -179,11 +161,7 @@ def test_tools_of_a_kind_are_grouped(tools: list[str], groups: list[str]) -> Non
 
 
 def test_a_shared_first_sentence_groups() -> None:
-    made = [
-        tool("a", "Part of the car control set. Locks."),
-        tool("b", "Part of the car control set. Starts."),
-        tool("c"),
-    ]
+    made = [*(tool(name, f"Part of the car control set. {name} it.") for name in "ab"), tool("c")]
     found = grouped(made, [text_of(each) for each in made], {})
     assert found[0] == found[1] != ""
     assert found[2] == ""

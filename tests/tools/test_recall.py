@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.chat import Message, encode
+from proxy.chat import Message
 from proxy.compaction.pieces import LONGEST_LINE
 from proxy.context import Identity
 from proxy.state.archive import Archives
@@ -15,23 +15,17 @@ from proxy.state.sqlite import SqliteStore
 from proxy.testing import MemoryArchive
 from proxy.tools.recall import DEFINITION, MOST_SEARCHED, Recall
 from proxy.tools.slicing import LONGEST, lines_of, readable
-from tests.talk import calls, result
+from tests.talk import assistant, calls, result, user
 
 TEXT = "alpha\nbeta error 7\ngamma\ndelta ERROR 8\nepsilon (x"
-ORDERS = json.dumps(
-    {"orders": [{"id": "A1", "total": 5}, {"id": "B2", "total": 50}], "note": "two\nlines", "none": None}
-)
-MESSAGES: list[dict[str, Any]] = [
-    {"role": "user", "content": "Which gate?\nAnd when?"},
-    {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "gate", "arguments": '{"f":"IB1"}'}}],
-    },
-    {"role": "tool", "tool_call_id": "c", "content": 'gate "K7"'},
-    {"role": "assistant", "content": [{"type": "text", "text": "Gate K7."}]},
+ORDERS = '{"orders": [{"id": "A1", "total": 5}, {"id": "B2", "total": 50}], "note": "two\\nlines", "none": null}'
+MESSAGES = [
+    user("Which gate?\nAnd when?"),
+    calls("c", name="gate", arguments='{"f":"IB1"}'),
+    result('gate "K7"', "c"),
+    assistant([{"type": "text", "text": "Gate K7."}]),
 ]
-HISTORY = "\n".join(encode(message).decode() for message in MESSAGES)
+HISTORY = "\n".join(message.raw.decode() for message in MESSAGES)
 READ = '1: user: Which gate?\n2: And when?\n3: assistant: [calls gate({"f":"IB1"})]\n4: tool: gate "K7"\n5: assistant: Gate K7.'
 
 

@@ -12,13 +12,8 @@ from proxy.upstreams.base import Reply
 from proxy.wires.chat_round import Calls, ChatRound
 from tests.scripted import Recall, Scripted, ask, event, read, streaming, whole
 
-odd: st.SearchStrategy[Any] = (
-    st.none()
-    | st.booleans()
-    | st.integers(-1, 2)
-    | st.sampled_from(["", "x", "recall", "{}"])
-    | st.just([])
-    | st.just({})
+odd: st.SearchStrategy[Any] = st.one_of(
+    st.none(), st.booleans(), st.integers(-1, 2), st.sampled_from(["", "x", "recall", "{}"]), st.just([]), st.just({})
 )
 
 
@@ -28,13 +23,8 @@ def objects(**fields: Any) -> st.SearchStrategy[Any]:
 
 
 function = objects(name=st.sampled_from(["recall", "look_up"]), arguments=st.just("{}"), input=st.just("{}"))
-entry = objects(
-    index=st.integers(0, 2),
-    id=st.sampled_from(["a", "b"]),
-    function=function,
-    custom=function,
-    type=st.just("function"),
-)
+ids, kinds = st.sampled_from(["a", "b"]), st.just("function")
+entry = objects(index=st.integers(0, 2), id=ids, function=function, custom=function, type=kinds)
 said = objects(role=st.just("assistant"), content=st.text(max_size=3), tool_calls=st.lists(odd | entry, max_size=3))
 finish = st.sampled_from(["stop", "tool_calls", "length"])
 choice = objects(index=st.integers(0, 1), delta=said, message=said, finish_reason=finish)
@@ -124,15 +114,8 @@ def test_a_call_is_put_together() -> None:
     shown, calls = sort(signed, null, delta(0, "r", "recall", ""))
 
     assert shown == []
-    assert calls.all == [
-        {
-            "index": 0,
-            "id": "r",
-            "function": {"name": "recall", "arguments": '{"a":1}'},
-            "type": "function",
-            "extra": {"signature": "s"},
-        }
-    ]
+    function = {"name": "recall", "arguments": '{"a":1}'}
+    assert calls.all == [{"index": 0, "id": "r", "function": function, "type": "function", "extra": {"signature": "s"}}]
 
 
 def test_deltas_without_a_name_are_held_until_the_end() -> None:

@@ -77,13 +77,8 @@ async def test_no_string_of_the_sdk_gets_past_a_guard(kind: type[Body]) -> None:
 SECRET = "ana@example.com"
 SEALED: Mapping[type[Body], dict[str, Any]] = {
     MessagesBody: {"type": "thinking", "thinking": f"Mail {SECRET}.", "signature": "c2ln"},
-    ResponsesBody: {
-        "type": "reasoning",
-        "id": "rs_1",
-        "summary": [{"type": "summary_text", "text": f"Mail {SECRET}."}],
-        "encrypted_content": "c2Vh",
-    },
-}
+    ResponsesBody: {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": f"Mail {SECRET}."}], "encrypted_content": "c2Vh"},
+}  # fmt: skip
 
 
 def answered(kind: type[Body], *said: dict[str, Any], text: str = "hi", **more: Any) -> bytes:

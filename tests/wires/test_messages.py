@@ -41,17 +41,12 @@ AGENT: Json = {
             "role": "user",
             "content": [
                 {"type": "tool_result", "tool_use_id": "t1", "content": "one"},
-                {
-                    "type": "tool_result",
-                    "tool_use_id": "t2",
-                    "content": [{"type": "text", "text": "two"}],
-                    "is_error": True,
-                },
+                {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "two"}], "is_error": True},
                 {"type": "text", "text": "And now?"},
             ],
         },
     ],
-}
+}  # fmt: skip
 
 
 def read(body: Json | bytes) -> ChatRequest:
@@ -63,6 +58,10 @@ def edited(change: Change) -> ChatRequest:
     messages = list(request.messages)
     change(messages)
     return request.with_messages(messages)
+
+
+def replacing(place: int, content: str) -> Change:
+    return lambda messages: messages.__setitem__(place, messages[place].with_changes(content=content))
 
 
 def written(change: Change) -> Json:
@@ -86,20 +85,19 @@ def test_policies_see_chat_completions() -> None:
 
 
 def test_results_and_texts_of_one_message_stay_together() -> None:
-    body = written(lambda messages: messages.__setitem__(3, messages[3].with_changes(content="1")))
+    body = written(replacing(3, "1"))
     assert body["messages"][2]["content"][0] == {"type": "tool_result", "tool_use_id": "t1", "content": "1"}
     assert body["messages"][2]["content"][1:] == AGENT["messages"][2]["content"][1:]
     assert len(body["messages"]) == 3
+    body = written(replacing(4, "2"))
+    assert body["messages"][2]["content"][1]["content"] == [{"type": "text", "text": "2"}], "it stays a part"
 
 
-def test_a_text_in_place_of_the_only_part_stays_a_part() -> None:
-    body = written(lambda messages: messages.__setitem__(4, messages[4].with_changes(content="2")))
-    assert body["messages"][2]["content"][1]["content"] == [{"type": "text", "text": "2"}]
-
-
-def test_a_message_of_a_policy_is_written_in_its_place() -> None:
+def test_what_a_policy_adds_is_written_in_its_place() -> None:
     body = written(lambda messages: messages.insert(1, Message({"role": "user", "content": "Noted."})))
     assert body["messages"] == [{"role": "user", "content": "Noted."}, *AGENT["messages"]]
+    body = written(lambda messages: messages.insert(1, Message({"role": "system", "content": "Be brief."})))
+    assert body["system"] == [*AGENT["system"], {"type": "text", "text": "Be brief."}], "behind the client's own"
 
 
 def test_reasoning_leaves_and_the_rest_of_an_answer_stays() -> None:
@@ -112,11 +110,6 @@ def test_arguments_are_spliced() -> None:
         messages[2] = messages[2].with_texts(lambda text: '{"at":2}' if text == '{"at":1.5}' else text)
 
     assert written(shorten)["messages"][1]["content"][2]["input"] == {"at": 2}
-
-
-def test_instructions_of_a_policy_stand_behind_the_clients_own() -> None:
-    body = written(lambda messages: messages.insert(1, Message({"role": "system", "content": "Be brief."})))
-    assert body["system"] == [*AGENT["system"], {"type": "text", "text": "Be brief."}]
 
 
 @pytest.mark.parametrize(

@@ -32,19 +32,14 @@ AGENT: Json = {
         {"role": "user", "content": [{"type": "input_text", "text": "Go."}]},
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"},
         {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "look", "arguments": '{"at":1.50}'},
-        {
-            "type": "message",
-            "id": "msg_1",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": "I look.", "annotations": []}],
-        },
+        {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "I look.", "annotations": []}]},
         {"type": "custom_tool_call", "id": "ct_1", "call_id": "c2", "name": "patch", "input": "*** Begin"},
         {"type": "function_call_output", "call_id": "c1", "output": "one"},
         {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "two"}]},
         {"type": "configuration_update", "reasoning": {"effort": "high"}},
         {"role": "user", "content": "And now?"},
     ],
-}
+}  # fmt: skip
 
 
 def read(body: Json | bytes) -> ChatRequest:

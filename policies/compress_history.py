@@ -20,6 +20,7 @@ from proxy.history.pins import Pattern
 from proxy.history.summaries import (
     Leaving,
     SummarySize,
+    Written,
     archived,
     is_summarised,
     prepare,
@@ -138,16 +139,12 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         if handles is None:
             return Keep(f"{share}, but what would leave could not be archived")
         written = await settled(leaving, last.foreseen, measure, ctx) if self.summary == "written" else None
-        digest = replace(measure, tokens=measure.tokens // 2) if last.is_tight else measure
-        summary = await summarised(leaving, handles if request.tools else (), digest, ctx, written)
+        summary = await _replacement(leaving, handles if request.tools else (), measure, ctx, written, last.is_tight)
         if summary is None:
             return Keep(f"{share}, but the summary would be longer than what it replaces")
         if ahead is not None and self.summary == "written":
             await prepare(sent[: ahead.start], leaving.since(ahead.start), summary, measure, ctx)
-        short = await newest(leaving, summary, measure, ctx) if last.is_tight else []
-        after = request.with_messages(
-            [*head, *leaving.controls, *summary, *short, *with_standing(talk[leaving.start :])]
-        )
+        after = request.with_messages([*head, *leaving.controls, *summary, *with_standing(talk[leaving.start :])])
         why = f"{leaving.count} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
         return Rewrite(after, why=why, facts={"left_messages": leaving.count, "cuts": len(cuts)})
 
@@ -162,6 +159,25 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
 
 _PART = 8
 """A text that the model got may take this part of the summary's room."""
+
+
+async def _replacement(
+    leaving: Leaving,
+    handles: tuple[str, ...],
+    measure: SummarySize,
+    ctx: Context,
+    written: Written | None,
+    is_tight: bool,
+) -> list[Message] | None:
+    """Return the digest of what leaves; of a tight cut a shorter one, and the newest exchanges in short forms."""
+    size = replace(measure, tokens=measure.tokens // 2) if is_tight else measure
+    summary = await summarised(leaving, handles, size, ctx, written)
+    short = await newest(leaving, summary, measure, ctx) if summary is not None and is_tight else []
+    if summary is None or not short:
+        return summary
+    # what stands in short forms needs no line: others have its room
+    rest = replace(measure, tokens=measure.tokens - sum(await ctx.tokens.sizes(short)))
+    return [*(await summarised(leaving, handles, rest, ctx, written, shown=len(short)) or summary), *short]
 
 
 async def newest(leaving: Leaving, before: Sequence[Message], measure: SummarySize, ctx: Context) -> list[Message]:

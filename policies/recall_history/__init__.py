@@ -33,8 +33,8 @@ class RecallHistory(Policy):
     have: small talk, "go on", commands and other questions get nothing. A code or a number with its word, `order
     50042`, brings what names it too. Where relevance is not clear, at most 150 tokens come back; 800 where the message
     is no question, or the words may stand together by chance. Else passages are added as long as the next one is
-    `least` as relevant as the best. A question brings its answer. Passages stand in the order of time, as data in the
-    user's role.
+    `least` as relevant as the best. A question brings its answer, and does not come alone. Where the digest says the
+    best, only what is nearly as relevant comes. Passages stand in the order of time, as data in the user's role.
 
     The choice for a message stays while the model works on it. With the next user message it stays if it holds at least
     half of what that one needs, or where leaving would cost more, under the prompt cache, than carrying it on. The
@@ -213,7 +213,7 @@ class _Recollection(Tail[Place]):
     ) -> Choice[Place]:
         """Return the passages to add to those that stand, or instead; `behind` are the tokens behind the first."""
         fresh = _fitting(passages, budget.beside({}))
-        core = [each for each in fresh if each.share >= _CORE and each.is_about]
+        core = [each for each in fresh if each.share >= _CORE and each.is_about and not each.only_asks]
         if self.request.tools:
             core = _fitting(core, self._policy.beside_tools) or core[:1]
         if self.request.tools or earlier:
@@ -243,10 +243,14 @@ class _Recollection(Tail[Place]):
 
 
 def _fitting(passages: Sequence[Found], tokens: int) -> list[Found]:
-    """Return those that fit into so many tokens, taken in their order; one that is too long is passed over."""
+    """Return those that fit into so many tokens, taken in their order; one that is too long is passed over.
+
+    A mere question comes only behind a passage of its answer.
+    """
     fitting: list[Found] = []
     for each in passages:
-        if each.tokens <= tokens:
+        answer = each.place[0] + 1
+        if each.tokens <= tokens and not (each.only_asks and all(one.place[0] != answer for one in fitting)):
             fitting.append(each)
             tokens -= each.tokens
     return fitting

@@ -39,6 +39,8 @@ class Candidates(NamedTuple):
     """Its size, the framing included."""
     ask: Array
     """True if the user asks something in it."""
+    only_ask: Array
+    """True if the user says nothing else in it."""
 
 
 class Ranked(NamedTuple):
@@ -53,7 +55,8 @@ class Ranked(NamedTuple):
 def ranked(candidates: Candidates, words: Array, meaning: Array, least: float) -> list[Ranked]:
     """Return the candidates that bear on the question, the best first, and behind them the answers to questions.
 
-    Those below `least` of the best's score are left out.
+    A mere question stands behind its answer, and both behind all else, unless it is the best. Candidates below `least`
+    of the best's score are left out.
 
     `words` are BM25 scores, `meaning` cosines, not a number where they are not known: then words alone decide. Empty
     where no passage shares a word with the question or is near it at all.
@@ -67,12 +70,21 @@ def ranked(candidates: Candidates, words: Array, meaning: Array, least: float) -
     best = float(weighed.max())
     order: list[int] = numpy.argsort(-weighed, kind="stable").tolist()
     order = order[: int((weighed >= max(least * best, _LEAST)).sum())]
-    chosen = {place: Ranked(place, float(weighed[place]) / best, place) for place in order}
+    chosen: dict[int, Ranked] = {}
+    behind: list[Ranked] = []
     for place in order:
-        if candidates.ask[place]:
-            answer = _answer(candidates, weighed, int(candidates.messages[place]) + 1)
-            if answer is not None:
-                chosen.setdefault(answer, Ranked(answer, float(weighed[place]) / best, place))
+        own = Ranked(place, float(weighed[place]) / best, place)
+        answer = _answer(candidates, weighed, int(candidates.messages[place]) + 1) if candidates.ask[place] else None
+        brought = [] if answer is None else [own._replace(place=answer)]
+        if not candidates.only_ask[place]:
+            chosen.setdefault(place, own)
+            behind += brought
+        elif place == order[0]:
+            chosen |= {each.place: each for each in (*brought, own)}
+        else:
+            behind += [*brought, own]
+    for each in behind:
+        chosen.setdefault(each.place, each)
     return [*chosen.values()]
 
 

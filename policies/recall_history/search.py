@@ -19,6 +19,7 @@ from proxy.chat.markers import is_shortened
 from proxy.chat.passages import Passage, passages
 from proxy.compaction.references import is_referring
 from proxy.context import Context
+from proxy.history.reading import only_asks
 from proxy.text import arrays
 from proxy.text.arrays import Array
 from proxy.text.bm25 import Fits, Index, fits, index, joined, query_terms, terms
@@ -51,11 +52,13 @@ more."""
 _TERMS = 2
 _FIRST = 16
 """Passages with the best words, whose vectors are made first."""
-_ROWS = 5
+_ROWS = 6
 _CHARACTERS = 3
 """Of a token, about."""
 _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
+_AS_NEAR = 0.6
+"""The relevance, as a share of the best one's, of a passage that is needed although the summary says the best."""
 
 _BETWEEN = r"[\s#:.№º°-]{0,3}"
 _NUMBERED = re.compile(rf"(?<![^\W\d_])([^\W\d_]{{2,40}}){_BETWEEN}(\d{{1,9}})(?![\w.,]?\d)")
@@ -85,6 +88,8 @@ class Found(NamedTuple):
     """Its size, the framing included, about."""
     is_about: bool
     """True if it is about the question, and not only the best there is."""
+    only_asks: bool = False
+    """True if the user asks something in it and says nothing else: then it tells nothing without its answer."""
 
 
 class SearchResult(NamedTuple):
@@ -149,20 +154,23 @@ class HistorySearch:
         once: dict[str, Ranked] = {}
         for each in ranked(candidates, words.scores, meaning, least):
             once.setdefault(there.texts[each.place], each)
-        order = sorted(once.values(), key=lambda each: each.place not in named)
+        order = sorted(once.values(), key=lambda each: each.bears not in named)
         order = [each for each in order if self._is_missing(there.places[each.place])]
-        # an attachment stands nowhere but in its message
-        in_summary = [
-            not attachments(self._gone[there.places[each.place][0]])
-            and "".join(there.texts[each.place].split()) in self._summary
-            for each in order
-        ]
+        in_summary = {each.place: self._stands(there.texts[each.place], there.places[each.place]) for each in order}
         # where the summary says the best, what only stands beside it is not needed
-        is_said = in_summary[:1] == [True]
+        best = [each.place if _asks(question) else each.bears for each in order[:1]]
+        is_said = any(in_summary.get(place) and not (_asks(question) and candidates.ask[place]) for place in best)
+        is_near = is_about & (words.telling >= _TERMS)
         matches = [
-            Found(there.places[place], share, int(candidates.tokens[place]), bool(is_about[bears]))
-            for (place, share, bears), stands in zip(order, in_summary, strict=True)
-            if not stands and (is_about[place] or not is_said)
+            Found(
+                there.places[place],
+                share,
+                int(candidates.tokens[place]),
+                bool(is_about[bears]),
+                bool(candidates.only_ask[place]),
+            )
+            for place, share, bears in order
+            if not in_summary[place] and (not is_said or is_near[place] or (is_about[place] and share >= _AS_NEAR))
         ]
         if most is not None and matches and above >= 0:
             most = max(most, matches[0].tokens + _BLOCK)
@@ -179,8 +187,13 @@ class HistorySearch:
         place = there.with_item(question)
         if place is None or not self._is_missing(there.places[place]):
             return None
-        stands = "".join(there.texts[place].split()) in self._summary
-        return None if stands else Found(there.places[place], 1.0, int(candidates.tokens[place]), is_about=True)
+        if self._stands(there.texts[place], there.places[place]):
+            return None
+        return Found(there.places[place], 1.0, int(candidates.tokens[place]), is_about=True)
+
+    def _stands(self, text: str, place: Place) -> bool:
+        """Return True if the summary says a passage; an attachment stands nowhere but in its message."""
+        return not attachments(self._gone[place[0]]) and "".join(text.split()) in self._summary
 
     def _is_missing(self, place: Place) -> bool:
         missing = self._missing[place[0]]
@@ -305,6 +318,7 @@ class _Indexed(NamedTuple):
     texts: tuple[str, ...]
     """The texts of the passages."""
     ask: tuple[bool, ...]
+    only_ask: tuple[bool, ...]
     terms: Index
     """Of the texts."""
 
@@ -318,7 +332,7 @@ class _SearchedMessages(NamedTuple):
     """Its text."""
     table: Array
     """Rows of whole numbers, a column for each passage: its message, its characters and those of its message, whether
-    it is the user's, and whether something is asked in it."""
+    it is the user's, whether something is asked in it, and whether nothing else is said."""
     terms: tuple[Index, ...]
 
     def named(self, names: Iterable[str], plain: Sequence[str]) -> frozenset[int]:
@@ -352,9 +366,16 @@ class _SearchedMessages(NamedTuple):
             return self
         numbered = list(enumerate(messages, self.read))
         columns = [
-            (place, passage.end - passage.start, each.length, each.is_user, each.is_user and asks)
+            (
+                place,
+                passage.end - passage.start,
+                each.length,
+                each.is_user,
+                each.is_user and asks,
+                each.is_user and only,
+            )
             for place, each in numbered
-            for passage, asks in zip(each.passages, each.ask, strict=True)
+            for passage, asks, only in zip(each.passages, each.ask, each.only_ask, strict=True)
         ]
         numpy = arrays.numpy()
         return _SearchedMessages(
@@ -366,8 +387,8 @@ class _SearchedMessages(NamedTuple):
         )
 
     def candidates(self, sizes: Array) -> Candidates:
-        messages, chars, of, are_user, ask = self.table
-        return Candidates(messages, are_user > 0, _FRAME + sizes[messages] * chars // of, ask > 0)
+        messages, chars, of, are_user, ask, only_ask = self.table
+        return Candidates(messages, are_user > 0, _FRAME + sizes[messages] * chars // of, ask > 0, only_ask > 0)
 
 
 def _with_plain(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
@@ -378,7 +399,8 @@ def _indexed(message: Message) -> _Indexed:
     text = described(message)
     parts = passages(text)
     texts = tuple(part.of(text) for part in parts)
-    return _Indexed(message.get("role") == "user", len(text), parts, texts, tuple(map(_asks, texts)), index(texts))
+    ask, only = tuple(map(_asks, texts)), tuple(map(only_asks, texts))
+    return _Indexed(message.get("role") == "user", len(text), parts, texts, ask, only, index(texts))
 
 
 def _names(text: str) -> Iterator[str]:

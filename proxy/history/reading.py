@@ -62,11 +62,18 @@ _MAY_TELL = re.compile(r"[\d_/@\"“«„»「『《]|[A-Z]{3}")
 """A sign of which each code, number and quotation has one: most sentences have none."""
 _NUMBER = re.compile(r"\d[\d.,:]*")
 _FIGURES = re.compile(r"\d+")
+_NO_FAULT = r'(?!null|false|""|\[\]|\{\}|0\b)'
 _FAILED = re.compile(
-    r'\A\W*(?i:error|traceback|exception|fail).*|"(?:error|is_error)"\s*:\s*(?!null|false|""|\[\])[^\n]*'
-    r"|^.*\b(?:FAILED|ERROR|FATAL)\b.*$",
+    r"\A[^\w{]*+(?i:traceback|exception in|(?:error|exception|failed|failure|fatal)\b"
+    r"(?:[^\n:]{0,80}:[ \t]*+(?!0\b)\S|[^\n]*\Z))[^\n]*"
+    rf'|\A\s*\{{[^{{}}\[\]]*("(?:error|is_error)"\s*:\s*+{_NO_FAULT}[^\n]*)'
+    rf'|"(?:error|is_error)"\s*:\s*+{_NO_FAULT}[^{{}}\[\]]*\}}(?=\s*\Z)'
+    r"|^[ \t\[*=>!]*+(?:[A-Z]+ )?(?:FAIL|FAILED|ERROR|FATAL)\b(?![^\w\n]*\d+\W*$)[^\n]*(?=(?:\n[^\n]*){0,2}\s*\Z)",
     re.MULTILINE,
 )
+"""A failure as its outermost parts say it: the first line, a member of JSON itself, or one of the last lines. What
+stands within, such as a row of a log, is content."""
+_MERE_QUESTION = re.compile(r"[^.,;:!?。，、；：！？؟،\n]+[?？؟]")
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
 
@@ -123,8 +130,8 @@ def read(message: Message) -> Reading:
         text, asks = described(message), _asks(message.text)
         pieces = tuple(_weighed(_pieces(text), asks_back=asks))
         return Reading("", _words(text), asks, pieces=pieces, calls=calls)
-    if role == "tool" and (found := _FAILED.search(message.text[:_READ]) or _FAILED.search(message.text[-_READ:])):
-        return Reading(failure=shortened(" ".join(found[0].split()), _FAILURE))
+    if role == "tool" and (found := _FAILED.search(_both_ends(message.text, "\n"))):
+        return Reading(failure=shortened(" ".join((found[1] or found[0]).split()), _FAILURE))
     return Reading()
 
 
@@ -261,6 +268,11 @@ def _call(call: Mapping[str, Any]) -> CallMade:
 def _asks(text: str) -> bool:
     end = unicodedata.normalize("NFKC", text[-200:]).rstrip(" \n\"'”»)*_`]")
     return end.endswith(("?", "؟", "՞", ";?"))
+
+
+def only_asks(text: str) -> bool:
+    """Return True if a text is a short question of one clause, which states nothing."""
+    return size(text) <= _ITEM and _MERE_QUESTION.fullmatch(text) is not None
 
 
 def _states(text: str) -> bool:

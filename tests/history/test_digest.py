@@ -261,6 +261,33 @@ def test_tool_loop_says_what_was_changed_and_what_failed() -> None:
     assert "run(pytest -q failed: Error: 2 tests failed)" in "\n".join(digest(*loop, room=4000))
 
 
+LOG = "\n".join(f"10:{n:02} {'INFO' if n % 4 else 'ERROR'} worker-{n % 3} took {n * 7 % 90} ms" for n in range(40))
+
+
+@pytest.mark.parametrize(
+    ("text", "failure"),
+    [
+        ("....F\nE  assert 1 == 2\nFAILED tests/test_x.py::test_x\n=== 1 failed ===", "FAILED tests/test_x.py::test_x"),
+        ("fatal: not a git repository\n", "fatal: not a git repository"),
+        ("Failed to connect to port 5432", "Failed to connect to port 5432"),
+        ("> Task :test\n\nBUILD FAILED in 3s\n", "BUILD FAILED in 3s"),
+        ('{"error": "late", "code": 5}', '"error": "late", "code": 5}'),
+        ('{"content": [{"text": "no"}], "is_error": true}', '"is_error": true}'),
+        (LOG, ""),
+        (f"LEVELS INFO ERROR\n{LOG}", ""),
+        ("SERVICE  READY  ERROR\npay  1/1  -", ""),
+        ("LEVEL COUNT\nINFO 204\nERROR 3\nFATAL 0", ""),
+        ("ERROR: 0\nall services are up", ""),
+        ("# Error codes\n\n17: too late", ""),
+        ("failover complete", ""),
+        ('{"error": null, "rows": 3}', ""),
+        ('{"jobs": [{"id": 2, "error": "late"}], "error": null}', ""),
+    ],
+)
+def test_only_the_outermost_parts_of_a_result_say_that_its_call_failed(text: str, failure: str) -> None:
+    assert read(result(text, "t1")).failure == failure
+
+
 def test_system_message_stands_at_its_place_and_a_carried_one_is_only_named() -> None:
     talk = [*exchange("One is said."), system("Be brief."), *exchange("Two is said."), *exchange("Three is said.")]
     assert digest(*talk, carried=5)[::2] == [

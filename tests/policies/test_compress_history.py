@@ -65,6 +65,24 @@ async def test_the_action_that_an_observation_answers_stays_the_assistants(words
     assert isinstance(decision, Rewrite)
 
 
+async def test_what_a_tight_cut_shows_in_short_forms_has_no_line_in_its_digest() -> None:
+    said = [f"Rule {n}: the depot of town {n} closes at {n} o'clock on holidays." for n in range(10, 40)]
+    past = [
+        Message({"role": role, "content": text})
+        for each in said
+        for role, text in (("user", each), ("assistant", "Yes."))
+    ]
+    request = chat("u").with_messages(
+        [*chat("s").messages, *past, Message({"role": "user", "content": "word " * 1100})]
+    )
+    digest, *rest = rewrite(await decided(request)).request.messages[1:]
+    shown = [message.text for message in rest]
+    assert digest.text.startswith("<conversation_summary>")
+    assert len({*said} & {*shown}) > 2
+    assert any(each in digest.text for each in said)
+    assert not any(each in digest.text and each in shown for each in said)
+
+
 async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs() -> None:
     request, archive = talk(17), MemoryArchive()
     decision = rewrite(await decided(request, archive))

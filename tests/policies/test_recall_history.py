@@ -211,6 +211,33 @@ async def test_a_question_comes_with_its_answer() -> None:
     assert said.index("What is the fare to Porto?") < said.index('role="assistant"') < said.index("The slow line asks")
 
 
+async def test_a_mere_question_does_not_come_without_its_answer() -> None:
+    asked, answer = "Who owns the mill at harbour 7713?", "The miller of Faro has owned it for years. " * 20
+    incoming, request = cut("Who was the owner at harbour 7713?", past=(user(asked), assistant(answer), *PAST))
+    shown = recalled(await RecallHistory().apply(request, context(incoming)))
+    assert shown.index(asked) < shown.index("The miller")
+    too_little = await RecallHistory(max_tokens=100).apply(request, context(incoming))
+    assert too_little == Keep("no room for passages")
+
+
+async def test_where_the_summary_says_the_best_only_what_is_nearly_as_relevant_comes() -> None:
+    alike = ("The bakery of Porto has code 7713.", "The bakery of Porto has code 7714.", "My bakery is in Faro.")
+    past = tuple(message for each in alike for message in (user(each), assistant(REPLY)))
+    incoming, request = cut("Which code has the bakery of Porto?", past=(*past, *PAST))
+    request = request.with_messages((SYSTEM, user(f"Earlier:\n{alike[0]}"), *request.messages[-3:]))
+    shown = recalled(await RecallHistory().apply(request, context(incoming)))
+    assert alike[1] in shown
+    assert alike[2] not in shown
+
+
+async def test_a_question_in_the_summary_does_not_stand_for_its_answer() -> None:
+    asked = "Who owns the mill at harbour 7713?"
+    past = (user(asked), assistant("The miller of Faro has owned it for years."), *PAST)
+    incoming, request = cut("Who was the owner at harbour 7713?", past=past)
+    request = request.with_messages((SYSTEM, user(f"Earlier:\n{asked}"), *request.messages[-3:]))
+    assert "The miller of Faro" in recalled(await RecallHistory().apply(request, context(incoming)))
+
+
 async def test_what_the_summary_says_word_for_word_does_not_stand_there_twice() -> None:
     incoming, request = cut("How old is Biscuit the beagle?")
     for summary, is_recalled in ((f"It says:\n- {FACTS[0]}", False), ("It says: a dog of nine years.", True)):

@@ -13,6 +13,7 @@ class Candidate(NamedTuple):
     is_user: bool
     tokens: int
     asks: bool = False
+    only_asks: bool = False
 
 
 def candidates(*tokens: int, users: tuple[int, ...] = ()) -> list[Candidate]:
@@ -23,12 +24,12 @@ def candidates(*tokens: int, users: tuple[int, ...] = ()) -> list[Candidate]:
 def ranked(given_: list[Candidate], words: list[float], meaning: Sequence[float | None], least: float) -> list[int]:
     array = arrays.numpy().array
     columns = (
-        Candidates(*(array(column) for column in zip(*given_, strict=True))) if given_ else Candidates(*[array([])] * 4)
+        Candidates(*(array(column) for column in zip(*given_, strict=True))) if given_ else Candidates(*[array([])] * 5)
     )
     found = ranked_with_shares(columns, array(words, float), array(meaning, float), least)
-    shares = [each.share for each in found if each.bears == each.place]
+    shares = [each.share for each in found if each.bears == each.place and not given_[each.place].only_asks]
     assert shares == sorted(shares, reverse=True)
-    assert shares[:1] in ([], [1.0])
+    assert max((each.share for each in found), default=1.0) == 1.0
     return [each.place for each in found]
 
 
@@ -67,3 +68,9 @@ def test_a_question_brings_the_passage_that_answers_it_best_behind_all_others() 
     assert ranked(given_, [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 4, 2]
     assert ranked([asked._replace(asks=False), *given_[1:]], [4.0, 0.0, 0.4, 0.2, 2.5], [None] * 5, 0.5) == [0, 4]
     assert ranked([asked, Candidate(6, True, 400)], [4.0, 0.0], [None] * 2, 0.5) == [0]  # the user went on
+
+
+def test_a_mere_question_stands_behind_its_answer_and_behind_all_else_unless_it_is_the_best() -> None:
+    best, other = Candidate(0, True, 60, asks=True, only_asks=True), Candidate(6, True, 60, asks=True, only_asks=True)
+    given_ = [best, Candidate(1, False, 60), Candidate(3, True, 60), other, Candidate(7, False, 60)]
+    assert ranked(given_, [4.0, 0.0, 2.0, 3.0, 0.0], [None] * 5, 0.45) == [1, 0, 2, 4, 3]

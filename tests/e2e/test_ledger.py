@@ -9,18 +9,17 @@ import orjson
 import pytest
 
 from proxy.__main__ import main
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import proxy
-from tests.e2e.test_admin import Client
 from tests.e2e.test_records import SHORTENED, TOOLS, config, sent, talk
 
 
 async def recorded(lab: Lab, records: str = "{}") -> Path:
     """The configuration of a proxy that has served two conversations of different clients."""
     async with proxy(config(lab.behind, records), lab.folder) as base:
-        client = Client(base, lab.http)
+        client = Client(base, lab.http, "k")
         await talk(client, 7)
-        await sent(client, {"model": "m", "messages": SHORTENED, "tools": TOOLS}, key="other")
+        await sent(client, messages=SHORTENED, tools=TOOLS, key="other")
     return lab.folder / "config.yaml"
 
 

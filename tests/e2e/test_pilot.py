@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from proxy.gateway.pilot import WINDOWS, IdleTimes
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, send
@@ -20,7 +22,6 @@ models:
     prices: {{input: {price}, output: 1}}
     cache: {{read: 0.1, write: 1.25, minimum: 100, ttl: {ttl}}}
 chains: {{default: [{{consolidate_system: {{}}}}]}}
-embedding: {{kind: none}}
 pilot: {pilot}
 """
 SYSTEM = {"role": "system", "content": "You help with the garden. " * 40}
@@ -34,20 +35,20 @@ def learned(*shares: tuple[int, int]) -> IdleTimes:
     return times
 
 
-def test_a_refresh_pays_from_the_break_even_on() -> None:
+@pytest.mark.parametrize(
+    ("times", "window", "pays"),
+    [
+        pytest.param(learned((1000, 86)), 0, False, id="below the break-even"),
+        pytest.param(learned((1000, 88)), 0, True, id="above the break-even"),
+        pytest.param(learned((100, 0), (100, 50)), 0, True, id="for what comes later"),
+        pytest.param(learned((100, 0), (100, 15)), 0, False, id="too little comes later"),
+        pytest.param(learned((9, 9)), 0, False, id="too little was seen"),
+        pytest.param(IdleTimes(), WINDOWS - 1, False, id="nothing was seen"),
+    ],
+)
+def test_a_refresh_pays(times: IdleTimes, window: int, pays: bool) -> None:
     price, gain = 0.1, 1.15  # of a token that is read at a tenth and written at a quarter more
-    assert not learned((1000, 86)).pays(0, price, gain)
-    assert learned((1000, 88)).pays(0, price, gain)
-
-
-def test_a_refresh_pays_for_what_comes_later() -> None:
-    assert learned((100, 0), (100, 50)).pays(0, 0.1, 1.15)
-    assert not learned((100, 0), (100, 15)).pays(0, 0.1, 1.15)
-
-
-def test_no_refresh_pays_before_enough_was_seen() -> None:
-    assert not learned((9, 9)).pays(0, 0.1, 1.15)
-    assert not IdleTimes().pays(WINDOWS - 1, 0.1, 1.15)
+    assert times.pays(window, price, gain) is pays
 
 
 async def talk(lab: Lab, base: str, place: int, turn: int) -> None:
@@ -92,8 +93,7 @@ async def test_a_refused_refresh_is_the_last_of_its_conversation(lab: Lab) -> No
     base, sent = await rested(lab)
     await asyncio.sleep(2.0)
     assert len(lab.behind.received) == sent + TALKS
-    async with lab.http.get(f"{base}/metrics") as answer:
-        assert f'penstock_pilot_requests_total{{outcome="failed"}} {TALKS}.0' in await answer.text()
+    assert f'penstock_pilot_requests_total{{outcome="failed"}} {TALKS}.0' in await lab.metrics(base)
 
 
 async def fan_out(lab: Lab, hold: float, first: Callable[[], Any]) -> list[float]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from proxy.state.redis import RedisLog
 from proxy.state.redis_server import RedisServer
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream
-from tests.e2e.test_admin import ADMIN, CONFIG, SECRET, Client
+from tests.e2e.test_admin import BODY, CONFIG, SECRET
 from tests.redis_process import RedisProcess
 
 
@@ -19,9 +19,12 @@ def config(behind: Upstream, running: RedisProcess, patience: float = 60.0) -> s
     return f'{made}state: {{kind: redis, url: "{running.url}", timeout: {patience}}}\n'
 
 
-async def replicas(lab: Lab, running: RedisProcess, patience: float = 60.0) -> tuple[Client, Client]:
-    first, second = await lab.two(config(lab.behind, running, patience))
-    return Client(first, lab.http), Client(second, lab.http)
+async def replicas(lab: Lab, running: RedisProcess, patience: float = 60.0) -> list[Client]:
+    return [Client(base, lab.http, "mine") for base in await lab.two(config(lab.behind, running, patience))]
+
+
+async def chat(client: Client, name: str, key: str = "mine") -> None:
+    assert (await client.post("/v1/chat/completions", BODY, {"x-request-id": name}, key=key)).status == 200
 
 
 def entries(running: RedisProcess) -> list[dict[bytes, bytes]]:
@@ -33,45 +36,40 @@ def entries(running: RedisProcess) -> list[dict[bytes, bytes]]:
     return found
 
 
-def bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
-
-
-async def told(client: Client, path: str, headers: dict[str, str]) -> Any:
-    """The answer as soon as there is one: a record is written a moment after its request."""
+async def told(client: Client, path: str, key: str = "mine") -> Any:
+    """Return the answer as soon as there is one: a record is written a moment after its request."""
     async with asyncio.timeout(60):
-        while (answer := await client.ask("GET", path, headers))[0] != 200:
+        while (answer := await client.get(path, key=key)).status != 200:
             await asyncio.sleep(0.02)
-    return answer[1]
+    return answer.json
 
 
 async def test_a_record_of_one_replica_is_told_by_the_other_to_its_own_tenant(running: RedisProcess, lab: Lab) -> None:
     first, second = await replicas(lab, running)
-    await first.chat("mine", "one")
-    here = await told(first, "/v1/explain/one", bearer("mine"))
-    assert await told(second, "/v1/explain/one", bearer("mine")) == here
-    assert await told(second, "/admin/requests/one", ADMIN) == here
-    of_another = await second.ask("GET", "/v1/explain/one", bearer("other"))
-    assert of_another[0] == 404
-    assert of_another == await second.ask("GET", "/v1/explain/none", bearer("mine"))
-    assert (await second.ask("GET", "/v1/explain/one"))[0] == 404
+    await chat(first, "one")
+    here = await told(first, "/v1/explain/one")
+    assert await told(second, "/v1/explain/one") == here
+    assert await told(second, "/admin/requests/one", "s3cret") == here
+    of_another = await second.get("/v1/explain/one", key="other")
+    assert (of_another.status, of_another.body) == (404, (await second.get("/v1/explain/none")).body)
+    assert (await second.get("/v1/explain/one", key="")).status == 404
     # an id that another client takes as well hides nothing, wherever it does
-    await second.chat("other", "one")
-    theirs = await told(first, "/v1/explain/one", bearer("other"))
+    await chat(second, "one", "other")
+    theirs = await told(first, "/v1/explain/one", "other")
     assert theirs["tenant"] != here["tenant"]
-    assert await told(second, "/v1/explain/one", bearer("mine")) == here
+    assert await told(second, "/v1/explain/one") == here
     # a list is of all replicas
     for replica in (first, second):
-        _, listed = await replica.ask("GET", "/admin/requests", ADMIN)
+        listed = await told(replica, "/admin/requests", "s3cret")
         assert ([each["request_id"] for each in listed["requests"]], listed["shared"]) == (["one", "one"], True)
-        _, talks = await replica.ask("GET", "/admin/conversations", ADMIN)
+        talks = await told(replica, "/admin/conversations", "s3cret")
         assert {each["tenant"] for each in talks["conversations"]} == {here["tenant"], theirs["tenant"]}
 
 
 async def test_the_server_gets_no_text_and_no_key(running: RedisProcess, lab: Lab) -> None:
     first, second = await replicas(lab, running)
-    await first.chat("sk-client", "one")
-    await told(second, "/v1/explain/one", bearer("sk-client"))
+    await chat(first, "one", "sk-client")
+    await told(second, "/v1/explain/one", "sk-client")
     with running.admin() as admin:
         assert 6 * 86400 < admin.ttl("penstock:records") <= 7 * 86400
     (entry,) = entries(running)
@@ -83,29 +81,29 @@ async def test_the_server_gets_no_text_and_no_key(running: RedisProcess, lab: La
 
 async def test_workers_and_replicas_tell_a_request_once(running: RedisProcess, lab: Lab) -> None:
     text = config(lab.behind, running)
-    elsewhere = Client(await lab.start(text, "other"), lab.http)
+    elsewhere = await lab.client(text, "mine", "other")
     async with served(text, lab.folder, "--workers", "2") as one:
-        workers = Client(one.base, lab.http)
+        workers = Client(one.base, lab.http, "mine")
         for n in range(6):
-            await workers.chat("mine", f"id-{n}")
+            await chat(workers, f"id-{n}")
         for n in range(6):
-            assert (await told(elsewhere, f"/v1/explain/id-{n}", bearer("mine")))["request_id"] == f"id-{n}"
+            assert (await told(elsewhere, f"/v1/explain/id-{n}"))["request_id"] == f"id-{n}"
         for client in (workers, elsewhere):
-            _, listed = await client.ask("GET", "/admin/requests", ADMIN)
+            listed = await told(client, "/admin/requests", "s3cret")
             assert sorted(each["request_id"] for each in listed["requests"]) == [f"id-{n}" for n in range(6)]
 
 
 async def test_a_tenant_is_forgotten_by_all_replicas_and_by_the_server(running: RedisProcess, lab: Lab) -> None:
     first, second = await replicas(lab, running)
     for client, key in ((first, "mine"), (second, "mine"), (second, "other")):
-        await client.chat(key, f"of-{key}")
-    mine = (await told(second, "/v1/explain/of-mine", bearer("mine")))["tenant"]
-    assert (await first.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 200
-    status, forgotten = await first.ask("DELETE", f"/admin/tenants/{mine}", ADMIN)
-    assert (status, forgotten["forgotten"]["requests"]) == (200, 2)
+        await chat(client, f"of-{key}", key)
+    mine = (await told(second, "/v1/explain/of-mine"))["tenant"]
+    assert (await first.get("/v1/explain/of-mine")).status == 200
+    forgotten = await first.send("DELETE", f"/admin/tenants/{mine}", key="s3cret")
+    assert forgotten.json["forgotten"]["requests"] == 2
     for client in (first, second):
-        assert (await client.ask("GET", "/v1/explain/of-mine", bearer("mine")))[0] == 404
-        assert (await client.ask("GET", "/v1/explain/of-other", bearer("other")))[0] == 200
+        found = [(await client.get(f"/v1/explain/of-{key}", key=key)).status for key in ("mine", "other")]
+        assert found == [404, 200]
     assert [bool(entry[b"rows"]) for entry in entries(running) if entry[b"of"].decode() == mine] == [False]
 
 
@@ -125,15 +123,14 @@ async def test_without_the_server_requests_go_on_and_each_replica_tells_its_own(
     running: RedisProcess, lab: Lab
 ) -> None:
     first, second = await replicas(lab, running, patience=2.0)
-    await first.chat("mine", "before")
-    await told(second, "/v1/explain/before", bearer("mine"))
+    await chat(first, "before")
+    await told(second, "/v1/explain/before")
     running.stop()
-    await first.chat("mine", "meanwhile")
-    assert (await first.ask("GET", "/v1/explain/meanwhile", bearer("mine")))[0] == 200
-    assert (await first.ask("GET", "/v1/explain/before", bearer("mine")))[0] == 200
-    status, answer = await second.ask("GET", "/v1/explain/meanwhile", bearer("mine"))
-    assert (status, answer["error"]["code"]) == (404, "unknown_request")
-    assert "cannot be read right now" in answer["error"]["message"]
-    assert (await second.ask("GET", "/v1/explain/meanwhile", bearer("other")))[1] == answer, "it tells nobody more"
+    await chat(first, "meanwhile")
+    assert [(await first.get(f"/v1/explain/{name}")).status for name in ("meanwhile", "before")] == [200, 200]
+    answer = await second.get("/v1/explain/meanwhile")
+    assert answer.refusal == (404, "unknown_request")
+    assert "cannot be read right now" in answer.json["error"]["message"]
+    assert (await second.get("/v1/explain/meanwhile", key="other")).body == answer.body, "it tells nobody more"
     running.start()
-    assert (await told(second, "/v1/explain/meanwhile", bearer("mine")))["request_id"] == "meanwhile"
+    assert (await told(second, "/v1/explain/meanwhile"))["request_id"] == "meanwhile"

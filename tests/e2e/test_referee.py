@@ -18,6 +18,7 @@ from proxy.__main__ import main
 from proxy.server.replay.referee import ComparedRequest, Decision, is_changed, summary
 from tests.e2e.conftest import Lab
 from tests.e2e.servers import Received, Upstream, send
+from tests.scripted import answer
 
 NOISE = 0.1
 CONFIG = """
@@ -70,19 +71,13 @@ class Model:
         tool = "cancel" if dice.random() < NOISE else "book"
         arguments = json.dumps({"night": night, "code": code[0] if code else "unknown"})
         call = {"id": "c1", "type": "function", "function": {"name": tool, "arguments": arguments}}
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        usage = {"prompt_tokens": len(prompt) // 4, "completion_tokens": 20}
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
-        await send(writer, 200, json.dumps({"choices": [choice], "usage": usage}).encode())
-
-
-@pytest.fixture(autouse=True)
-def model(behind: Upstream) -> None:
-    behind.respond = Model().respond
+        said = answer(None, finish="tool_calls", used=(len(prompt) // 4, 20, 0), tool_calls=[call])
+        await send(writer, 200, json.dumps(said).encode())
 
 
 async def referee(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
     config, file = lab.folder / "config.yaml", lab.folder / "trips.jsonl"
+    lab.behind.respond = Model().respond
     config.write_text(CONFIG.format(url=lab.behind.url))
     file.write_text("\n".join(map(json.dumps, conversations())))
     arguments = ["referee", str(file), "--model", "m", "--config", str(config), *options]
@@ -90,9 +85,7 @@ async def referee(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str) -
     return code, capsys.readouterr().out
 
 
-async def test_a_harmful_chain_is_found_beside_its_lower_bill(
-    lab: Lab, behind: Upstream, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_harmful_chain_is_found_beside_its_lower_bill(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = await referee(lab, capsys, "--against", "harmful", "--json")
     report = json.loads(out)
     assert code == 1
@@ -100,22 +93,18 @@ async def test_a_harmful_chain_is_found_beside_its_lower_bill(
     assert changed["interval"][0] > 0.4
     assert 0.05 < report["kinds"]["any"]["noise"] < 0.3
     assert 0 < report["usd"]["b"] < report["usd"]["a"]
-    assert len(behind.received) == 3 * report["requests"] == 216
+    assert len(lab.behind.received) == 3 * report["requests"] == 216
 
 
-async def test_a_harmless_chain_changes_nothing_beyond_the_noise(
-    lab: Lab, behind: Upstream, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_harmless_chain_changes_nothing_beyond_the_noise(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     code, out = await referee(lab, capsys, "--against", "careful")
     assert code == 0
     assert "no change beyond the noise" in out
 
 
-async def test_another_proxy_stands_in_the_place_of_a_chain(
-    lab: Lab, behind: Upstream, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_another_proxy_stands_in_the_place_of_a_chain(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     cut = "default: [window_history: {keep_turns: 1, stride: 1, summary: false}]"
-    other = await lab.start(CONFIG.format(url=behind.url).replace("default: []", cut), "other")
+    other = await lab.start(CONFIG.format(url=lab.behind.url).replace("default: []", cut), "other")
     code, out = await referee(lab, capsys, "--against", f"{other}/v1", "--most", "36")
     assert code == 1
     assert f"36 requests of 6 conversations; A is the model's own chain, B is {other}/v1" in out
@@ -124,44 +113,41 @@ async def test_another_proxy_stands_in_the_place_of_a_chain(
 
 
 async def test_a_referee_needs_a_known_model_and_something_to_compare_with(
-    lab: Lab, behind: Upstream, capsys: pytest.CaptureFixture[str]
+    lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (await referee(lab, capsys))[0] == 1
     for wrong in (("--model", "unknown"), ("--most", "0"), ("--at-once", "0")):
         assert (await referee(lab, capsys, "--against", "careful", *wrong))[0] == 1
-    assert not behind.received
+    assert not lab.behind.received
 
 
-def decision(text: str) -> Decision:
-    body = {"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]}
-    return Decision.of("chat", 200, json.dumps(body).encode())
+def decision(text: str | None, *calls: tuple[str, str]) -> Decision:
+    made = [{"id": "c", "type": "function", "function": {"name": name, "arguments": given}} for name, given in calls]
+    return Decision.of("chat", 200, json.dumps(answer(text, tool_calls=made)).encode())
 
 
-def test_answers_differ_by_their_facts_and_not_by_their_words() -> None:
-    one = decision("The order A-1003 ships in 12 days.")
-    assert one.change(decision("In 12 days, order A-1003 will ship.")) is None
-    assert one.change(decision("The order A-1004 ships in 12 days.")) == "facts"
+ORDER, BOOKED = decision("The order A-1003 ships in 12 days."), decision(None, ("book", '{"night": 1, "code": "A"}'))
+CHANGES: dict[str, tuple[Decision, Decision, str | None]] = {
+    "other words": (ORDER, decision("In 12 days, order A-1003 will ship."), None),
+    "another fact": (ORDER, decision("The order A-1004 ships in 12 days."), "facts"),
+    "other JSON": (BOOKED, decision(None, ("book", '{"code":"A","night":1}')), None),
+    "another value": (BOOKED, decision(None, ("book", '{"code":"A","night":2}')), "arguments"),
+    "another tool": (BOOKED, decision(None, ("cancel", '{"code":"A","night":1}')), "tools"),
+    "an error": (BOOKED, Decision.of("chat", 503, b'{"error": {"code": "busy"}}'), "failed"),
+}
 
 
-def test_calls_differ_by_the_values_of_their_arguments() -> None:
-    def call(name: str, arguments: str) -> Decision:
-        calls = [{"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}}]
-        body = {"choices": [{"message": {"role": "assistant", "tool_calls": calls}}]}
-        return Decision.of("chat", 200, json.dumps(body).encode())
-
-    one = call("book", '{"night": 1, "code": "A"}')
-    assert one.change(call("book", '{"code":"A","night":1}')) is None
-    assert one.change(call("book", '{"code":"A","night":2}')) == "arguments"
-    assert one.change(call("cancel", '{"code":"A","night":1}')) == "tools"
-    assert one.change(Decision.of("chat", 503, b'{"error": {"code": "busy"}}')) == "failed"
+@pytest.mark.parametrize(("one", "other", "change"), CHANGES.values(), ids=CHANGES)
+def test_answers_differ_by_what_they_decide(one: Decision, other: Decision, change: str | None) -> None:
+    assert one.change(other) == change
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_noise_alone_is_rarely_a_change(seed: int) -> None:
     dice = random.Random(seed)
 
-    def answer() -> Decision:
+    def ships() -> Decision:
         return decision(f"The order A-{dice.choice((1003, 1003, 1003, 1004))} ships.")
 
-    compared = [ComparedRequest(f"c{n // 5}", n, answer(), answer(), answer(), (1.0, 1.0)) for n in range(100)]
+    compared = [ComparedRequest(f"c{n // 5}", n, ships(), ships(), ships(), (1.0, 1.0)) for n in range(100)]
     assert not is_changed(summary(compared))

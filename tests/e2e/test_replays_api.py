@@ -5,7 +5,7 @@ import json
 import time
 from typing import Any
 
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Answer, Client, Lab
 from tests.e2e.served import served
 from tests.e2e.servers import answering, until_ready
 
@@ -29,47 +29,51 @@ def conversation(name: str, turns: int) -> list[dict[str, Any]]:
     return talk[:-1]
 
 
-async def record(lab: Lab, base: str, name: str, turns: int = 4) -> None:
+async def running(lab: Lab, text: str = "true") -> Client:
+    return await lab.client(CONFIG.format(url=lab.behind.url, text=text))
+
+
+async def record(client: Client, name: str, turns: int = 4) -> None:
     for n in range(1, turns + 1):
-        body = {"model": "m", "messages": conversation(name, n)}
-        assert (await lab.chat(base, body, {"x-penstock-session": name}))[0] == 200
+        answer = await client.chat(messages=conversation(name, n), headers={"x-penstock-session": name})
+        assert answer.status == 200
 
 
-async def ask(lab: Lab, base: str, method: str = "GET", body: Any = None, headers: Any = None) -> tuple[int, Any]:
-    async with lab.http.request(method, f"{base}/admin/replays", json=body, headers=headers) as response:
-        return response.status, await response.json()
+async def state(client: Client) -> Any:
+    return (await client.get("/admin/replays")).json
 
 
-async def ended(lab: Lab, base: str) -> Any:
+async def begin(client: Client, **fields: Any) -> Answer:
+    return await client.post("/admin/replays", fields)
+
+
+async def ended(client: Client) -> Any:
     async with asyncio.timeout(120):
-        while (told := (await ask(lab, base))[1])["state"] in (
-            "running",
-            "none",
-        ):  # of a worker that is too busy to say
+        # "none" is of a worker that is too busy to say
+        while (told := await state(client))["state"] in ("running", "none"):
             await asyncio.sleep(0.05)
     return told
 
 
 async def test_an_empty_chain_is_compared_with_the_default_one(lab: Lab) -> None:
     lab.behind.respond = answering(b'{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}]}')
-    base = await lab.start(CONFIG.format(url=lab.behind.url, text="true"))
-    assert (await ask(lab, base))[1]["state"] == "none"
+    client = await running(lab)
+    assert (await state(client))["state"] == "none"
     for name in ("ann", "bob", "eve"):
-        await record(lab, base, name)
+        await record(client, name)
     sent = len(lab.behind.received)
-    status, begun = await ask(lab, base, "POST", {"chain": "default", "against": None, "newest": 2})
-    assert (status, begun["state"]) == (202, "running")
-    assert (await ask(lab, base, "POST", {}))[1]["error"]["code"] == "replay_running"
+    begun = await begin(client, chain="default", against=None, newest=2)
+    assert (begun.status, begun.json["state"]) == (202, "running")
+    assert (await begin(client)).json["error"]["code"] == "replay_running"
     slowest = 0.0
-    while (await ask(lab, base))[1]["state"] == "running":
+    while (await state(client))["state"] == "running":
         began = time.perf_counter()
-        await lab.get(f"{base}/healthz")
+        await client.get("/healthz")
         slowest = max(slowest, time.perf_counter() - began)
     assert slowest < 1, "the loop goes on"
-    told = await ended(lab, base)
+    told = await ended(client)
     assert (told["state"], told["error"], told["played"], told["requests"]) == ("done", None, 16, 16), told
     rows, (ours, theirs) = told["report"]["conversations"], told["report"]["total"]
-    assert len(rows) == 2
     assert [row["error"] for row in rows] == [None, None]
     assert all(side["requests"] == 4 for row in rows for side in row["sides"])
     assert ours["requests"] == theirs["requests"] == 8
@@ -80,52 +84,54 @@ async def test_an_empty_chain_is_compared_with_the_default_one(lab: Lab) -> None
     assert FILLER not in json.dumps(told)
     assert len(lab.behind.received) == sent, "nothing is sent"
 
-    (listed, *_) = (await lab.get(f"{base}/admin/conversations"))[1]["conversations"]
-    body = {"chain": "lean", "against": "default", "ids": [listed["id"], "nobody"]}
-    assert (await ask(lab, base, "POST", body))[0] == 202
-    told = await ended(lab, base)
+    (listed, *_) = (await client.get("/admin/conversations")).json["conversations"]
+    assert (await begin(client, chain="lean", against="default", ids=[listed["id"], "nobody"])).status == 202
+    told = await ended(client)
     assert ([row["id"] for row in told["report"]["conversations"]], told["without_text"]) == ([listed["id"]], 1)
 
 
 async def test_all_workers_know_of_the_one_that_compares(lab: Lab) -> None:
-    async with served(CONFIG.format(url=lab.behind.url, text="true"), lab.folder, "--workers", "2") as running:
-        base = running.base
-        await until_ready(base)
-        await record(lab, base, "ann")
-        assert (await ask(lab, base, "POST", {"chain": "default"}))[0] == 202
+    async with served(CONFIG.format(url=lab.behind.url, text="true"), lab.folder, "--workers", "2") as made:
+        await until_ready(made.base)
+        client = Client(made.base, lab.http)
+        await record(client, "ann")
+        assert (await begin(client, chain="default")).status == 202
         for _ in range(4):  # each over a connection of its own, to any worker
-            status, told = await ask(lab, base, "POST", {"chain": "default"})
-            assert (status, told["error"]["code"]) == (409, "replay_running")
-        assert (await ended(lab, base))["report"]["total"][0]["requests"] == 4
-        assert {(await ask(lab, base))[1]["state"] for _ in range(6)} == {"done"}
-        assert (await ask(lab, base, "POST", {"chain": "default"}))[0] == 202
-        assert {(await ask(lab, base, "DELETE"))[1]["state"] for _ in range(6)} == {"cancelled"}
-        at_once = await asyncio.gather(*(ask(lab, base, "POST", {"chain": "default"}) for _ in range(12)))
-        assert sorted(status for status, _ in at_once) == [202, *[409] * 11]
+            assert (await begin(client, chain="default")).refusal == (409, "replay_running")
+        assert (await ended(client))["report"]["total"][0]["requests"] == 4
+        assert {(await state(client))["state"] for _ in range(6)} == {"done"}
+        assert (await begin(client, chain="default")).status == 202
+        cancelled = {(await client.send("DELETE", "/admin/replays")).json["state"] for _ in range(6)}
+        assert cancelled == {"cancelled"}
+        at_once = await asyncio.gather(*(begin(client, chain="default") for _ in range(12)))
+        assert sorted(each.status for each in at_once) == [202, *[409] * 11]
 
 
 async def test_without_text_it_says_so(lab: Lab) -> None:
-    base = await lab.start(CONFIG.format(url=lab.behind.url, text="false"))
-    await record(lab, base, "ann", 1)
-    status, told = await ask(lab, base, "POST", {"chain": "default"})
-    assert (status, told["error"]["code"]) == (403, "records_without_text")
-    assert "records: {text: true}" in told["error"]["message"]
-    assert (await ask(lab, base))[1]["text"] is False
+    client = await running(lab, "false")
+    await record(client, "ann", 1)
+    refused = await begin(client, chain="default")
+    assert refused.refusal == (403, "records_without_text")
+    assert "records: {text: true}" in refused.json["error"]["message"]
+    assert (await state(client))["text"] is False
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"chain": "nope"}, "chain"), ({"chain": ["default"]}, "chain"), ({"against": "<b>"}, "against"), ({"ids": "x"}, "ids"),
+    ({"ids": [1]}, "ids"), ({"ids": ["x"] * 51}, "ids"), ({"newest": 0}, "newest"), ({"newest": "2"}, "newest"),
+]  # fmt: skip
 
 
 async def test_wrong_questions_and_other_pages_start_nothing(lab: Lab) -> None:
-    base = await lab.start(CONFIG.format(url=lab.behind.url, text="true"))
-    for body, param in (
-        ({"chain": "nope"}, "chain"), ({"chain": ["default"]}, "chain"), ({"against": "<b>"}, "against"), ({"ids": "x"}, "ids"), ({"ids": [1]}, "ids"),
-        ({"ids": ["x"] * 51}, "ids"), ({"newest": 0}, "newest"), ({"newest": "2"}, "newest"),
-    ):  # fmt: skip
-        status, told = await ask(lab, base, "POST", body)
-        assert (status, told["error"]["param"]) == (400, param)
+    client = await running(lab)
+    for fields, param in WRONG:
+        answer = await begin(client, **fields)
+        assert (answer.status, answer.json["error"]["param"]) == (400, param)
     for text in ("", "{", "[]", '{"ids": ["\\ud800"]}'):
         headers = {"content-type": "application/json"}
-        async with lab.http.post(f"{base}/admin/replays", data=text, headers=headers) as no:
-            assert (no.status, (await no.json())["error"]["code"]) == (400, "invalid_json")
+        assert (await client.send("POST", "/admin/replays", headers, data=text)).refusal == (400, "invalid_json")
     for method in ("POST", "DELETE"):
-        assert (await ask(lab, base, method, {}, {"origin": "http://evil.example"}))[0] == 403
-    assert (await ask(lab, base, "POST", {"chain": "default"}))[0] == 202
-    assert "no text is kept" in (await ended(lab, base))["error"]
+        foreign = {"origin": "http://evil.example"}
+        assert (await client.send(method, "/admin/replays", foreign, json={})).status == 403
+    assert (await begin(client, chain="default")).status == 202
+    assert "no text is kept" in (await ended(client))["error"]

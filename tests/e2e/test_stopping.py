@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from tests.e2e.conftest import Lab
-from tests.e2e.served import served
+from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
 
 CONFIG = """
@@ -47,9 +47,8 @@ def config(behind: Upstream, server: str, chain: str = "empty") -> str:
 
 
 async def refuses(base: str) -> bool:
-    host, port = base.removeprefix("http://").split(":")
     try:
-        _, writer = await asyncio.open_connection(host, int(port))
+        _, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
     except ConnectionRefusedError:
         return True
     except ConnectionResetError:  # it stopped listening before it took this one
@@ -58,10 +57,9 @@ async def refuses(base: str) -> bool:
     return False
 
 
-async def until_it_refuses(base: str) -> None:
+async def ends_well(running: Served) -> None:
     async with asyncio.timeout(60):
-        while not await refuses(base):
-            await asyncio.sleep(0.02)
+        assert await running.process.wait() == 0
 
 
 async def test_no_stream_is_broken(lab: Lab) -> None:
@@ -81,12 +79,13 @@ async def test_no_stream_is_broken(lab: Lab) -> None:
         for _ in streams:
             await begun.acquire()
         running.process.send_signal(signal.SIGTERM)
-        await until_it_refuses(running.base)
+        async with asyncio.timeout(60):
+            while not await refuses(running.base):
+                await asyncio.sleep(0.02)
         held.go_on.set()
         for received in await asyncio.gather(*streams):
             assert received == EVENT * 21 + b"data: [DONE]\n\n"
-        async with asyncio.timeout(60):
-            assert await running.process.wait() == 0
+        await ends_well(running)
 
 
 async def test_it_is_not_ready_while_it_still_takes_connections(lab: Lab) -> None:
@@ -110,8 +109,7 @@ async def test_it_is_not_ready_while_it_still_takes_connections(lab: Lab) -> Non
                 assert response.headers["connection"] == "close", "although the client would keep it"
                 assert (await response.read()).endswith(b"data: [DONE]\n\n")
         running.process.send_signal(signal.SIGTERM)  # a second one does not wait
-        async with asyncio.timeout(60):
-            assert await running.process.wait() == 0
+        await ends_well(running)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +149,5 @@ async def test_what_does_not_end_is_cut_with_an_error(lab: Lab, begins: bool) ->
         assert response.status == (200 if begins else 503)
         error = json.loads(text.removeprefix("data: "))["error"]
         assert error["code"] == "server_stopping"
-        async with asyncio.timeout(60):
-            assert await running.process.wait() == 0
+        await ends_well(running)
         assert not [line for line in running.log if "exception" in line]

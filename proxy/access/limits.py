@@ -20,6 +20,7 @@ from proxy.config.settings import Allowance, LimitsSettings
 from proxy.economics import money, reported_cost
 from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage
+from proxy.state.cache import Cache
 from proxy.state.store import Counters, StoreError
 from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Call
@@ -204,7 +205,7 @@ class KeyLimits:
         """Set up the counts; `patience` is in seconds, and `clock` returns seconds since 1970."""
         self._settings = settings
         self._counters = counters
-        self._known: dict[str, Terms] = {}
+        self._known: Cache[tuple[str, str | None], Terms] = Cache(10_000)
         self._all = Terms.of(settings, Caller(""))
         self._down_until = 0.0
         self._patience = patience
@@ -214,9 +215,12 @@ class KeyLimits:
     def terms(self, caller: Caller) -> Terms:
         if caller.key is None:
             return self._all
-        terms = self._known.get(caller.key.name)
+        # users of two identity providers, and a key, may have one name
+        who = (caller.account, caller.issuer)
+        terms = self._known.get(who)
         if terms is None:
-            terms = self._known[caller.key.name] = Terms.of(self._settings, caller)
+            terms = Terms.of(self._settings, caller)
+            self._known.put(who, terms)
         return terms
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float] | None:

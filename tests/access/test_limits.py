@@ -104,6 +104,15 @@ async def test_a_refused_request_passes_after_its_retry_after() -> None:
     assert 'limited_requests_total{reason="requests"} 7.0' in world.shown()
 
 
+async def test_users_of_two_identity_providers_with_one_name_have_limits_of_their_own() -> None:
+    world = World()
+    few, many = (
+        Caller(tenant, KeySettings(name="ann", hash="0" * 64, requests_per_minute=most), issuer=tenant)
+        for tenant, most in (("one", 1), ("two", 100))
+    )
+    assert [world.limits.terms(each).requests_per_minute for each in (few, many, few)] == [1, 100, 1]
+
+
 async def test_a_refused_request_uses_nothing_of_the_limit() -> None:
     world = World(tokens_per_minute=100)
     await world.ask(60, 20)

@@ -101,8 +101,11 @@ class ClearToolResults(Policy, CutsHistory, ActsNatively):
             if handle is None:
                 return Keep(f"{len(chosen)} tool results to clear, but they could not be archived")
             messages[index] = line(sent[index], handle, calls.get(index, ""))
+        standing = with_standing(messages)
+        if standing is not messages and sum(await ctx.tokens.sizes(standing)) >= sum(sizes):
+            return Keep(f"{len(chosen)} tool results to clear, but later results show the same lines")
         return Rewrite(
-            request.with_messages([*head, *with_standing(messages)]),
+            request.with_messages([*head, *standing]),
             why=f"cleared {len(chosen)} old tool results",
             facts={"cleared_results": len(chosen)},
         )

@@ -1,13 +1,14 @@
 import pytest
 
 from policies.clear_tool_results import ClearToolResults
+from policies.compact_tool_results import CompactToolResults
 from proxy.chat import ChatRequest
 from proxy.chat.wire import damage
 from proxy.context import CacheRules
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile, tool
 from tests.decisions import rewrite
-from tests.talk import calls
+from tests.talk import calls, result, user
 
 WINDOW = 2000
 
@@ -83,3 +84,13 @@ async def test_without_an_archive_everything_stays(archive: MemoryArchive | None
     request = steps(20)
     decision = await ClearToolResults().apply(request, context(request, window=WINDOW, archive=archive))
     assert isinstance(decision, Keep)
+
+
+async def test_a_result_stays_where_a_later_one_would_show_its_lines_instead() -> None:
+    read = "\n".join(f"line {n} of a file that is read twice" for n in range(200))
+    read_twice = [user("u1"), *(message for call in ("c0", "c1") for message in (calls(call), result(read, call)))]
+    incoming = chat("u1").with_messages(read_twice)
+    ctx = context(incoming, window=WINDOW)
+    short = rewrite(await CompactToolResults().apply(incoming, ctx)).request
+    decision = await ClearToolResults(keep_last=0).apply(short, ctx)
+    assert decision == Keep("1 tool results to clear, but later results show the same lines")

@@ -14,11 +14,12 @@ import asyncio
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 
-from tests.e2e.hostile_bodies import FLOODS
+from tests.e2e.hostile_bodies import encoded
 from tests.e2e.hostile_requests import attacks
 from tests.e2e.hostile_world import world
 
@@ -40,6 +41,48 @@ async def run(requests: int, seed: int) -> int:
     print(*faults[:50], *broken[:5], sep="\n")
     return int(bool(faults or broken or under.found.lost or not alive))
 
+
+def _with_field(field: bytes, value: bytes) -> bytes:
+    return b'{"model":"m","messages":[{"role":"user","content":"Say hi."}],"' + field + b'":' + value + b"}"
+
+
+def _many_keys(count: int) -> bytes:
+    return b",".join(b'"k%d":1' % n for n in range(count))
+
+
+def _with_content(content: bytes) -> bytes:
+    return b'{"model":"m","messages":[{"role":"user","content":' + content + b"}]}"
+
+
+_TOOL = b'{"type":"function","function":{"name":"f%d","description":"Reads %d.","parameters":{"type":"object"}}}'
+_PART = b'{"type":"text","text":"This is part %d of many."}'
+
+FLOODS: dict[str, Callable[[], bytes]] = {
+    "1.5 million fields": lambda: _with_field(b"x", b"1,")[:-1] + _many_keys(1_500_000) + b"}",
+    "1.5 million keys in a field": lambda: _with_field(b"x", b"{" + _many_keys(1_500_000) + b"}"),
+    "5 million lists in a field": lambda: _with_field(b"x", b"[" + b"[]," * 5_000_000 + b"[]]"),
+    "8 million numbers in a field": lambda: _with_field(b"x", b"[" + b"1," * 8_000_000 + b"1]"),
+    "1.5 million keys in a message": lambda: _with_content(b'"x",' + _many_keys(1_500_000)),
+    "5 million lists in a message": lambda: _with_content(b'"x","x":[' + b"[]," * 5_000_000 + b"[]]"),
+    "50,000 fields": lambda: _with_field(b"x", b"1,")[:-1] + _many_keys(50_000) + b"}",
+    "90,000 keys in a message": lambda: _with_content(b'"x",' + _many_keys(90_000)),
+    "160,000 lists in a message": lambda: _with_content(b'"x","x":[' + b"[]," * 160_000 + b"[]]"),
+    "9,980 parts": lambda: _with_content(b"[" + b",".join(_PART % n for n in range(9_980)) + b"]"),
+    "9,980 equal parts": lambda: _with_content(b"[" + b",".join([_PART % 1] * 9_980) + b"]"),
+    "9,980 tools": lambda: _with_field(b"tools", b"[" + b",".join(_TOOL % (n, n) for n in range(9_980)) + b"]"),
+    "9,980 messages": lambda: encoded(
+        {"model": "m", "messages": [{"role": "user", "content": f"And {n}?"} for n in range(9_980)]}),
+    "9,980 calls": lambda: encoded({"model": "m", "messages": [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for n in range(4_990)]},
+        *({"role": "tool", "tool_call_id": f"c{n}", "content": "ok"} for n in range(4_990)),
+    ]}),
+    "a text of 16 MB": lambda: _with_content(b'"' + b"word, and " * 1_600_000 + b'"'),
+    "an image of 16 MB": lambda: _with_content(
+        b'[{"type":"image_url","image_url":{"url":"data:image/png;base64,' + b"A" * 16_000_000 + b'"}}]'),
+}  # fmt: skip
+"""Bodies that are valid, and of which each costs much time or memory where nothing bounds it."""
 
 _MOST = 0.1
 """Largest 99th percentile of `/healthz` in seconds."""

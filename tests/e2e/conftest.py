@@ -99,6 +99,10 @@ class Client:
         body = {"model": model, "messages": [{"role": "user", "content": content}], **fields}
         return await self.post(path, body, headers, key=key)
 
+    async def record(self, answer: Answer) -> Any:
+        """What was done with a request."""
+        return (await self.get(f"/v1/explain/{answer.headers['x-request-id']}")).json
+
     async def metrics(self) -> str:
         return (await self.get("/metrics")).body.decode()
 
@@ -183,22 +187,10 @@ class Lab:
         answer = await Client(base, self.http).post("/v1/chat/completions", body, headers)
         return answer.status, answer.headers, answer.json
 
-    async def explained(self, base: str, body: Any) -> Any:
-        """Send a chat request, and ask what was done with it."""
-        status, headers, told = await self.chat(base, body)
-        assert status == 200, told
-        return (await self.get(f"{base}/v1/explain/{headers['x-request-id']}"))[1]
-
     async def get(self, url: str, headers: Any = None) -> tuple[int, Any]:
         """The status and the JSON of what is there."""
         async with self.http.get(url, headers=headers) as response:
             return response.status, await response.json()
-
-    async def metrics(self, base: str) -> str:
-        return await Client(base, self.http).metrics()
-
-    async def until(self, base: str, line: str) -> None:
-        await Client(base, self.http).until(line)
 
     async def two(self, config: str) -> list[str]:
         """Start two proxies of one configuration; their base URLs."""

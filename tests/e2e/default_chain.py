@@ -12,6 +12,7 @@ import aiohttp
 from proxy.chat.parse import Body
 from proxy.chat.wire import damage
 from proxy.state.archive import handle_of
+from tests.e2e import conftest
 from tests.e2e.servers import Received, Respond, Upstream, say
 from tests.scripted import answer
 
@@ -115,9 +116,8 @@ class Client:
 
     async def send(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         """Status and JSON of any request."""
-        headers = {"authorization": f"Bearer {self.key}"}
-        async with self.http.request(method, self.base + path, headers=headers, **options) as response:
-            return response.status, await response.json()
+        answer = await conftest.Client(self.base, self.http, self.key).send(method, path, **options)
+        return answer.status, answer.json
 
     async def is_well(self) -> bool:
         """What `/healthz` says."""

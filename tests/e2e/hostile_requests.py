@@ -1,4 +1,8 @@
-"""Requests that no honest client sends, as bytes for a socket: made by a seed, so that what they find is found again."""
+"""Requests that no honest client sends, as bytes for a socket: made by a seed, so that what they find is found again.
+
+Requests that are sent in one piece are in `test_connections.py`, upstreams that give no answer in
+`tests/test_transport_failures.py`.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -28,8 +32,6 @@ class Attack:
     """Whether it is all there; if not, the client's side is closed behind it."""
     clear: bool = True
     """Whether all readers agree where its requests end, so that each of them has an answer."""
-    unanswered: bool = False
-    """Whether the upstream takes it and gives no answer."""
 
 
 def request(body: bytes, *headers: str | bytes, target: str = CHAT, method: str = "POST", length: bool = True) -> bytes:
@@ -206,35 +208,6 @@ def smuggled(dice: Dice, lure: str) -> Attack:
     return Attack("smuggled", sent + LAST, most=2, clear=False)
 
 
-def pipelined(dice: Dice, lure: str) -> Attack:
-    count = dice.randint(2, 6)
-    return Attack(
-        "pipelined", b"".join(request(encoded(good(dice)), AUTH, TYPE) for _ in range(count)) + LAST, most=count
-    )
-
-
-def crowded(dice: Dice, lure: str) -> Attack:
-    """Hundreds of requests in one piece, some with a wish for another protocol, behind one for the chat."""
-    wish = dice.choice((b"", b"connection: upgrade\r\nupgrade: h2c\r\n", b"connection: upgrade\r\nupgrade: x\r\n"))
-    each = b"GET /healthz HTTP/1.1\r\nhost: x\r\n" + wish + b"\r\n"
-    return Attack("crowded", request(encoded(good(dice)), AUTH, TYPE) + each * dice.choice((10, 400, 1200)) + LAST)
-
-
-def unanswered(dice: Dice, lure: str) -> Attack:
-    """What an upstream reads, and then breaks off or begins to answer."""
-    target = dice.choice(
-        (CHAT, CHAT, "/v1/embeddings", "/v1/responses", "/v1/images/generations", "/v1/batches", "/v1/files/f")
-    )
-    method = dice.choice(("DELETE", "PATCH")) if target == "/v1/files/f" else "POST"
-    body = encoded({**good(dice), "user": f"{BREAKS}-{dice.choice(ENDINGS)}"})
-    return Attack("unanswered", request(body, AUTH, TYPE, target=target, method=method) + LAST, unanswered=True)
-
-
-BREAKS = "upstream-breaks"
-ENDINGS = ("closes", "resets", "half")
-"""What the upstream does, as the field `user` of a request says."""
-
-
 def cut_off(dice: Dice, lure: str) -> Attack:
     whole = dice.choice((request, chunked))(encoded(good(dice)), AUTH, TYPE)
     return Attack("cut off", whole[: dice.randint(1, len(whole) - 1)], most=0, ends=False)
@@ -253,11 +226,10 @@ def other_protocols(dice: Dice, lure: str) -> Attack:
 
 
 KINDS: tuple[tuple[Callable[[Dice, str], Attack], int], ...] = (
-    (bodies, 41), (headers, 12), (targets, 10), (own_endpoints, 8), (smuggled, 12), (floods, 2), (pipelined, 2), (cut_off, 5),
-    (crowded, 1), (unanswered, 4),
+    (bodies, 41), (headers, 12), (targets, 10), (own_endpoints, 8), (smuggled, 12), (floods, 2), (cut_off, 5),
     (other_protocols, 3),
 )  # fmt: skip
-"""What is made, and how many of a hundred."""
+"""What is made, and how often beside the others."""
 
 
 def attacks(count: int, seed: int, lure: str) -> Iterator[Attack]:

@@ -65,8 +65,8 @@ async def test_a_limit_for_which_there_is_room_stays_as_it_is_and_a_record_names
     answer = await client.chat(model="a-model", messages=TALK, max_tokens=20_000)
     assert json.loads(lab.behind.last.body)["max_tokens"] == 20_000
     assert "x-penstock-lowered" not in answer.headers
-    shown = await lab.explained(client.base, {"model": "a-model", "messages": TALK[-1:], "max_tokens": 40_000})
-    assert shown["lowered"] == f"max_tokens={json.loads(lab.behind.last.body)['max_tokens']}"
+    answer = await client.chat(model="a-model", messages=TALK[-1:], max_tokens=40_000)
+    assert (await client.record(answer))["lowered"] == f"max_tokens={json.loads(lab.behind.last.body)['max_tokens']}"
 
 
 async def test_a_later_round_of_internal_tools_has_room_for_its_answer(lab: Lab) -> None:

@@ -85,7 +85,7 @@ async def test_what_is_saved_is_net(lab: Lab, requests: Any, chain: str, is_chea
     client = await lab.client(CONFIG.format(url=lab.behind.url, chain="{" + chain + "}", write=1.25))
     for body in requests(14):
         unchanged.add(body)
-        record = await lab.explained(client.base, body)
+        record = await client.record(await client.post("/v1/chat/completions", body))
         sent.add(json.loads(lab.behind.last.body))
     usd = {
         prompt: sum(
@@ -107,8 +107,9 @@ async def test_a_cache_that_is_never_read_is_not_counted_on(lab: Lab) -> None:
     """An upstream that reports no reads charges for each prompt in full."""
     usage = {"prompt_tokens": 3000, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 0}}
     lab.behind.respond = answering(json.dumps({**json.loads(DEFAULT_ANSWER), "usage": usage}).encode())
-    base = await lab.start(CONFIG.format(url=lab.behind.url, chain="{" + SHORTEN + "}", write=1.0))
-    records = [await lab.explained(base, body) for body in chat(14)]
+    client = await lab.client(CONFIG.format(url=lab.behind.url, chain="{" + SHORTEN + "}", write=1.0))
+    answers = [await client.post("/v1/chat/completions", body) for body in chat(14)]
+    records = [await client.record(answer) for answer in answers]
     costs = [record["usd_estimated"] * 1e6 / 5 / record["tokens_after"] for record in records]
     assert [costs[0], costs[-1]] == pytest.approx([1.0, 1.0], rel=0.01)
     assert costs[3] < 0.5, "until that is known it is believed"

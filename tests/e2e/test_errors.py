@@ -29,16 +29,12 @@ def with_content(content: bytes) -> bytes:
 
 BAD_BODIES = {
     "nothing": b"",
-    "truncated": b'{"model":"echo","messages":[{"role"',
     "100,000 nested brackets": with_content(b"[" * 100_000 + b"]" * 100_000),
     "invalid UTF-8": with_content(b'"\xff"'),
     "a model that comes twice": b'{"model":"echo","messages":[{"role":"user","content":"x"}],"mod\\u0065l":"plain-1"}',
-    "no model": b'{"messages":[]}',
-    "empty messages": json.dumps({**GOOD, "messages": []}).encode(),
     "a message without a role": json.dumps({**GOOD, "messages": [{"content": "x"}]}).encode(),
-    "a tool whose function is a list": json.dumps({**GOOD, "tools": [{"type": "function", "function": []}]}).encode(),
 }
-"""One of each kind: `tests/chat/test_parse.py` and `tests/test_body_shapes.py` have all."""
+"""Some of them: `tests/chat/test_parse.py` and `tests/test_body_shapes.py` have all."""
 
 
 async def test_bad_input_is_a_400(setup: Setup) -> None:
@@ -77,7 +73,6 @@ FRAMEWORKS = {
     "unknown path": ("GET", "/nope", 404),
     "root by POST": ("POST", "/", 405),
     "no redirect to what the Host header says": ("GET", "/v1", 404),
-    "chat by DELETE": ("DELETE", "/v1/chat/completions", 405),
     "chat by PUT": ("PUT", "/chat/completions", 405),
     "health by POST": ("POST", "/healthz", 405),
     "metrics by PATCH": ("PATCH", "/metrics", 405),

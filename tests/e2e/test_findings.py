@@ -1,11 +1,10 @@
 """What steps find wrong in a request: told to the client with its answer, and to who asks for an explanation."""
 
 import json
-from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Answer, Client, Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import Upstream
 
 CONFIG = """
@@ -34,19 +33,13 @@ async def client(lab: Lab) -> Client:
     return await lab.client(CONFIG.format(url=lab.behind.url), "k")
 
 
-async def explained(client: Client, answer: Answer) -> list[Any]:
-    """The findings of each step."""
-    record = (await client.get(f"/v1/explain/{answer.headers['x-request-id']}")).json
-    return [step["findings"] for step in record["steps"]]
-
-
 async def test_the_answer_and_its_explanation_tell_each_finding_with_its_reason(client: Client) -> None:
     answer = await client.chat(messages=TALK)
     facts, clash = json.loads(answer.headers["x-penstock-findings"])
     assert (answer.status, facts) == (200, {"policy": "check_facts", "finding": WRONG})
     assert clash["policy"] == "resolve_clashes"
     assert clash["finding"].startswith("messages[0] is superseded by messages[2]: ")
-    assert await explained(client, answer) == [[WRONG], [clash["finding"]]]
+    assert [step["findings"] for step in (await client.record(answer))["steps"]] == [[WRONG], [clash["finding"]]]
     assert "x-penstock-findings" not in (await client.chat(messages=TALK[:1])).headers
 
 
@@ -56,4 +49,4 @@ async def test_a_refusal_says_what_was_found_and_where(client: Client, behind: U
     assert answer.json["error"]["param"] == "messages[1]"
     assert "The capital of Australia is Canberra." in answer.json["error"]["message"]
     assert json.loads(answer.headers["x-penstock-findings"]) == [{"policy": "check_facts", "finding": WRONG}]
-    assert (await explained(client, answer))[0] == [WRONG]
+    assert (await client.record(answer))["steps"][0]["findings"] == [WRONG]

@@ -55,8 +55,7 @@ class Running:
         turns = [(("user", text), ("assistant", "Fine.")) for text in said]
         messages = [{"role": role, "content": text} for turn in turns for role, text in turn][:-1]
         answer = await client.chat(model="gpt", messages=messages)
-        record = (await client.get(f"/v1/explain/{answer.headers['x-request-id']}")).json
-        steps = {step["policy"]: step["facts"] for step in record["steps"]}
+        steps = {step["policy"]: step["facts"] for step in (await client.record(answer))["steps"]}
         return [message["content"] for message in json.loads(self.main.last.body)["messages"]], steps
 
     def asked(self) -> list[tuple[str, str]]:

@@ -71,17 +71,17 @@ def server_timing(steps: Sequence[Step]) -> str:
     It has at most 1024 ASCII characters: a step that does not fit loses its description, or is left out with all
     after it. Empty for no steps.
     """
-    shorts = [f"{_token(step.policy)};dur={step.seconds * 1000:.2f}" for step in steps]
     full = [
-        f'{short};desc="{_description(step.verdict, step.why, step.observed)}"'
-        for short, step in zip(shorts, steps, strict=True)
+        f"{_token(step.policy)};dur={step.seconds * 1000:.2f};"
+        f'desc="{_description(step.verdict, step.why, step.observed)}"'
+        for step in steps
     ]
     if len(value := ", ".join(full)) <= _HEADER_LIMIT:
         return value
     entries: list[str] = []
     room = _HEADER_LIMIT
-    for short, entry in zip(shorts, full, strict=True):
-        entry = entry if len(entry) <= room else short
+    for entry in full:
+        entry = entry if len(entry) <= room else entry.partition(";desc=")[0]
         if len(entry) > room:
             break
         entries.append(entry)

@@ -277,9 +277,12 @@ class Listed(tuple[Item, ...]):
         return {}
 
 
+_NO_ITEMS = Listed[Any]()
+
+
 def listed(items: Iterable[Item]) -> Listed[Item]:
     """Return messages or tools as such a list: those of a request are one already."""
-    return items if type(items) is Listed else Listed(items)
+    return items if type(items) is Listed else Listed(items) if items else _NO_ITEMS
 
 
 def raws(items: Iterable[JsonObject]) -> Sequence[bytes]:

@@ -156,7 +156,7 @@ class _Run:
     """A chain at work on a request."""
 
     def __init__(self, ctx: Context, request: ChatRequest, count: TokenCount, *, strict: bool) -> None:
-        self.ctx, self.count, self._strict = ctx, count, strict
+        self.ctx, self._strict = ctx, strict
         self.time = current_work()
         self.steps: list[Step] = []
         self.stages: list[tuple[str, ChatRequest]] = []
@@ -164,22 +164,26 @@ class _Run:
         self.late = False
         self._deadline = ctx.deadline
         """It moves by the work that does not count against it."""
-        self._goes_on(request)
+        self._goes_on(request, count)
 
-    def _goes_on(self, request: ChatRequest) -> None:
-        self.request = request
+    def _goes_on(self, request: ChatRequest, count: TokenCount) -> None:
+        self.request, self.count, self._tokens = request, count, count.total
         self._usable = self.ctx.model.usable(request)
+        self._is_full = self._fills(count)
+
+    def _fills(self, count: TokenCount) -> bool:
+        return count.total > _FULL * self._usable
 
     async def step(self, name: str, policy: Policy) -> Reject | Choose | None:
         """Run one step, and return its decision where that ends the chain."""
-        started, before, after = perf_counter(), self.count, self.count
+        started, after = perf_counter(), self.count
         decision, fault, why = None, None, self._unmet(name, policy)
         if why is None:
             decision, after, fault = await self._decide(policy)
         elif why == _BOUND:
             decision = self._natively(policy)
         verdict, reason, facts = _verdict(decision, fault, why)
-        tokens = before.total
+        tokens = self._tokens
         left = after.total if verdict == "rewrite" else tokens
         is_observed, seconds = policy.mode == "observe", perf_counter() - started
         findings = _limited(decision.findings) if decision is not None and decision.findings else ()
@@ -194,14 +198,13 @@ class _Run:
 
     def _rewritten(self, name: str, policy: Policy, decision: Rewrite, after: TokenCount) -> None:
         before, request, ctx = self.request, decision.request, self.ctx
-        self.count = after
         self.stages.append((name, request))
         self.restores |= decision.restores
         if (policy.defines_conversation or policy.is_guard) and not ctx.frozen:
             # tools that an earlier step has left out can still be searched
             same_tools = request.tools is before.tools
             self.ctx = with_fields(ctx, incoming=request.with_tools(ctx.incoming.tools) if same_tools else request)
-        self._goes_on(request)
+        self._goes_on(request, after)
 
     async def _decide(self, policy: Policy) -> tuple[Decision | None, TokenCount, str | None]:
         """Return the decision and the tokens behind it, or why there is none.
@@ -209,12 +212,12 @@ class _Run:
         A guard is waited for, and so is a step without which the prompt may not fit. The first request of a long
         conversation has the most to do: on a busy machine it would be refused again and again.
         """
-        patience, before, room = self.ctx.patience, self.count, _FULL * self._usable
-        is_needed = policy.is_guard or (before.total > room and not policy.may_grow)
-        used = self.time.used() if is_needed else 0.0
-        seconds = max(patience, policy.timeout) if is_needed else policy.timeout
+        patience, before, used = self.ctx.patience, self.count, 0.0
+        seconds, until = policy.timeout, self._deadline
+        is_needed = policy.is_guard or (self._is_full and not policy.may_grow)
+        if is_needed:
+            seconds, until, used = max(patience, seconds), inf, self.time.used()
         try:
-            until = inf if is_needed else self._deadline
             decision, after = await self.time.spend(self._checked(policy), seconds, until, patience)
         except Exception as error:
             if self._strict:
@@ -224,7 +227,7 @@ class _Run:
         finally:
             if is_needed:
                 self._deadline += self.time.used() - used
-        if policy.gives_way and not policy.is_guard and before.total <= room < after.total:
+        if policy.gives_way and not policy.is_guard and not self._is_full and self._fills(after):
             decision = Keep(f"no room: {after.total} tokens would fill the window")
         return decision, after, None
 
@@ -252,7 +255,7 @@ class _Run:
 
     def _condition(self, policy: Policy) -> str | None:
         when = policy.when
-        return None if when is None else when.unmet(self.request, self.ctx, self.count.total / self._usable)
+        return None if when is None else when.unmet(self.request, self.ctx, self._tokens / self._usable)
 
     def _natively(self, policy: Policy) -> Rewrite | None:
         """Return the edit as the provider makes it, in a conversation in which we may make none."""

@@ -68,7 +68,8 @@ _FAILED = re.compile(
     r"(?:[^\n:]{0,80}:[ \t]*+(?!0\b)\S|[^\n]*\Z))[^\n]*"
     rf'|\A\s*\{{[^{{}}\[\]]*("(?:error|is_error)"\s*:\s*+{_NO_FAULT}[^\n]*)'
     rf'|"(?:error|is_error)"\s*:\s*+{_NO_FAULT}[^{{}}\[\]]*\}}(?=\s*\Z)'
-    r"|^[ \t\[*=>!]*+(?:[A-Z]+ )?(?:FAIL|FAILED|ERROR|FATAL)\b(?![^\w\n]*\d+\W*$)[^\n]*(?=(?:\n[^\n]*){0,2}\s*\Z)",
+    r"|^[ \t\[*=>!]*+(?:[A-Z]+ |[^\d\n]{1,60}(?::|\.{3}) )?(?:FAIL|FAILED|ERROR|FATAL)\b"
+    r"(?![^\w\n]*\d+\W*$)[^\n]*(?=(?:\n[^\n]*){0,2}\s*\Z)",
     re.MULTILINE,
 )
 """A failure as its outermost parts say it: the first line, a member of JSON itself, or one of the last lines. What

@@ -271,6 +271,8 @@ LOG = "\n".join(f"10:{n:02} {'INFO' if n % 4 else 'ERROR'} worker-{n % 3} took {
         ("fatal: not a git repository\n", "fatal: not a git repository"),
         ("Failed to connect to port 5432", "Failed to connect to port 5432"),
         ("> Task :test\n\nBUILD FAILED in 3s\n", "BUILD FAILED in 3s"),
+        ("a ... ok\n\ntest result: FAILED. 1 failed\n\nerror: test failed\n", "test result: FAILED. 1 failed"),
+        ("| PASSED | FAILED |\n| 40 | 0 |", ""),
         ('{"error": "late", "code": 5}', '"error": "late", "code": 5}'),
         ('{"content": [{"text": "no"}], "is_error": true}', '"is_error": true}'),
         (LOG, ""),

@@ -29,11 +29,8 @@ def test_a_tool_that_edits_is_known(name: str, parameters: dict[str, str], edits
     assert edits_files(Tool.function(name, "It does.", parameters)) is edits
 
 
-def test_a_custom_tool_that_edits_is_known() -> None:
+def test_a_tool_of_another_form_is_known_or_no_fault() -> None:
     assert edits_files(Tool({"type": "custom", "custom": {"name": "apply_patch"}}))
-
-
-def test_a_schema_whose_properties_are_no_object_is_no_fault() -> None:
     assert not edits_files(Tool({"type": "function", "function": {"name": "look", "parameters": {"properties": 1}}}))
 
 
@@ -58,12 +55,6 @@ def test_a_call_that_reads_a_file_is_known(call: dict[str, Any], reads: bool) ->
     assert reads_file(call) is reads
 
 
-@pytest.mark.parametrize(
-    ("call", "names"),
-    [
-        (called("write_file", path="src/a.py", content="x"), True),
-        (called("send_mail", to="ana", text="see you"), False),
-    ],
-)
-def test_a_call_that_names_a_file_is_known(call: dict[str, Any], names: bool) -> None:
-    assert names_file(call) is names
+def test_a_call_that_names_a_file_is_known() -> None:
+    assert names_file(called("write_file", path="src/a.py", content="x"))
+    assert not names_file(called("send_mail", to="ana", text="see you"))

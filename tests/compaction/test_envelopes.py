@@ -51,8 +51,11 @@ def test_an_envelope_that_says_something_stays(wrapped: str) -> None:
     assert json.loads(unwrapped(wrapped)) == json.loads(wrapped)
 
 
-def test_a_printed_error_stays() -> None:
-    wrapped = printed(TEXT, ", annotations=None)] isError=True")
+@pytest.mark.parametrize(
+    "result", ["annotations=None)] isError=True", "meta=None)] structuredContent={'result': 'other'} isError=False"]
+)
+def test_a_printed_error_and_a_text_beside_other_data_stay(result: str) -> None:
+    wrapped = printed(TEXT, f", {result}")
     assert unwrapped(wrapped) is wrapped
 
 
@@ -60,15 +63,9 @@ def test_data_that_are_the_text_once_more_go_with_the_envelope() -> None:
     data: dict[str, object] = {"id": 7, "names": ["a", "b"], "at": {"x": 1.5}}
     content = [{"type": "text", "text": json.dumps(data, indent=2)}]
     others = {"content": content, "structuredContent": {**data, "id": 8}}
-    assert unwrapped(json.dumps({"content": content, "structuredContent": data})) == json.dumps(
-        data, separators=(",", ":")
-    )
+    sent = unwrapped(json.dumps({"content": content, "structuredContent": data}))
+    assert sent == json.dumps(data, separators=(",", ":"))
     assert json.loads(unwrapped(json.dumps(others))) == others
-
-
-def test_data_printed_beside_another_text_stay() -> None:
-    wrapped = printed(TEXT, ", meta=None)] structuredContent={'result': 'other'} isError=False")
-    assert unwrapped(wrapped) is wrapped
 
 
 ENVELOPES = [
@@ -120,11 +117,8 @@ def test_several_texts_that_are_json_are_an_array_and_others_stay() -> None:
 
     found = unwrapped(json.dumps({"content": items, "isError": False}))
     assert found == '[{"day":0,"value":0},{"day":1,"value":7},{"day":2,"value":14},{"day":3,"value":21}]'
-    for other in (
-        {"type": "text", "text": "plain"},
-        {"type": "image", "data": "aGVsbG8="},
-        {**items[0], "audience": "all"},
-    ):
+    plain, image = {"type": "text", "text": "plain"}, {"type": "image", "data": "aGVsbG8="}
+    for other in (plain, image, {**items[0], "audience": "all"}):
         kept = {"content": [*items, other], "isError": False}
         assert json.loads(unwrapped(json.dumps(kept))) == kept
 

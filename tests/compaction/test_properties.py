@@ -28,14 +28,8 @@ WORDS = st.sampled_from([*VOCABULARY.split(), "\x1b[31m"])
 LINES = st.lists(WORDS, max_size=14).map(" ".join)
 TEXTS = st.lists(LINES, min_size=1, max_size=60).map("\n".join)
 LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), LINES)
-TABLES = st.integers(3, 12).flatmap(
-    lambda count: st.fixed_dictionaries(
-        {"a": LEAVES, "b": st.lists(st.fixed_dictionaries({"c": LEAVES}), max_size=4)}
-    ).flatmap(
-        lambda first: st.lists(
-            st.fixed_dictionaries({"a": LEAVES, "b": st.just(first["b"])}), min_size=count, max_size=count
-        )
-    )
+TABLES = st.lists(st.fixed_dictionaries({"c": LEAVES}), max_size=4).flatmap(
+    lambda inner: st.lists(st.fixed_dictionaries({"a": LEAVES, "b": st.just(inner)}), min_size=3, max_size=12)
 )
 JSON = st.recursive(
     LEAVES,
@@ -103,12 +97,10 @@ def test_each_leaf_of_json_stands_in_its_layout(value: object) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.one_of(
-        JSON.map(json.dumps),
-        TABLES.map(json.dumps),
-        TABLES.map(partial(json.dumps, indent=1)).map("a\n{}\nb".format),
-        TEXTS,
-    )
+    JSON.map(json.dumps)
+    | TABLES.map(json.dumps)
+    | TABLES.map(partial(json.dumps, indent=1)).map("a\n{}\nb".format)
+    | TEXTS
 )
 def test_a_second_pass_changes_nothing(text: str) -> None:
     sent = rows(text).text

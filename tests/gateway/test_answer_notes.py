@@ -1,5 +1,7 @@
 """Notes about answers: one of a kind within the cooldown, gone in the end, for nobody else."""
 
+from collections.abc import AsyncGenerator
+
 import pytest
 
 from proxy.context import Identity
@@ -25,8 +27,10 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def service(clock: Clock) -> CorrectionService:
-    return CorrectionService(SqliteStore(None, 2**20, clock=clock), clock=clock)
+async def service(clock: Clock) -> AsyncGenerator[CorrectionService, None]:
+    made = CorrectionService(SqliteStore(None, 2**20, clock=clock), clock=clock)
+    yield made
+    await made.aclose()
 
 
 def notes(service: CorrectionService, tenant: str = "t", session: str = "s") -> BoundCorrections:
@@ -65,7 +69,8 @@ async def test_notes_are_of_one_tenant_and_session(service: CorrectionService) -
 
 
 async def test_an_answer_is_looked_at_when_it_has_ended(service: CorrectionService) -> None:
-    bound = notes(service)
+    always = AnswerObserver(lambda sent, answer: {"always": sent.messages[0].text}, cooldown=9, expiry=9)
+    bound = service.bind(Identity("t", "s"), [OBSERVER, always])
     watch = bound.watch(chat("u1"))
     watch.feed(EMPTY[:30])
     watch.feed(EMPTY[30:])
@@ -73,19 +78,8 @@ async def test_an_answer_is_looked_at_when_it_has_ended(service: CorrectionServi
     assert await names(bound) == []
     watch.ended(Reply(200), Usage())
     await service.settled()
-    assert len(await names(bound)) == 1
-    await service.aclose()
-
-
-async def test_each_observer_leaves_notes_of_its_own(service: CorrectionService) -> None:
-    always = AnswerObserver(lambda sent, answer: {"always": sent.messages[0].text}, cooldown=9, expiry=9)
-    bound = service.bind(Identity("t", "s"), [OBSERVER, always])
-    watch = bound.watch(chat("u1"))
-    watch.feed(EMPTY)
-    watch.ended(Reply(200), Usage())
-    await service.settled()
-    assert [each.text for each in await bound.pending(["empty", "always"])] == ["u1", "It was empty."]
-    await service.aclose()
+    told = [each.text for each in await bound.pending(["empty", "always"])]
+    assert told == ["u1", "It was empty."], "each observer leaves notes of its own"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +101,6 @@ async def test_errors_and_what_is_too_large_are_not(
     watch.ended(Reply(status), Usage())
     await service.settled()
     assert await names(notes(service)) == []
-    await service.aclose()
 
 
 async def test_what_the_store_cannot_do_is_done_without(
@@ -123,4 +116,3 @@ async def test_what_the_store_cannot_do_is_done_without(
     assert "correction not kept" in caplog.text
     with pytest.raises(StoreError):
         await bound.leave("empty", "x", OBSERVER)
-    await service.aclose()

@@ -29,20 +29,17 @@ from tests.scripted import (
     answer,
     assembled,
     call_of,
-    calls,
     events,
     raws,
     read,
     reply,
     streaming,
 )
+from tests.talk import assistant, result, system, user
+from tests.talk import calls as calls_of
 
 thorough = settings(max_examples=50, deadline=None)
-INNER = (
-    Message({"role": "assistant", "content": None, "tool_calls": calls("recall:r1")}),
-    Message({"role": "tool", "tool_call_id": "r1", "content": "x"}),
-)
-"""A round that the client never saw."""
+INNER = (calls_of("r1", name="recall"), result("x", "r1"))
 
 
 @dataclass
@@ -50,7 +47,7 @@ class Client:
     """A client that sends whole conversations through the hidden parts and a loop, and keeps what it is answered."""
 
     memory: Kept = field(default_factory=Kept)
-    messages: list[Message] = field(default_factory=lambda: [Message({"role": "system", "content": "s"})])
+    messages: list[Message] = field(default_factory=lambda: [system("s")])
     scope: str = "tenant"
     sent: list[ChatRequest] = field(default_factory=list)
     """Every request that reached the upstream."""
@@ -58,7 +55,7 @@ class Client:
     rounds: int = 4
 
     async def say(self, text: str, *answers: dict[str, Any]) -> None:
-        self.messages.append(Message({"role": "user", "content": text}))
+        self.messages.append(user(text))
         await self.go(*answers)
 
     async def go(self, *answers: dict[str, Any]) -> None:
@@ -77,19 +74,14 @@ class Client:
         if self.stream:
             got = assembled(await read(made))
             said = {"role": "assistant", "content": got.get("content") or None}
-            own = [
-                {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}}
-                for c in got["calls"]
-            ]
+            own = [{"id": call.pop("id"), "type": "function", "function": call} for call in got["calls"]]
             said |= {"tool_calls": own} if own else {}
         else:
             said = json.loads(made.body or b"")["choices"][0]["message"]
         self.sent += [upstream.sent(place) for place in range(len(upstream.calls))]
         message = self.rewritten(said)
         self.messages.append(message)
-        self.messages += [
-            Message({"role": "tool", "tool_call_id": i, "content": f"result {i}"}) for i in message.call_ids
-        ]
+        self.messages += [result(f"result {i}", i) for i in message.call_ids]
 
     def rewritten(self, said: dict[str, Any]) -> Message:
         return Message(said)
@@ -105,23 +97,16 @@ class Rewriting(Client):
     """A client that drops fields and re-writes JSON and white space, as SDKs do."""
 
     def rewritten(self, said: dict[str, Any]) -> Message:
-        kept: dict[str, Any] = {
-            "content": [{"type": "text", "text": f"{said.get('content') or ''}\n"}],
-            "role": "assistant",
-        }
-        if said.get("tool_calls"):
-            kept["tool_calls"] = [
-                {
-                    "function": {
-                        "arguments": json.dumps(json.loads(call["function"]["arguments"]), indent=1),
-                        "name": call["function"]["name"],
-                    },
-                    "id": call["id"],
-                    "type": "function",
-                }
-                for call in said["tool_calls"]
-            ]
-        return Message(kept)
+        calls = [
+            {"function": {**call["function"], "arguments": reindented(call["function"]["arguments"])}, "id": call["id"], "type": "function"}
+            for call in said.get("tool_calls") or ()
+        ]  # fmt: skip
+        content = [{"type": "text", "text": f"{said.get('content') or ''}\n"}]
+        return Message({"content": content, "role": "assistant", **({"tool_calls": calls} if calls else {})})
+
+
+def reindented(arguments: str) -> str:
+    return json.dumps(json.loads(arguments), indent=1)
 
 
 @pytest.mark.parametrize("kind", [Client, Rewriting])
@@ -187,6 +172,9 @@ async def test_the_prefix_stays_whole(
     assert not any(flaws(request) for request in client.sent)
 
 
+LOST = (b"", b"{", b"[]", b'{"before":[3],"last":{},"results":[]}', b'{"before":[],"last":{},"results":[{}]}')
+
+
 @given(st.lists(rounds(), min_size=1, max_size=6), st.data())
 @thorough
 async def test_a_memory_that_loses_things_breaks_nothing(
@@ -196,20 +184,9 @@ async def test_a_memory_that_loses_things_breaks_nothing(
     for number, answers in enumerate(turns):
         for key in list(client.memory.values):
             if data.draw(st.booleans()):
-                client.memory.values[key] = data.draw(
-                    st.sampled_from(
-                        [
-                            b"",
-                            b"{",
-                            b"[]",
-                            b'{"before":[3],"last":{},"results":[]}',
-                            b'{"before":[],"last":{},"results":[{}]}',
-                        ]
-                    )
-                )
+                client.memory.values[key] = data.draw(st.sampled_from(LOST))
         client.memory.broken = data.draw(st.booleans())
         await (client.go(*answers) if client.messages[-1].role == "tool" else client.say(f"u{number}", *answers))
-
     assert not any(flaws(request) for request in client.sent)
 
 
@@ -224,7 +201,7 @@ async def test_an_empty_answer_leaves_what_was_added() -> None:
 async def test_nothing_crosses_scopes_or_conversations() -> None:
     client = Client()
     await client.say("u1", answer(None, "recall:r1"), answer("ok"))
-    request = chat("s u1", tools=[RECALL]).with_messages([*client.messages, Message({"role": "user", "content": "u2"})])
+    request = chat("s u1", tools=[RECALL]).with_messages([*client.messages, user("u2")])
     parts = HiddenParts(client.memory)
 
     assert script(await parts.restored(request, "tenant")) == "s u1 ar1! tr1 ok u2"
@@ -238,28 +215,18 @@ async def test_nothing_crosses_scopes_or_conversations() -> None:
 
 async def test_marks_that_move_do_not_matter_and_images_do() -> None:
     def picture(url: str, **marks: Any) -> Message:
-        return Message(
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "u1"} | marks,
-                    {"type": "image_url", "image_url": {"url": url}} | marks,
-                ],
-            }
-        )
+        parts: list[dict[str, Any]] = [{"type": "text", "text": "u1"}, {"type": "image_url", "image_url": {"url": url}}]
+        return user([part | marks for part in parts])
 
-    def asked(first: Message) -> ChatRequest:
-        return chat("u").with_messages([first])
+    def asked(*messages: Message) -> ChatRequest:
+        return chat("u").with_messages(messages)
 
-    def answered(first: Message) -> ChatRequest:
-        return chat("u").with_messages([first, said, Message({"role": "user", "content": "u2"})])
-
-    said = Message({"role": "assistant", "content": "ok"})
+    said = assistant("ok")
     parts = HiddenParts(Kept())
     await parts.record(Hidden(said, INNER, said), asked(picture("a", cache_control={"type": "ephemeral"})), "t")
-
-    assert len((await parts.restored(answered(picture("a")), "t")).messages) == 5
-    assert len((await parts.restored(answered(picture("b")), "t")).messages) == 3
+    for url, count in (("a", 5), ("b", 3)):
+        later = asked(picture(url), said, user("u2"))
+        assert len((await parts.restored(later, "t")).messages) == count
 
 
 async def test_an_untouched_request_is_the_same_object_and_asks_once() -> None:
@@ -285,11 +252,7 @@ async def test_a_failed_read_is_not_remembered_as_nothing_there() -> None:
 
 
 async def test_an_answer_regenerated_with_tools_is_found_again() -> None:
-    memory = Kept()
-    parts = HiddenParts(memory)
-    later = chat("u1").with_messages(
-        [*chat("u1").messages, Message({"role": "assistant", "content": "ok"}), *chat("u2").messages]
-    )
+    parts, later = HiddenParts(Kept()), chat("u1 a1 u2")
     assert await parts.restored(later, "t") is later
     await parts.record(Hidden(later.messages[1], INNER, later.messages[1]), chat("u1"), "t")
     assert len((await parts.restored(later, "t")).messages) == 5
@@ -298,7 +261,7 @@ async def test_an_answer_regenerated_with_tools_is_found_again() -> None:
 async def test_a_client_that_answers_a_hidden_call_keeps_its_conversation() -> None:
     client = Client()
     await client.say("u1", answer(None, "recall:r1", "look_up:x"))
-    client.messages.append(Message({"role": "tool", "tool_call_id": "r1", "content": "made up"}))
+    client.messages.append(result("made up", "r1"))
     request = chat("u").with_messages(client.messages)
     assert (await HiddenParts(client.memory).restored(request, "tenant")).messages == request.messages
 
@@ -331,16 +294,11 @@ async def test_what_is_kept_has_the_bytes_that_were_sent() -> None:
 
 async def test_rounds_are_found_again_where_the_client_has_got_a_secret_for_its_placeholder() -> None:
     parts, request = HiddenParts(Kept()), chat("u1", tools=[LOOK_UP, RECALL])
-    said = Message({"role": "assistant", "content": "Mail redacted-email-bcdfghjkmnpqst."})
+    said = assistant("Mail redacted-email-bcdfghjkmnpqst.")
     secrets = {"redacted-email-bcdfghjkmnpqst": "ana@example.com"}
     assert await parts.record(Hidden(said, INNER, said), request, "tenant", restores=secrets)
-
-    got = said.with_changes(content="Mail ana@example.com.")
-    later = await parts.restored(
-        request.with_messages([*request.messages, got, Message({"role": "user", "content": "2"})]), "tenant"
-    )
-
-    assert later.messages[1:3] == INNER
+    later = request.with_messages([*request.messages, assistant("Mail ana@example.com."), user("2")])
+    assert (await parts.restored(later, "tenant")).messages[1:3] == INNER
 
 
 def test_a_digest_is_the_same_where_messages_were_digested_before() -> None:
@@ -348,9 +306,9 @@ def test_a_digest_is_the_same_where_messages_were_digested_before() -> None:
         return Answers(blake2b()).then(messages).running.hexdigest()
 
     def large(end: str) -> Message:
-        return Message({"role": "user", "content": "a" * 1_000_000 + end})
+        return user("a" * 1_000_000 + end)
 
-    known, small = large("x"), Message({"role": "user", "content": "x"})
+    known, small = large("x"), user("x")
     digest([known, small])
     assert digested(known, small) == digested(large("x"), small)
     assert len({digested(large("x")), digested(large("y")), digested(small), digested(large("x"), small)}) == 4

@@ -85,6 +85,7 @@ async def test_without_the_tool_it_is_the_upstream(call: Any) -> None:
         pytest.param(Reply(200, body=b"not json"), id="no JSON"),
         pytest.param(Reply(200, body=b"[1]"), id="no object"),
         pytest.param(reply({"choices": [3]}), id="no choice"),
+        pytest.param(reply({"choices": [{"message": {"content": "a"}, "finish_reason": []}]}), id="an odd end"),
         pytest.param(reply({"choices": [{"message": {"tool_calls": [3, {"function": None}]}}]}), id="no calls"),
         pytest.param(reply({"error": {"message": "x"}}, 400), id="an error"),
         pytest.param(Reply(200), id="nothing"),

@@ -136,8 +136,3 @@ def test_a_malformed_answer_is_no_fault_of_who_observes_it(wire: str) -> None:
         WIRES[wire].answer(json.dumps(damaged(WHOLE[wire], dice)).encode(), streamed=False)
         events = (b"data: " + json.dumps(each).encode() + b"\n\n" for each in damaged(EVENTS[wire], dice))
         WIRES[wire].answer(b"".join(events), streamed=True)
-
-
-async def test_an_answer_without_internal_calls_keeps_its_bytes_where_it_is_malformed() -> None:
-    odd = reply({"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": []}]})
-    assert (await send(Scripted(odd), call_of("chat"), [Recall()])).body == odd.body

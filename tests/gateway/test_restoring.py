@@ -89,10 +89,8 @@ def responses_events(cuts: Sequence[int]) -> list[Json]:
         {**openai_server.message(TEXT), "id": "msg_1", "status": "completed"},
         {**openai_server.call("c1", "mail"), "id": "fc_1", "arguments": ARGUMENTS, "status": "completed"},
     ]
-    response = {
-        "id": "resp_1", "object": "response", "created_at": 1.0, "model": "m", "output": items,
-        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "status": "completed",
-    }  # fmt: skip
+    response = {"id": "resp_1", "object": "response", "created_at": 1.0, "model": "m", "output": items,
+                "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "status": "completed"}  # fmt: skip
     made: list[Json] = []
     for event in openai_server.stream_events(response):
         if not event["type"].endswith(".delta"):
@@ -206,9 +204,8 @@ def test_a_whole_chat_is_restored_but_for_what_is_signed(format_: dict[str, str]
         "thinking_blocks": [{"thinking": MAIL, "signature": "x"}],
         "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": json.dumps({"to": PEM})}}],
     }
-    made = whole(Body, {"choices": [{"index": 0, "message": message}]}, response_format=format_)["choices"][0][
-        "message"
-    ]
+    made = whole(Body, {"choices": [{"index": 0, "message": message}]}, response_format=format_)
+    made = made["choices"][0]["message"]
     assert made["reasoning_content"] == "ana@example.com"
     assert made["thinking_blocks"] == message["thinking_blocks"]
     assert json.loads(made["tool_calls"][0]["function"]["arguments"])["to"] == KEY
@@ -219,8 +216,8 @@ def test_a_whole_answer_of_messages_is_restored_but_for_its_reasoning() -> None:
     thought = {"type": "thinking", "thinking": MAIL, "signature": "x"}
     use = {"type": "tool_use", "id": "t1", "name": "mail", "input": {"to": PEM, "arguments": PEM}}
     made = whole(MessagesBody, {"content": [thought, {"type": "text", "text": TEXT}, use]})
-    text = {"type": "text", "text": PLAIN}
-    assert made["content"] == [thought, text, {**use, "input": {"to": KEY, "arguments": KEY}}]
+    restored_use = {**use, "input": {"to": KEY, "arguments": KEY}}
+    assert made["content"] == [thought, {"type": "text", "text": PLAIN}, restored_use]
 
 
 @pytest.mark.parametrize(

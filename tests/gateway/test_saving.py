@@ -84,20 +84,13 @@ async def test_a_conversation_that_the_vendor_stores_is_saved_whole(
         behind.respond = (streaming if streamed else answering)(body)
         async with proxy(CONFIG.format(url=behind.url), tmp_path, saving=Saving(path, ["PIN .*"])) as base:
             for text in ("Who called?", "When?"):
-                asked = {
-                    "model": "m",
-                    "input": text,
-                    "stream": streamed,
-                    **(named if text == "When?" or "conversation" in named else {}),
-                }
+                more = named if text == "When?" or "conversation" in named else {}
+                asked = {"model": "m", "input": text, "stream": streamed, **more}
                 async with http.post(f"{base}/v1/responses", json=asked) as answer:
                     await answer.read()
     points = [point for talk in read(path) for point in talk.points]
-    assert [message.text for message in request_of(points[1].body).messages] == [
-        "Who called?",
-        "Bob, [redacted]",
-        "When?",
-    ]
+    texts = [message.text for message in request_of(points[1].body).messages]
+    assert texts == ["Who called?", "Bob, [redacted]", "When?"]
     assert points[1].usage is not None
 
 

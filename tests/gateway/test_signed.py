@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +21,7 @@ from proxy.policy import Decision, Policy, Rewrite
 from proxy.server.replay.player import Player, open_player
 from proxy.testing import chat, context, profile, tool
 from tests.scripted import Kept, answer
+from tests.talk import assistant, user
 from tests.test_conversations import turns
 
 THOUGHT = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]
@@ -60,7 +60,7 @@ def test_an_answer_shows_its_signature_however_it_is_cut(body: bytes, times: int
 @pytest.mark.parametrize(("last", "times"), [(SIGNED, 1), ({"role": "assistant", "content": "Yes."}, 0)])
 async def test_hidden_reasoning_counts_as_the_shown(last: dict[str, object], times: int) -> None:
     settle = Settling()
-    hidden = Hidden(Message({"role": "assistant", "content": "Yes."}), (), Message(last))
+    hidden = Hidden(assistant("Yes."), (), Message(last))
     assert await HiddenParts(Kept()).record(hidden, chat("u1"), "tenant", settle)
     assert settle.count == times
 
@@ -122,9 +122,7 @@ async def test_no_conversation_loses_its_reasoning(
         client = Conversation()
         for new, behind in pairwise(added):
             client.messages += [json.loads(message.raw) for message in new if message.get("role") != "assistant"]
-            reply = (
-                behind[0] if behind[0].get("role") == "assistant" else Message({"role": "assistant", "content": "Go."})
-            )
+            reply = behind[0] if behind[0].role == "assistant" else assistant("Go.")
             draw = data.draw(st.integers(0, 3))
             if fault == "none":
                 await client.asks(one, reply, is_signed=draw > 0)
@@ -140,7 +138,7 @@ async def test_another_process_knows_what_was_sent_before_a_signed_answer(is_sig
     memory, later = Kept(), chat("u1 a1 u2 a2 u3")
     begun = [later.messages[0], later.messages[1].with_changes(thinking_blocks=THOUGHT), later.messages[2]]
     sent, later = later.with_messages(begun), later.with_messages([*begun, *later.messages[3:]])
-    outgoing = sent.with_messages([*begun[:2], Message({"role": "user", "content": "Shorter."})])
+    outgoing = sent.with_messages([*begun[:2], user("Shorter.")])
     one = Prefixes(memory)
     settle = Settled(one, "t\0s", Outage()).record(sent, outgoing)
     if is_signed:
@@ -168,8 +166,7 @@ async def test_a_chain_that_changed_what_was_sent_before_is_undone(monkeypatch: 
     request = request.with_messages([first, said.with_changes(thinking_blocks=THOUGHT), last])
     settled = Settled(Prefixes(Kept()), "t\0s", Outage())
     settled.record(chat("u1"), chat("u1"))
-    outcome, _ = await run(
-        [("unruly", Unruly())], context(request, model=replace(profile(), binds_reasoning=True)), settled
-    )
+    ctx = context(request, model=profile(binds_reasoning=True))
+    outcome, _ = await run([("unruly", Unruly())], ctx, settled)
     assert outcome.request.messages == request.messages
     assert [(step.policy, step.verdict) for step in outcome.steps] == [("unruly", "rewrite"), (CHECK, "fail")]

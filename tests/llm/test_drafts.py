@@ -37,14 +37,10 @@ def drafts(made: DraftService, tenant: str = "t") -> BoundDrafts:
 MATERIAL = Material("d1", "", chat("u1 a1").messages, 500)
 
 
-async def written(made: DraftService) -> None:
-    await made.drain()
-
-
 async def test_a_draft_that_is_ready_settles_the_cut() -> None:
     made = service(Pen())
     drafts(made).prepare(MATERIAL)
-    await written(made)
+    await made.drain()
     assert await drafts(made).settled("c1", "d1") == "of d1"
     assert await drafts(made, "other").settled("c1", "d1") == "", "another tenant's is not there"
 
@@ -56,7 +52,7 @@ async def test_a_late_draft_changes_nothing() -> None:
     drafts(made).prepare(MATERIAL)
     assert await drafts(made).settled("c1", "d1") == ""
     pen.go.set()
-    await written(made)
+    await made.drain()
     assert await drafts(made).settled("c1", "d1") == ""
     assert await drafts(replica).settled("c1", "d1") == ""
     assert await drafts(replica).settled("c2", "d1") == "of d1"
@@ -72,7 +68,7 @@ async def test_a_draft_is_written_once_by_concurrent_replicas() -> None:
         await asyncio.sleep(0)
     pen.go.set()
     for each in both:
-        await written(each)
+        await each.drain()
     assert len(pen.asked) == 1
 
 
@@ -83,7 +79,7 @@ async def test_a_failed_draft_is_retried_after_a_pause() -> None:
     for moment, tries in ((0.0, 1), (20.0, 1), (100.0, 2)):
         now[0] = moment
         drafts(made).prepare(MATERIAL)
-        await written(made)
+        await made.drain()
         assert len(pen.asked) == tries
     assert await drafts(made).settled("c1", "d1") == ""
 
@@ -105,7 +101,7 @@ async def test_an_outage_of_the_store_changes_no_settled_summary() -> None:
     now, store = [0.0], Away(None, 2**20)
     made = service(Pen(), store, lambda: now[0])
     drafts(made).prepare(MATERIAL)
-    await written(made)
+    await made.drain()
     assert await drafts(made).settled("c1", "d1") == "of d1"
     store.is_away, now[0] = True, 1000.0
     assert await drafts(made).settled("c1", "d1") == "of d1"
@@ -119,7 +115,7 @@ async def test_a_summary_lost_by_the_store_is_settled_again() -> None:
     now, store = [0.0], Away(None, 2**20)
     made, replica = service(Pen(), store, lambda: now[0]), service(Pen(), store, lambda: now[0])
     drafts(made).prepare(MATERIAL)
-    await written(made)
+    await made.drain()
     assert await drafts(made).settled("c1", "d1") == "of d1"
     assert await drafts(made).settled("c2", "none") == ""
     await store.delete(await store.keys(""))
@@ -139,7 +135,7 @@ async def test_long_conversations_are_written_in_blocks(turns: int, calls: int) 
     made = service(pen)
     messages = chat(" ".join(f"u{n}" for n in range(turns))).messages
     drafts(made).prepare(Material("long", "before", messages, 500))
-    await written(made)
+    await made.drain()
     assert len(pen.asked) == calls
     last = pen.asked[-1]
     assert (last.before, last.size) == ("before", 500)

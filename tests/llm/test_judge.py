@@ -65,9 +65,8 @@ async def test_verdicts_are_apart_by_tenant_and_question() -> None:
     made = judge(behind)
     await asked(made, PAIRS[:1])
     assert await asked(made, PAIRS[:1], tenant="other", wait=0) == [None]
-    assert list(await made.bind(Identity("t"), {}).contradictions(PAIRS[:1], wait=LONG)) == [None], (
-        "another question has other words"
-    )
+    contradictions = await made.bind(Identity("t"), {}).contradictions(PAIRS[:1], wait=LONG)
+    assert list(contradictions) == [None], "another question has other words"
     assert len(behind.calls) == 2
     await made.aclose()
 
@@ -144,19 +143,15 @@ async def test_an_unusable_answer_affects_its_own_pair_only(reply: Callable[[], 
 
 
 async def test_an_exception_of_an_upstream_gives_no_verdict(caplog: pytest.LogCaptureFixture) -> None:
-    def broken() -> Reply:
-        raise UpstreamFailed("My budget is secret.")
-
-    def worse() -> Reply:
-        raise RuntimeError("My budget is secret.")
-
     caplog.set_level(logging.WARNING, "penstock.judge")
-    for reply in (broken, worse):
-        assert await asked(judge(Asked(reply)), PAIRS[:1]) == [None]
-    assert [record.__dict__["fields"] for record in caplog.records] == [
-        {"cause": "failed"},
-        {"cause": "broken: RuntimeError"},
-    ]
+    for kind in (UpstreamFailed, RuntimeError):
+
+        def broken(kind: type[Exception] = kind) -> Reply:
+            raise kind("My budget is secret.")
+
+        assert await asked(judge(Asked(broken)), PAIRS[:1]) == [None]
+    causes = [record.__dict__["fields"] for record in caplog.records]
+    assert causes == [{"cause": "failed"}, {"cause": "broken: RuntimeError"}]
     assert "budget" not in caplog.text
 
 

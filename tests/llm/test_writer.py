@@ -13,6 +13,7 @@ from proxy.testing import chat, profile
 from proxy.upstreams.base import Reply
 from proxy.upstreams.routing import Routes
 from tests.scripted import Scripted, reply, whole
+from tests.talk import user
 
 SUMMARY = "- The wood burns in the harbour\n- The harbour is closed"
 SAID = "The wood burns in the harbour. " * 40
@@ -109,10 +110,7 @@ def test_a_transcript_says_who_said_what() -> None:
 @pytest.mark.parametrize("limit", [500, 3000, 20_000])
 def test_a_transcript_is_bounded_and_has_no_media(limit: int) -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}
-    messages = [
-        Message({"role": "user", "content": [{"type": "text", "text": f"first {n} {'x' * 9000} last"}, picture]})
-        for n in range(20)
-    ]
+    messages = [user([{"type": "text", "text": f"first {n} {'x' * 9000} last"}, picture]) for n in range(20)]
     shown = transcript(messages, limit)
     assert len(shown) <= limit + 20 * 6 + 10
     assert "first 0" in shown

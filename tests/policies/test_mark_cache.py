@@ -12,15 +12,15 @@ from proxy.chat.cache_marks import write_marks
 from proxy.context import CacheRules, Context, Identity
 from proxy.economics import UNCACHED
 from proxy.policy import Keep, Rewrite
-from proxy.testing import Example, chat, context, tool
+from proxy.testing import Example, chat, context, profile, tool
+from tests.decisions import rewrite
 
 CLAUDE = CacheRules(read=0.1, write=1.25, minimum=8, ttl=300, marked=True)
 OPENAI = CacheRules(read=0.1, write=1.0, minimum=8, ttl=600, keyed=True)
 
 
-def asked(request: ChatRequest, rules: CacheRules = CLAUDE) -> Context:
-    ctx = context(request, identity=Identity("test", session="named-x"))
-    return replace(ctx, model=replace(ctx.model, cache=rules))
+def asked(request: ChatRequest, rules: CacheRules = CLAUDE, tenant: str = "test") -> Context:
+    return context(request, identity=Identity(tenant, session="named-x"), model=profile(cache=rules))
 
 
 EXAMPLES = [
@@ -127,20 +127,16 @@ def test_marks_are_written_into_parts_and_tools_and_leave_the_rest_as_it_was() -
 
 
 async def test_openais_cache_gets_a_key_that_is_the_conversations_own() -> None:
-    def key(decision: Any) -> str:
-        assert isinstance(decision, Rewrite)
+    async def key(conversation: str, tenant: str = "test") -> str:
+        request = chat(conversation)
+        decision = rewrite(await MarkCache().apply(request, asked(request, OPENAI, tenant)))
         return str(decision.request.rest["prompt_cache_key"])
 
-    request = chat("s u1 a1 u2")
-    ctx = asked(request, OPENAI)
-    who = replace(ctx.identity, session="named-x")
-    first = key(await MarkCache().apply(request, replace(ctx, identity=who)))
-    later = key(await MarkCache().apply(chat("s u1 a1 u2 a2 u3"), replace(ctx, identity=who)))
-    other = key(await MarkCache().apply(request, replace(ctx, identity=replace(who, tenant="another"))))
-    assert first == later != other
-    assert who.tenant not in first
-    own = request.with_field("prompt_cache_key", "mine")
-    assert isinstance(await MarkCache().apply(own, replace(ctx, identity=who)), Keep)
+    first = await key("s u1 a1 u2")
+    assert await key("s u1 a1 u2 a2 u3") == first != await key("s u1 a1 u2", "another")
+    assert "test" not in first
+    own = chat("s u1 a1 u2", prompt_cache_key="mine")
+    assert isinstance(await MarkCache().apply(own, asked(own, OPENAI)), Keep)
 
 
 def test_an_hour_costs_twice_the_input_price_to_write() -> None:

@@ -43,13 +43,8 @@ async def texts(messages: Sequence[Message], *chain: Policy, ctx: Context | None
 
 @pytest.mark.parametrize("chain", list(permutations([CHECK, ResolveClashes()])))
 async def test_a_clash_of_a_marked_message_is_seen(chain: Sequence[Policy]) -> None:
-    talk = [
-        user(f"The meeting is on Monday. {FALSE}"),
-        assistant("Ok."),
-        user("The meeting has moved to Friday."),
-        assistant("Ok."),
-        user("?"),
-    ]
+    moved = user("The meeting has moved to Friday.")
+    talk = [user(f"The meeting is on Monday. {FALSE}"), assistant("Ok."), moved, assistant("Ok."), user("?")]
     older, *_ = await texts(talk, *chain)
     assert older.count(NOTE) == older.count("is superseded, the user said later") == 1
     assert older.startswith(f"The meeting is on Monday. {FALSE[:-1]}")
@@ -129,12 +124,8 @@ async def test_a_block_stays_in_front_of_a_message_that_is_marked(
 
 
 async def test_what_was_recalled_stays_in_front_of_a_message_that_is_marked() -> None:
-    talk = [
-        user("My sailing boat is called Pelagia and its berth is in the harbour of Hull."),
-        assistant("Ok. " * 300),
-        user("Fine."),
-        assistant("Ok."),
-    ]
+    boat = user("My sailing boat is called Pelagia and its berth is in the harbour of Hull.")
+    talk = [boat, assistant("Ok. " * 300), user("Fine."), assistant("Ok.")]
     talk += [user(f"{FALSE} What is my sailing boat called, and which harbour has its berth?")]
     cut, ctx = WindowHistory(keep_turns=2, stride=1, summary=False), context(model=CACHED, memo=MemoryMemo())
     first = await texts(talk, cut, RecallHistory(), ctx=ctx)

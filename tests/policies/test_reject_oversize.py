@@ -26,9 +26,8 @@ async def test_the_answer_has_the_words_that_clients_look_for() -> None:
     assert isinstance(decision, Reject)
     assert decision.code == "context_length_exceeded"
     assert (decision.status, decision.param) == (400, "messages")
-    assert decision.why.startswith(
-        "This model's maximum context length is 10 tokens. However, your messages resulted in "
-    )
+    limit = "This model's maximum context length is 10 tokens. However, your messages resulted in "
+    assert decision.why.startswith(limit)
     assert decision.why.endswith("Please reduce the length of the messages. (context_length_exceeded)")
 
 

@@ -5,12 +5,13 @@ from itertools import pairwise
 import pytest
 
 from policies.window_history import WindowHistory
-from proxy.chat import ChatRequest, Message
+from proxy.chat import ChatRequest
 from proxy.chat.wire import damage
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile, script, tool
 from tests.decisions import rewrite
+from tests.talk import assistant, user
 
 EXAMPLES = [chat(" ".join(f"u{n} a{n}" for n in range(60)))]
 
@@ -47,16 +48,17 @@ async def test_at_least_so_many_turns_stand_and_less_than_a_stride_more(keep: in
         words = [word for word in words if not word.startswith("a")]
 
 
-@pytest.mark.parametrize("given", ["s u1 a1 u2", "u1 u2 u3 u4 u5"])
-async def test_a_short_conversation_is_kept(given: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "keep", "stride"),
+    [
+        pytest.param("s u1 a1 u2", 4, 2, id="short"),
+        pytest.param("u1 u2 u3 u4 u5", 4, 2, id="less than a stride too long"),
+        pytest.param("u1 a1!x u2 u3 tx", 1, 1, id="every cut would part a call from its result"),
+    ],
+)
+async def test_a_conversation_is_kept(given: str, keep: int, stride: int) -> None:
     request = chat(given)
-    assert isinstance(await WindowHistory(keep_turns=4, stride=2).apply(request, context(request)), Keep)
-
-
-async def test_nothing_leaves_where_every_cut_would_part_a_call_from_its_result() -> None:
-    request = chat("u1 a1!x u2 u3 tx")
-    decision = await WindowHistory(keep_turns=1, stride=1).apply(request, context(request))
-    assert isinstance(decision, Keep)
+    assert isinstance(await WindowHistory(keep_turns=keep, stride=stride).apply(request, context(request)), Keep)
 
 
 TENTH = CacheRules(read=0.1, write=1.0, minimum=1024, ttl=300)
@@ -102,8 +104,7 @@ def talk(turns: int) -> ChatRequest:
     messages = list(chat("s").messages)
     for n in range(turns):
         rule = "Never use id_9." if n == 0 else ""
-        messages += [Message({"role": "user", "content": f"{rule} question {n} " + "word " * 60})]
-        messages += [Message({"role": "assistant", "content": f"answer {n} " + "word " * 60})]
+        messages += [user(f"{rule} question {n} " + "word " * 60), assistant(f"answer {n} " + "word " * 60)]
     return chat("u").with_messages([*messages, *chat("ulast").messages])
 
 

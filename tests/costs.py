@@ -28,6 +28,5 @@ def request_cost(rules: CacheRules, before: Sequence[Piece] | None, after: Seque
 
     `before` is None where nothing is in the cache: the first request, or one after a pause longer than `rules.ttl`.
     """
-    return prompt_cost(
-        rules, 0 if before is None else shared_tokens(before, after), sum(piece.tokens for piece in after)
-    )
+    shared = 0 if before is None else shared_tokens(before, after)
+    return prompt_cost(rules, shared, sum(piece.tokens for piece in after))

@@ -98,32 +98,18 @@ def calls(*made: str) -> list[dict[str, Any]]:
 
 
 def answer(
-    content: str | None = None,
-    *made: str,
-    finish: str | None = None,
-    used: tuple[int, int, int] = (10, 2, 4),
-    **more: Any,
-) -> dict[str, Any]:
+    content: str | None = None, *made: str, finish: str | None = None, used: tuple[int, int, int] = (10, 2, 4), **more: Any
+) -> dict[str, Any]:  # fmt: skip
     prompt, out, cached = used
     message = {"role": "assistant", "content": content, "refusal": None, **more}
     if made:
         message["tool_calls"] = calls(*made)
     usage = {"prompt_tokens": prompt, "completion_tokens": out, "total_tokens": prompt + out,
              "prompt_tokens_details": {"cached_tokens": cached}}  # fmt: skip
-    choice = {
-        "index": 0,
-        "message": message,
-        "logprobs": None,
-        "finish_reason": finish or ("tool_calls" if made else "stop"),
-    }
-    return {
-        "id": f"c{prompt}",
-        "object": "chat.completion",
-        "created": prompt,
-        "model": "m-1",
-        "choices": [choice],
-        "usage": usage,
-    }
+    reason = finish or ("tool_calls" if made else "stop")
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+    head = {"id": f"c{prompt}", "object": "chat.completion", "created": prompt, "model": "m-1"}
+    return {**head, "choices": [choice], "usage": usage}
 
 
 def whole(content: str | None = None, *made: str, **more: Any) -> Reply:

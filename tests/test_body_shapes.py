@@ -163,9 +163,6 @@ def test_arbitrary_json_in_any_place_is_refused_or_readable(body: dict[str, Any]
         assert all(isinstance(flaw, str) for flaw in flaws(request))
 
 
-SECRET = "hunter2 said it"
-
-
 @pytest.mark.parametrize(
     "raw",
     [
@@ -183,8 +180,7 @@ SECRET = "hunter2 said it"
     ],
 )
 def test_an_error_never_quotes_the_body(raw: bytes) -> None:
-    assert SECRET not in refusal(raw).body().decode()
-    assert "hunter2" not in str(refusal(raw))
+    assert "hunter2" not in refusal(raw).body().decode() + str(refusal(raw))
 
 
 TEXT = {"type": "text", "text": "x"}

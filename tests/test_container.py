@@ -138,22 +138,18 @@ def test_compose_closes_what_can_be_closed() -> None:
 
 def test_monitoring_is_there_for_those_who_ask_for_it() -> None:
     services = COMPOSE["services"]
-    assert {name for name, each in services.items() if each.get("profiles") == ["monitoring"]} == {
-        "prometheus", "grafana", "otel"
-    }  # fmt: skip
+    monitoring = {name for name, each in services.items() if each.get("profiles") == ["monitoring"]}
+    assert monitoring == {"prometheus", "grafana", "otel"}
     scraped = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())["scrape_configs"]
     targets = [target for each in scraped for group in each["static_configs"] for target in group["targets"]]
     assert {target.partition(":")[0] for target in targets} <= set(services)
     collector = yaml.safe_load((ROOT / "deploy/otel/collector.yaml").read_text())
-    assert {target.partition(":")[2] for target in targets} == {
-        services["penstock"]["ports"][0].rpartition(":")[2],
-        collector["exporters"]["prometheus"]["endpoint"].rpartition(":")[2],
-    }
+    served = (services["penstock"]["ports"][0], collector["exporters"]["prometheus"]["endpoint"])
+    assert {target.partition(":")[2] for target in targets} == {each.rpartition(":")[2] for each in served}
     for pipeline in collector["service"]["pipelines"].values():
         used = {name for names in pipeline.values() for name in names}
-        assert used <= {
-            name for part in ("receivers", "processors", "connectors", "exporters") for name in collector[part]
-        }
+        parts = ("receivers", "processors", "connectors", "exporters")
+        assert used <= {name for part in parts for name in collector[part]}
     (secret,) = services["prometheus"]["configs"]
     assert secret["target"] == scraped[0]["authorization"]["credentials_file"]
     datasource = yaml.safe_load((ROOT / "deploy/grafana/provisioning/datasources/prometheus.yaml").read_text())

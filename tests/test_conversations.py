@@ -43,9 +43,8 @@ class Proxy:
         # bytes as they are parsed anew from each body
         parsed = [Message(message, bytes(bytearray(message.raw))) for message in messages]
         request = ChatRequest("test-model", tuple(parsed), (tool(),))
-        ctx = context(
-            request, model=self._model, archive=self.archive, once=self._once.bind(Identity("t")), memo=self._memo
-        )
+        once = self._once.bind(Identity("t"))
+        ctx = context(request, model=self._model, archive=self.archive, once=once, memo=self._memo)
         outcome = await run(self._chain, ctx, strict=True)
         if outcome.rejected is None:
             assert not flaws(outcome.request)
@@ -83,10 +82,8 @@ def turns(draw: st.DrawFn, *, huge: bool, most: int = 16) -> list[list[Message]]
         # the goal and the constraints are short: what outgrows the pins' share stays behind the handle
         said: object = f"Question {turn}. {rule} {words(draw(sizes) if turn >= len(RULES) else 5)}"
         if draw(st.integers(0, 9)) == 0:
-            said = [
-                {"type": "text", "text": said},
-                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{turn:04d}"}},
-            ]
+            image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{turn:04d}"}}
+            said = [{"type": "text", "text": said}, image]
         new.append(Message({"role": "user", "content": said}))
         for step in range(draw(st.integers(0, 4))):
             added.append(new)
@@ -149,12 +146,8 @@ async def test_what_the_model_has_read_stays_byte_for_byte_until_the_next_cut(ad
     before: Outcome | None = None
     for messages, part in zip(requests(added), added, strict=True):
         outcome = await proxy.sends(messages)
-        if (
-            before is not None
-            and before.rejected is None
-            and outcome.rejected is None
-            and cuts(before) == cuts(outcome)
-        ):
+        is_sent = before is not None and before.rejected is None and outcome.rejected is None
+        if before is not None and is_sent and cuts(before) == cuts(outcome):
             # results that were new in the request before take their short form now; all in front of them stays
             unread = next((n for n, one in enumerate(reversed(raws(before))) if b'"tool"' not in one[:20]), 0)
             kept = len(before.request.messages) - unread - (1 if unread else 0)

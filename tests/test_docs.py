@@ -72,7 +72,7 @@ def test_the_table_of_policies_is_complete() -> None:
     names = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     rows = re.findall(r"^\| `(\w+)` \|.*\| (.*) \|$", text_of("policies.md"), re.M)
     assert sorted(name for name, _ in rows) == sorted(names - {"__init__"})
-    steps = [step for chain in ("default",) for step in load(ROOT / "config.yaml").settings.chains[chain]]
+    steps = load(ROOT / "config.yaml").settings.chains["default"]
     assert {name for name, default in rows if default == "yes"} == {name for name, _ in steps}
 
 
@@ -91,15 +91,12 @@ def codes(trees: list[ast.Module]) -> set[str]:
     nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, kinds)]
     makers = {"error_body", "Reject", "PenstockError", "_refuse"}
     for _ in range(3):  # classes of classes, functions that return them
-        makers |= {node.name for node in nodes if isinstance(node, ast.ClassDef) and derived(node) & makers}
+        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+        makers |= {node.name for node in classes if {ast.unparse(base) for base in node.bases} & makers}
         makers |= {node.name for node in nodes if isinstance(node, ast.FunctionDef) and returned(node) in makers}
     texts = [part for node in nodes for value in values(node, makers) for part in ast.walk(value)]
     named = {part.value for part in texts if isinstance(part, ast.Constant) and isinstance(part.value, str)}
     return {name for name in named if re.fullmatch(r"[a-z]+(_[a-z0-9]+)+", name)}
-
-
-def derived(node: ast.ClassDef) -> set[str]:
-    return {ast.unparse(base) for base in node.bases}
 
 
 def returned(node: ast.FunctionDef) -> str:

@@ -5,16 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.context import CacheRules, Prices
-from proxy.economics import (
-    UNCACHED,
-    cached_tokens,
-    cost_ahead,
-    may_be_cached,
-    money,
-    pays,
-    reported_cost,
-    turns_to_pay,
-)
+from proxy.economics import UNCACHED, cached_tokens, cost_ahead, may_be_cached, money, pays, reported_cost, turns_to_pay
 from tests.costs import Piece, request_cost
 
 FIVE_MINUTES = CacheRules(read=0.1, write=1.25, minimum=1024, ttl=300)
@@ -27,7 +18,8 @@ def pieces(*parts: str | int) -> list[Piece]:
     return [Piece(key, int(tokens)) for key, tokens in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def test_a_prefix_below_the_minimum_is_not_cached() -> None:
+def test_a_prefix_below_the_minimum_is_not_cached_and_has_no_premium() -> None:
+    assert request_cost(FIVE_MINUTES, None, pieces("a", 100)) == 100
     assert cached_tokens(FIVE_MINUTES, 1023) == 0
     assert cached_tokens(FIVE_MINUTES, 1024) == 1024
     assert cached_tokens(UNCACHED, 10**6) == 0
@@ -37,9 +29,7 @@ def test_a_prefix_below_the_minimum_is_not_cached() -> None:
     ("rules", "before", "cost"),
     [
         pytest.param(FIVE_MINUTES, None, 1.25 * 3000, id="the first request writes all"),
-        pytest.param(
-            FIVE_MINUTES, pieces("a", 2000), 0.1 * 2000 + 1.25 * 1000, id="a prefix is read, the rest written"
-        ),
+        pytest.param(FIVE_MINUTES, pieces("a", 2000), 0.1 * 2000 + 1250, id="a prefix is read, the rest written"),
         pytest.param(FIVE_MINUTES, pieces("x", 2000), 1.25 * 3000, id="a changed prefix is written again"),
         pytest.param(FREE_WRITES, pieces("a", 2000), 0.1 * 2000 + 1000, id="writing may be free"),
         pytest.param(UNCACHED, pieces("a", 2000), 3000, id="without a cache all tokens are the same"),
@@ -47,10 +37,6 @@ def test_a_prefix_below_the_minimum_is_not_cached() -> None:
 )
 def test_the_cost_of_a_request(rules: CacheRules, before: list[Piece] | None, cost: float) -> None:
     assert request_cost(rules, before, pieces("a", 2000, "b", 1000)) == pytest.approx(cost)
-
-
-def test_what_is_too_short_to_be_cached_has_no_premium() -> None:
-    assert request_cost(FIVE_MINUTES, None, pieces("a", 100)) == 100
 
 
 @pytest.mark.parametrize(
@@ -74,9 +60,7 @@ def test_when_an_edit_has_paid(rules: CacheRules, factor: float) -> None:
         pytest.param(FIVE_MINUTES, -5, 0, math.inf, id="adding never pays"),
         pytest.param(FIVE_MINUTES, 5, 0, 0, id="at the very end it pays at once"),
         pytest.param(UNCACHED, 5, 10**6, 0, id="without a cache it pays at once"),
-        pytest.param(
-            CacheRules(read=0, ttl=300), 5, 5, math.inf, id="where reading is free nothing is worth a rewrite"
-        ),
+        pytest.param(CacheRules(read=0, ttl=300), 5, 5, math.inf, id="where reading is free no rewrite is worth it"),
     ],
 )
 def test_the_edges(rules: CacheRules, removed: int, rewritten: int, turns: float) -> None:
@@ -110,10 +94,8 @@ def test_above_the_minimum_the_requests_ahead_agree_with_the_turns_to_pay(
     removed: int, rewritten: int, turns: int, growth: int
 ) -> None:
     head, full = 2000, 2000 + removed + rewritten
-    kept, cut = (
-        cost_ahead(FIVE_MINUTES, shared, total, turns, growth)
-        for shared, total in ((full, full), (head, head + rewritten))
-    )
+    kept = cost_ahead(FIVE_MINUTES, full, full, turns, growth)
+    cut = cost_ahead(FIVE_MINUTES, head, head + rewritten, turns, growth)
     assert pays(FIVE_MINUTES, removed, rewritten, turns) == (cut < kept) or math.isclose(kept, cut)
 
 

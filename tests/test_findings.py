@@ -8,6 +8,7 @@ from proxy.chat import Message
 from proxy.chat.folds import Folds
 from proxy.context import Identity, Uncached, find_in_each
 from proxy.state.cache import OnceService
+from tests.talk import assistant, user
 
 
 class Marks:
@@ -22,10 +23,8 @@ class Marks:
 
 
 def talk(length: int, marked: Sequence[int]) -> tuple[Message, ...]:
-    return tuple(
-        Message({"role": "assistant" if n % 2 else "user", "content": f"{n} {'*' if n in marked else ''}{n}"})
-        for n in range(length)
-    )
+    texts = [f"{n} {'*' if n in marked else ''}{n}" for n in range(length)]
+    return tuple(assistant(text) if n % 2 else user(text) for n, text in enumerate(texts))
 
 
 PLACES = (0, 5, 30, 31, 64)

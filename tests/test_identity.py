@@ -2,7 +2,6 @@
 
 import itertools
 import re
-import string
 from typing import Any
 
 import pytest
@@ -19,9 +18,8 @@ def identify(key: str | None, conversation: str = "s u1", session: str | None = 
     return identify_request({name: value for name, value in headers.items() if value is not None}, request)
 
 
-@pytest.mark.parametrize("header", [None, ""])
-def test_clients_without_a_key_share_one_tenant(header: str | None) -> None:
-    assert identify(header).tenant == "anonymous"
+def test_clients_without_a_key_share_one_tenant() -> None:
+    assert identify(None).tenant == identify("").tenant == "anonymous"
 
 
 def test_the_same_key_is_the_same_tenant_and_another_key_another_one() -> None:
@@ -34,11 +32,9 @@ def test_the_same_key_is_the_same_tenant_and_another_key_another_one() -> None:
 
 
 def test_a_tenant_is_a_hash_that_can_be_part_of_a_key_or_a_path() -> None:
-    tenant = identify("Bearer sk-very-secret").tenant
-
-    assert len(tenant) == 32
-    assert set(tenant) <= set(string.hexdigits.lower())
-    assert "secret" not in repr(identify("Bearer sk-very-secret"))
+    who = identify("Bearer sk-very-secret")
+    assert re.fullmatch("[0-9a-f]{32}", who.tenant)
+    assert "secret" not in repr(who)
 
 
 @pytest.mark.parametrize(
@@ -58,10 +54,10 @@ def test_a_conversation_is_told_by_its_opening(one: str, other: str, same: bool)
 
 
 def test_a_conversation_with_a_name_is_told_by_it() -> None:
-    assert identify("k", "s u1", "mine").session == identify("k", "s u9", "mine").session
-    assert identify("k", "s u1", "mine").session != identify("k", "s u1", "other").session
-    assert identify("k", "s u1", "mine").session != identify("k", "s u1").session
-    assert "mine" not in identify("k", "s u1", "mine").session
+    mine = identify("k", "s u1", "mine").session
+    assert mine == identify("k", "s u9", "mine").session
+    assert mine not in (identify("k", "s u1", "other").session, identify("k", "s u1").session)
+    assert "mine" not in mine
 
 
 def asked(headers: dict[str, str], conversation: str = "s u1", **fields: Any) -> Identity:
@@ -82,9 +78,8 @@ def test_a_header_comes_before_the_body(kind: str) -> None:
     by_header = getattr(asked({f"x-penstock-{kind}": "h"}, metadata=METADATA, user="b", safety_identifier="b"), kind)
     assert by_header
     assert by_header == getattr(asked({f"x-penstock-{kind}": "h"}), kind)
-    assert getattr(asked({f"x-penstock-{kind}": ""}, metadata=METADATA), kind) == getattr(
-        asked({f"x-penstock-{kind}": "m"}), kind
-    )
+    empty, named = asked({f"x-penstock-{kind}": ""}, metadata=METADATA), asked({f"x-penstock-{kind}": "m"})
+    assert getattr(empty, kind) == getattr(named, kind)
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,8 @@ chains:
   default: [consolidate_system: {{}}, window_history: {{keep_turns: 2, stride: 1, summary: false}}, reject_oversize: {{}}]
   empty: []
 """
-REQUEST = {
-    "model": "echo",
-    "messages": [{"role": "user", "content": f"say {word}"} for word in ("one", "two", "three")],
-}
+SAID = [{"role": "user", "content": f"say {word}"} for word in ("one", "two", "three")]
+REQUEST = {"model": "echo", "messages": SAID}
 
 
 @pytest.fixture
@@ -46,19 +44,14 @@ def run(folder: Path, *arguments: str, config: str = "config.yaml") -> int:
 class TestCheck:
     def test_says_that_a_file_is_good(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(folder, "check") == 0
-        assert re.search(
-            r"config.yaml: good \(upstreams: 2; model entries: 2; .*; version [0-9a-f]{12}\)", capsys.readouterr().out
-        )
+        good = r"config.yaml: good \(upstreams: 2; model entries: 2; .*; version [0-9a-f]{12}\)"
+        assert re.search(good, capsys.readouterr().out)
 
     def test_says_what_is_wrong_in_one_line(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "config.yaml").write_text(CONFIG.format(window=4096).replace("keep_turns", "keep_turn"))
         assert run(folder, "check") == 1
-        error = capsys.readouterr().err
-        assert error.startswith("penstock: ")
-        assert error.count("\n") == 1
-        assert (
-            "config.yaml:5: chains.default.1.window_history.keep_turn: unknown key; did you mean 'keep_turns'?" in error
-        )
+        told = "chains.default.1.window_history.keep_turn: unknown key; did you mean 'keep_turns'?"
+        assert capsys.readouterr().err == f"penstock: {folder}/config.yaml:5: {told}\n"
 
     def test_warns_of_a_guard_that_lets_requests_pass(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         text = CONFIG.format(window=4096)
@@ -89,11 +82,8 @@ class TestExplain:
         lines = explain().splitlines()
         assert lines[0].startswith("model echo -> echo (echo), chain default, wire chat; window 4096 (config), usable ")
         assert lines[2].split() == ["step", "verdict", "before", "after", "ms", "why"]
-        assert [line.split()[:2] for line in lines[3:6]] == [
-            ["consolidate_system", "keep"],
-            ["window_history", "rewrite"],
-            ["reject_oversize", "keep"],
-        ]
+        verdicts = ["consolidate_system keep", "window_history rewrite", "reject_oversize keep"]
+        assert [" ".join(line.split()[:2]) for line in lines[3:6]] == verdicts
         assert "dropped 1 of 3 turns" in lines[4]
 
     def test_shows_which_messages_changed(self, explain: Explain) -> None:
@@ -155,10 +145,8 @@ class TestExplain:
 
     def test_says_where_a_judge_would_have_been_asked(self, folder: Path, explain: Explain) -> None:
         facts = "facts: [Ada Lovelace was an English mathematician.], judge: 0.5"
-        text = (folder / "config.yaml").read_text()
-        text = text.replace(
-            "empty: []", f"facts: [consolidate_system: {{}}, check_facts: {{{facts}}}, reject_oversize: {{}}]"
-        )
+        chain = f"facts: [consolidate_system: {{}}, check_facts: {{{facts}}}, reject_oversize: {{}}]"
+        text = (folder / "config.yaml").read_text().replace("empty: []", chain)
         (folder / "config.yaml").write_text(text + "judge: {model: echo}\n")
         said = "Ada Lovelace wrote the first cookbook of Norwick."
         for content, asked in [(said, {"check_facts": 1}), ("The weather is fine.", {})]:
@@ -235,9 +223,8 @@ def test_starting_loads_no_heavy_library(folder: Path) -> None:
         " if name in sys.modules])"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=180
-    )
+    command = [sys.executable, "-c", program]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=180)
     assert result.stdout.strip() == "[]", result.stderr
 
 
@@ -282,11 +269,7 @@ class TestNewPolicy:
         assert [command[0] for command in commands] == ["pip", "python", "penstock", "penstock"]
         environment = {**os.environ, "PYTHONPATH": os.getcwd() + os.pathsep + str(ROOT), "PYTEST_ADDOPTS": "-W ignore"}
         for command in commands[1:]:
-            start = (
-                [sys.executable, *command[1:]]
-                if command[0] == "python"
-                else [sys.executable, "-m", "proxy", *command[1:]]
-            )
+            start = [sys.executable, *([] if command[0] == "python" else ["-m", "proxy"]), *command[1:]]
             done = subprocess.run(start, env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
         assert re.search(r"^acme\.cut_lines +1 ", done.stdout, re.MULTILINE), "the policy acts in the conversation"

@@ -33,9 +33,7 @@ NO_TOOLS = chat("u1")
         pytest.param({"context_under": 0.5}, 0.49, None, id="under the mark"),
         pytest.param({"context_under": 0.5}, 0.5, "context at 50%, not under 50%", id="at the mark is not under it"),
         pytest.param({"context_over": 0.2, "context_under": 0.5}, 0.3, None, id="between two marks"),
-        pytest.param(
-            {"context_over": 0.2, "context_under": 0.5}, 0.6, "context at 60%, not under 50%", id="above both"
-        ),
+        pytest.param({"context_over": 0.2, "context_under": 0.5}, 0.6, "context at 60%, not under 50%", id="over both"),
     ],
 )
 def test_a_step_runs_by_the_share_of_the_window(when: dict[str, Any], share: float, unmet: str | None) -> None:
@@ -53,11 +51,9 @@ def test_a_step_runs_by_the_share_of_the_window(when: dict[str, Any], share: flo
     ],
 )
 def test_a_step_runs_by_model(globs: list[str], model: str, runs: bool) -> None:
-    when = When(models=tuple(globs))
+    unmet = When(models=tuple(globs)).unmet(NO_TOOLS, context(chat("u1", model=model)), 0.5)
 
-    assert when.unmet(NO_TOOLS, context(chat("u1", model=model)), 0.5) == (
-        None if runs else f"model is none of {', '.join(globs)}"
-    )
+    assert unmet == (None if runs else f"model is none of {', '.join(globs)}")
 
 
 def test_the_clients_name_for_the_model_counts() -> None:
@@ -139,7 +135,5 @@ def test_a_policy_runs_always_skips_faults_and_enforces_unless_told_otherwise() 
 
 
 def test_every_setting_that_all_policies_share_is_documented() -> None:
-    schema = LeaveAlone.model_json_schema()
-
-    assert all(field.get("description") for field in schema["properties"].values())
-    assert all(field.get("description") for field in When.model_json_schema()["properties"].values())
+    for schema in (LeaveAlone.model_json_schema(), When.model_json_schema()):
+        assert all(field.get("description") for field in schema["properties"].values())

@@ -48,8 +48,9 @@ def test_a_description_stays_inside_its_quotes(why: str, desc: str) -> None:
     assert server_timing([step(why=why)]) == f'window_history;dur=0.31;desc="{desc}"'
 
 
-def test_a_name_that_is_no_token_is_made_one() -> None:
+def test_a_name_that_is_no_token_is_made_one_and_no_steps_have_no_value() -> None:
     assert server_timing([step("my.policies:Trim, x")]).startswith("my.policies_Trim__x;dur=")
+    assert server_timing([]) == ""
 
 
 def test_a_long_list_loses_descriptions_first_and_never_exceeds_a_kilobyte() -> None:
@@ -60,10 +61,6 @@ def test_a_long_list_loses_descriptions_first_and_never_exceeds_a_kilobyte() -> 
     assert entries[0] == f'policy_0;dur=0.31;desc="{"x" * 200}"'
     assert entries[-1].startswith("policy_")
     assert "desc" not in entries[-1]
-
-
-def test_no_steps_no_value() -> None:
-    assert server_timing([]) == ""
 
 
 def test_the_counts_header_has_a_dash_for_what_nobody_counted() -> None:
@@ -87,21 +84,13 @@ def test_a_compression_is_a_rewrite_that_made_the_prompt_smaller(given: Step, co
 
 
 def test_findings_are_told_as_json_in_ascii_with_the_policy_that_has_them() -> None:
-    steps = [
-        step("check_facts", findings=('messages[1] says "ñ"\r\nx: y',)),
-        step(),
-        step("clash", findings=("a", "b")),
-    ]
-
-    header = findings_header(steps)
+    odd = 'messages[1] says "ñ"\r\nx: y'
+    header = findings_header([step("check_facts", findings=(odd,)), step(), step("clash", findings=("a", "b"))])
 
     assert header.isascii()
     assert header.isprintable()
-    assert json.loads(header) == [
-        {"policy": "check_facts", "finding": 'messages[1] says "ñ"\r\nx: y'},
-        {"policy": "clash", "finding": "a"},
-        {"policy": "clash", "finding": "b"},
-    ]
+    told = (("check_facts", odd), ("clash", "a"), ("clash", "b"))
+    assert json.loads(header) == [{"policy": policy, "finding": finding} for policy, finding in told]
 
 
 def test_no_findings_make_no_header_and_many_make_a_kilobyte_of_whole_ones() -> None:

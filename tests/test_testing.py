@@ -60,8 +60,7 @@ async def test_four_characters_are_a_token() -> None:
     sizes = await tokens.sizes(request.messages)
     count = await tokens.count(request)
     assert sizes == tuple(len(item.raw) // 4 for item in request.messages)
-    assert (count.system, count.tools, count.messages) == (
-        sizes[0], (await tokens.tool_sizes(request.tools))[0], sum(sizes[1:]),
-    )  # fmt: skip
+    (tools,) = await tokens.tool_sizes(request.tools)
+    assert (count.system, count.tools, count.messages) == (sizes[0], tools, sum(sizes[1:]))
     assert count.total == count.system + count.tools + count.messages
     assert not count.exact

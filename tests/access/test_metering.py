@@ -40,17 +40,10 @@ class World:
 
 
 def figures(
-    *, requests: int = 0, without: int = 0, tokens: tuple[int, int, int] = (0, 0, 0), usd: float = 0.0
+    requests: int = 0, *, without: int = 0, tokens: tuple[int, int, int] = (0, 0, 0), usd: float = 0.0
 ) -> object:
-    given, cached, made = tokens
-    return {
-        "requests": requests,
-        "without_usage": without,
-        "input_tokens": given,
-        "cached_tokens": cached,
-        "output_tokens": made,
-        "usd": usd,
-    }
+    used = dict(zip(("input_tokens", "cached_tokens", "output_tokens"), tokens, strict=True))
+    return {"requests": requests, "without_usage": without, **used, "usd": usd}
 
 
 async def test_use_is_summed_up_by_model_for_each_account() -> None:
@@ -59,9 +52,9 @@ async def test_use_is_summed_up_by_model_for_each_account() -> None:
     world.one.note("t/ann", "a/b", [Usage(input=1, output=1), Usage(input=2)], None)
     world.one.note("t/bob", "gpt-*", [Usage(input=1000)], None)
     assert await world.one.today("t/ann", ["gpt-*", "a/b", "unused"]) == {
-        ALL: figures(requests=2, tokens=(13, 4, 3), usd=0.5),
-        "gpt-*": figures(requests=1, tokens=(10, 4, 2), usd=0.5),
-        "a/b": figures(requests=1, tokens=(3, 0, 1)),
+        ALL: figures(2, tokens=(13, 4, 3), usd=0.5),
+        "gpt-*": figures(1, tokens=(10, 4, 2), usd=0.5),
+        "a/b": figures(1, tokens=(3, 0, 1)),
     }
     assert await world.one.today("t/nobody", ["gpt-*"]) == {ALL: figures()}
 
@@ -70,14 +63,14 @@ async def test_requests_without_reported_usage_are_counted_apart() -> None:
     world = World()
     world.one.note("t/ann", "m", [Usage()], None)
     world.one.note("t/ann", "m", [Usage(input=1, output=1)], None)
-    assert (await world.one.today("t/ann", ["m"]))["m"] == figures(requests=2, without=1, tokens=(1, 0, 1))
+    assert (await world.one.today("t/ann", ["m"]))["m"] == figures(2, without=1, tokens=(1, 0, 1))
 
 
 async def test_a_new_day_begins_at_zero() -> None:
     world = World()
     world.one.note("t/ann", "m", [Usage(input=1)], None)
     world.now += DAY - 1
-    assert (await world.one.today("t/ann", ["m"]))[ALL] == figures(requests=1, tokens=(1, 0, 0))
+    assert (await world.one.today("t/ann", ["m"]))[ALL] == figures(1, tokens=(1, 0, 0))
     world.now += 1
     assert await world.one.today("t/ann", ["m"]) == {ALL: figures()}
 
@@ -89,12 +82,12 @@ async def test_other_processes_see_use_once_it_is_shared(monkeypatch: pytest.Mon
     for n in (1, 2):
         world.one.note("t/ann", "m", [Usage(input=1)], None)
         async with asyncio.timeout(60):
-            while (await world.other.today("t/ann", []))[ALL] != figures(requests=n, tokens=(n, 0, 0)):
+            while (await world.other.today("t/ann", []))[ALL] != figures(n, tokens=(n, 0, 0)):
                 await asyncio.sleep(0)
     sharing.cancel()
     world.one.note("t/ann", "m", [Usage(input=1)], None)
     await world.one.aclose()
-    assert (await world.other.today("t/ann", []))[ALL] == figures(requests=3, tokens=(3, 0, 0))
+    assert (await world.other.today("t/ann", []))[ALL] == figures(3, tokens=(3, 0, 0))
 
 
 async def test_many_figures_are_added_in_batches() -> None:
@@ -103,8 +96,8 @@ async def test_many_figures_are_added_in_batches() -> None:
     for model in models:
         world.one.note("t/ann", model, [Usage(input=1)], None)
     used = await world.one.today("t/ann", models)
-    assert used.pop(ALL) == figures(requests=400, tokens=(400, 0, 0))
-    assert used == dict.fromkeys(models, figures(requests=1, tokens=(1, 0, 0)))
+    assert used.pop(ALL) == figures(400, tokens=(400, 0, 0))
+    assert used == dict.fromkeys(models, figures(1, tokens=(1, 0, 0)))
 
 
 async def test_use_is_lost_and_logged_once_if_the_counters_fail(caplog: pytest.LogCaptureFixture) -> None:
@@ -118,7 +111,7 @@ async def test_use_is_lost_and_logged_once_if_the_counters_fail(caplog: pytest.L
     assert [record.message for record in caplog.records] == ["use of keys is not counted"]
     world.counters.fails = False
     world.one.note("t/ann", "m", [Usage(input=5)], None)
-    assert (await world.one.today("t/ann", []))[ALL] == figures(requests=1, tokens=(5, 0, 0))
+    assert (await world.one.today("t/ann", []))[ALL] == figures(1, tokens=(5, 0, 0))
 
 
 async def test_days_are_known_for_a_month_by_all_processes() -> None:

@@ -6,9 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from proxy.http.client import Transport
-from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, answering, framed, listening, transport
-
-# --- bytes ------------------------------------------------------------------------------------------------------------
+from tests.loopback import BODY, LONG, OK, PLENTY, STREAM, Connection, Handler, answering, framed, listening, transport
 
 
 async def test_a_request_is_sent_with_its_own_bytes_and_headers_only() -> None:
@@ -90,9 +88,6 @@ async def test_a_large_body_is_sent_without_a_warning() -> None:
     assert got[0].partition(b"\r\n\r\n")[2] == body
 
 
-# --- streams ----------------------------------------------------------------------------------------------------------
-
-
 async def test_a_stream_has_its_head_before_its_first_chunk() -> None:
     have_head = asyncio.Event()
 
@@ -109,18 +104,23 @@ async def test_a_stream_has_its_head_before_its_first_chunk() -> None:
             assert [chunk async for chunk in chunks] == [b"data: 1\n\n"]
 
 
-async def endless(connection: Connection, closed: asyncio.Event) -> None:
-    await connection.request()
-    await connection.send(STREAM + framed(b"data: 1\n\n"))
-    await connection.closed()
-    closed.set()
+def until_closed(sent: bytes) -> tuple[Handler, asyncio.Event]:
+    """A handler that answers once and waits; and what is set when its connection is closed."""
+    closed = asyncio.Event()
+
+    async def handle(connection: Connection) -> None:
+        await connection.request()
+        await connection.send(sent)
+        await connection.closed()
+        closed.set()
+
+    return handle, closed
 
 
 @pytest.mark.parametrize("is_read", [True, False])
 async def test_closing_a_stream_closes_the_connection(is_read: bool) -> None:
-    closed = asyncio.Event()
-
-    async with listening(lambda connection: endless(connection, closed)) as url, transport() as http:
+    handle, closed = until_closed(STREAM + framed(b"data: 1\n\n"))
+    async with listening(handle) as url, transport() as http:
         chunks = (await http.request("POST", url, {}, b"{}")).chunks()
         assert not is_read or await anext(aiter(chunks)) == b"data: 1\n\n"
         await chunks.aclose()
@@ -128,14 +128,7 @@ async def test_closing_a_stream_closes_the_connection(is_read: bool) -> None:
 
 
 async def test_closing_the_transport_closes_idle_connections() -> None:
-    closed = asyncio.Event()
-
-    async def handle(connection: Connection) -> None:
-        await connection.request()
-        await connection.send(OK)
-        await connection.closed()
-        closed.set()
-
+    handle, closed = until_closed(OK)
     async with listening(handle) as url:
         http = Transport("main", PLENTY)
         await (await http.request("POST", url, {}, b"{}")).read()

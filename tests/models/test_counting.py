@@ -41,21 +41,22 @@ WEATHER = {
             "type": "object",
             "properties": {
                 "location": {"type": "string", "description": "The city and state, e.g. San Francisco, CA"},
-                "unit": {
-                    "type": "string",
-                    "description": "The unit of temperature to return",
-                    "enum": ["celsius", "fahrenheit"],
-                },
+                "unit": {"type": "string", "description": "The unit of temperature to return",
+                         "enum": ["celsius", "fahrenheit"]},
             },
             "required": ["location"],
         },
     },
-}
+}  # fmt: skip
 """The same page, section 7: 105 tokens for gpt-4 with its conversation, 101 for gpt-4o."""
 
 
 def said(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
+
+
+def assistant(**fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", **fields}
 
 
 def letters(text: str) -> int:
@@ -82,28 +83,16 @@ def of_tool(tool: dict[str, Any], encode: Encoder = letters, model: str = "gpt-4
         pytest.param({"role": "user", "name": "ann", "content": "hi"}, 3 + 4 + 3 + 1 + 2, False, id="a name"),
         pytest.param(result("ok", call="call_123"), 3 + 4 + 2, False, id="ids are not"),
         pytest.param(calls("c", name="look", arguments='{"a":1}'), 3 + 9 + 3 + 4 + 7, True, id="a tool call"),
-        pytest.param(
-            {"role": "assistant", "tool_calls": [{"custom": {"name": "sh", "input": "ls -l"}}]},
-            3 + 9 + 3 + 2 + 5,
-            True,
-            id="a custom tool call",
-        ),
-        pytest.param(
-            {"role": "assistant", "function_call": {"name": "f", "arguments": {"a": [1, 2]}}},
-            3 + 9 + 3 + 1 + 11,
-            True,
-            id="arguments that are no string",
-        ),
-        pytest.param(
-            {"role": "assistant", "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "x" * 99}]},
-            3 + 9 + 2,
-            True,
-            id="signatures are not",
-        ),
+        pytest.param(assistant(tool_calls=[{"custom": {"name": "sh", "input": "ls -l"}}]), 3 + 9 + 3 + 2 + 5, True,
+                     id="a custom tool call"),
+        pytest.param(assistant(function_call={"name": "f", "arguments": {"a": [1, 2]}}), 3 + 9 + 3 + 1 + 11, True,
+                     id="arguments that are no string"),
+        pytest.param(assistant(thinking_blocks=[{"type": "thinking", "thinking": "hm", "signature": "x" * 99}]), 3 + 9 + 2,
+                     True, id="signatures are not"),
         pytest.param(user([{"type": "tool_result", "content": [said("in")]}]), 3 + 4 + 2, True, id="nested content"),
-        pytest.param({"role": "assistant", "tool_calls": None, "content": []}, 3 + 9, False, id="nothing in it"),
+        pytest.param(assistant(tool_calls=None, content=[]), 3 + 9, False, id="nothing in it"),
     ],
-)
+)  # fmt: skip
 def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None:
     tally = of_message(message)
     assert (tally.text, tally.media, tally.estimated) == (tokens, 0, estimated)
@@ -114,11 +103,8 @@ def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None
     [
         pytest.param({"type": "image_url", "image_url": {"url": url(GIF)}}, 85 + 170, id="an image"),
         pytest.param({"type": "image_url", "image_url": {"url": url(PNG), "detail": "low"}}, 85, id="low detail"),
-        pytest.param(
-            {"type": "image", "source": {"type": "base64", "data": base64.b64encode(GIF + bytes(99)).decode()}},
-            85 + 170,
-            id="as Anthropic has it",
-        ),
+        pytest.param({"type": "image", "source": {"type": "base64", "data": url(GIF).partition(",")[2]}}, 85 + 170,
+                     id="as Anthropic has it"),
         pytest.param({"type": "image_url"}, 765, id="an image without anything"),
         pytest.param({"type": "input_audio", "input_audio": {"data": "A" * 213_334, "format": "mp3"}}, 100, id="mp3"),
         pytest.param({"type": "input_audio", "input_audio": None}, 300, id="sound without data"),
@@ -126,7 +112,7 @@ def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None
         pytest.param({"type": "file", "file": {"file_data": "A" * 400_000}}, 6 * 2000, id="a file of 300 KB"),
         pytest.param({"type": "file", "file": {"file_data": "A" * 40_000_000}}, 200_000, id="a huge file"),
     ],
-)
+)  # fmt: skip
 def test_media_are_estimated_and_never_read_as_text(part: dict[str, Any], media: int) -> None:
     tally = of_message({"role": "user", "content": [part]})
     assert (tally.text, tally.media, tally.estimated) == (7, media, True)
@@ -138,68 +124,39 @@ def test_a_wav_lasts_as_long_as_its_header_says() -> None:
     assert of_message({"content": [{"type": "input_audio", "input_audio": {"data": data}}]}).media == 101
 
 
-def schema(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"function": {"name": "f", "description": "d.", "parameters": {"type": "object", "properties": properties}}}
+def one(schema: dict[str, Any]) -> dict[str, Any]:
+    """A tool with one parameter, `a`."""
+    parameters = {"type": "object", "properties": {"a": schema}}
+    return {"function": {"name": "f", "description": "d.", "parameters": parameters}}
 
 
 HEAD = 7 + len("f:d")
+ONE = HEAD + 3 + 3
+GRAMMAR = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "a+"}}
 
 
 @pytest.mark.parametrize(
     ("tool", "tokens", "estimated"),
     [
         pytest.param({"function": {"name": "f"}}, 7 + 2, False, id="a name alone"),
-        pytest.param(
-            schema({"a": {"type": "string", "description": "x."}}), HEAD + 3 + 3 + len("a:string:x"), False, id="one"
-        ),
-        pytest.param(
-            schema({"a": {"type": "string", "description": "x", "enum": ["on", "off"]}}),
-            HEAD + 3 + 3 - 3 + 3 + 2 + 3 + 3 + len("a:string:x"),
-            False,
-            id="an enumeration",
-        ),
-        pytest.param(schema({"a": {}}), HEAD + 3 + 3 + len("a:any:"), True, id="no type, no description"),
-        pytest.param(
-            schema({"a": {"type": ["string", "null"], "description": "x"}}),
-            HEAD + 3 + 3 + len("a:string|null:x"),
-            True,
-            id="a union of types",
-        ),
-        pytest.param(
-            schema({"a": {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}}}),
-            HEAD + 3 + 3 + len("a:array:") + len("object") + 3 + 3 + len("b:string:"),
-            True,
-            id="an array of objects",
-        ),
-        pytest.param(
-            schema({"a": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Thing"}]}}),
-            HEAD + 3 + 3 + len("a:any:") + len("string") + len("Thing"),
-            True,
-            id="anyOf and a reference",
-        ),
-        pytest.param(
-            schema({"a": {"type": "integer", "description": "x", "enum": [1, 20], "default": 1}}),
-            HEAD + 3 + 3 + len("a:integer:x") - 3 + 3 + 1 + 3 + 2 + 1,
-            True,
-            id="an enumeration of numbers, a default",
-        ),
-        pytest.param(
-            {
-                "type": "custom",
-                "custom": {
-                    "name": "f",
-                    "description": "d",
-                    "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "a+"}},
-                },
-            },
-            HEAD + len('{"type":"grammar","grammar":{"syntax":"regex","definition":"a+"}}'),
-            True,
-            id="a custom tool with a grammar",
-        ),
+        pytest.param(one({"type": "string", "description": "x."}), ONE + len("a:string:x"), False, id="one"),
+        pytest.param(one({"type": "string", "description": "x", "enum": ["on", "off"]}),
+                     ONE - 3 + 3 + 2 + 3 + 3 + len("a:string:x"), False, id="an enumeration"),
+        pytest.param(one({}), ONE + len("a:any:"), True, id="no type, no description"),
+        pytest.param(one({"type": ["string", "null"], "description": "x"}), ONE + len("a:string|null:x"), True,
+                     id="a union of types"),
+        pytest.param(one({"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}}),
+                     ONE + len("a:array:") + len("object") + 3 + 3 + len("b:string:"), True, id="an array of objects"),
+        pytest.param(one({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Thing"}]}),
+                     ONE + len("a:any:") + len("string") + len("Thing"), True, id="anyOf and a reference"),
+        pytest.param(one({"type": "integer", "description": "x", "enum": [1, 20], "default": 1}),
+                     ONE + len("a:integer:x") - 3 + 3 + 1 + 3 + 2 + 1, True, id="an enumeration of numbers, a default"),
+        pytest.param({"type": "custom", "custom": {"name": "f", "description": "d", "format": GRAMMAR}},
+                     HEAD + len(json.dumps(GRAMMAR, separators=(",", ":"))), True, id="a custom tool with a grammar"),
         pytest.param({"name": "f", "description": "d", "parameters": {}}, HEAD, False, id="a deprecated function"),
         pytest.param({"type": "web_search"}, 8 + len('{"type":"web_search"}'), True, id="a tool of another kind"),
     ],
-)
+)  # fmt: skip
 def test_tools(tool: dict[str, Any], tokens: int, estimated: bool) -> None:
     tally = of_tool(tool)
     assert (tally.text, tally.estimated) == (tokens, estimated)

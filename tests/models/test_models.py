@@ -53,9 +53,8 @@ def test_the_table(name: str, window: int, max_output: int, encoding: str, sourc
 def test_every_line_of_the_table_can_be_reached_and_fits_together() -> None:
     for row in TABLE.table.models:
         found = TABLE.resolve(row.match[0].rstrip("*"))
-        assert found.window == row.window, f"an earlier line hides {row.match[0]}"
-        assert found.max_output == row.max_output, f"an earlier line hides {row.match[0]}"
-        assert found.prices == Prices(*row.prices, *(row.above or ())), f"an earlier line hides {row.match[0]}"
+        known = (row.window, row.max_output, Prices(*row.prices, *(row.above or ())))
+        assert (found.window, found.max_output, found.prices) == known, f"an earlier line hides {row.match[0]}"
         assert 0 < found.reserve < found.window
         assert found.exact is (row.exact and row.factor == 1.0)
         assert found.source == "table"
@@ -94,9 +93,6 @@ def test_usable(name: str, wanted: int | None, usable: int) -> None:
     assert TABLE.resolve(name).usable(chat("u1", **rest)) == usable
 
 
-# --- litellm's list ---------------------------------------------------------------------------------------------------
-
-
 def entry(limit: Any, output: Any, mode: str = "chat", **more: Any) -> dict[str, Any]:
     return {"max_input_tokens": limit, "max_output_tokens": output, "max_tokens": 1, "mode": mode, **more}
 
@@ -124,19 +120,11 @@ def test_the_list_over_the_table(
 
 
 def test_prices_and_cache_rules_of_the_list(tmp_path: Path) -> None:
-    costs: dict[str, Any] = {
-        "input_cost_per_token": 2e-6,
-        "output_cost_per_token": 8e-6,
-        "cache_read_input_token_cost": 2e-7,
-    }
-    models = listing(
-        tmp_path,
-        **{
-            "gpt-4o": entry(1, 1, **costs),
-            "new": entry(1, 1, **costs, cache_creation_input_token_cost=2.5e-6),
-            "free": entry(1, 1, input_cost_per_token=0.0, output_cost_per_token=0.0),
-        },
-    )
+    costs: dict[str, Any] = {"input_cost_per_token": 2e-6, "output_cost_per_token": 8e-6}
+    costs["cache_read_input_token_cost"] = 2e-7
+    new = entry(1, 1, **costs, cache_creation_input_token_cost=2.5e-6)
+    free = entry(1, 1, input_cost_per_token=0.0, output_cost_per_token=0.0)
+    models = listing(tmp_path, **{"gpt-4o": entry(1, 1, **costs), "new": new, "free": free})
     assert models.resolve("gpt-4o").prices == Prices(2, 8)
     assert models.resolve("gpt-4o").cache == CacheRules(0.1, 1.0, 1024, 600, keyed=True)
     assert models.resolve("new").cache == CacheRules(0.1, 1.25, 1024, 300)
@@ -173,9 +161,6 @@ def test_the_installed_list_and_the_table_agree(name: str) -> None:
     assert listed.cache == tabled.cache
 
 
-# --- configuration ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -196,16 +181,11 @@ def test_configuration_over_everything(given: dict[str, Any], expected: dict[str
     assert {key: getattr(found, key) for key in expected} == expected
 
 
-def test_configuration_over_the_list(tmp_path: Path) -> None:
-    models = listing(tmp_path, **{"gpt-4o": entry(200_000, 20_000)})
-    found = models.resolve("gpt-4o", settings(window=10_000))
-    assert (found.window, found.max_output, found.source) == (10_000, 10_000, "config")
-
-
-def test_a_configured_window_is_the_whole_truth() -> None:
-    found = TABLE.resolve("gpt-5", settings(window=8000))
-    assert found.max_input is None
-    assert (found.window, found.reserve) == (8000, 800)
+def test_a_configured_window_is_the_whole_truth(tmp_path: Path) -> None:
+    listed = listing(tmp_path, **{"gpt-4o": entry(200_000, 20_000)}).resolve("gpt-4o", settings(window=10_000))
+    assert (listed.window, listed.max_output, listed.source) == (10_000, 10_000, "config")
+    tabled = TABLE.resolve("gpt-5", settings(window=8000))
+    assert (tabled.window, tabled.max_input, tabled.reserve) == (8000, None, 800)
 
 
 @pytest.mark.parametrize(
@@ -225,9 +205,6 @@ def test_a_window_that_was_found_out() -> None:
     assert found.prices == guessed.prices
     chosen = with_window(TABLE.resolve("qwen3:8b", settings(reserve=100), ollama=True), 32768, "ollama")
     assert chosen.reserve == 100
-
-
-# --- names and text ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,9 @@ def real() -> Iterator[TokenService]:
     service.close()
 
 
+IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+
+
 def request(messages: Sequence[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **rest: Any) -> ChatRequest:
     """A request as the server parses it: every message with bytes of its own."""
     return ChatRequest(
@@ -80,18 +83,19 @@ def request(messages: Sequence[dict[str, Any]], tools: list[dict[str, Any]] | No
     )
 
 
-# --- counts -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("model", "billed"), [(GPT4, 129), (GPT4O, 124)])
-async def test_a_conversation_counts_what_openai_billed(model: ModelProfile, billed: int, real: TokenService) -> None:
-    count = await real.bind(Identity("t"), model).count(request(COOKBOOK))
-    assert (count.total, count.exact) == (billed, True)
-
-
-@pytest.mark.parametrize(("model", "billed"), [(GPT4, 105), (GPT4O, 101)])
-async def test_tools_count_what_openai_billed(model: ModelProfile, billed: int, real: TokenService) -> None:
-    count = await real.bind(Identity("t"), model).count(request(WEATHER_TALK, [WEATHER]))
+@pytest.mark.parametrize(
+    ("model", "messages", "tools", "billed"),
+    [
+        pytest.param(GPT4, COOKBOOK, [], 129, id="a conversation, gpt-4"),
+        pytest.param(GPT4O, COOKBOOK, [], 124, id="a conversation, gpt-4o"),
+        pytest.param(GPT4, WEATHER_TALK, [WEATHER], 105, id="a tool, gpt-4"),
+        pytest.param(GPT4O, WEATHER_TALK, [WEATHER], 101, id="a tool, gpt-4o"),
+    ],
+)
+async def test_it_counts_what_openai_billed(
+    model: ModelProfile, messages: list[Any], tools: list[Any], billed: int, real: TokenService
+) -> None:
+    count = await real.bind(Identity("t"), model).count(request(messages, tools))
     assert (count.total, count.exact) == (billed, True)
 
 
@@ -130,7 +134,7 @@ async def test_deprecated_functions_and_answer_schemas_count_as_tools(
         (chat("s u1 a1 u2"), True),
         (chat("u1", tools=[tool()]), False),  # a parameter without a description
         (chat("u1 a1! t1"), False),
-        (request([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]), False),
+        (request([IMAGE]), False),
     ],
 )
 async def test_it_says_where_it_estimates(asked: ChatRequest, exact: bool, service: TokenService) -> None:
@@ -147,9 +151,6 @@ async def test_another_familys_factor_scales_text_but_not_images(service: TokenS
     (before,), (after,) = await plain.sizes(seen), await scaled.sizes(seen)
     assert after - before == round(7 * 0.2)
     assert not (await scaled.count(words)).exact
-
-
-# --- the memo ---------------------------------------------------------------------------------------------------------
 
 
 def talk(turns: int) -> list[dict[str, Any]]:
@@ -173,38 +174,32 @@ async def test_counts_and_sizes_share_what_is_known(service: TokenService, spy: 
     assert spy.asked() == []
 
 
+DATED = replace(GPT4O, name="gpt-4o-2024-08-06", encoding="o200k_harmony")
+
+
 @pytest.mark.parametrize(
-    ("model", "tenant"),
+    ("model", "tenant", "is_shared"),
     [
-        pytest.param(GPT4O, "other", id="another tenant's"),
-        pytest.param(replace(GPT4O, name="claude-3-opus"), "t", id="another family's"),
-        pytest.param(replace(GPT4O, encoding="cl100k_base"), "t", id="another encoding's"),
+        pytest.param(GPT4O, "other", False, id="another tenant's"),
+        pytest.param(replace(GPT4O, name="claude-3-opus"), "t", False, id="another family's"),
+        pytest.param(replace(GPT4O, encoding="cl100k_base"), "t", False, id="another encoding's"),
+        pytest.param(DATED, "t", True, id="those of a dated model and of harmony are"),
     ],
 )
-async def test_some_counts_are_not_shared(model: ModelProfile, tenant: str, service: TokenService, spy: Spy) -> None:
+async def test_some_counts_are_not_shared(
+    model: ModelProfile, tenant: str, is_shared: bool, service: TokenService, spy: Spy
+) -> None:
     await service.bind(Identity("t"), GPT4O).count(request(talk(2)))
     spy.asked()
     await service.bind(Identity(tenant), model).count(request(talk(2)))
-    assert spy.asked() == ["user", "turn 0", "user", "turn 1"]
-
-
-async def test_a_dated_model_and_harmony_share_counts(service: TokenService, spy: Spy) -> None:
-    await service.bind(Identity("t"), GPT4O).count(request(talk(2)))
-    spy.asked()
-    await service.bind(Identity("t"), replace(GPT4O, name="gpt-4o-2024-08-06", encoding="o200k_harmony")).count(
-        request(talk(2))
-    )
-    assert spy.asked() == []
-    assert spy.loads == ["o200k_base"]
+    assert spy.asked() == ([] if is_shared else ["user", "turn 0", "user", "turn 1"])
+    assert not is_shared or spy.loads == ["o200k_base"]
 
 
 async def test_a_tool_is_not_mistaken_for_a_message(service: TokenService) -> None:
     same = {"role": "user", "content": "x"}
     bound = service.bind(Identity("t"), GPT4O)
     assert await bound.sizes([Message(same)]) != await bound.tool_sizes([Tool(same)])
-
-
-# --- off the loop -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("letters", "elsewhere"), [(100, False), (INLINE_BYTES + 1, True)])
@@ -290,9 +285,6 @@ async def test_a_tokenizer_that_cannot_be_read_is_said_once_and_never_fails_a_re
     assert len(caplog.records) == 1
 
 
-# --- what providers report --------------------------------------------------------------------------------------------
-
-
 async def use(service: TokenService, model: ModelProfile, asked: ChatRequest, ratio: float, times: int) -> list[int]:
     totals = []
     for _ in range(times):
@@ -320,11 +312,7 @@ async def test_a_request_is_measured_by_one_rule_however_long_it_takes(service: 
     [
         pytest.param(GPT4O, LONG, id="exact models"),
         pytest.param(GUESSED, request(talk(3)), id="small prompts"),
-        pytest.param(
-            GUESSED,
-            request([*COOKBOOK * 20, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
-            id="prompts with images",
-        ),
+        pytest.param(GUESSED, request([*COOKBOOK * 20, IMAGE]), id="prompts with images"),
     ],
 )
 async def test_some_reports_teach_nothing(model: ModelProfile, asked: ChatRequest, service: TokenService) -> None:
@@ -341,12 +329,8 @@ async def test_a_refusal_disproves_a_count_by_published_rules(service: TokenServ
     assert not corrected.exact
     assert (await service.bind(Identity("other"), GPT4O).count(LONG)).exact
     await use(service, GPT4O, LONG, 0.5, 40)
-    assert (await service.bind(Identity("t"), GPT4O).count(LONG)).total == pytest.approx(count.total, rel=0.06), (
-        "answers teach again"
-    )
-
-
-# --- robustness -------------------------------------------------------------------------------------------------------
+    taught = await service.bind(Identity("t"), GPT4O).count(LONG)
+    assert taught.total == pytest.approx(count.total, rel=0.06), "answers teach again"
 
 
 @ANYTHING
@@ -370,12 +354,9 @@ async def test_messages_that_json_cannot_hold_are_counted(service: TokenService)
 
 async def test_only_a_vocabulary_that_stands_in_needs_a_guess_of_digits(real: TokenService) -> None:
     asked = request([{"role": "user", "content": "1" * 300}])
-    own, guessed = [
-        (await real.bind(Identity("t"), profile(encoding=encoding)).count(asked)).total
-        for encoding in ("chars", "o200k_base")
-    ]
-    assert own < 100
-    assert guessed > 300
+    for encoding, (least, most) in {"chars": (0, 100), "o200k_base": (300, 400)}.items():
+        count = await real.bind(Identity("t"), profile(encoding=encoding)).count(asked)
+        assert least < count.total < most
 
 
 KEY = ("tenant", "model")

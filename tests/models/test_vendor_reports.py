@@ -112,7 +112,7 @@ def test_a_cache_is_counted_on_while_it_is_read(answers: list[tuple[int, int | N
     assert is_used(use) is expected
 
 
-def test_misses_of_one_conversation_say_nothing_of_others_and_expire() -> None:
+def test_misses_of_one_conversation_say_nothing_of_others_and_expire_or_are_forgotten() -> None:
     clock = Clock()
     use = ReportMemory(clock)
     for _ in range(MISSES):
@@ -123,11 +123,6 @@ def test_misses_of_one_conversation_say_nothing_of_others_and_expire() -> None:
     ]  # fmt: skip
     clock.now += PAUSE + 1
     assert is_used(use)
-
-
-def test_a_tenants_conversations_are_forgotten() -> None:
-    use = ReportMemory()
-    for _ in range(MISSES):
-        use.note(WHO, "openai", KNOWN.name, 2000, 0)
-    assert use.forget("tenant") == 1
-    assert is_used(use)
+    clock.now -= PAUSE + 1
+    assert not is_used(use)
+    assert (use.forget("tenant"), is_used(use)) == (1, True)

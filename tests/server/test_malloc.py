@@ -64,10 +64,13 @@ print(before - resident())
 glibc = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs glibc 2.33")
 
 
+def printed(program: str) -> int:
+    return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+
+
 @glibc
 def test_large_blocks_are_mapped_by_themselves_whatever_was_freed_before() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert int(done.stdout) == 3
+    assert printed(PROGRAM) == 3
 
 
 @glibc
@@ -78,8 +81,7 @@ def test_what_the_operator_has_chosen_stays() -> None:
 
 @glibc
 def test_what_is_free_between_blocks_in_use_is_given_back() -> None:
-    done = subprocess.run([sys.executable, "-c", SCATTERED], capture_output=True, text=True, check=True)
-    assert int(done.stdout) >= 50
+    assert printed(SCATTERED) >= 50
 
 
 @glibc

@@ -18,8 +18,7 @@ page_of = cache(config_markdown)
 
 
 @pytest.mark.parametrize(
-    ("path", "made"),
-    [("docs/config.schema.json", config_schema), ("docs/configuration.md", page_of)],
+    ("path", "made"), [("docs/config.schema.json", config_schema), ("docs/configuration.md", page_of)]
 )
 def test_the_committed_reference_is_in_step_with_the_classes(path: str, made: Any) -> None:
     assert (ROOT / path).read_text() == made(), "run `make docs`"

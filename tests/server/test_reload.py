@@ -104,23 +104,13 @@ async def test_an_old_generation_ends_with_its_last_exchange_and_closes_what_it_
     assert sorted(world.closed) == ["kept", "of 0", "of 1"]
 
 
-async def test_a_tenant_is_forgotten_by_all_generations(world: World) -> None:
+async def test_all_generations_forget_a_tenant_and_are_closed_with_the_app(world: World) -> None:
     exchange = asyncio.ensure_future(world.reloading.current({}, nothing, nothing))
     await settled()
     world.write("m1")
     await world.reloading.reload("test")
     world.reloading.forget("tenant")
     assert world.forgotten == ["tenant", "tenant"]
-    world.under_way[0].set()
-    await exchange
-    await world.reloading.aclose()
-
-
-async def test_the_end_of_the_app_closes_what_is_still_in_use(world: World) -> None:
-    exchange = asyncio.ensure_future(world.reloading.current({}, nothing, nothing))
-    await settled()
-    world.write("m1")
-    await world.reloading.reload("test")
     await world.reloading.aclose()
     assert sorted(world.closed) == ["kept", "of 0", "of 1"]
     exchange.cancel()
@@ -166,9 +156,8 @@ async def test_the_watch_tries_each_content_once(world: World) -> None:
         return reloads[-1]
 
     world.reloading.reload = counted  # type: ignore[method-assign]
-    for number, (match, more, outcome) in enumerate(
-        (("m1", "", "applied"), ("m1", "wrong: 1", "refused"), ("m2", "", "applied"))
-    ):
+    contents = (("m1", "", "applied"), ("m1", "wrong: 1", "refused"), ("m2", "", "applied"))
+    for number, (match, more, outcome) in enumerate(contents):
         world.write(match, more)
         async with asyncio.timeout(60):
             while len(reloads) == number:

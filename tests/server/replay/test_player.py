@@ -8,6 +8,7 @@ import pytest
 
 from proxy.chat import ChatRequest, encode
 from proxy.config.load import load
+from proxy.config.settings import Settings
 from proxy.context import Context
 from proxy.policy import Decision, Keep, Need, Policy
 from proxy.server.replay.player import open_player
@@ -50,26 +51,27 @@ class Slow(Scripted):
         await super().load()
 
 
-async def test_a_model_that_loads_costs_a_chain_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(CONFIG)
+BODY = encode({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    (tmp_path / "config.yaml").write_text(CONFIG)
     monkeypatch.setattr("proxy.server.build.build_backend", lambda settings: Slow())
-    async with open_player(load(path).settings) as player:
-        played = await player.play(encode({"model": "m", "messages": [{"role": "user", "content": "Hi"}]}))
+    return load(tmp_path / "config.yaml").settings
+
+
+async def test_a_model_that_loads_costs_a_chain_no_time(settings: Settings) -> None:
+    async with open_player(settings) as player:
+        played = await player.play(BODY)
     assert played.seconds < 0.2
     assert played.unasked == {"tests.server.replay.test_player": 1}
     assert Asking.asked == 1
 
 
-async def test_texts_that_are_compared_after_a_request_count_for_no_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(CONFIG)
-    monkeypatch.setattr("proxy.server.build.build_backend", lambda settings: Slow())
-    body = encode({"model": "m", "messages": [{"role": "user", "content": "Hi"}]})
-    async with open_player(load(path).settings, loads=False) as player:
+async def test_texts_that_are_compared_after_a_request_count_for_no_step(settings: Settings) -> None:
+    async with open_player(settings, loads=False) as player:
         for _ in range(2):
-            played = await player.play(body, conversation="c")
+            played = await player.play(BODY, conversation="c")
             assert played.not_compared == {"tests.server.replay.test_player": 1}
             await player.commit(played)

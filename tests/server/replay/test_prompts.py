@@ -70,10 +70,8 @@ async def test_marks_that_a_client_moves_break_nothing() -> None:
         return Message({"role": "user", "content": [{"type": "text", "text": text, **mark}]})
 
     control = {"cache_control": {"type": "ephemeral"}}
-    before, after = await prompts(
-        chat("").with_messages([said("one", **control)]),
-        chat("").with_messages([said("one"), said("two", **control)]),
-    )
+    talks = [said("one", **control)], [said("one"), said("two", **control)]
+    before, after = await prompts(*map(chat("").with_messages, talks))
     assert common(before, after).place == 1
     assert (before.marks, after.marks) == ((0,), (1,))
 

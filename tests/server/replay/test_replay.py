@@ -42,11 +42,8 @@ def talk(turns: int = 6) -> list[dict[str, Any]]:
     for turn in range(turns):
         messages.append({"role": "user", "content": f"My order is QX-{turn}-77, {'please look. ' * 12}"})
         messages.append({"role": "assistant", "content": f"Turn {turn} is looked at. {'All is well. ' * 10}"})
-    return [
-        *messages,
-        {"role": "user", "content": "Which was the first?"},
-        {"role": "assistant", "content": "QX-0-77."},
-    ]
+    asked = {"role": "user", "content": "Which was the first?"}
+    return [*messages, asked, {"role": "assistant", "content": "QX-0-77."}]
 
 
 def written(folder: Path, *rows: Any) -> str:
@@ -66,9 +63,8 @@ def report(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) ->
 
 
 def test_a_cut_with_each_turn_is_told_for_what_it_costs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(
-        folder, capsys, written(folder, {"model": "m", "messages": talk(), "request_points": [2, 4, 6, 8, 10, 12, 14]})
-    )
+    row = {"model": "m", "messages": talk(), "request_points": [2, 4, 6, 8, 10, 12, 14]}
+    found = report(folder, capsys, written(folder, row))
     total = found["total"]
     assert total["requests"] == 7
     assert total["tokens"]["after"] < total["tokens"]["before"]
@@ -137,10 +133,8 @@ def test_refused_requests_are_counted(folder: Path, capsys: pytest.CaptureFixtur
 
 
 def test_tools_that_were_left_out_and_called_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tools = [
-        tool(f"find_{name}", f"Finds {name}s.")
-        for name in ("book", "car", "dog", "egg", "fox", "hat", "ink", "jar", "gnu")
-    ]
+    names = ("book", "car", "dog", "egg", "fox", "hat", "ink", "jar", "gnu")
+    tools = [tool(f"find_{name}", f"Finds {name}s.") for name in names]
     call = {"id": "c", "type": "function", "function": {"name": "find_gnu", "arguments": "{}"}}
     messages = [{"role": "user", "content": "Find a book, a car, a dog, an egg."}]
     answer = {"role": "assistant", "content": None, "tool_calls": [call]}
@@ -173,10 +167,8 @@ def test_rounds_of_internal_tools_are_told_because_they_are_not_played(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = {"id": "i1", "type": "function", "function": {"name": "recall", "arguments": "{}"}}
-    rounds = [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "i1", "content": "found"},
-    ]
+    calling = {"role": "assistant", "content": None, "tool_calls": [call]}
+    rounds = [calling, {"role": "tool", "tool_call_id": "i1", "content": "found"}]
     first = [{"role": "user", "content": "What was it?"}]
     second = [{"role": "assistant", "content": "This."}, {"role": "user", "content": "And?"}]
     rows = [

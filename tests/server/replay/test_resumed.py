@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,16 +25,14 @@ chains:
 embedding: {kind: none}
 state: {kind: memory}
 """
-WORDS = re.findall(
-    r"\w+", "ledger tenant invoice gateway export audit session archive region contract shipment refund branch"
+WORDS = (
+    *("ledger", "tenant", "invoice", "gateway", "export", "audit", "session", "archive", "region", "contract"),
+    *("shipment", "refund", "branch"),
 )
-SAID = [
-    "Always answer in French.",
-    "My budget is 900 euros.",
-    "What was the invoice of tenant 17?",
-    "Thanks!",
-    "Go on.",
-]
+SAID = (
+    *("Always answer in French.", "My budget is 900 euros.", "What was the invoice of tenant 17?"),
+    *("Thanks!", "Go on."),
+)
 
 
 def agent(chance: random.Random, steps: int) -> Iterator[dict[str, Any]]:
@@ -61,14 +58,9 @@ def agent(chance: random.Random, steps: int) -> Iterator[dict[str, Any]]:
         functions = [{"name": f"{chance.choice(WORDS)}_tool", "arguments": json.dumps({"q": words(3)})} for _ in calls]
         made = [{"id": id, "type": "function", "function": each} for id, each in zip(calls, functions, strict=True)]
         rows = [[{"id": chance.randrange(9**6), "name": words(8)} for _ in range(12)] for _ in calls]
-        messages = [
-            *messages,
-            {"role": "assistant", "content": None, "tool_calls": made},
-            *(
-                {"role": "tool", "tool_call_id": id, "content": json.dumps(each)}
-                for id, each in zip(calls, rows, strict=True)
-            ),
-        ]
+        results = [(id, json.dumps(each)) for id, each in zip(calls, rows, strict=True)]
+        messages = [*messages, {"role": "assistant", "content": None, "tool_calls": made}]
+        messages += [{"role": "tool", "tool_call_id": id, "content": content} for id, content in results]
 
 
 @pytest.mark.parametrize(("window", "chain"), [(100_000, "default"), (6_000, "default"), (6_000, "checks")])

@@ -182,16 +182,6 @@ class Lab:
         """Start another upstream."""
         return await self.stack.enter_async_context(upstream())
 
-    async def chat(self, base: str, body: Any, headers: Any = None) -> tuple[int, Any, Any]:
-        """Send a chat request; the status, the headers and the JSON of its answer."""
-        answer = await Client(base, self.http).post("/v1/chat/completions", body, headers)
-        return answer.status, answer.headers, answer.json
-
-    async def get(self, url: str, headers: Any = None) -> tuple[int, Any]:
-        """The status and the JSON of what is there."""
-        async with self.http.get(url, headers=headers) as response:
-            return response.status, await response.json()
-
     async def two(self, config: str) -> list[str]:
         """Start two proxies of one configuration; their base URLs."""
         return [await self.start(config, name) for name in ("first", "second")]
@@ -201,3 +191,10 @@ class Lab:
 async def lab(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> AsyncGenerator[Lab, None]:
     async with AsyncExitStack() as stack:
         yield Lab(tmp_path, behind, http, stack)
+
+
+@pytest.fixture
+async def client(lab: Lab, request: pytest.FixtureRequest) -> Client:
+    """A client of a proxy with the `CONFIG` of the test's module, with its `KEY` if it has one."""
+    module = vars(request.module)
+    return await lab.client(module["CONFIG"].format(url=lab.behind.url), module.get("KEY", ""))

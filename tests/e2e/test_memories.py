@@ -12,30 +12,19 @@ from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Answer, Client, Lab
 from tests.e2e.servers import Upstream
 
-CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
-models: [{{match: "*", upstream: main, window: 100000}}]
-server: {{max_body_mib: 0.5}}
-chains: {{default: [{{select_memories: {{timeout: 30, wait: 20}}}}]}}
-memories: {{max_import: 300, max_characters: 500}}
-embedding: {embedding}
+KEY, OTHERS_KEY = "pk-1", "pk-2"
+CONFIG = f"""
+upstreams: {{{{main: {{{{kind: openai, base_url: "{{url}}", api_key: sk-own}}}}}}}}
+models: [{{{{match: "*", upstream: main, window: 100000}}}}]
+server: {{{{max_body_mib: 0.5}}}}
+chains: {{{{default: [{{{{select_memories: {{{{timeout: 30, wait: 20}}}}}}}}]}}}}
+memories: {{{{max_import: 300, max_characters: 500}}}}
 auth:
   kind: keys
-  keys:
-    - {{name: one, hash: {one}}}
-    - {{name: two, hash: {two}}}
+  keys: [{{{{name: one, hash: {hash_of(KEY)}}}}}, {{{{name: two, hash: {hash_of(OTHERS_KEY)}}}}}]
 """
 SHARED = "The canteen has tea, coffee and juice to drink"
 TEA = "The user drinks green tea, coffee or juice"
-
-
-def config(url: str, embedding: str = "{kind: none}") -> str:
-    return CONFIG.format(url=url, embedding=embedding, one=hash_of("pk-1"), two=hash_of("pk-2"))
-
-
-@pytest.fixture
-async def client(lab: Lab) -> Client:
-    return await lab.client(config(lab.behind.url), "pk-1")
 
 
 async def imported(client: Client, lines: list[str]) -> Answer:
@@ -292,8 +281,8 @@ async def test_a_fact_from_five_sources_stands_once(lab: Lab, window: int) -> No
 
 
 async def test_with_the_built_in_model(lab: Lab) -> None:
-    more = "vectors: {kind: embedded, timeout: 60}\n"
-    client = await lab.client(config(lab.behind.url, "{kind: sentence-transformers}") + more, "pk-1")
+    more = "embedding: {kind: sentence-transformers}\nvectors: {kind: embedded, timeout: 60}\n"
+    client = await lab.client(CONFIG.format(url=lab.behind.url) + more, KEY)
     facts = [
         "The user is a vegetarian and allergic to peanuts",
         "The user's daughter studies in Tokyo",

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,8 +54,8 @@ async def talk(lab: Lab, base: str, place: int, turn: int) -> None:
     messages = [SYSTEM, {"role": "user", "content": f"Talk {place}."}]
     for number in range(turn):
         messages += [{"role": "assistant", "content": "hi"}, {"role": "user", "content": f"Next {number}."}]
-    status, _, told = await lab.chat(base, {"model": "m", "messages": messages}, {"x-penstock-session": f"s{place}"})
-    assert status == 200, told
+    answer = await Client(base, lab.http).chat(messages=messages, headers={"x-penstock-session": f"s{place}"})
+    assert answer.status == 200, answer.body
 
 
 async def rested(lab: Lab, **settings: Any) -> tuple[str, int]:
@@ -96,32 +95,25 @@ async def test_a_refused_refresh_is_the_last_of_its_conversation(lab: Lab) -> No
     assert await Client(base, lab.http).metric('penstock_pilot_requests_total{outcome="failed"}') == TALKS
 
 
-async def fan_out(lab: Lab, hold: float, first: Callable[[], Any]) -> list[float]:
-    """Send three requests at once to a server whose first answer is late; return when each arrived, in seconds."""
+@pytest.mark.parametrize(
+    ("hold", "answered", "least", "most"),
+    [
+        pytest.param(5.0, 0.5, 0.5, 60, id="until the first is answered"),
+        pytest.param(0.3, 3, 0.25, 2.5, id="no longer than the bound"),
+        pytest.param(0.0, 3, 0, 2.5, id="not by default"),
+    ],
+)
+async def test_siblings_wait(lab: Lab, hold: float, answered: float, least: float, most: float) -> None:
+    """Of three requests at once the first is answered after some seconds; the others arrive within bounds."""
     arrived: list[float] = []
 
     async def respond(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         arrived.append(time.monotonic())
         if len(arrived) == 1:
-            await first()
+            await asyncio.sleep(answered)
         await send(writer, 200, DEFAULT_ANSWER)
 
     lab.behind.respond = respond
     base = await lab.start(CONFIG.format(url=lab.behind.url, price=1, ttl=300, pilot=f"{{hold: {hold}}}"))
     await asyncio.gather(*(talk(lab, base, place, 0) for place in range(3)))
-    return [each - arrived[0] for each in arrived]
-
-
-async def test_siblings_wait_until_the_first_is_answered(lab: Lab) -> None:
-    arrived = await fan_out(lab, 5.0, lambda: asyncio.sleep(0.5))
-    assert min(arrived[1:]) >= 0.5
-
-
-async def test_siblings_wait_no_longer_than_the_bound(lab: Lab) -> None:
-    arrived = await fan_out(lab, 0.3, lambda: asyncio.sleep(3))
-    assert 0.25 <= min(arrived[1:]) <= max(arrived[1:]) < 2.5
-
-
-async def test_siblings_do_not_wait_by_default(lab: Lab) -> None:
-    arrived = await fan_out(lab, 0.0, lambda: asyncio.sleep(3))
-    assert max(arrived) < 2.5
+    assert least <= min(arrived[1:]) - arrived[0] <= max(arrived) - arrived[0] < most

@@ -9,17 +9,14 @@ import re
 import shlex
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from proxy.__main__ import main
 from tests.e2e.conftest import Lab
-from tests.e2e.servers import proxy
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
 START = (ROOT / "docs/start.md").read_text()
-JSON = {"content-type": "application/json"}
 CONFIG = (ROOT / "config.yaml").read_text().replace("kind: auto", "kind: none")
 
 
@@ -31,14 +28,9 @@ def block(page: str, language: str, holding: str) -> str:
 
 async def test_the_first_request_has_the_answer_that_the_readme_shows(lab: Lab) -> None:
     body = json.loads((ROOT / "docs/request.json").read_text())
-    async with (
-        proxy(CONFIG, lab.folder) as base,
-        aiohttp.ClientSession() as client,
-        client.post(f"{base}/v1/chat/completions", json=body) as answer,
-    ):
-        content = (await answer.json())["choices"][0]["message"]["content"]
-        assert answer.headers["x-penstock-context"] == "4383;1624;8192"
-    assert content.strip() == block(README, "text", "6 messages").strip()
+    answer = await (await lab.client(CONFIG)).post("/v1/chat/completions", body)
+    assert answer.headers["x-penstock-context"] == "4383;1624;8192"
+    assert answer.json["choices"][0]["message"]["content"].strip() == block(README, "text", "6 messages").strip()
 
 
 async def test_the_sdk_example_prints_what_the_page_shows(lab: Lab) -> None:
@@ -48,8 +40,7 @@ async def test_the_sdk_example_prints_what_the_page_shows(lab: Lab) -> None:
             exec(block(START, "python", "OpenAI(").replace("http://127.0.0.1:4000", base), {})
         return out.getvalue()
 
-    async with proxy(CONFIG, lab.folder) as base:
-        printed = await asyncio.to_thread(run, base)
+    printed = await asyncio.to_thread(run, await lab.start(CONFIG))
     assert printed == block(START, "text", "2 messages")
 
 
@@ -69,18 +60,14 @@ async def test_each_provider_gets_the_request_that_the_first_page_sends_it(lab: 
     url = lab.behind.url.removesuffix("/v1")
     config = CONFIG.replace("kind: anthropic", f"kind: anthropic\n    base_url: {url}")
     config = re.sub(r"\$\{\w+:-http[^/]*//[^/}]*(/v1)?\}", rf"{url}\1", config)
-    sent = []
-    async with proxy(config, lab.folder) as base, aiohttp.ClientSession() as client:
-        for words in map(shlex.split, commands.replace("\\\n", "").split("\n\n")):
-            options = dict(zip(words[2::2], words[3::2], strict=True))
-            headers = [word.split(": ", 1) for flag, word in itertools.pairwise(words) if flag == "-H"]
-            url = words[1].replace("http://127.0.0.1:4000", base)
-            async with client.post(url, data=options["-d"], headers=dict(headers)) as answer:
-                await answer.read()
-            last = lab.behind.last
-            sent.append(
-                (last.path, json.loads(last.body)["model"], last.header("authorization") or last.header("x-api-key"))
-            )
+    client, sent = await lab.client(config), []
+    for words in map(shlex.split, commands.replace("\\\n", "").split("\n\n")):
+        options = dict(zip(words[2::2], words[3::2], strict=True))
+        headers = dict(word.split(": ", 1) for flag, word in itertools.pairwise(words) if flag == "-H")
+        await client.send("POST", words[1].removeprefix("http://127.0.0.1:4000"), headers, data=options["-d"])
+        last = lab.behind.last
+        sent_key = last.header("authorization") or last.header("x-api-key")
+        sent.append((last.path, json.loads(last.body)["model"], sent_key))
     assert sent == [
         ("/api/chat", "qwen3:8b", None),
         ("/v1/chat/completions", "gpt-4o-mini", "Bearer sk-of-openai"),
@@ -99,12 +86,12 @@ async def test_shared_and_remembered_texts_reach_the_model_as_the_pages_show(lab
     agents, memories = ((ROOT / f"docs/how-to/{name}.md").read_text() for name in ("agents", "memories"))
     names = {"x-penstock-session": "trip-7", "x-penstock-user": "ann"}
     asked = {"model": "m", "messages": [{"role": "user", "content": "Which dishes suit a vegetarian user?"}]}
-    async with proxy(chain, lab.folder) as base, aiohttp.ClientSession(base_url=base, headers=names) as client:
-        for page, path, holding in ((memories, "/v1/memories", '"user"'), (agents, "/v1/context/share", '"to"')):
-            body = re.findall(r"-d '(.*?)'", block(page, "sh", holding))[0]
-            async with client.post(path, data=body, headers={**JSON, "x-penstock-agent": "researcher"}) as answer:
-                assert answer.status == 200
-        async with client.post("/v1/compress", json=asked, headers={"x-penstock-agent": "planner"}) as answer:
-            sent = [message["content"] for message in (await answer.json())["messages"]]
+    client = await lab.client(chain)
+    for page, path, holding in ((memories, "/v1/memories", '"user"'), (agents, "/v1/context/share", '"to"')):
+        body = re.findall(r"-d '(.*?)'", block(page, "sh", holding))[0]
+        headers = {**names, "content-type": "application/json", "x-penstock-agent": "researcher"}
+        assert (await client.send("POST", path, headers, data=body)).status == 200
+    compressed = await client.post("/v1/compress", asked, {**names, "x-penstock-agent": "planner"})
+    sent = [message["content"] for message in compressed.json["messages"]]
     shown = [block(memories, "text", "<relevant_context>"), block(agents, "text", "<shared_context>")]
     assert sorted(sent[:-1]) == sorted(text.strip() for text in shown)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Client, Lab
+from tests.e2e.conftest import Client
 from tests.e2e.servers import Received, Upstream, answering, begin_stream, send, send_chunk
 from tests.scripted import answer, assembled, events
 from tests.sdk_types import MARK
@@ -22,11 +22,6 @@ records: {{text: true}}
 """
 CHAT, MESSAGES, RESPONSES = "chat/completions", "messages", "responses"
 PATHS = pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
-
-
-@pytest.fixture
-async def client(lab: Lab) -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url))
 
 
 def asking(path: str, messages: list[Any], **more: Any) -> dict[str, Any]:

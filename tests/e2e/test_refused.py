@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Client, Lab
+from tests.e2e.conftest import Client
 from tests.e2e.servers import Received, Respond, Upstream, begin_stream, plainly, send, send_chunk
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{main}"}}
+  main: {{kind: openai, base_url: "{url}"}}
 models:
   - {{match: ["llama-3-*", mine], upstream: main, window: 2048, reserve: 0}}
   - {{match: "*", upstream: main}}
@@ -69,11 +69,6 @@ def talk(turns: int) -> list[dict[str, str]]:
             {"role": "assistant", "content": "Noted."},
         ]
     return [*said, {"role": "user", "content": "Which meter was the last?"}]
-
-
-@pytest.fixture
-async def client(lab: Lab) -> Client:
-    return await lab.client(CONFIG.format(main=lab.behind.url))
 
 
 ALL = {"n_prompt_tokens": 1, "n_ctx": 1}

@@ -3,9 +3,7 @@
 import json
 from typing import Any
 
-import pytest
-
-from tests.e2e.conftest import Client, Lab
+from tests.e2e.conftest import Client
 from tests.e2e.servers import Upstream
 
 CONFIG = """
@@ -35,11 +33,6 @@ def bodies(text: str) -> list[tuple[str, dict[str, Any]]]:
         ("responses/input_tokens", {"input": text}),
         ("responses/input_tokens", {"input": [said(text)], "instructions": "Be brief."}),
     ]
-
-
-@pytest.fixture
-async def client(lab: Lab) -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url))
 
 
 async def test_a_refusal_is_one_on_each_wire(client: Client, behind: Upstream) -> None:

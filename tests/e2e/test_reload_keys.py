@@ -2,13 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
-import aiohttp
 import pytest
 
 from proxy.config.keys_file import hash_of
-from tests.e2e.conftest import Lab
-from tests.e2e.served import Served, served
+from tests.e2e.conftest import Client, Lab
+from tests.e2e.served import served
 from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
 
 ANN, BOB = "pk-ann", "pk-bob"
@@ -21,7 +21,6 @@ state: {{directory: "{state}", max_mib: 8}}
 embedding: {{kind: none}}
 telemetry: {{log_level: info}}
 """
-TALK = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
 
 class Mount:
@@ -58,16 +57,19 @@ def mount(tmp_path: Path, behind: Upstream) -> Mount:
     return Mount(tmp_path, behind)
 
 
-async def ask(http: aiohttp.ClientSession, proxy: Served, key: str) -> int:
-    headers = {"authorization": f"Bearer {key}"}
-    async with http.post(f"{proxy.base}/v1/chat/completions", headers=headers, json=TALK) as response:
-        return response.status
+async def statuses(client: Client) -> list[int]:
+    """Return the statuses that Ann and Bob get."""
+    return [(await client.chat("hi", key=key)).status for key in (ANN, BOB)]
 
 
-async def until(http: aiohttp.ClientSession, proxy: Served, key: str, status: int) -> None:
+async def until(client: Client, expected: list[int]) -> None:
     async with asyncio.timeout(60):
-        while await ask(http, proxy, key) != status:
+        while await statuses(client) != expected:
             await asyncio.sleep(0.05)
+
+
+async def config_of(client: Client) -> Any:
+    return (await client.get("/readyz")).json["config"]
 
 
 async def test_a_key_that_is_taken_out_is_refused_and_its_stream_ends_as_it_began(lab: Lab, mount: Mount) -> None:
@@ -85,16 +87,16 @@ async def test_a_key_that_is_taken_out_is_refused_and_its_stream_ends_as_it_bega
     (mount.folder / "config.yaml").symlink_to("..data/config.yaml")
     async with served(config, mount.folder) as proxy:
         await until_ready(proxy.base)
-        assert [await ask(lab.http, proxy, key) for key in (ANN, BOB)] == [200, 401]
+        client = Client(proxy.base, lab.http)
+        assert await statuses(client) == [200, 401]
         lab.behind.respond = slowly
-        headers = {"authorization": f"Bearer {ANN}"}
-        url, body = f"{proxy.base}/v1/chat/completions", {**TALK, "stream": True}
-        async with lab.http.post(url, headers=headers, json=body) as response:
+        url = f"{proxy.base}/v1/chat/completions"
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+        async with lab.http.post(url, headers={"authorization": f"Bearer {ANN}"}, json=body) as response:
             await response.content.readany()
             lab.behind.respond = plain
             mount.put(keys("bob"), "sk-two")
-            await until(lab.http, proxy, BOB, 200)
-            assert await ask(lab.http, proxy, ANN) == 401
+            await until(client, [401, 200])
             go_on.set()
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
         assert lab.behind.last.header("authorization") == "Bearer sk-two"
@@ -102,19 +104,13 @@ async def test_a_key_that_is_taken_out_is_refused_and_its_stream_ends_as_it_bega
         # a file of keys that is wrong takes nobody's access, and gives none
         mount.put(keys("bob", "ann", more=", no_such_limit: 1"), "sk-two")
         async with asyncio.timeout(60):
-            while True:
-                async with lab.http.get(f"{proxy.base}/readyz") as response:
-                    told = (await response.json())["config"]
-                if "refused" in told:
-                    break
+            while "refused" not in await config_of(client):
                 await asyncio.sleep(0.05)
-        assert [await ask(lab.http, proxy, key) for key in (ANN, BOB)] == [401, 200]
+        assert await statuses(client) == [401, 200]
         assert any("keys.yaml:2" in line and "no_such_limit" in line for line in proxy.log)
         assert hash_of(BOB) not in "".join(proxy.log)
 
         # what connections may take is settled at the start, and that is told; the keys are taken over
         mount.put(keys("ann"), "sk-two", patience=20)
-        await until(lab.http, proxy, ANN, 200)
-        assert await ask(lab.http, proxy, BOB) == 401
-        async with lab.http.get(f"{proxy.base}/readyz") as response:
-            assert (await response.json())["config"]["needs_restart"] == ["limits.header_timeout"]
+        await until(client, [200, 401])
+        assert (await config_of(client))["needs_restart"] == ["limits.header_timeout"]

@@ -25,7 +25,7 @@ from proxy.server.replay.player import Explained, Player
 from proxy.server.replay.reading import read
 from proxy.server.replay.report import totals
 from proxy.testing import lifelike
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import Received, Upstream, proxy, send
 from tests.scripted import calls
 
@@ -173,8 +173,7 @@ async def test_a_replay_tells_what_the_upstream_saw(
         for name, request in in_turn(talks):
             unchanged.read(request)
             headers = {"x-penstock-session": "work", "x-penstock-agent": name} if name else {}
-            status, _, answer = await lab.chat(base, request, headers)
-            assert status == 200, answer
+            assert (await Client(base, lab.http).chat(**request, headers=headers)).status == 200
     settings = load(tmp_path / "config.yaml", {}).settings
     played: list[bytes | None] = []
     play = Player.play

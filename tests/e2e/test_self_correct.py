@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Client, Lab
+from tests.e2e.conftest import Client
 from tests.e2e.servers import Received, Upstream, answering, begin_stream, send, send_chunk
 from tests.scripted import answer, calls, event
 
@@ -20,13 +20,9 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required"
 TOOLS = {"tools": [{"type": "function", "function": {"name": "book", "parameters": CITY}}]}
 ASKED = [{"role": "user", "content": "Book a room."}]
 NEXT = [*ASKED, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "Thanks."}]
+KEY = "k"
 NAMES = {"x-penstock-session": "one"}
 FINE = json.dumps(answer("You are welcome.")).encode()
-
-
-@pytest.fixture
-async def client(lab: Lab) -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url), "k")
 
 
 async def sent(client: Client, behind: Upstream, session: str = "one") -> list[dict[str, Any]]:

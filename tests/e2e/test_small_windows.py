@@ -66,12 +66,11 @@ async def test_an_agent_in_a_small_window_finishes(lab: Lab, kind: str, window: 
         await send(writer, 200, json.dumps(answer).encode())
 
     lab.behind.respond = agent
-    base = await lab.start(config(lab.behind.url, lab.folder / "state").replace("window: 16000", f"window: {window}"))
+    made = config(lab.behind.url, lab.folder / "state").replace("window: 16000", f"window: {window}")
+    client = await lab.client(made)
+    tools: dict[str, Any] = {"tools": TOOLS} if kind == "tools" else {}
     for n in range(STEPS):
-        body = {"model": "m", "messages": talk} | ({"tools": TOOLS} if kind == "tools" else {})
-        status, _, answer = await lab.chat(base, body)
-        assert status == 200, answer
-        said = answer["choices"][0]["message"]["content"]
+        said = (await client.chat(messages=talk, **tools)).json["choices"][0]["message"]["content"]
         assert said.startswith(f"Step {n}: "), said
         if kind == "tools":
             (call,) = calls(f"bash:c{n}")
@@ -90,8 +89,8 @@ async def test_the_first_request_of_a_long_conversation_waits_for_what_shortens_
     )
     made = re.sub(r"- compress_history: {.*?}", "- compress_history: {timeout: 0.000001}", made)
     made = re.sub(r"\nserver:\n(  .*\n)+", "\n", made)
-    base = await lab.start(f"{made}embedding: {{kind: none}}\n")
-    status, headers, answer = await lab.chat(base, {"model": "m", "messages": chatting(200)})
-    assert status == 200, answer
-    assert "compress_history" in headers["server-timing"]
+    client = await lab.client(f"{made}embedding: {{kind: none}}\n")
+    answer = await client.chat(messages=chatting(200))
+    assert answer.status == 200, answer.body
+    assert "compress_history" in answer.headers["server-timing"]
     assert len(json.loads(lab.behind.last.body)["messages"]) < 100

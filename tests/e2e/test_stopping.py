@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
 
@@ -94,13 +94,13 @@ async def test_it_is_not_ready_while_it_still_takes_connections(lab: Lab) -> Non
     lab.behind.respond = held
     async with served(config(lab.behind, "drain_delay: 600"), lab.folder) as running:
         await until_ready(running.base)
-        status, said = await lab.get(f"{running.base}/readyz")
-        assert (status, said["status"]) == (200, "ready")
+        client = Client(running.base, lab.http)
+        assert (await client.get("/readyz")).json["status"] == "ready"
         running.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(60):
-            while status == 200:
-                status, said = await lab.get(f"{running.base}/readyz")
-        assert (status, said) == (503, {"status": "draining"})
+            while (answer := await client.get("/readyz")).status == 200:
+                pass
+        assert (answer.status, answer.json) == (503, {"status": "draining"})
         for chain in ("empty", "default"):
             headers = {"x-penstock-chain": chain}
             url = f"{running.base}/v1/chat/completions"

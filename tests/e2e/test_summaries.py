@@ -114,15 +114,6 @@ async def test_what_was_written_ahead_is_used_at_the_cut_and_kept(running: Runni
     assert "Question 25 " in since
 
 
-async def test_without_a_draft_the_cut_keeps_its_extract_for_ever(running: Running) -> None:
-    client = await running.proxy()
-    first = await running.ask(client, OVER)
-    assert "Summary of answers" not in first[0]["content"]
-    await running.ask(client, NEAR)
-    await running.drafted()
-    assert (await running.ask(client, OVER + 1))[0] == first[0]
-
-
 async def test_a_slow_one_is_not_waited_for_and_dropped_at_shutdown(running: Running) -> None:
     running.small.respond = silent
     async with AsyncExitStack() as stack:

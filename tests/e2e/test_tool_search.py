@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import Received, Respond, Upstream, say
 from tests.scripted import answer
 
@@ -126,11 +126,10 @@ async def test_a_search_goes_by_the_phrases_of_the_chain_that_the_request_has(la
     assert json.loads(result.split("\n")[1])["name"] == "get_weather"
 
 
-async def test_where_no_search_is_run_all_tools_stay(lab: Lab) -> None:
+async def test_where_no_search_is_run_all_tools_stay(client: Client, behind: Upstream) -> None:
     """Of several answers at once, and of a gateway that calls the model itself."""
-    client = await lab.client(CONFIG.format(url=lab.behind.url))
     assert (await client.chat(messages=[USER], tools=TOOLS, n=2)).status == 200
-    assert json.loads(lab.behind.last.body)["tools"] == TOOLS
+    assert json.loads(behind.last.body)["tools"] == TOOLS
     told = (await client.post("/v1/compress", {"model": "m", "messages": [USER], "tools": TOOLS})).json
     assert told["tools"][: len(TOOLS)] == TOOLS
     assert "call_tool" not in names(told)

@@ -10,16 +10,7 @@ from yarl import URL
 
 from tests.e2e.conftest import CONFIG, Answer, Lab, Setup
 from tests.e2e.odd_answers import ODD
-from tests.e2e.servers import (
-    DEFAULT_ANSWER,
-    Received,
-    Upstream,
-    answering,
-    begin_stream,
-    send_chunk,
-    silent,
-    streaming,
-)
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, answering, begin_stream, send_chunk, silent, streaming
 
 ODD_BODY = (
     b'{ "x_first": 1.0, "model":"plain-1",\n "messages" : [{"content":"h\\u00e9llo", "role":"user","n":1e5}],'

@@ -21,7 +21,7 @@ models:
   - {{match: "*", upstream: main}}
 state: {{kind: memory}}
 """
-OWN = (
+CONFIG = (
     UPSTREAMS.replace('"{url}"', '"{url}", api_key: sk-own')
     + f"""
 auth:
@@ -35,11 +35,6 @@ auth:
 NOTHING = {
     "requests": 0, "without_usage": 0, "input_tokens": 0, "cached_tokens": 0, "output_tokens": 0, "usd": 0.0,
 }  # fmt: skip
-
-
-@pytest.fixture
-async def client(lab: Lab) -> Client:
-    return await lab.client(OWN.format(url=lab.behind.url))
 
 
 async def used(client: Client, key: str, holds: Callable[[Any], bool] = bool) -> Any:
@@ -86,7 +81,7 @@ async def test_what_was_used_before_a_round_failed_is_paid_for(lab: Lab, model: 
             await send(writer, 429, b'{"error":{"message":"full","type":"requests","param":null,"code":null}}')
 
     lab.behind.respond = once
-    text = OWN.replace("models:", "models:\n  - {{match: not-alone, upstream: main, fallbacks: [alone]}}", 1)
+    text = CONFIG.replace("models:", "models:\n  - {{match: not-alone, upstream: main, fallbacks: [alone]}}", 1)
     text += "chains: {{default: [{{compact_tool_results: {{over: 600, read_again: 0}}}}, {{offer_recall: {{}}}}]}}\n"
     client = await lab.client(text.format(url=lab.behind.url))
     assert (await client.chat(model=model, messages=CONVERSATION, tools=TOOLS, key=POOR)).status == 429

@@ -15,8 +15,7 @@ embedding: {{kind: openai, model: nomic, base_url: "{embedding}"}}
 
 
 @pytest.mark.parametrize(
-    "vectors",
-    ['{{kind: embedded, directory: "{folder}/file"}}', '{{kind: qdrant, url: "http://127.0.0.1:1"}}'],
+    "vectors", ['{{kind: embedded, directory: "{folder}/file"}}', '{{kind: qdrant, url: "http://127.0.0.1:1"}}']
 )
 async def test_an_index_that_cannot_be_had_is_done_without(
     vectors: str, lab: Lab, caplog: pytest.LogCaptureFixture

@@ -46,11 +46,6 @@ def request_body(kind: type[Body], *, short: bool = False) -> dict[str, Any]:
     return body
 
 
-@pytest.fixture
-async def client(lab: Lab) -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url))
-
-
 async def recorded(client: Client, kind: type[Body], body: Any) -> Any:
     """Send a body on its wire; return what operators are told of it."""
     answer = await client.post(f"/v1{kind.path}", body)

@@ -103,6 +103,36 @@ class Page:
         """Whether the first element that fits is to be seen."""
         return bool(await self.run(f"!!document.querySelector({json.dumps(selector)})?.checkVisibility()"))
 
+    async def count(self, selector: str) -> int:
+        """The number of elements that fit."""
+        return int(await self.run(f"document.querySelectorAll({json.dumps(selector)}).length"))
+
+    async def texts(self, selector: str) -> list[str]:
+        """The text of each element that fits."""
+        return list(
+            await self.run(f"[...document.querySelectorAll({json.dumps(selector)})].map(each => each.innerText)")
+        )
+
+    async def shows(self, selector: str, text: str = "") -> None:
+        """Wait until there is an element that fits, with this text in it."""
+        await self.until(
+            f"document.querySelector({json.dumps(selector)})?.innerText?.includes({json.dumps(text)}) ?? false"
+        )
+
+    async def focus(self, selector: str) -> None:
+        """Put the focus on the first element that fits."""
+        await self.run(f"document.querySelector({json.dumps(selector)}).focus()")
+
+    async def push(self, selector: str, text: str = "") -> None:
+        """Click, without a mouse, the first element that fits and has this text in it."""
+        found = f"[...document.querySelectorAll({json.dumps(selector)})].find(e => e.innerText.includes({json.dumps(text)}))"
+        await self.run(f"{found}.click()")
+
+    async def write(self, text: str, area: int) -> None:
+        """Replace all text of one of the text areas."""
+        await self.run(f"(area => {{ area.focus(); area.select(); }})(document.querySelectorAll('textarea')[{area}])")
+        await self.type(text)
+
     async def open(self, url: str) -> None:
         """Go there."""
         await self.call("Page.navigate", url=url)
@@ -147,6 +177,19 @@ class Page:
 def _save(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
+
+
+class Desk:
+    """A browser in front of a server."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page, self.base = page, base
+
+    def is_sound(self, *but: str) -> None:
+        """Raises `AssertionError` if anything ran, was asked of another server, or was complained of."""
+        assert self.page.dialogs == []
+        assert [url for url in self.page.asked if not url.startswith((self.base, "about:"))] == []
+        assert [each for each in self.page.complaints if not any(known in each for known in but)] == []
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.e2e.servers import Received, Upstream, proxy, send, upstream
-from tests.ui.browser import Page, browser
+from tests.ui.browser import Desk, Page, browser
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}, dead: {{kind: openai, base_url: "http://127.0.0.1:9/v1"}}}}
@@ -35,6 +35,8 @@ records: {{per_second: 10000}}
 telemetry: {{log_level: error}}
 """
 KEY = "s3cret"
+REFUSED_KEY = "401 (Unauthorized)"
+"""The browser notes each refusal of a key by itself."""
 WIDE, NARROW = (1400, 900), (390, 844)
 
 HOSTILE = "<script>alert(1)</script><script>window.pwned = 1</script>"
@@ -50,22 +52,25 @@ async def answering(behind: Upstream, received: Received, writer: asyncio.Stream
     await send(writer, 200, json.dumps(answer).encode())
 
 
-class Desk:
+class Served(Desk):
     """A proxy with requests to show, and a browser in front of it."""
 
-    def __init__(self, base: str, page: Page, http: aiohttp.ClientSession) -> None:
-        self.base, self.page, self._http = base, page, http
-        self._sent = 0
+    def __init__(self, page: Page, base: str, http: aiohttp.ClientSession) -> None:
+        super().__init__(page, base)
+        self._http, self._sent = http, 0
 
     async def send(self, text: str = "hi", *, model: str = "gpt-4o-mini", turns: int = 1) -> str:
         """Send a conversation; the request's id."""
         self._sent += 1
         name = f"req-{self._sent:03}"
         body = {"model": model, "messages": [{"role": "user", "content": f"{text}"} for _ in range(turns)]}
+        await self.post(body, name)
+        return name
+
+    async def post(self, body: object, name: str) -> None:
         headers = {"x-request-id": name, "authorization": "Bearer sk-client"}
         async with self._http.post(f"{self.base}/v1/chat/completions", json=body, headers=headers) as answer:
             await answer.read()
-        return name
 
     async def work(self) -> None:
         """A little of everything."""
@@ -87,31 +92,18 @@ class Desk:
         """Wait until so many requests are listed."""
         await self.page.until(f"document.querySelectorAll('tr.request:not([hidden])').length === {requests}")
 
-    def is_sound(self) -> None:
-        """Raises `AssertionError` if anything ran, was asked of another server, or was complained of."""
-        assert self.page.dialogs == []
-        assert [url for url in self.page.asked if not url.startswith(self.base)] == []
-        # the browser notes each refusal of a key by itself
-        assert [each for each in self.page.complaints if "401 (Unauthorized)" not in each] == []
 
-
-@pytest.fixture
-async def http() -> AsyncGenerator[aiohttp.ClientSession, None]:
-    async with aiohttp.ClientSession() as session:
-        yield session
-
-
-@pytest.fixture
-async def desk(tmp_path: Path, http: aiohttp.ClientSession) -> AsyncGenerator[Desk, None]:
-    async with browser() as page, upstream() as behind:
+@pytest.fixture(params=[CONFIG])
+async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Served, None]:
+    async with browser() as page, upstream() as behind, aiohttp.ClientSession() as http:
         behind.respond = answering
-        text = CONFIG.format(url=behind.url, key=KEY, folder=tmp_path)
+        text = request.param.format(url=behind.url, key=KEY, folder=tmp_path)
         async with proxy(text, tmp_path) as base:
             await page.sized(*WIDE)
-            yield Desk(base, page, http)
+            yield Served(page, base, http)
 
 
-async def test_the_key_opens_the_page_and_leaves_with_its_operator(desk: Desk) -> None:
+async def test_the_key_opens_the_page_and_leaves_with_its_operator(desk: Served) -> None:
     page = desk.page
     await desk.send()
     await desk.sign_in("wrong")
@@ -137,16 +129,16 @@ async def test_the_key_opens_the_page_and_leaves_with_its_operator(desk: Desk) -
     await page.until("document.activeElement.id === 'key'")
     assert await page.run("sessionStorage.length + document.querySelectorAll('tr.request').length") == 0
     assert not [url for url in page.asked if KEY in url]
-    desk.is_sound()
+    desk.is_sound(REFUSED_KEY)
 
 
-async def test_requests_are_listed_as_they_come(desk: Desk) -> None:
+async def test_requests_are_listed_as_they_come(desk: Served) -> None:
     page = desk.page
     await desk.sign_in()
     await page.until("document.querySelector('.empty')?.innerText === 'No requests yet.'")
     await desk.work()
     await desk.listed(8)
-    rows = await page.run("[...document.querySelectorAll('tr.request')].map(row => row.innerText)")
+    rows = await page.texts("tr.request")
     assert "req-008" in rows[0]
     assert "400" in rows[0]
     assert "context_length_exceeded" in rows[0]
@@ -155,10 +147,10 @@ async def test_requests_are_listed_as_they_come(desk: Desk) -> None:
     assert " → " in rows[4]
     assert "With a problem\n3" in await page.text(".sums")
     await page.picture("list")
-    desk.is_sound()
+    desk.is_sound(REFUSED_KEY)
 
 
-async def test_it_needs_no_mouse(desk: Desk) -> None:
+async def test_it_needs_no_mouse(desk: Served) -> None:
     page = desk.page
     for _ in range(3):
         await desk.send()
@@ -191,14 +183,14 @@ async def test_it_needs_no_mouse(desk: Desk) -> None:
     await desk.listed(1)
     await page.press("Enter")
     await page.until("location.hash === '#/requests/req-003' && document.querySelector('.steps tbody tr')")
-    desk.is_sound()
+    desk.is_sound(REFUSED_KEY)
 
 
-async def test_nothing_but_the_page_itself_would_run(desk: Desk) -> None:
+async def test_nothing_but_the_page_itself_would_run(desk: Served) -> None:
     page = desk.page
     await desk.sign_in()
     await page.until("!document.querySelector('#page').hidden")
-    desk.is_sound()
+    desk.is_sound(REFUSED_KEY)
     await page.run(
         "const link = document.createElement('a'), image = document.createElement('img'), form = document.createElement('form');"
         "link.href = 'javascript:window.pwned = 1'; image.src = 'http://127.0.0.1:9/x'; form.action = '/x';"
@@ -232,7 +224,7 @@ CONTRAST = """
 """
 
 
-async def test_a_busy_server_is_followed_without_getting_slow(desk: Desk) -> None:
+async def test_a_busy_server_is_followed_without_getting_slow(desk: Served) -> None:
     page = desk.page
     await desk.sign_in()
     await page.until("!document.querySelector('#page').hidden")
@@ -247,8 +239,8 @@ async def test_a_busy_server_is_followed_without_getting_slow(desk: Desk) -> Non
     asked = [url for url in page.asked if "admin/requests" in url]
     assert asked
     assert all("since=" in url for url in asked), "only what is new is asked for"
-    assert await page.run("document.querySelectorAll('tr.request').length") == 200
-    desk.is_sound()
+    assert await page.count("tr.request") == 200
+    desk.is_sound(REFUSED_KEY)
 
 
 OPEN = """
@@ -265,65 +257,48 @@ telemetry: {{log_level: error}}
 """
 
 
-async def test_a_conversation_of_a_running_proxy_is_shown_and_another_chain_tried(
-    tmp_path: Path, http: aiohttp.ClientSession
-) -> None:
-    async with browser() as page, upstream() as behind:
-        behind.respond = answering
-        async with proxy(OPEN.format(url=behind.url, folder=tmp_path), tmp_path) as base:
-            await page.sized(*WIDE)
-            messages: list[dict[str, object]] = [{"role": "system", "content": "You look up orders."}]
-            for n in range(8):
-                result = "\n".join(f"A-{row} is shipped and stands at door {row * n}" for row in range(300))
-                call = {"id": f"c{n}", "type": "function", "function": {"name": "<img src=x>", "arguments": "{}"}}
-                messages += [
-                    {"role": "user", "content": f"Where is A-{n}? {HOSTILE}"},
-                    {"role": "assistant", "content": None, "tool_calls": [call]},
-                    {"role": "tool", "tool_call_id": f"c{n}", "content": result},
-                ]
-                tools = [{"type": "function", "function": {"name": "<img src=x>", "parameters": {"type": "object"}}}]
-                body = {"model": "gpt-4o", "messages": messages, "tools": tools}
-                async with http.post(
-                    f"{base}/v1/chat/completions", json=body, headers={"x-request-id": f"turn-{n}"}
-                ) as answer:
-                    assert answer.status == 200, await answer.text()
-                messages.append({"role": "assistant", "content": f"At your door, {n}."})
-            await page.open(f"{base}/")
-            await page.until("document.querySelectorAll('tr.row').length === 1")
-            await page.press("j")
-            await page.press("Enter")
-            await page.until("document.querySelectorAll('.chart canvas').length === 1")
-            assert await page.run("document.querySelectorAll('tr.row').length") == 8
-            told = await page.run("[...document.querySelectorAll('tr.row')].map(row => row.innerText).join()")
-            assert "▼ cut" in told
-            assert "◆ shortened" in told
-            await page.run("[...document.querySelectorAll('tr.row .open')].at(-1).click()")
-            await page.until("document.querySelector('.kind.shortened') && document.querySelector('.kind.removed')")
-            await page.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
-            shown = await page.text("#view")
-            assert HOSTILE in shown
-            assert "<img src=x>" in shown
-            await page.run(
-                "[...document.querySelectorAll('.pairs button')].find(each => each.innerText === 'Original').click()"
-            )
-            await page.until("document.querySelector('#original-text').innerText.includes('A-59')")
-            await page.press("Escape")
-            await page.open(f"{base}/ui#/try/turn-7")
-            await page.until("document.querySelector('.both')")
-            tokens = "document.querySelectorAll('.both tr')[2].innerText"
-            assert "100 %" in await page.run(tokens), "the chain is still the running one"
-            await page.run(
-                "document.querySelectorAll('textarea')[1].focus(); document.querySelectorAll('textarea')[1].select()"
-            )
-            await page.type("- window_history: {keep_turns: 1, stride: 1}\n")
-            await page.until(f"!{tokens}.includes('100 %')")
-            await page.type("- tests.ui.telling: {}\n")
-            await page.until("document.querySelector('#view > div > p.bad').innerText.includes('not imported here')")
-            for view in ("policies", "periods", "config"):
-                await page.open(f"{base}/ui#/{view}")
-                await page.until(f"document.querySelector('.view.{view} .card')")
-            assert await page.run(
-                "window.pwned === undefined && document.querySelectorAll('#page :is(img, script)').length === 0"
-            )
-            assert page.dialogs == []
-            assert [each for each in page.complaints if "400 (Bad Request)" not in each] == []
+@pytest.mark.parametrize("desk", [OPEN], ids=["open"], indirect=True)
+async def test_a_conversation_of_a_running_proxy_is_shown_and_another_chain_tried(desk: Served) -> None:
+    page, base = desk.page, desk.base
+    tools = [{"type": "function", "function": {"name": "<img src=x>", "parameters": {"type": "object"}}}]
+    messages: list[dict[str, object]] = [{"role": "system", "content": "You look up orders."}]
+    for n in range(8):
+        result = "\n".join(f"A-{row} is shipped and stands at door {row * n}" for row in range(300))
+        call = {"id": f"c{n}", "type": "function", "function": {"name": "<img src=x>", "arguments": "{}"}}
+        messages += [
+            {"role": "user", "content": f"Where is A-{n}? {HOSTILE}"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{n}", "content": result},
+        ]
+        await desk.post({"model": "gpt-4o", "messages": messages, "tools": tools}, f"turn-{n}")
+        messages.append({"role": "assistant", "content": f"At your door, {n}."})
+    await page.open(f"{base}/")
+    await page.until("document.querySelectorAll('tr.row').length === 1")
+    await page.press("j")
+    await page.press("Enter")
+    await page.until("document.querySelectorAll('.chart canvas').length === 1")
+    assert len(rows := await page.texts("tr.row")) == 8
+    assert all(told in ",".join(rows) for told in ("▼ cut", "◆ shortened"))
+    await page.run("[...document.querySelectorAll('tr.row .open')].at(-1).click()")
+    await page.until("document.querySelector('.kind.shortened') && document.querySelector('.kind.removed')")
+    await page.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    shown = await page.text("#view")
+    assert HOSTILE in shown
+    assert "<img src=x>" in shown
+    await page.push(".pairs button", "Original")
+    await page.shows("#original-text", "A-59")
+    await page.press("Escape")
+    await page.open(f"{base}/ui#/try/turn-7")
+    await page.shows(".both")
+    tokens = "document.querySelectorAll('.both tr')[2].innerText"
+    assert "100 %" in await page.run(tokens), "the chain is still the running one"
+    await page.write("- window_history: {keep_turns: 1, stride: 1}\n", area=1)
+    await page.until(f"!{tokens}.includes('100 %')")
+    await page.type("- tests.ui.telling: {}\n")
+    await page.shows("#view > div > p.bad", "not imported here")
+    for view in ("policies", "periods", "config"):
+        await page.open(f"{base}/ui#/{view}")
+        await page.shows(f".view.{view} .card")
+    assert await page.run("window.pwned") is None
+    assert await page.count("#page :is(img, script)") == 0
+    desk.is_sound("400 (Bad Request)")

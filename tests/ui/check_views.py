@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.config.settings import RecordsSettings
-from tests.ui.browser import Page, browser
+from tests.ui.browser import Desk, Page, browser
 from tests.ui.check_page import CONTRAST, NARROW, WIDE
 from tests.ui.stand_in import HOSTILE, StandIn, hostile, stand_in
 
@@ -29,11 +29,12 @@ VIEWS = {
 }
 
 
-class Desk:
+class Made(Desk):
     """A browser in front of the stand-in."""
 
-    def __init__(self, page: Page, server: StandIn, base: str) -> None:
-        self.page, self.server, self.base = page, server, base
+    def __init__(self, page: Page, base: str, server: StandIn) -> None:
+        super().__init__(page, base)
+        self.server = server
 
     async def open(self, view: str) -> None:
         """Go to a view, and wait until it shows something."""
@@ -53,22 +54,15 @@ class Desk:
             while not any(holds(*asked) for asked in self.server.asked):
                 await asyncio.sleep(0.05)
 
-    def is_sound(self, *but: str) -> None:
-        """Raises `AssertionError` if anything ran, was asked of another server, or was complained of."""
-        page = self.page
-        assert page.dialogs == []
-        assert [url for url in page.asked if not url.startswith((self.base, "about:"))] == []
-        assert [each for each in page.complaints if not any(known in each for known in but)] == []
-
 
 @pytest.fixture
-async def desk() -> AsyncGenerator[Desk, None]:
+async def desk() -> AsyncGenerator[Made, None]:
     async with browser() as page, stand_in() as (server, base):
         await page.sized(*WIDE)
-        yield Desk(page, server, base)
+        yield Made(page, base, server)
 
 
-async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk) -> None:
+async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Made) -> None:
     page = desk.page
     await desk.open("/")
     await page.until("document.querySelectorAll('tr.row canvas').length === 3")
@@ -81,12 +75,12 @@ async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk
     assert "Conversations\n3" in await page.text(".sums")
     await page.press("j")
     await page.press("Enter")
-    await page.until("document.querySelector('.chart canvas')")
+    await page.shows(".chart canvas")
     assert "60\n" in await page.text(".sums")
     legend = await page.text(".keys")
     assert all(word in legend for word in ("read from the cache", "not cached", "answer", "unchanged conversation"))
     assert all(word in legend for word in ("▼ cut", "◆ shortened", "▲ brought in", "✕ prefix break", "! problem"))
-    rows = await page.run("[...document.querySelectorAll('tr.row')].map(row => row.innerText)")
+    rows = await page.texts("tr.row")
     assert len(rows) == 60
     assert "▼ cut" in rows[20]
     assert "✕ prefix break" in rows[20]
@@ -94,7 +88,7 @@ async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk
     broken = await page.text(".breaks")
     assert "compress_history" in broken
     assert "the client" in broken or broken.count("compress_history") == 2
-    await page.run("document.querySelector('.chart').focus()")
+    await page.focus(".chart")
     for _ in range(21):
         await page.press("ArrowRight")
     tip = await page.text(".tip")
@@ -103,43 +97,43 @@ async def test_conversations_lead_to_a_timeline_and_that_to_a_request(desk: Desk
     assert "moved by compress_history" in tip
     await page.press("Enter")
     await page.until("location.hash.startsWith('#/requests/c0ffee21-021/')")
-    await page.until("document.querySelector('.pairs .kind')")
+    await page.shows(".pairs .kind")
     await page.press("Escape")
-    await page.until("document.querySelector('.chart canvas')")
+    await page.shows(".chart canvas")
     desk.is_sound()
 
 
-async def test_sums_over_time_change_their_groups_and_what_is_summed(desk: Desk) -> None:
+async def test_sums_over_time_change_their_groups_and_what_is_summed(desk: Made) -> None:
     page = desk.page
     await desk.open("periods")
     assert "gpt-4o" in await page.text(".sums-by tbody")
     await page.picture("periods")
     await page.run("document.querySelectorAll('.choices .switch')[0].querySelectorAll('button')[3].click()")
-    await page.until("document.querySelector('.sums-by tbody').innerText.includes('compress_history')")
+    await page.shows(".sums-by tbody", "compress_history")
     assert "Saved net" in await page.text(".periods .card h2")
     await page.picture("periods-of-policies")
     await page.run("document.querySelectorAll('.choices .switch')[1].querySelectorAll('button')[3].click()")
     await page.until("document.querySelector('.periods .card h2').innerText === 'Failed steps'")
     assert "Policy\tSteps\tFailed steps" in await page.text(".sums-by")
-    await page.until("document.querySelector('.chart canvas')")
+    await page.shows(".chart canvas")
     desk.is_sound()
 
 
-async def test_a_key_is_made_shown_once_and_revoked_in_two_steps(desk: Desk) -> None:
+async def test_a_key_is_made_shown_once_and_revoked_in_two_steps(desk: Made) -> None:
     page = desk.page
     await desk.open("keys")
     rows = "[...document.querySelectorAll('.keys-of tbody tr')].map(row => row.innerText)"
     assert ["Revoke" in each for each in await page.run(rows)] == [False, True, True]
-    await page.run("document.querySelector('.keys-of button.step').click()")
-    await page.until("document.querySelector('.both')")
+    await page.push(".keys-of button.step")
+    await page.shows(".both")
     assert "2026-11-27\t40\t" in await page.text(".both")
     fields = {"name": "ann", "budget_per_day": "2.5", "models": "gpt-*, echo", "expires": "2027-01-31"}
     for name, value in fields.items():
         await page.run(f"document.querySelector('form.choices [name={name}]').value = {value!r}")
-    await page.run("document.querySelector('form.choices .main').click()")
+    await page.push("form.choices .main")
     await page.until("document.querySelector('.card.bad')?.innerText.includes('already')")
     await page.run("document.querySelector('form.choices [name=name]').value = 'eve'")
-    await page.run("document.querySelector('form.choices .main').click()")
+    await page.push("form.choices .main")
     await page.until("document.querySelector('input.code')?.value.startsWith('pk-')")
     wanted = {"name": "eve", "models": ["gpt-*", "echo"], "budget_per_day": 2.5, "expires": "2027-01-31T00:00:00Z"}
     assert ("/admin/keys", wanted) in desk.server.asked
@@ -162,29 +156,28 @@ async def test_a_key_is_made_shown_once_and_revoked_in_two_steps(desk: Desk) -> 
     desk.is_sound("400 (Bad Request)")
 
 
-async def test_two_chains_are_compared_with_progress_and_cancelled(desk: Desk) -> None:
+async def test_two_chains_are_compared_with_progress_and_cancelled(desk: Made) -> None:
     page = desk.page
     await desk.open("compare")
     chosen = await page.run("[...document.querySelectorAll('.compare select')].map(each => each.value)")
     assert chosen == ["default", ""]
-    press = "[...document.querySelectorAll('.compare .choices button')].find(each => each.innerText === '{}').click()"
-    await page.run(press.format("Compare"))
+    await page.push(".compare .choices button", "Compare")
     await page.until("document.querySelector('progress')?.value === 80")
     assert ("/admin/replays", {"chain": "default", "against": "", "newest": 10}) in desk.server.asked
     assert "1 conversation left out: their text is not kept" in await page.text(".result")
     assert await page.run("document.querySelector('.compare button.main').disabled")
-    await page.run(press.format("Cancel"))
-    await page.until("document.querySelector('.result').innerText.includes('cancelled')")
+    await page.push(".compare .choices button", "Cancel")
+    await page.shows(".result", "cancelled")
     await page.run(
         "document.querySelector('details:has(.picks)').open = true; document.querySelectorAll('.picks input')[1].click()"
     )
-    await page.run(press.format("Compare"))
-    await page.until("document.querySelector('progress')")
+    await page.push(".compare .choices button", "Compare")
+    await page.shows("progress")
     assert ("/admin/replays", {"chain": "default", "against": "", "ids": ["5eed0042"]}) in desk.server.asked
     report = desk.server.compared()
     report["conversations"].append({"id": HOSTILE, "error": HOSTILE, "sides": report["total"]})
     desk.server.replay |= {"state": "done", "report": report}
-    await page.until("document.querySelector('.compared-chains')")
+    await page.shows(".compared-chains")
     shown = await page.text(".compared-chains")
     assert "All\tdefault\t180\t384,000\t270,000\t0.9600\t1.4400\t108 of 180" in shown
     assert HOSTILE in shown
@@ -193,7 +186,7 @@ async def test_two_chains_are_compared_with_progress_and_cancelled(desk: Desk) -
     desk.is_sound()
 
 
-async def test_without_text_nothing_is_compared(desk: Desk) -> None:
+async def test_without_text_nothing_is_compared(desk: Made) -> None:
     desk.server.records.settings = RecordsSettings()
     await desk.page.open(f"{desk.base}/ui#/compare")
     await desk.page.until("document.querySelector('.empty')")
@@ -201,7 +194,7 @@ async def test_without_text_nothing_is_compared(desk: Desk) -> None:
     desk.is_sound()
 
 
-async def test_the_mouse_tells_why_and_money_is_a_press_away(desk: Desk) -> None:
+async def test_the_mouse_tells_why_and_money_is_a_press_away(desk: Made) -> None:
     page = desk.page
     await desk.open("conversation")
     left, top, width = await page.run(
@@ -215,16 +208,16 @@ async def test_the_mouse_tells_why_and_money_is_a_press_away(desk: Desk) -> None
     await page.picture("tip")
     await page.run("document.querySelectorAll('.switch button')[1].click()")
     await page.until("document.querySelectorAll('.switch button')[1].ariaPressed === 'true'")
-    await page.run("document.querySelector('.chart').focus()")
+    await page.focus(".chart")
     await page.press("ArrowRight")
     assert "US$" in await page.text(".tip")
     desk.is_sound()
 
 
-async def test_a_request_is_shown_side_by_side_and_step_by_step(desk: Desk) -> None:
+async def test_a_request_is_shown_side_by_side_and_step_by_step(desk: Made) -> None:
     page = desk.page
     await desk.open("request")
-    kinds = set(await page.run("[...document.querySelectorAll('.pairs .kind')].map(each => each.innerText)"))
+    kinds = set(await page.texts(".pairs .kind"))
     assert kinds == {"removed", "added"}
     steps = await page.text(".steps tbody")
     assert "compress_history" in steps
@@ -233,10 +226,10 @@ async def test_a_request_is_shown_side_by_side_and_step_by_step(desk: Desk) -> N
     assert "80 messages" not in await page.text(".pairs")
     await page.run("document.querySelectorAll('button.step')[1].click()")
     assert "step 2 of 4: compress_history, 2 changes" in await page.text(".stepper")
-    assert await page.run("document.querySelectorAll('.pair.other').length") == 1, "the passage of another step"
+    assert await page.count(".pair.other") == 1, "the passage of another step"
     await page.press("ArrowRight")
     assert "step 3 of 4" in await page.text(".stepper")
-    await page.run("document.querySelector('.same button').click()")
+    await page.push(".same button")
     await page.until(
         "document.querySelector('#original').open && document.querySelector('#original-text').innerText.length > 3"
     )
@@ -245,25 +238,25 @@ async def test_a_request_is_shown_side_by_side_and_step_by_step(desk: Desk) -> N
     assert await page.run("location.hash") == "#/requests/c0ffee21-041", "it closed the original, and nothing else"
     assert "What is shown" not in await page.text("#note")
     await page.run("document.querySelector('details.same:not(:has(ul))').open = true")
-    await page.until("document.querySelector('details.same .pair')")
+    await page.shows("details.same .pair")
     await desk.open("#/requests/c0ffee21-018")
-    await page.until("document.querySelector('.kind.shortened')")
-    assert await page.run("document.querySelectorAll('.pairs del, .pairs ins').length") > 0
+    await page.shows(".kind.shortened")
+    assert await page.count(".pairs del, .pairs ins") > 0
     desk.is_sound()
 
 
-async def test_without_text_there_are_sizes_and_shapes(desk: Desk) -> None:
+async def test_without_text_there_are_sizes_and_shapes(desk: Made) -> None:
     page = desk.page
     desk.server.records.settings = RecordsSettings()
     await desk.open("request")
     assert "records: {text: true}" in await page.text("#view .hint")
     assert "removed" in await page.text(".pairs")
-    assert await page.run("document.querySelectorAll('pre.text').length") == 0
+    assert await page.count("pre.text") == 0
     assert "of 123,904 usable tokens" in await page.text(".sections")
     desk.is_sound()
 
 
-async def test_filters_are_the_servers_and_stay_in_the_address(desk: Desk) -> None:
+async def test_filters_are_the_servers_and_stay_in_the_address(desk: Made) -> None:
     page = desk.page
     await desk.open("conversations")
     await page.press("/")
@@ -284,7 +277,7 @@ async def test_filters_are_the_servers_and_stay_in_the_address(desk: Desk) -> No
     desk.is_sound()
 
 
-async def test_words_search_and_a_conversation_leaves_as_a_file(desk: Desk) -> None:
+async def test_words_search_and_a_conversation_leaves_as_a_file(desk: Made) -> None:
     page = desk.page
     await desk.open("conversations")
     await desk.choose("words", "cent")
@@ -292,15 +285,13 @@ async def test_words_search_and_a_conversation_leaves_as_a_file(desk: Desk) -> N
     await page.until("document.querySelectorAll('tr.row').length === 3")
     await desk.until_asked(lambda path, question: question.get("words") == "cent")
     await desk.open("conversation")
-    await page.run(
-        "[...document.querySelectorAll('.actions button')].find(each => each.innerText.includes('CSV')).click()"
-    )
+    await page.push(".actions button", "CSV")
     exported = "/admin/conversations/c0ffee21/export", {"format": "csv"}
     await desk.until_asked(lambda *asked: asked == exported)
     desk.is_sound()
 
 
-async def test_a_changed_configuration_is_checked_before_it_is_in_force(desk: Desk) -> None:
+async def test_a_changed_configuration_is_checked_before_it_is_in_force(desk: Made) -> None:
     page = desk.page
     await desk.open("config")
     assert "version: 1" in await page.text(".source")
@@ -308,23 +299,20 @@ async def test_a_changed_configuration_is_checked_before_it_is_in_force(desk: De
         "document.querySelector('textarea').focus(); document.querySelector('textarea').setSelectionRange(0, 0)"
     )
     await page.type("chian: 1\n")
-    await page.until("document.querySelector('.findings')")
+    await page.shows(".findings")
     assert "did you mean 'chains'?" in await page.text(".findings .bad")
     assert "stands behind" in await page.text(".findings .warn")
     desk.is_sound()
 
 
-async def test_a_chain_is_tried_at_once(desk: Desk) -> None:
+async def test_a_chain_is_tried_at_once(desk: Made) -> None:
     page = desk.page
     await desk.open("try")
     assert "compact_tool_results" in await page.run("document.querySelectorAll('textarea')[1].value")
     assert "of it" in await page.text(".both")
     desk.server.asked.clear()
-    await page.run(
-        "document.querySelectorAll('textarea')[1].focus(); document.querySelectorAll('textarea')[1].select()"
-    )
-    await page.type("- chian: {}\n")
-    await page.until("document.querySelector('#view > div > p.bad').innerText.includes('unknown policy')")
+    await page.write("- chian: {}\n", area=1)
+    await page.shows("#view > div > p.bad", "unknown policy")
     question = next(question for path, question in desk.server.asked if path == "/admin/explain")
     assert question["chain_yaml"] == "- chian: {}\n"
     assert question["against"] == "default"
@@ -332,18 +320,18 @@ async def test_a_chain_is_tried_at_once(desk: Desk) -> None:
     await page.run(
         "document.querySelectorAll('textarea')[0].value = '{'; document.querySelectorAll('textarea')[0].dispatchEvent(new Event('input'))"
     )
-    await page.until("document.querySelector('#view > div > p.bad').innerText.includes('not valid JSON')")
+    await page.shows("#view > div > p.bad", "not valid JSON")
     await page.open("about:blank")
     desk.server.asked.clear()
     await page.open(f"{desk.base}/ui#/try/c0ffee21-041")
-    await page.until("document.querySelector('.result .steps tbody tr')")
+    await page.shows(".result .steps tbody tr")
     question = next(question for path, question in desk.server.asked if path == "/admin/explain")
     assert question["request_id"] == "c0ffee21-041"
     assert "run the tests" in await page.run("document.querySelectorAll('textarea')[0].value"), "what was recorded"
     desk.is_sound("400 (Bad Request)")
 
 
-async def test_whatever_a_client_writes_is_text_in_every_view(desk: Desk) -> None:
+async def test_whatever_a_client_writes_is_text_in_every_view(desk: Made) -> None:
     page = desk.page
     await desk.server.add(hostile())
     desk.server.keys.append(desk.server.key(HOSTILE, 1))
@@ -354,7 +342,7 @@ async def test_whatever_a_client_writes_is_text_in_every_view(desk: Desk) -> Non
     quoted = await page.run(f"encodeURIComponent({HOSTILE!r})")
     await desk.open("#/conversations/hostile")
     assert HOSTILE in await page.text("#view")
-    await page.run("document.querySelector('.chart').focus()")
+    await page.focus(".chart")
     await page.press("ArrowRight")
     assert HOSTILE in await page.text(".tip")
     await desk.open(f"#/requests/{quoted}")
@@ -375,7 +363,7 @@ async def test_whatever_a_client_writes_is_text_in_every_view(desk: Desk) -> Non
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-async def test_every_view_fits_and_can_be_read(desk: Desk, size: tuple[int, int], dark: bool) -> None:
+async def test_every_view_fits_and_can_be_read(desk: Made, size: tuple[int, int], dark: bool) -> None:
     page = desk.page
     await page.sized(*size, dark=dark)
     for view in VIEWS:
@@ -389,20 +377,18 @@ async def test_every_view_fits_and_can_be_read(desk: Desk, size: tuple[int, int]
     desk.is_sound()
 
 
-async def test_a_server_that_is_away_is_told_and_what_is_shown_stays(desk: Desk) -> None:
+async def test_a_server_that_is_away_is_told_and_what_is_shown_stays(desk: Made) -> None:
     page = desk.page
     await desk.open("conversations")
     offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     await page.call("Network.emulateNetworkConditions", offline=True, **offline)
-    await page.until(
-        "document.querySelector('#note').innerText.includes('The server does not answer. What is shown is of ')"
-    )
-    assert await page.run("document.querySelectorAll('tr.row').length") == 3
+    await page.shows("#note", "The server does not answer. What is shown is of ")
+    assert await page.count("tr.row") == 3
     await page.call("Network.emulateNetworkConditions", offline=False, **offline)
     await page.until("document.querySelector('#note').innerText === ''")
 
 
-async def test_every_view_is_reached_by_keyboard(desk: Desk) -> None:
+async def test_every_view_is_reached_by_keyboard(desk: Made) -> None:
     page = desk.page
     await desk.open("conversations")
     reached = set()
@@ -414,12 +400,12 @@ async def test_every_view_is_reached_by_keyboard(desk: Desk) -> None:
     assert {"Conversations", "Requests", "Policies", "Keys", "Config", "Try it", "Compare", "Pause"} <= reached
 
 
-async def test_the_pictures_of_the_documentation(desk: Desk) -> None:
+async def test_the_pictures_of_the_documentation(desk: Made) -> None:
     """`make pictures` keeps them in docs/pictures."""
     page = desk.page
     await page.sized(1400, 860)
     await desk.open("conversation")
-    await page.run("document.querySelector('.chart').focus()")
+    await page.focus(".chart")
     for _ in range(21):
         await page.press("ArrowRight")
     await page.run("document.activeElement.blur()")
@@ -439,6 +425,6 @@ async def test_the_pictures_of_the_documentation(desk: Desk) -> None:
         "state": "done", "chain": "default", "against": "", "played": 360, "requests": 360, "without_text": 0, "report": desk.server.compared(),
     }  # fmt: skip
     await desk.open("compare")
-    await page.until("document.querySelector('.compared-chains')")
+    await page.shows(".compared-chains")
     await page.picture("compare")
     desk.is_sound()

@@ -247,8 +247,7 @@ async def left(name):
 async def unknown_model(chain, kind):
     for name in (model(chain, "missing"), "of-nobody"):
         error = await raised(
-            openai.NotFoundError,
-            lambda name=name: client(kind).chat.completions.create(model=name, messages=user()),
+            openai.NotFoundError, lambda name=name: client(kind).chat.completions.create(model=name, messages=user())
         )
         equal(error.code, "model_not_found")
         assert f"The model `{name}` does not exist" in str(error), str(error)

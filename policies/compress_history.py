@@ -145,8 +145,16 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         if ahead is not None and self.summary == "written":
             await prepare(sent[: ahead.start], leaving.since(ahead.start), summary, measure, ctx)
         after = request.with_messages([*head, *leaving.controls, *summary, *with_standing(talk[leaving.start :])])
-        why = f"{leaving.count} of {len(talk)} messages became a summary, cut {len(cuts)} of the conversation"
-        return Rewrite(after, why=why, facts={"left_messages": leaving.count, "cuts": len(cuts)})
+        return await self._shorter(request, after, leaving, len(cuts), share, ctx)
+
+    async def _shorter(
+        self, request: ChatRequest, after: ChatRequest, leaving: Leaving, cuts: int, share: str, ctx: Context
+    ) -> Decision:
+        """Return the cut request, or keep the whole one where lines that later results refer to make it longer."""
+        if (await ctx.tokens.count(after)).total > (await ctx.tokens.count(request)).total:
+            return Keep(f"{share}, but later results refer to longer lines of what would leave")
+        why = f"{leaving.count} of {len(leaving.talk)} messages became a summary, cut {cuts} of the conversation"
+        return Rewrite(after, why=why, facts={"left_messages": leaving.count, "cuts": cuts})
 
     def _room(self, request: ChatRequest, ctx: Context, usable: int, fixed: int) -> Room:
         # without a prompt cache a cut costs nothing, but what fits easily stays all the same

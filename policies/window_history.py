@@ -84,6 +84,8 @@ class WindowHistory(Policy):
         if made is None:
             return Keep(f"{counted(count, 'turn')}, but the summary would be longer than what it replaces")
         after = request.with_messages([*head, *made, *with_standing(talk[start:])])
+        if (await ctx.tokens.count(after)).total > (await ctx.tokens.count(request)).total:
+            return Keep(f"{counted(count, 'turn')}, but later results refer to longer lines of what would leave")
         return Rewrite(after, f"{why} into a summary", facts)
 
     def _room(self, request: ChatRequest, gone: int, ctx: Context) -> int:

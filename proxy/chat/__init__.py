@@ -510,7 +510,9 @@ def _ends(messages: Sequence[Message]) -> list[int]:
         if message.get("tool_calls"):
             caller.update(dict.fromkeys(message.call_ids, index))
         if message.get("role") == "tool":
-            asked = caller.get(str(message.get("tool_call_id", "")), index)
+            # one without a call belongs to the results in front of it: the model reads them together
+            before = index - (index > 0 and messages[index - 1].get("role") == "tool")
+            asked = caller.get(str(message.get("tool_call_id", "")), before)
             reach[asked] = index
         if isinstance(message.get("content"), list):
             ids, named = message.derive("ids of parts", partial(_ids_of_parts, message))

@@ -54,6 +54,8 @@ def test_turns(conversation: str, expected: list[str]) -> None:
         pytest.param("ax! ay! ty tx u1", ["ax! ay! ty tx", "u1"], id="nested calls are one"),
         pytest.param("ax! u1 a1 u2 a2 u3 a3 u4 a4 tx u5", ["ax! u1 a1 u2 a2 u3 a3 u4 a4 tx", "u5"], id="far away"),
         pytest.param("tx u1", ["tx", "u1"], id="an orphan result stands alone"),
+        pytest.param("tx ty u1", ["tx ty", "u1"], id="orphan results in a row stand together"),
+        pytest.param("ax! tx tz u1", ["ax! tx tz", "u1"], id="an orphan result behind a result is one with it"),
         pytest.param("tx ax! u1", ["tx", "ax!", "u1"], id="a result before its call is an orphan"),
         pytest.param("ax! u1", ["ax!", "u1"], id="an open call stands alone"),
         pytest.param("a!x,y tx u1", ["a!x,y tx", "u1"], id="a half answered call"),

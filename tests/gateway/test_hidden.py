@@ -64,13 +64,8 @@ class Client:
         parts = HiddenParts(self.memory)
         restored = await parts.restored(request, self.scope)
         upstream = Scripted(*(streaming(events(one)) if self.stream else reply(one) for one in answers))
-        made = await send(
-            upstream,
-            call_of(restored),
-            [Recall()],
-            partial(parts.record, request=request, scope=self.scope),
-            rounds=self.rounds,
-        )
+        record = partial(parts.record, request=request, scope=self.scope)
+        made = await send(upstream, call_of(restored), [Recall()], record, rounds=self.rounds)
         if self.stream:
             got = assembled(await read(made))
             said = {"role": "assistant", "content": got.get("content") or None}
@@ -124,12 +119,8 @@ async def test_later_requests_contain_what_was_hidden(kind: type[Client], stream
     assert not flaws(last)
     said = [
         part
-        for message in last.messages
-        for part in (
-            message.call_ids or [message.get("tool_call_id")]
-            if message.role in ("tool", "assistant")
-            else [message.text]
-        )
+        for each in last.messages
+        for part in (each.call_ids or [each.get("tool_call_id") if each.role in ("tool", "assistant") else each.text])
     ]
     assert said == ["s", "u1", "r1", "r2", "r1", "r2", "r3", "r3", None, "u2", "r4", "x", "r5", "y", "r4", "r5", "x", "y",
                     "r6", "r6", "r7", "z", "r7", "z", None, "u3"]  # fmt: skip
@@ -147,11 +138,8 @@ def rounds(draw: st.DrawFn) -> list[dict[str, Any]]:
     def one(internal: int, client: int) -> dict[str, Any]:
         made = [f"recall:r{next(ids)}" for _ in range(internal)] + [f"look_up:x{next(ids)}" for _ in range(client)]
         text = draw(st.sampled_from([None, "a", "Some text. ", "\n b"]))
-        return answer(
-            text if made else text or "end",
-            *draw(st.permutations(made)),
-            reasoning_content=draw(st.sampled_from([None, "hm"])),
-        )
+        mixed, thought = draw(st.permutations(made)), draw(st.sampled_from([None, "hm"]))
+        return answer(text if made else text or "end", *mixed, reasoning_content=thought)
 
     inner = [one(draw(st.integers(1, 2)), 0) for _ in range(draw(st.integers(0, 3)))]
     return [*inner, one(draw(st.integers(0, 2)), draw(st.integers(1, 2))) if draw(st.booleans()) else one(0, 0)]

@@ -6,10 +6,13 @@ from proxy.chat import ChatRequest, Message
 from proxy.policy import Keep, Rewrite
 from proxy.testing import Example, MemoryArchive, chat, context, lifelike, tool
 from tests.decisions import rewrite
+from tests.talk import calls, user
+
+HANDLE = 'the rest: recall("abc")'
 
 
 def with_handle(request: ChatRequest) -> ChatRequest:
-    return request.with_messages([*request.messages, Message({"role": "user", "content": 'the rest: recall("abc")'})])
+    return request.with_messages([*request.messages, user(HANDLE)])
 
 
 EXAMPLES = [Example(lifelike(8), before=(WindowHistory(keep_turns=2, stride=1),))]
@@ -36,16 +39,12 @@ async def test_where_it_cannot_be_used_it_is_not_offered(request_: ChatRequest, 
     assert await OfferRecall().apply(with_handle(request_), context(request_, archive=archive)) == Keep(why)
 
 
-HANDLE = 'the rest: recall("abc")'
-CALL = {"id": "c", "type": "function", "function": {"name": "write", "arguments": '{"text":"recall(\\"abc\\")"}'}}
-
-
 @pytest.mark.parametrize(
     "changed",
     [
-        Message({"role": "user", "content": HANDLE}),
-        Message({"role": "user", "content": [{"type": "text", "text": HANDLE}]}),
-        Message({"role": "assistant", "content": None, "tool_calls": [CALL]}),
+        user(HANDLE),
+        user([{"type": "text", "text": HANDLE}]),
+        calls("c", name="write", arguments='{"text":"recall(\\"abc\\")"}'),
     ],
     ids=["text", "parts", "arguments"],
 )
@@ -57,7 +56,5 @@ async def test_it_comes_with_the_first_handle(changed: Message) -> None:
 
 
 async def test_what_has_called_it_once_keeps_it() -> None:
-    call = {"id": "c", "type": "function", "function": {"name": "recall", "arguments": "{}"}}
-    messages = [Message({"role": "assistant", "content": None, "tool_calls": [call]})]
-    request = chat("u1", tools=[tool()]).with_messages(messages)
+    request = chat("u1", tools=[tool()]).with_messages([calls("c", name="recall")])
     assert isinstance(await OfferRecall().apply(request, context(request)), Rewrite)

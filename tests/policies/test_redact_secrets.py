@@ -14,6 +14,7 @@ from proxy.policy import Keep, Reject, Rewrite
 from proxy.state.cache import OnceService
 from proxy.testing import chat, context, message, tool
 from tests.decisions import rewrite
+from tests.talk import calls, user
 
 KEY = "sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq9\nZm9v\n-----END RSA PRIVATE KEY-----"
@@ -22,6 +23,10 @@ EXAMPLES = [
     chat(f"s u1 a1! t1 a:{KEY} u2"),
     chat("u1", user="ana@example.com", tools=[tool("find", "Ask ana@example.com how to use it.")]),
 ]
+
+
+def saying(text: str) -> ChatRequest:
+    return chat("u1").with_messages([user(text)])
 
 
 async def redacted(request: ChatRequest, **settings: Any) -> ChatRequest:
@@ -81,7 +86,7 @@ async def test_a_secret_is_found_alone(kind: str, secret: str, text: str) -> Non
     ],
 )
 async def test_what_only_looks_like_one_stays(text: str) -> None:
-    request = chat("u1").with_messages([message("u1").with_changes(content=text)])
+    request = saying(text)
     assert await redacted(request) is request
 
 
@@ -100,8 +105,7 @@ async def test_placeholders_are_the_same_in_each_request_and_differ_by_conversat
 async def test_each_kind_can_be_switched_off(kind: str) -> None:
     secrets = {"keys": KEY, "emails": "a@b.de", "cards": "4111111111111111", "ibans": "DE89370400440532013000",
                "phones": "+442083661177"}  # fmt: skip
-    request = chat("u1").with_messages([message("u1").with_changes(content=" ".join(secrets.values()))])
-    text = (await redacted(request, **{kind: False})).messages[0].text
+    text = (await redacted(saying(" ".join(secrets.values())), **{kind: False})).messages[0].text
     assert [name for name, secret in secrets.items() if secret in text] == [kind]
 
 
@@ -116,10 +120,7 @@ async def test_each_kind_can_be_switched_off(kind: str) -> None:
 )
 async def test_arguments_stay_json(arguments: dict[str, Any], left: dict[str, Any]) -> None:
     text = json.dumps(arguments).replace("@", "\\u0040")
-    call = {"id": "1", "type": "function", "function": {"name": "look_up", "arguments": text}}
-    request = chat("u1 a1! t1").with_messages(
-        [message("u1"), message("a1!").with_changes(tool_calls=[call]), message("t1")]
-    )
+    request = chat("u1 a1! t1").with_messages([message("u1"), calls("1", arguments=text), message("t1")])
     sent = (await redacted(request)).messages[1]["tool_calls"][0]["function"]["arguments"]
     assert "example.com" not in sent
     assert "4111" not in sent
@@ -128,12 +129,9 @@ async def test_arguments_stay_json(arguments: dict[str, Any], left: dict[str, An
 
 
 async def test_calls_and_results_stay_pairs_and_chosen_tools_stay_offered() -> None:
-    offered = [tool("mail_ana@example.com")]
-    request = chat(
-        "u1 aana@example.com! tana@example.com u2",
-        tools=offered,
-        tool_choice={"type": "function", "function": {"name": "mail_ana@example.com"}},
-    )
+    words, name = "u1 aana@example.com! tana@example.com u2", "mail_ana@example.com"
+    choice = {"type": "function", "function": {"name": name}}
+    request = chat(words, tools=[tool(name)], tool_choice=choice)
     made = await redacted(request)
     assert made.messages[1].call_ids == (made.messages[2]["tool_call_id"],)
     assert made.rest["tool_choice"]["function"]["name"] == made.tools[0].name
@@ -198,7 +196,7 @@ def test_an_answer_may_repeat_a_schema_with_several_types() -> None:
 
 
 async def test_what_it_took_out_can_be_put_back() -> None:
-    request = chat("u1").with_messages([message("u1").with_changes(content=f"{KEY} and {PEM}")])
+    request = saying(f"{KEY} and {PEM}")
     decision = rewrite(await RedactSecrets().decide(request, context(request)))
     assert Restoring(decision.restores).text(decision.request.messages[0].text) == f"{KEY} and {PEM}"
     kept = rewrite(await RedactSecrets(restore=False).decide(request, context(request)))

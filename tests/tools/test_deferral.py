@@ -11,6 +11,7 @@ from proxy.chat import ChatRequest, Message, Tool
 from proxy.chat.wire import damage
 from proxy.testing import chat, tool
 from proxy.tools.deferral import OURS, Misfit, deferrable, deferred, unwrapped
+from tests.talk import result
 
 TOOLS = (tool("one"), tool("two"), tool("three"))
 
@@ -21,10 +22,8 @@ def call(name: str, arguments: Any, id: str = "c1") -> dict[str, Any]:
 
 def asked(*calls: dict[str, Any], tools: tuple[Tool, ...] = TOOLS, **rest: Any) -> ChatRequest:
     request = chat("s u1", tools=tools, **rest)
-    results = [Message({"role": "tool", "tool_call_id": one["id"], "content": "done"}) for one in calls]
-    return request.with_messages(
-        [*request.messages, Message({"role": "assistant", "content": "so", "tool_calls": list(calls)}), *results]
-    )
+    called = Message({"role": "assistant", "content": "so", "tool_calls": list(calls)})
+    return request.with_messages([*request.messages, called, *(result("done", one["id"]) for one in calls)])
 
 
 def names(request: ChatRequest) -> list[str]:

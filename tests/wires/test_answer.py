@@ -28,6 +28,12 @@ def call(index: int | None, name: str | None, arguments: str) -> dict[str, objec
     return {"function": function} | ({"index": index} if index is not None else {})
 
 
+CALLED = [
+    {"tool_calls": each}
+    for each in ([call(0, "a", "")], [call(1, "b", "[")], [call(0, None, "{}"), call(1, None, "]")])
+]
+
+
 @pytest.mark.parametrize(
     ("body", "streamed", "answer"),
     [
@@ -36,11 +42,7 @@ def call(index: int | None, name: str | None, arguments: str) -> dict[str, objec
         (whole({"content": None, "refusal": "no"}), False, Answer(refusal="no", finish="stop")),
         (stream({"refusal": "n"}, {"refusal": "o"}), True, Answer(refusal="no", finish="stop")),
         (whole({"tool_calls": [call(None, "a", "{}"), call(None, "b", "[]")]}, "tool_calls"), False, Answer(calls=[("a", "{}"), ("b", "[]")], finish="tool_calls")),
-        (
-            stream({"tool_calls": [call(0, "a", "")]}, {"tool_calls": [call(1, "b", "[")]}, {"tool_calls": [call(0, None, "{}"), call(1, None, "]")]}, finish="tool_calls"),
-            True,
-            Answer(calls=[("a", "{}"), ("b", "[]")], finish="tool_calls"),
-        ),
+        (stream(*CALLED, finish="tool_calls"), True, Answer(calls=[("a", "{}"), ("b", "[]")], finish="tool_calls")),
         (whole({"content": [{"type": "text", "text": "hi"}]}), False, Answer("hi", finish="stop")),
         (whole({"content": None, "audio": {"id": "x"}}), False, Answer(finish="stop", other=True)),
         (whole({"content": None, "tool_calls": [{"custom": {"name": "x", "input": "y"}}]}), False, Answer(calls=[("x", "y")], finish="stop")),
@@ -56,10 +58,8 @@ def test_read_answer(body: bytes, streamed: bool, answer: Answer | None) -> None
 
 
 def test_the_first_choice_is_read_wherever_it_stands() -> None:
-    body = json.dumps(
-        {"choices": [{"index": 1, "message": {"content": "b"}}, {"index": 0, "message": {"content": "a"}}]}
-    )
-    assert read_answer(body.encode(), streamed=False) == Answer("a")
+    choices = [{"index": 1, "message": {"content": "b"}}, {"index": 0, "message": {"content": "a"}}]
+    assert read_answer(json.dumps({"choices": choices}).encode(), streamed=False) == Answer("a")
 
 
 JSON = st.recursive(

@@ -131,12 +131,9 @@ def test_pieces_of_reasoning_are_put_together() -> None:
     entry = {"type": "reasoning.text", "format": "anthropic-claude-v1", "id": "r", "index": 0}
     pieces = [{**entry, "text": "Let"}, {**entry, "text": " me see."}, {**entry, "signature": "sig"}]
     deltas = ChatRound(frozenset({"recall"}))
-    for piece in pieces:
-        deltas.feed(event({"choices": [{"index": 0, "delta": {"reasoning_details": [piece]}}]}))
-
-    deltas.feed(event({"choices": [{"index": 0, "delta": {"tool_calls": [delta(0, "r", "recall")]}}]}))
+    for each in (*({"reasoning_details": [piece]} for piece in pieces), {"tool_calls": [delta(0, "r", "recall")]}):
+        deltas.feed(event({"choices": [{"index": 0, "delta": each}]}))
     deltas.end()
-
     assert deltas.result().message["reasoning_details"] == [{**entry, "text": "Let me see.", "signature": "sig"}]
 
 

@@ -12,13 +12,9 @@ def written(directory: Path, text: str | bytes) -> Path:
 
 
 def test_sentences_and_json_with_comments_between(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        "# towns\n\nLyon is a city in France.\n"
-        '{"subject": "Peru", "relation": "capital", "object": "Lima", "lang": "en"}\n'
-        '{"text": "Ada was born in 1815.", "subject": null, "id": 7}\n',
-    )
-    assert read_facts(path) == (
+    peru = '{"subject": "Peru", "relation": "capital", "object": "Lima", "lang": "en"}'
+    ada = '{"text": "Ada was born in 1815.", "subject": null, "id": 7}'
+    assert read_facts(written(tmp_path, f"# towns\n\nLyon is a city in France.\n{peru}\n{ada}\n")) == (
         Fact("Lyon is a city in France."),
         Fact("Peru: capital: Lima", "Peru", "capital", "Lima", "en"),
         Fact("Ada was born in 1815."),

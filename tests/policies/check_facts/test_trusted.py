@@ -45,10 +45,8 @@ def _inside(statement: str, frame: str) -> str:
 def test_a_statement_in_a_long_text_is_found_where_it_stands() -> None:
     filler = "The committee met on Tuesday and spoke about curtains. " * 2000
     text = f"{filler}The capital of Australia is Sydney. {filler}Lyon is in Australia."
-    assert [text[each.start : each.end] for each in TRUSTED.contradicted(text)] == [
-        "The capital of Australia is Sydney.",
-        "Lyon is in Australia.",
-    ]
+    found = [text[each.start : each.end] for each in TRUSTED.contradicted(text)]
+    assert found == ["The capital of Australia is Sydney.", "Lyon is in Australia."]
 
 
 def test_a_text_that_begins_like_json_and_is_none_is_prose() -> None:
@@ -134,6 +132,5 @@ def test_names_of_a_fact_are_compared_in_its_language_alone() -> None:
 def test_unclear_returns_sentences_about_the_name_of_a_fact_but_for_the_fact_itself() -> None:
     fact = "Ada Lovelace was an English mathematician."
     text = f"Ada Palmer sings. {fact} Ada Lovelace wrote a cookbook."
-    assert [text[each.start : each.end] for each in Trusted([Fact(fact)]).unclear(text)] == [
-        "Ada Lovelace wrote a cookbook."
-    ]
+    found = [text[each.start : each.end] for each in Trusted([Fact(fact)]).unclear(text)]
+    assert found == ["Ada Lovelace wrote a cookbook."]

@@ -64,6 +64,8 @@ _BETWEEN = r"[\s#:.№º°-]{0,3}"
 _NUMBERED = re.compile(rf"(?<![^\W\d_])([^\W\d_]{{2,40}}){_BETWEEN}(\d{{1,9}})(?![\w.,]?\d)")
 _CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-]{0,20}|[\d-]{5,40})(?![\w/-]|[.,]\d)")
 """A word with a number, `order 50042`, and a code: they name one thing in any language."""
+_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
+_BESIDE_UNSPACED = re.compile(rf"(?<=[{_UNSPACED}])(?=[0-9A-Za-z_])|(?<=[0-9A-Za-z_])(?=[{_UNSPACED}])")
 _ITEM = re.compile(r"^[ \t]*[(（]?(\d{1,3})[.)）、．]", re.MULTILINE)
 """The mark of an item of a numbered list."""
 _DIGIT = re.compile(r"\d")
@@ -136,13 +138,13 @@ class HistorySearch:
         sizes = _text_sizes(self._gone, numpy.array(await self._ctx.tokens.sizes(self._gone), int))
         there = await self._read()
         candidates = there.candidates(sizes)
-        words = fits(question, there.terms)
+        words = fits(_spaced(question), there.terms)
         meaning = await self._meaning(question, there, candidates.are_user, words.scores, wait)
         is_known = ~numpy.isnan(meaning)
         floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and is_known.any() else None
         nearest = None if floor is None else float(numpy.nanmax(meaning))
         covering = _covering(words)
-        names = [*islice(dict.fromkeys(_names(question)), _ASKED_FOR)]
+        names = [*islice(dict.fromkeys(_names(_spaced(question))), _ASKED_FOR)]
         named = there.named(names, self._plain()) if names else frozenset[int]()
         item = None if named else self._item(question, there, candidates)
         most, above = (None, 0.0) if named else await self._clear(question, there, words, nearest, floor)
@@ -344,7 +346,7 @@ class _SearchedMessages(NamedTuple):
                 for message, text in enumerate(plain)
                 if _is_named(name, text)
                 for place in range(bisect_left(self.places, (message,)), bisect_left(self.places, (message + 1,)))
-                if _is_named(name, self.texts[place].casefold())
+                if _is_named(name, _spaced(self.texts[place]).casefold())
             )
             first = [*islice(having, _PICKS + 1)]
             picked.update(first if len(first) <= _PICKS else ())
@@ -392,7 +394,7 @@ class _SearchedMessages(NamedTuple):
 
 
 def _with_plain(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
-    return (*before, *(described(message).casefold() for message in messages))
+    return (*before, *(_spaced(described(message)).casefold() for message in messages))
 
 
 def _indexed(message: Message) -> _Indexed:
@@ -400,7 +402,12 @@ def _indexed(message: Message) -> _Indexed:
     parts = passages(text)
     texts = tuple(part.of(text) for part in parts)
     ask, only = tuple(map(_asks, texts)), tuple(map(only_asks, texts))
-    return _Indexed(message.get("role") == "user", len(text), parts, texts, ask, only, index(texts))
+    return _Indexed(message.get("role") == "user", len(text), parts, texts, ask, only, index(map(_spaced, texts)))
+
+
+def _spaced(text: str) -> str:
+    """Return a text with a space wherever a name or a number stands beside letters of a script without spaces."""
+    return text if text.isascii() else _BESIDE_UNSPACED.sub(" ", text)
 
 
 def _names(text: str) -> Iterator[str]:

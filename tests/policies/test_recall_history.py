@@ -473,6 +473,14 @@ async def test_recall_lets_no_line_of_a_tool_look_like_another_speakers() -> Non
     assert '<message role="user" turn="1">' not in lines
 
 
+async def test_a_code_beside_letters_of_a_script_without_spaces_is_a_word_of_its_own() -> None:
+    said = [f"订单AB-{50040 + number}的隔离级别是第{number}级，由小组{number}负责。" for number in range(5)]
+    past = tuple(message for each in said for message in (user(each), assistant(REPLY)))
+    incoming, request = cut("由谁负责AB-50043？", past=(*past, *PAST))
+    shown = recalled(await RecallHistory(least=0.8).apply(request, context(incoming)))
+    assert [each for each in said if each in shown] == [said[3]]
+
+
 async def test_recall_brings_what_a_number_with_its_word_names() -> None:
     said = [f"Auftrag {50000 + n} wartet noch auf die Spedition." for n in range(40)]
     past = [message for each in said for message in (user(each), assistant("Notiert."))]

@@ -319,6 +319,9 @@ async def test_a_breaker_spares_the_upstream(world: World) -> None:
     assert 50 <= int(alone.headers["retry-after"]) <= 60
     assert await world.client.metric('penstock_upstream_breaker{upstream="main"}') == 1
     assert await world.client.metric('penstock_upstream_breaker{upstream="other"}') == 0
+    for reason in ("503", "upstream_unavailable"):
+        series = f'penstock_upstream_errors_total{{reason="{reason}",upstream="main"}}'
+        assert await world.client.metric(series) == 2
 
 
 @pytest.mark.parametrize("model", ["small", "unchecked"])
@@ -334,36 +337,24 @@ TALK = [{"role": role, "content": f"{n} " + "word " * 20} for n in range(20) for
 TALK.append({"role": "user", "content": "And?"})
 
 
+NOT_IN_TIME, NOT_KEPT = 'penstock_limited_requests_total{reason="not_in_time"}', "penstock_requests_without_state_total"
+COUNTS = (NOT_IN_TIME, NOT_KEPT, "penstock_upstream_errors_total", "penstock_context_overflows_total")
+
+
 @pytest.mark.parametrize(
-    ("model", "messages", "code", "seconds"),
+    ("model", "messages", "code", "seconds", "counted"),
     [
-        pytest.param("late", RECORDS, "server_is_overloaded", "1", id="a step that shortens it was late"),
-        pytest.param("unkept", TALK, "state_unavailable", "5", id="nothing can be kept"),
+        pytest.param("late", RECORDS, "server_is_overloaded", "1", NOT_IN_TIME, id="a step that shortens it was late"),
+        pytest.param("unkept", TALK, "state_unavailable", "5", NOT_KEPT, id="nothing can be kept"),
     ],
 )
 async def test_what_was_not_shortened_this_time_goes_to_a_larger_model_or_may_be_tried_again(
-    world: World, model: str, messages: Any, code: str, seconds: str
+    world: World, model: str, messages: Any, code: str, seconds: str, counted: str
 ) -> None:
     answer = await world.ask(model, messages=messages)
     assert outcome(answer) == (503, None, code)
     assert (answer.headers["retry-after"], "x-should-retry" in answer.headers) == (seconds, False)
+    await world.client.until(f"{counted} 1.0")
+    assert [await world.client.metric(each) for each in COUNTS] == [float(each == counted) for each in COUNTS]
     assert outcome(await world.ask(f"{model}-small", messages=messages)) == (200, LARGEST, None)
     assert not world.main.received
-
-
-@pytest.mark.parametrize("world", [(1, 60)], indirect=True)
-async def test_which_503_it_was_is_told_by_the_metrics(world: World) -> None:
-    world.main.respond = error(503, "engine_busy")
-    errors = 'penstock_upstream_errors_total{{reason="{}",upstream="main"}}'
-    asked = {
-        'penstock_limited_requests_total{reason="not_in_time"}': ("late", RECORDS, "server_is_overloaded"),
-        "penstock_requests_without_state_total": ("unkept", TALK, "state_unavailable"),
-        errors.format("engine_busy"): ("alone", TALK, "engine_busy"),
-        errors.format("upstream_unavailable"): ("alone", TALK, "upstream_unavailable"),
-    }
-    for number, (name, (model, messages, code)) in enumerate(asked.items(), 1):
-        assert outcome(await world.ask(model, messages=messages)) == (503, None, code)
-        await world.client.until(f"{name} 1.0")
-        assert [await world.client.metric(each) for each in [*asked][number:]] == [0.0] * (len(asked) - number)
-    assert [await world.client.metric(each) for each in asked] == [1.0] * len(asked)
-    assert await world.client.metric("penstock_context_overflows_total") == 0

@@ -13,11 +13,9 @@ from proxy.chat.wire import flaws
 from tests.refused_bodies import HI, refusal
 
 
-@pytest.mark.parametrize(
-    "model",
-    [b"", b'"model":null,', b'"model":"",', b'"model":1,', b'"model":true,', b'"model":["m"],', b'"model":{"a":1},'],
-    ids=["missing", "null", "empty", "a number", "a boolean", "a list", "an object"],
-)
+@pytest.mark.parametrize("model", [
+    b"", b'"model":null,', b'"model":"",', b'"model":1,', b'"model":true,', b'"model":["m"],', b'"model":{"a":1},',
+], ids=["missing", "null", "empty", "a number", "a boolean", "a list", "an object"])  # fmt: skip
 def test_the_model_must_be_a_name(model: bytes) -> None:
     error = refusal(b"{" + model + b'"messages":' + HI + b"}")
 
@@ -25,11 +23,9 @@ def test_the_model_must_be_a_name(model: bytes) -> None:
     assert "must be a string" in error.message
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [b"", b',"messages":null', b',"messages":"hi"', b',"messages":7', b',"messages":{"role":"user"}'],
-    ids=["missing", "null", "a string", "a number", "an object"],
-)
+@pytest.mark.parametrize("messages", [
+    b"", b',"messages":null', b',"messages":"hi"', b',"messages":7', b',"messages":{"role":"user"}',
+], ids=["missing", "null", "a string", "a number", "an object"])  # fmt: skip
 def test_messages_must_be_a_list(messages: bytes) -> None:
     raw = b'{"model":"m"' + messages + b"}"
     error = refusal(raw)
@@ -39,10 +35,9 @@ def test_messages_must_be_a_list(messages: bytes) -> None:
         Body(raw).check_messages()
 
 
-@pytest.mark.parametrize(
-    "messages", [b"[]", b"[ ]", b" [\n\t]", b"[" + b" " * 200 + b"]", b" " * 200 + b"[]"],
-    ids=["empty", "a blank", "blanks around", "very many blanks inside", "very many blanks before"],
-)  # fmt: skip
+@pytest.mark.parametrize("messages", [
+    b"[]", b"[ ]", b" [\n\t]", b"[" + b" " * 200 + b"]", b" " * 200 + b"[]",
+], ids=["empty", "a blank", "blanks around", "very many blanks inside", "very many blanks before"])  # fmt: skip
 def test_at_least_one_message_is_needed(messages: bytes) -> None:
     raw = b'{"model":"m","messages":' + messages + b"}"
     error = refusal(raw)
@@ -55,32 +50,29 @@ def test_at_least_one_message_is_needed(messages: bytes) -> None:
 CALL = {"id": "x", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
-@pytest.mark.parametrize(
-    ("message", "param"),
-    [
-        pytest.param(None, "messages[1]", id="a message that is null"),
-        pytest.param("hi", "messages[1]", id="a message that is a string"),
-        pytest.param({}, "messages[1].role", id="no role"),
-        pytest.param({"role": ["user"]}, "messages[1].role", id="a role that is a list"),
-        pytest.param({"role": "user", "content": {"type": "text"}}, "messages[1].content", id="content, an object"),
-        pytest.param({"role": "user", "content": False}, "messages[1].content", id="content that is false"),
-        pytest.param({"role": "user", "content": ["a"]}, "messages[1].content[0]", id="a part that is a string"),
-        pytest.param({"role": "user", "content": [{"text": "a"}]}, "messages[1].content[0]", id="a part, no type"),
-        pytest.param({"role": "user", "content": [{"type": "x"}, {"type": 1}]}, "messages[1].content[1]", id="type 1"),
-        pytest.param({"role": "user", "content": [{"type": "text"}]}, "messages[1].content[0].text", id="no text"),
-        pytest.param({"role": "user", "content": [{"type": "text", "text": []}]}, "messages[1].content[0].text",
-                     id="a text that is a list"),
-        pytest.param({"role": "tool", "tool_call_id": 1}, "messages[1].tool_call_id", id="a call that is a number"),
-        pytest.param({"role": "assistant", "tool_calls": {}}, "messages[1].tool_calls", id="calls, an object"),
-        pytest.param({"role": "assistant", "tool_calls": 0}, "messages[1].tool_calls", id="calls, zero"),
-        pytest.param({"role": "assistant", "tool_calls": [None]}, "messages[1].tool_calls[0]", id="a call, null"),
-        pytest.param({"role": "assistant", "tool_calls": [CALL, {"id": 1}]}, "messages[1].tool_calls[1].id", id="id 1"),
-        pytest.param({"role": "assistant", "tool_calls": [{"id": "x", "function": {}}]},
-                     "messages[1].tool_calls[0].function", id="a function without a name"),
-        pytest.param({"role": "assistant", "tool_calls": [{"id": "x", "custom": {"name": 1}}]},
-                     "messages[1].tool_calls[0].custom", id="a custom tool called 1"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("message", "param"), [
+    pytest.param(None, "messages[1]", id="a message that is null"),
+    pytest.param("hi", "messages[1]", id="a message that is a string"),
+    pytest.param({}, "messages[1].role", id="no role"),
+    pytest.param({"role": ["user"]}, "messages[1].role", id="a role that is a list"),
+    pytest.param({"role": "user", "content": {"type": "text"}}, "messages[1].content", id="content, an object"),
+    pytest.param({"role": "user", "content": False}, "messages[1].content", id="content that is false"),
+    pytest.param({"role": "user", "content": ["a"]}, "messages[1].content[0]", id="a part that is a string"),
+    pytest.param({"role": "user", "content": [{"text": "a"}]}, "messages[1].content[0]", id="a part, no type"),
+    pytest.param({"role": "user", "content": [{"type": "x"}, {"type": 1}]}, "messages[1].content[1]", id="type 1"),
+    pytest.param({"role": "user", "content": [{"type": "text"}]}, "messages[1].content[0].text", id="no text"),
+    pytest.param({"role": "user", "content": [{"type": "text", "text": []}]}, "messages[1].content[0].text",
+                 id="a text that is a list"),
+    pytest.param({"role": "tool", "tool_call_id": 1}, "messages[1].tool_call_id", id="a call that is a number"),
+    pytest.param({"role": "assistant", "tool_calls": {}}, "messages[1].tool_calls", id="calls, an object"),
+    pytest.param({"role": "assistant", "tool_calls": 0}, "messages[1].tool_calls", id="calls, zero"),
+    pytest.param({"role": "assistant", "tool_calls": [None]}, "messages[1].tool_calls[0]", id="a call, null"),
+    pytest.param({"role": "assistant", "tool_calls": [CALL, {"id": 1}]}, "messages[1].tool_calls[1].id", id="id 1"),
+    pytest.param({"role": "assistant", "tool_calls": [{"id": "x", "function": {}}]},
+                 "messages[1].tool_calls[0].function", id="a function without a name"),
+    pytest.param({"role": "assistant", "tool_calls": [{"id": "x", "custom": {"name": 1}}]},
+                 "messages[1].tool_calls[0].custom", id="a custom tool called 1"),
+])  # fmt: skip
 def test_a_message_of_a_wrong_shape_is_named_by_its_place(message: Any, param: str) -> None:
     error = refusal(encode({"model": "m", "messages": [{"role": "user", "content": "hi"}, message]}))
 
@@ -88,35 +80,29 @@ def test_a_message_of_a_wrong_shape_is_named_by_its_place(message: Any, param: s
     assert error.message.startswith(f"{param} must be ")
 
 
-@pytest.mark.parametrize(
-    ("tools", "param"),
-    [
-        pytest.param("f", "tools", id="a string"),
-        pytest.param({"name": "f"}, "tools", id="an object"),
-        pytest.param(False, "tools", id="false"),
-        pytest.param([None], "tools[0]", id="a tool that is null"),
-        pytest.param([{"type": "function", "function": {"name": 7}}], "tools[0].function", id="a name that is 7"),
-        pytest.param([{"type": "x"}, {"type": "custom", "custom": []}], "tools[1].custom", id="a custom tool, a list"),
-    ],
-)
+@pytest.mark.parametrize(("tools", "param"), [
+    pytest.param("f", "tools", id="a string"),
+    pytest.param({"name": "f"}, "tools", id="an object"),
+    pytest.param(False, "tools", id="false"),
+    pytest.param([None], "tools[0]", id="a tool that is null"),
+    pytest.param([{"type": "function", "function": {"name": 7}}], "tools[0].function", id="a name that is 7"),
+    pytest.param([{"type": "x"}, {"type": "custom", "custom": []}], "tools[1].custom", id="a custom tool, a list"),
+])  # fmt: skip
 def test_a_tool_of_a_wrong_shape_is_named_by_its_place(tools: Any, param: str) -> None:
     error = refusal(encode({"model": "m", "messages": [{"role": "user"}], "tools": tools}))
 
     assert (error.param, error.code) == (param, "invalid_type")
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        pytest.param({"messages": [{"role": "robot", "content": "x"}]}, id="a role that nobody knows"),
-        pytest.param({"messages": [{"role": "user", "content": [{"type": "new_kind", "a": 1}]}]}, id="a new part"),
-        pytest.param({"messages": [{"role": "assistant", "tool_calls": [{"id": "x", "type": "new"}]}]}, id="new call"),
-        pytest.param({"messages": [{"role": "tool", "tool_call_id": "x", "content": []}]}, id="an orphan result"),
-        pytest.param({"tools": []}, id="no tools"),
-        pytest.param({"tools": [{"type": "web_search", "user_location": {"type": "approximate"}}]}, id="a new tool"),
-        pytest.param({"temperature": "hot", "n": -1, "stop": {}, "extra": [[[{}]]]}, id="what the proxy does not know"),
-    ],
-)
+@pytest.mark.parametrize("fields", [
+    pytest.param({"messages": [{"role": "robot", "content": "x"}]}, id="a role that nobody knows"),
+    pytest.param({"messages": [{"role": "user", "content": [{"type": "new_kind", "a": 1}]}]}, id="a new part"),
+    pytest.param({"messages": [{"role": "assistant", "tool_calls": [{"id": "x", "type": "new"}]}]}, id="new call"),
+    pytest.param({"messages": [{"role": "tool", "tool_call_id": "x", "content": []}]}, id="an orphan result"),
+    pytest.param({"tools": []}, id="no tools"),
+    pytest.param({"tools": [{"type": "web_search", "user_location": {"type": "approximate"}}]}, id="a new tool"),
+    pytest.param({"temperature": "hot", "n": -1, "stop": {}, "extra": [[[{}]]]}, id="what the proxy does not know"),
+])  # fmt: skip
 def test_what_the_proxy_does_not_understand_is_the_upstreams_to_judge(fields: dict[str, Any]) -> None:
     raw = encode({"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields})
 
@@ -163,22 +149,19 @@ def test_arbitrary_json_in_any_place_is_refused_or_readable(body: dict[str, Any]
         assert all(isinstance(flaw, str) for flaw in flaws(request))
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        pytest.param(b'{"model":"m","messages":[{"role":"user","content":"hunter2 said it', id="cut off"),
-        pytest.param(b'{"model":"m","messages":[{"role":"user","content":"hunter2 said it\xff"}]}', id="not UTF-8"),
-        pytest.param(b'{"model":"m","messages":"hunter2 said it"}', id="messages"),
-        pytest.param(b'{"model":["hunter2 said it"],"messages":[]}', id="model"),
-        pytest.param(b'{"model":"m","messages":["hunter2 said it"]}', id="a message"),
-        pytest.param(b'{"model":"m","messages":[{"role":["hunter2 said it"]}]}', id="role"),
-        pytest.param(b'{"model":"m","messages":[{"role":"user","content":{"hunter2 said it":1}}]}', id="content"),
-        pytest.param(b'{"model":"m","messages":[{"role":"user","content":["hunter2 said it"]}]}', id="a part"),
-        pytest.param(b'{"model":"m","messages":[{"role":"a","tool_calls":[{"id":["hunter2 said it"]}]}]}', id="a call"),
-        pytest.param(b'{"a":"hunter2 said it","a":"hunter2 said it"}', id="twice"),
-        pytest.param(b'"hunter2 said it"', id="no object"),
-    ],
-)
+@pytest.mark.parametrize("raw", [
+    pytest.param(b'{"model":"m","messages":[{"role":"user","content":"hunter2 said it', id="cut off"),
+    pytest.param(b'{"model":"m","messages":[{"role":"user","content":"hunter2 said it\xff"}]}', id="not UTF-8"),
+    pytest.param(b'{"model":"m","messages":"hunter2 said it"}', id="messages"),
+    pytest.param(b'{"model":["hunter2 said it"],"messages":[]}', id="model"),
+    pytest.param(b'{"model":"m","messages":["hunter2 said it"]}', id="a message"),
+    pytest.param(b'{"model":"m","messages":[{"role":["hunter2 said it"]}]}', id="role"),
+    pytest.param(b'{"model":"m","messages":[{"role":"user","content":{"hunter2 said it":1}}]}', id="content"),
+    pytest.param(b'{"model":"m","messages":[{"role":"user","content":["hunter2 said it"]}]}', id="a part"),
+    pytest.param(b'{"model":"m","messages":[{"role":"a","tool_calls":[{"id":["hunter2 said it"]}]}]}', id="a call"),
+    pytest.param(b'{"a":"hunter2 said it","a":"hunter2 said it"}', id="twice"),
+    pytest.param(b'"hunter2 said it"', id="no object"),
+])  # fmt: skip
 def test_an_error_never_quotes_the_body(raw: bytes) -> None:
     assert "hunter2" not in refusal(raw).body().decode() + str(refusal(raw))
 
@@ -187,16 +170,13 @@ TEXT = {"type": "text", "text": "x"}
 TOOL = {"type": "function", "function": {"name": "f"}}
 
 
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        pytest.param({"messages": [{"role": "user", "content": "x"}] * 4}, "messages", id="messages"),
-        pytest.param({"messages": [{"role": "user", "content": [TEXT] * 4}]}, "messages", id="parts"),
-        pytest.param({"messages": [{"role": "user", "content": [TEXT] * 2}] * 2}, "messages", id="parts of several"),
-        pytest.param({"messages": [{"role": "assistant", "tool_calls": [CALL] * 4}]}, "messages", id="calls"),
-        pytest.param({"tools": [TOOL] * 4}, "tools", id="tools"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "param"), [
+    pytest.param({"messages": [{"role": "user", "content": "x"}] * 4}, "messages", id="messages"),
+    pytest.param({"messages": [{"role": "user", "content": [TEXT] * 4}]}, "messages", id="parts"),
+    pytest.param({"messages": [{"role": "user", "content": [TEXT] * 2}] * 2}, "messages", id="parts of several"),
+    pytest.param({"messages": [{"role": "assistant", "tool_calls": [CALL] * 4}]}, "messages", id="calls"),
+    pytest.param({"tools": [TOOL] * 4}, "tools", id="tools"),
+])  # fmt: skip
 def test_what_would_take_too_long_to_read_is_refused(fields: dict[str, Any], param: str) -> None:
     body = Body(encode({"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}))
     with pytest.raises(BadRequest) as caught:

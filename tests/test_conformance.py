@@ -192,20 +192,17 @@ class Stammering(Tried):
         return item.with_texts(lambda text: f"so {text}") if item.role == "user" else item
 
 
-@pytest.mark.parametrize(
-    ("kind", "examples", "told"),
-    [
-        pytest.param(Tried, (), None, id="a good one"),
-        pytest.param(Tried, (chat("utoner"),), None, id="with an example"),
-        pytest.param(Tried, (chat("u1"),), r"does not act in its examples \[0\]", id="an example for nothing"),
-        pytest.param(Idle, (), "no conversation made Idle act: bring EXAMPLES", id="it never acts"),
-        pytest.param(InPlace, (), "changed the request in place", id="it changes a part in place"),
-        pytest.param(Undeclared, (), "the last user message was changed", id="it does more than it declares"),
-        pytest.param(Counting, (), "change what was sent before: more than 0.0 per turn", id="it breaks the prefix"),
-        pytest.param(Stammering, (), "changes more when it is applied again", id="it is not idempotent"),
-        pytest.param(Tried, (Example(context(chat("utoner"), window=9), Idle()),), "its examples", id="by settings"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "examples", "told"), [
+    pytest.param(Tried, (), None, id="a good one"),
+    pytest.param(Tried, (chat("utoner"),), None, id="with an example"),
+    pytest.param(Tried, (chat("u1"),), r"does not act in its examples \[0\]", id="an example for nothing"),
+    pytest.param(Idle, (), "no conversation made Idle act: bring EXAMPLES", id="it never acts"),
+    pytest.param(InPlace, (), "changed the request in place", id="it changes a part in place"),
+    pytest.param(Undeclared, (), "the last user message was changed", id="it does more than it declares"),
+    pytest.param(Counting, (), "change what was sent before: more than 0.0 per turn", id="it breaks the prefix"),
+    pytest.param(Stammering, (), "changes more when it is applied again", id="it is not idempotent"),
+    pytest.param(Tried, (Example(context(chat("utoner"), window=9), Idle()),), "its examples", id="by settings"),
+])  # fmt: skip
 async def test_a_policy_that_does_not_keep_to_the_contract_is_told(
     kind: type[Policy], examples: Sequence[ChatRequest | Example], told: str | None
 ) -> None:

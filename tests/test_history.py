@@ -16,17 +16,14 @@ def cuts(conversation: str, sizes: list[int], room_: Room, keep: int = 1, born: 
     return list(foresee(chat(conversation).messages, sizes, born or sizes, room_, keep)[0])
 
 
-@pytest.mark.parametrize(
-    ("conversation", "sizes", "expected"),
-    [
-        pytest.param("u1 a1 u2 a2", [10] * 4, [], id="at the mark nothing is cut"),
-        pytest.param("u1 a1 u2 a2 u3", [10] * 5, [Cut(2, 4)], id="over it, before a user turn, down to the low mark"),
-        pytest.param("u1 a1! t1 a2! t2 a3", [10] * 6, [Cut(3, 4, 0)], id="an agent's only user message is carried"),
-        pytest.param("u1 a1 u2 a2!x,y tx ty", [10] * 6, [Cut(2, 4)], id="a call stays with its results"),
-        pytest.param("u1", [99], [], id="one message alone cannot be cut"),
-        pytest.param("u1 a1!x,y tx ty", [10, 10, 10, 90], [], id="nor an open exchange, where too little would go"),
-    ],
-)
+@pytest.mark.parametrize(("conversation", "sizes", "expected"), [
+    pytest.param("u1 a1 u2 a2", [10] * 4, [], id="at the mark nothing is cut"),
+    pytest.param("u1 a1 u2 a2 u3", [10] * 5, [Cut(2, 4)], id="over it, before a user turn, down to the low mark"),
+    pytest.param("u1 a1! t1 a2! t2 a3", [10] * 6, [Cut(3, 4, 0)], id="an agent's only user message is carried"),
+    pytest.param("u1 a1 u2 a2!x,y tx ty", [10] * 6, [Cut(2, 4)], id="a call stays with its results"),
+    pytest.param("u1", [99], [], id="one message alone cannot be cut"),
+    pytest.param("u1 a1!x,y tx ty", [10, 10, 10, 90], [], id="nor an open exchange, where too little would go"),
+])  # fmt: skip
 def test_where_cuts_fall(conversation: str, sizes: list[int], expected: list[Cut]) -> None:
     assert cuts(conversation, sizes, room(40, 30)) == expected
 

@@ -37,18 +37,15 @@ def test_a_tenant_is_a_hash_that_can_be_part_of_a_key_or_a_path() -> None:
     assert "secret" not in repr(who)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        pytest.param("s u1", "s u1 a1 u2", True, id="its next turn"),
-        pytest.param("s u1 a1 u2", "s u1 a1! t1 a1 u3", True, id="a branch of it"),
-        pytest.param("s u1", "s u2", False, id="another first question"),
-        pytest.param("s u1", "s u1 a1 u2 s2", True, id="instructions that come later"),
-        pytest.param("s u1", "sother u1", False, id="other instructions"),
-        pytest.param("s u1", "s s2 u1", False, id="more instructions"),
-        pytest.param("s a1", "s a2", True, id="no question yet"),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "same"), [
+    pytest.param("s u1", "s u1 a1 u2", True, id="its next turn"),
+    pytest.param("s u1 a1 u2", "s u1 a1! t1 a1 u3", True, id="a branch of it"),
+    pytest.param("s u1", "s u2", False, id="another first question"),
+    pytest.param("s u1", "s u1 a1 u2 s2", True, id="instructions that come later"),
+    pytest.param("s u1", "sother u1", False, id="other instructions"),
+    pytest.param("s u1", "s s2 u1", False, id="more instructions"),
+    pytest.param("s a1", "s a2", True, id="no question yet"),
+])  # fmt: skip
 def test_a_conversation_is_told_by_its_opening(one: str, other: str, same: bool) -> None:
     assert (identify("k", one).session == identify("k", other).session) is same
 
@@ -82,21 +79,18 @@ def test_a_header_comes_before_the_body(kind: str) -> None:
     assert getattr(empty, kind) == getattr(named, kind)
 
 
-@pytest.mark.parametrize(
-    ("fields", "kind", "name"),
-    [
-        ({"safety_identifier": "a", "user": "b", "metadata": {"user_id": "c"}}, "user", "a"),
-        ({"user": "b", "metadata": {"user_id": "c"}}, "user", "b"),
-        ({"metadata": {"user_id": "c"}}, "user", "c"),
-        ({"metadata": {"conversation_id": "b", "session_id": "a"}}, "session", "a"),
-        ({"metadata": {"conversation_id": "b", "thread_id": "c"}}, "session", "b"),
-        ({"metadata": {"thread_id": "c", "session_id": None}}, "session", "c"),
-        ({"metadata": {"agent_id": "b", "agent": "a"}}, "agent", "a"),
-        ({"metadata": {"task_id": "b"}}, "task", "b"),
-        ({"metadata": {"task_id": 7}}, "task", "7"),
-        ({"metadata": {"task_id": {"a": [1]}}}, "task", '{"a":[1]}'),
-    ],
-)
+@pytest.mark.parametrize(("fields", "kind", "name"), [
+    ({"safety_identifier": "a", "user": "b", "metadata": {"user_id": "c"}}, "user", "a"),
+    ({"user": "b", "metadata": {"user_id": "c"}}, "user", "b"),
+    ({"metadata": {"user_id": "c"}}, "user", "c"),
+    ({"metadata": {"conversation_id": "b", "session_id": "a"}}, "session", "a"),
+    ({"metadata": {"conversation_id": "b", "thread_id": "c"}}, "session", "b"),
+    ({"metadata": {"thread_id": "c", "session_id": None}}, "session", "c"),
+    ({"metadata": {"agent_id": "b", "agent": "a"}}, "agent", "a"),
+    ({"metadata": {"task_id": "b"}}, "task", "b"),
+    ({"metadata": {"task_id": 7}}, "task", "7"),
+    ({"metadata": {"task_id": {"a": [1]}}}, "task", '{"a":[1]}'),
+])  # fmt: skip
 def test_the_body_names_them_in_this_order(fields: dict[str, Any], kind: str, name: str) -> None:
     assert getattr(asked({}, **fields), kind) == getattr(asked({f"x-penstock-{kind}": name}), kind) != ""
 

@@ -134,14 +134,10 @@ async def test_a_long_chat_keeps(name: str) -> None:
     assert [label(part) for block in blocks for part in attachments(block)] == list(parts)
 
 
-@pytest.mark.parametrize(
-    ("window", "turns", "last", "rest"),
-    [
-        (32_768, 30, "And what about tomatoes?", {"max_tokens": 32_000}),
-        (8192, 90, "Please summarize the conversation.", {}),
-    ],
-    ids=["a large max_tokens reserves nothing", "the client sums up itself"],
-)
+@pytest.mark.parametrize(("window", "turns", "last", "rest"), [
+    (32_768, 30, "And what about tomatoes?", {"max_tokens": 32_000}),
+    (8192, 90, "Please summarize the conversation.", {}),
+], ids=["a large max_tokens reserves nothing", "the client sums up itself"])  # fmt: skip
 async def test_a_chat_goes_whole_while_it_fits(window: int, turns: int, last: str, rest: dict[str, int]) -> None:
     messages = [system("You help."), *filler(turns), user(last)]
     assert await forwarded(messages, window, **rest) == tuple(messages)

@@ -22,13 +22,10 @@ def test_the_chart_and_the_changelog_are_of_the_version() -> None:
     assert not released or released[0] == proxy.__version__
 
 
-@pytest.mark.parametrize(
-    ("tag", "fault"),
-    [
-        ("v99.0.0", "the tag is v99.0.0"),
-        (f"v{proxy.__version__}", f"CHANGELOG.md has no section ## {proxy.__version__}"),
-    ],
-)
+@pytest.mark.parametrize(("tag", "fault"), [
+    ("v99.0.0", "the tag is v99.0.0"),
+    (f"v{proxy.__version__}", f"CHANGELOG.md has no section ## {proxy.__version__}"),
+])  # fmt: skip
 def test_no_release_is_built_of_a_tag_that_does_not_agree(tag: str, fault: str) -> None:
     if f"## {proxy.__version__}" in CHANGELOG and tag != "v99.0.0":
         pytest.skip("the changelog has this version")

@@ -22,28 +22,22 @@ def test_each_step_is_a_metric_with_milliseconds_and_what_it_did() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("given", "desc"),
-    [
-        pytest.param(step(verdict="skip", why="no tools"), "skip: no tools", id="a step that did not run"),
-        pytest.param(step(verdict="fail", why="ValueError"), "fail: ValueError", id="a fault"),
-        pytest.param(step(verdict="reject", why="too large"), "reject: too large", id="a refusal"),
-        pytest.param(step(observed=True), "observed: dropped 10 of 47 turns", id="shadow mode"),
-    ],
-)
+@pytest.mark.parametrize(("given", "desc"), [
+    pytest.param(step(verdict="skip", why="no tools"), "skip: no tools", id="a step that did not run"),
+    pytest.param(step(verdict="fail", why="ValueError"), "fail: ValueError", id="a fault"),
+    pytest.param(step(verdict="reject", why="too large"), "reject: too large", id="a refusal"),
+    pytest.param(step(observed=True), "observed: dropped 10 of 47 turns", id="shadow mode"),
+])  # fmt: skip
 def test_what_is_no_plain_success_says_so(given: Step, desc: str) -> None:
     assert server_timing([given]) == f'window_history;dur=0.31;desc="{desc}"'
 
 
-@pytest.mark.parametrize(
-    ("why", "desc"),
-    [
-        pytest.param('said "no"', r"said \"no\"", id="quotes"),
-        pytest.param(r"a\b", r"a\\b", id="backslashes"),
-        pytest.param("a\r\nset-cookie: x", "aset-cookie: x", id="line breaks cannot add a header"),
-        pytest.param("caf\xe9 \u2028\x7f\x00", "caf ", id="what is not ASCII leaves"),
-    ],
-)
+@pytest.mark.parametrize(("why", "desc"), [
+    pytest.param('said "no"', r"said \"no\"", id="quotes"),
+    pytest.param(r"a\b", r"a\\b", id="backslashes"),
+    pytest.param("a\r\nset-cookie: x", "aset-cookie: x", id="line breaks cannot add a header"),
+    pytest.param("caf\xe9 \u2028\x7f\x00", "caf ", id="what is not ASCII leaves"),
+])  # fmt: skip
 def test_a_description_stays_inside_its_quotes(why: str, desc: str) -> None:
     assert server_timing([step(why=why)]) == f'window_history;dur=0.31;desc="{desc}"'
 
@@ -69,16 +63,13 @@ def test_the_counts_header_has_a_dash_for_what_nobody_counted() -> None:
     assert counts_header(0, 0, None) == b"0;0;-"
 
 
-@pytest.mark.parametrize(
-    ("given", "compressed"),
-    [
-        pytest.param(step(), True, id="fewer tokens"),
-        pytest.param(step(tokens_after=100), False, id="as many"),
-        pytest.param(step(tokens_after=None), False, id="not counted"),
-        pytest.param(step(verdict="fail"), False, id="a fault"),
-        pytest.param(step(observed=True), False, id="shadow mode"),
-    ],
-)
+@pytest.mark.parametrize(("given", "compressed"), [
+    pytest.param(step(), True, id="fewer tokens"),
+    pytest.param(step(tokens_after=100), False, id="as many"),
+    pytest.param(step(tokens_after=None), False, id="not counted"),
+    pytest.param(step(verdict="fail"), False, id="a fault"),
+    pytest.param(step(observed=True), False, id="shadow mode"),
+])  # fmt: skip
 def test_a_compression_is_a_rewrite_that_made_the_prompt_smaller(given: Step, compressed: bool) -> None:
     assert given.compressed is compressed
 

@@ -7,10 +7,9 @@ from proxy.state.cache import OnceService
 from proxy.testing import MemoryArchive, chat, context
 
 
-@pytest.mark.parametrize(
-    ("cuts", "parts"),
-    [(1, [1]), (2, [2]), (3, [2, 3]), (4, [4]), (7, [4, 6, 7]), (21, [16, 20, 21]), (43, [32, 40, 42, 43])],
-)
+@pytest.mark.parametrize(("cuts", "parts"), [
+    (1, [1]), (2, [2]), (3, [2, 3]), (4, [4]), (7, [4, 6, 7]), (21, [16, 20, 21]), (43, [32, 40, 42, 43]),
+])  # fmt: skip
 def test_the_older_the_cuts_the_more_share_an_entry(cuts: int, parts: list[int]) -> None:
     assert levels(range(1, cuts + 1)) == parts
 

@@ -21,16 +21,13 @@ def test_every_conversation_reads_back_as_it_was_written(conversation: str) -> N
     assert script(chat(conversation)) == conversation
 
 
-@pytest.mark.parametrize(
-    ("word", "sent"),
-    [
-        pytest.param("s", {"role": "system", "content": "s"}, id="system"),
-        pytest.param("d1", {"role": "developer", "content": "d1"}, id="developer"),
-        pytest.param("u1", {"role": "user", "content": "u1"}, id="user"),
-        pytest.param("a1", {"role": "assistant", "content": "a1"}, id="assistant"),
-        pytest.param("tx", {"role": "tool", "tool_call_id": "x", "content": "result x"}, id="tool"),
-    ],
-)
+@pytest.mark.parametrize(("word", "sent"), [
+    pytest.param("s", {"role": "system", "content": "s"}, id="system"),
+    pytest.param("d1", {"role": "developer", "content": "d1"}, id="developer"),
+    pytest.param("u1", {"role": "user", "content": "u1"}, id="user"),
+    pytest.param("a1", {"role": "assistant", "content": "a1"}, id="assistant"),
+    pytest.param("tx", {"role": "tool", "tool_call_id": "x", "content": "result x"}, id="tool"),
+])  # fmt: skip
 def test_what_a_word_stands_for(word: str, sent: dict[str, str]) -> None:
     assert message(word) == sent
 

@@ -172,20 +172,17 @@ async def test_a_server_that_does_not_pick_up_is_a_timeout(monkeypatch: pytest.M
     assert "x-should-retry" not in error.headers
 
 
-@pytest.mark.parametrize(
-    ("answer", "code"),
-    [
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", "upstream_broke_off", id="half a head"),
-        pytest.param(b"H", "upstream_broke_off", id="one byte"),
-        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "upstream_invalid", id="another protocol"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "upstream_invalid", id="a head that is wrong"),
-        pytest.param(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", "upstream_invalid", id="a long line"),
-        pytest.param(b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 200_000 + b"\r\n", "upstream_invalid", id="a long head"),
-        pytest.param(b"HTTP/1.1 200 " + b"K" * 70_000 + b"\r\n\r\n", "upstream_invalid", id="a long reason"),
-        pytest.param(b"HTTP/1.1 999 OK\r\nContent-Length: 0\r\n\r\n", "upstream_invalid", id="no such status"),
-        pytest.param(b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "upstream_invalid", id="101"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "code"), [
+    pytest.param(b"HTTP/1.1 200 OK\r\nContent-Le", "upstream_broke_off", id="half a head"),
+    pytest.param(b"H", "upstream_broke_off", id="one byte"),
+    pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n\r\n", "upstream_invalid", id="another protocol"),
+    pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "upstream_invalid", id="a head that is wrong"),
+    pytest.param(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", "upstream_invalid", id="a long line"),
+    pytest.param(b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 200_000 + b"\r\n", "upstream_invalid", id="a long head"),
+    pytest.param(b"HTTP/1.1 200 " + b"K" * 70_000 + b"\r\n\r\n", "upstream_invalid", id="a long reason"),
+    pytest.param(b"HTTP/1.1 999 OK\r\nContent-Length: 0\r\n\r\n", "upstream_invalid", id="no such status"),
+    pytest.param(b"HTTP/1.1 101 Go\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", "upstream_invalid", id="101"),
+])  # fmt: skip
 async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: bytes, code: str) -> None:
     handle, got = answering(answer)
     async with listening(handle) as url, transport() as http:
@@ -196,14 +193,11 @@ async def test_a_server_that_has_begun_to_answer_is_not_asked_again(answer: byte
     assert (caught.value.status, caught.value.code) == (502, code)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx", id="it says so"),
-        pytest.param(STREAM + framed(b"x" * 600) * 2, id="it comes to that"),
-        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, id="until the end of the connection"),
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx", id="it says so"),
+    pytest.param(STREAM + framed(b"x" * 600) * 2, id="it comes to that"),
+    pytest.param(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, id="until the end of the connection"),
+])  # fmt: skip
 async def test_an_answer_is_read_up_to_the_size_that_can_be_held(answer: bytes) -> None:
     handle, _ = answering(answer, b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1000)
     async with listening(handle) as url:
@@ -217,14 +211,11 @@ async def test_an_answer_is_read_up_to_the_size_that_can_be_held(answer: bytes) 
     assert (caught.value.status, caught.value.code) == (502, "upstream_answer_too_large")
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", id="shorter than it says"),
-        pytest.param(STREAM + framed(b"half"), id="no last chunk"),
-        pytest.param(STREAM + b"4\r\nha", id="half a chunk"),
-    ],
-)
+@pytest.mark.parametrize("answer", [
+    pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf", id="shorter than it says"),
+    pytest.param(STREAM + framed(b"half"), id="no last chunk"),
+    pytest.param(STREAM + b"4\r\nha", id="half a chunk"),
+])  # fmt: skip
 async def test_an_answer_that_breaks_off_is_a_failure_and_not_tried_again(answer: bytes) -> None:
     handle, got = answering(answer)
     async with listening(handle) as url, transport() as http:

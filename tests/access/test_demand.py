@@ -27,17 +27,14 @@ def test_an_uncounted_prompt_counts_a_token_for_four_bytes() -> None:
 
 
 @pytest.mark.parametrize("parsed", [False, True])
-@pytest.mark.parametrize(
-    ("fields", "answer"),
-    [
-        ({}, 100),
-        ({"max_tokens": 7, "max_completion_tokens": 9}, 9),
-        ({"max_tokens": 7, "n": 3}, 21),
-        ({"n": None, "max_tokens": None}, 100),
-        ({"n": "3", "max_tokens": True}, 100),
-        ({"max_tokens": -1}, 100),
-    ],
-)
+@pytest.mark.parametrize(("fields", "answer"), [
+    ({}, 100),
+    ({"max_tokens": 7, "max_completion_tokens": 9}, 9),
+    ({"max_tokens": 7, "n": 3}, 21),
+    ({"n": None, "max_tokens": None}, 100),
+    ({"n": "3", "max_tokens": True}, 100),
+    ({"max_tokens": -1}, 100),
+])  # fmt: skip
 def test_demand_takes_the_longest_answer_allowed(fields: dict[str, Any], answer: int, parsed: bool) -> None:
     assert demand_of(call(fields, parsed=parsed)).answer == answer
     assert demand_of(call({"max_tokens": 5}, profile=None)).answer == 5
@@ -55,21 +52,18 @@ def test_a_file_counts_a_fixed_number_of_tokens() -> None:
 
 
 @pytest.mark.parametrize("parsed", [False, True])
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"max_tokens": 11},
-        {"max_completion_tokens": 10.5},
-        {"max_output_tokens": 10**30},
-        {"n": 3},
-        {"best_of": 3},
-        {"max_tokens": "11"},
-        {"Max_Tokens": 11},
-        {"n": True},
-        {"options": {"num_predict": 11}},
-        {"options": {"num_predict": -1}},
-    ],
-)
+@pytest.mark.parametrize("fields", [
+    {"max_tokens": 11},
+    {"max_completion_tokens": 10.5},
+    {"max_output_tokens": 10**30},
+    {"n": 3},
+    {"best_of": 3},
+    {"max_tokens": "11"},
+    {"Max_Tokens": 11},
+    {"n": True},
+    {"options": {"num_predict": 11}},
+    {"options": {"num_predict": -1}},
+])  # fmt: skip
 def test_a_request_is_refused_above_the_caps_of_its_key(fields: dict[str, Any], parsed: bool) -> None:
     with pytest.raises(BadRequest) as caught:
         check_caps(call(fields, parsed=parsed), 10, 2)

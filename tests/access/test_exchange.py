@@ -79,10 +79,9 @@ async def test_a_body_is_refused_unread_if_its_declared_length_is_too_large(leng
     assert error.headers == {"connection": "close", "x-should-retry": "false"}
 
 
-@pytest.mark.parametrize(
-    "headers", [[], [(b"content-length", b"3")], [(b"content-length", b"x")], [(b"content-length", b"\xb2")]],
-    ids=["no length", "a length that lies", "a length that is none", "a digit that is none"],
-)  # fmt: skip
+@pytest.mark.parametrize("headers", [
+    [], [(b"content-length", b"3")], [(b"content-length", b"x")], [(b"content-length", b"\xb2")],
+], ids=["no length", "a length that lies", "a length that is none", "a digit that is none"])  # fmt: skip
 async def test_a_body_is_refused_while_it_is_read_once_it_is_too_large(headers: list[tuple[bytes, bytes]]) -> None:
     server = Server(*(part(b"x" * 6, more=True) for _ in range(5)), headers=headers)
 

@@ -122,15 +122,12 @@ async def test_a_refused_request_uses_nothing_of_the_limit() -> None:
     assert headers["x-ratelimit-remaining-tokens"] == "0"
 
 
-@pytest.mark.parametrize(
-    ("usage", "left"),
-    [
-        pytest.param(Usage(input=30, output=5, cached=10), 65, id="what was reported counts"),
-        pytest.param(Usage(input=90, output=40), 0, id="also where it is more"),
-        pytest.param(Usage(), 20, id="without a report the estimate"),
-        pytest.param(None, 100, id="nothing where nothing was answered"),
-    ],
-)
+@pytest.mark.parametrize(("usage", "left"), [
+    pytest.param(Usage(input=30, output=5, cached=10), 65, id="what was reported counts"),
+    pytest.param(Usage(input=90, output=40), 0, id="also where it is more"),
+    pytest.param(Usage(), 20, id="without a report the estimate"),
+    pytest.param(None, 100, id="nothing where nothing was answered"),
+])  # fmt: skip
 async def test_reported_usage_corrects_the_estimate(usage: Usage | None, left: int) -> None:
     world = World(tokens_per_minute=100)
     admission, _ = await world.ask(60, 20)
@@ -138,15 +135,12 @@ async def test_reported_usage_corrects_the_estimate(usage: Usage | None, left: i
     await world.has_left(left, admission)
 
 
-@pytest.mark.parametrize(
-    ("noted", "failed", "left"),
-    [
-        pytest.param(None, Usage(), 100, id="nothing"),
-        pytest.param(None, Usage(input=30, output=5), 65, id="what its rounds used before they failed"),
-        pytest.param(Usage(input=30, output=5), Usage(), 65, id="what an earlier model used"),
-        pytest.param(Usage(), Usage(), 100, id="nothing, though an earlier model had begun"),
-    ],
-)
+@pytest.mark.parametrize(("noted", "failed", "left"), [
+    pytest.param(None, Usage(), 100, id="nothing"),
+    pytest.param(None, Usage(input=30, output=5), 65, id="what its rounds used before they failed"),
+    pytest.param(Usage(input=30, output=5), Usage(), 65, id="what an earlier model used"),
+    pytest.param(Usage(), Usage(), 100, id="nothing, though an earlier model had begun"),
+])  # fmt: skip
 async def test_a_failed_request_used_what_was_reported(noted: Usage | None, failed: Usage, left: int) -> None:
     world = World(tokens_per_minute=100)
     admission, _ = await world.ask(60, 20)
@@ -171,15 +165,12 @@ async def test_a_request_is_refused_without_retry_if_it_can_never_fit() -> None:
     await world.ask(100)
 
 
-@pytest.mark.parametrize(
-    ("limit", "usage", "cost"),
-    [
-        ({"budget_per_day": 10}, Usage(input=5, output=2), 10.0),
-        ({"tokens_per_day": 7}, Usage(input=5, output=2), None),
-        ({"tokens_per_day": 7}, Usage(), None),
-        ({"budget_per_day": 10}, Usage(), None),
-    ],
-)
+@pytest.mark.parametrize(("limit", "usage", "cost"), [
+    ({"budget_per_day": 10}, Usage(input=5, output=2), 10.0),
+    ({"tokens_per_day": 7}, Usage(input=5, output=2), None),
+    ({"tokens_per_day": 7}, Usage(), None),
+    ({"budget_per_day": 10}, Usage(), None),
+])  # fmt: skip
 async def test_requests_are_refused_once_the_day_is_used_up(
     limit: dict[str, float], usage: Usage, cost: float | None
 ) -> None:
@@ -200,15 +191,12 @@ async def test_requests_are_refused_once_the_day_is_used_up(
     assert 'limited_requests_total{reason="budget"} 3.0' in world.shown()
 
 
-@pytest.mark.parametrize(
-    ("limit", "estimate", "admitted"),
-    [
-        pytest.param({"tokens_per_day": 130}, (9, 4), 10, id="tokens"),
-        pytest.param({"tokens_per_day": 130}, (9, 400), 1, id="a request that may need more than the day has"),
-        pytest.param({"budget_per_day": 130}, (9, 2), 10, id="dollars"),
-        pytest.param({"tokens_per_day": 130, "tokens_per_minute": 65}, (9, 4), 5, id="the minute first"),
-    ],
-)
+@pytest.mark.parametrize(("limit", "estimate", "admitted"), [
+    pytest.param({"tokens_per_day": 130}, (9, 4), 10, id="tokens"),
+    pytest.param({"tokens_per_day": 130}, (9, 400), 1, id="a request that may need more than the day has"),
+    pytest.param({"budget_per_day": 130}, (9, 2), 10, id="dollars"),
+    pytest.param({"tokens_per_day": 130, "tokens_per_minute": 65}, (9, 4), 5, id="the minute first"),
+])  # fmt: skip
 async def test_concurrent_requests_reserve_no_more_than_the_rest_of_the_day(
     limit: dict[str, float], estimate: tuple[int, int], admitted: int
 ) -> None:
@@ -299,17 +287,14 @@ async def test_concurrent_requests_pass_up_to_the_limit() -> None:
     assert Counter(type(each) for each in done) == {tuple: 10, RateLimited: 40}
 
 
-@pytest.mark.parametrize(
-    ("window", "used", "remaining", "reset"),
-    [
-        pytest.param(Window(0, 0, 9), 0, 10, 0, id="nothing was used"),
-        pytest.param(Window(0, 3, 10), 3, 7, 110, id="this minute counts until the next one ends"),
-        pytest.param(Window(6, 0, 0), 6, 4, 60, id="the minute before counts whole"),
-        pytest.param(Window(6, 0, 30), 3, 7, 30, id="then by its share of sixty seconds"),
-        pytest.param(Window(7, 3, 45), 4.75, 5, 75, id="both, and a part of one is none"),
-        pytest.param(Window(6, 12, 30), 15, 0, 90, id="never less than nothing remains"),
-    ],
-)
+@pytest.mark.parametrize(("window", "used", "remaining", "reset"), [
+    pytest.param(Window(0, 0, 9), 0, 10, 0, id="nothing was used"),
+    pytest.param(Window(0, 3, 10), 3, 7, 110, id="this minute counts until the next one ends"),
+    pytest.param(Window(6, 0, 0), 6, 4, 60, id="the minute before counts whole"),
+    pytest.param(Window(6, 0, 30), 3, 7, 30, id="then by its share of sixty seconds"),
+    pytest.param(Window(7, 3, 45), 4.75, 5, 75, id="both, and a part of one is none"),
+    pytest.param(Window(6, 12, 30), 15, 0, 90, id="never less than nothing remains"),
+])  # fmt: skip
 def test_a_window_of_a_minute(window: Window, used: float, remaining: int, reset: float) -> None:
     assert (window.used, window.remaining(10), window.reset) == (used, remaining, reset)
 

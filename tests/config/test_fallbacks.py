@@ -23,16 +23,13 @@ upstreams:
 
 
 @pytest.mark.parametrize("field", ["fallbacks: [to]", "larger: to"])
-@pytest.mark.parametrize(
-    ("one", "other", "holds"),
-    [
-        *(("one", other, True) for other in ("one", "twin", "keyed", "in_a_header", "ollama", "echo", "foreign_keyed")),
-        *(("one", other, False) for other in ("keyless", "foreign")),
-        *(("keyed", other, False) for other in ("twin_of_keyed", "one")),
-        ("ollama", "one", False),
-        ("foreign", "foreign_too", False),
-    ],
-)
+@pytest.mark.parametrize(("one", "other", "holds"), [
+    *(("one", other, True) for other in ("one", "twin", "keyed", "in_a_header", "ollama", "echo", "foreign_keyed")),
+    *(("one", other, False) for other in ("keyless", "foreign")),
+    *(("keyed", other, False) for other in ("twin_of_keyed", "one")),
+    ("ollama", "one", False),
+    ("foreign", "foreign_too", False),
+])  # fmt: skip
 def test_no_fallback_may_need_a_key_that_is_not_meant_for_it(
     tmp_path: Path, field: str, one: str, other: str, holds: bool
 ) -> None:

@@ -37,36 +37,30 @@ def test_a_new_key_has_256_bits_and_its_entry_only_its_hash() -> None:
     assert made not in entry_of("ann", made)
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        pytest.param({"authorization": f"Bearer {KEY}"}, id="OpenAI's SDKs"),
-        pytest.param({"authorization": f"bearer  {KEY} "}, id="in lower case"),
-        pytest.param({"authorization": KEY}, id="without a scheme"),
-        pytest.param({"api-key": KEY}, id="Azure's"),
-        pytest.param({"x-api-key": KEY}, id="Anthropic's"),
-        pytest.param({"authorization": "", "x-api-key": KEY}, id="besides an empty one"),
-    ],
-)
+@pytest.mark.parametrize("headers", [
+    pytest.param({"authorization": f"Bearer {KEY}"}, id="OpenAI's SDKs"),
+    pytest.param({"authorization": f"bearer  {KEY} "}, id="in lower case"),
+    pytest.param({"authorization": KEY}, id="without a scheme"),
+    pytest.param({"api-key": KEY}, id="Azure's"),
+    pytest.param({"x-api-key": KEY}, id="Anthropic's"),
+    pytest.param({"authorization": "", "x-api-key": KEY}, id="besides an empty one"),
+])  # fmt: skip
 def test_a_key_is_told_from_the_headers_that_sdks_send(headers: dict[str, str]) -> None:
     caller = callers(key("bob", "other"), key()).of(headers)
     assert caller.key == key()
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        pytest.param({}, id="none"),
-        pytest.param({"authorization": ""}, id="an empty one"),
-        pytest.param({"authorization": f"Bearer {KEY}x"}, id="a longer one"),
-        pytest.param({"authorization": f"Bearer {KEY}, Bearer {KEY}"}, id="two"),
-        pytest.param({"authorization": f"Basic {KEY}"}, id="another scheme"),
-        pytest.param({"authorization": "Bearer wrong", "x-api-key": KEY}, id="a wrong one in front"),
-        pytest.param({"authorization": f"Bearer {hash_of(KEY)}"}, id="its hash"),
-        pytest.param({"authorization": "Bearer \udcff"}, id="no text"),
-        pytest.param({"cookie": KEY, "proxy-authorization": KEY}, id="elsewhere"),
-    ],
-)
+@pytest.mark.parametrize("headers", [
+    pytest.param({}, id="none"),
+    pytest.param({"authorization": ""}, id="an empty one"),
+    pytest.param({"authorization": f"Bearer {KEY}x"}, id="a longer one"),
+    pytest.param({"authorization": f"Bearer {KEY}, Bearer {KEY}"}, id="two"),
+    pytest.param({"authorization": f"Basic {KEY}"}, id="another scheme"),
+    pytest.param({"authorization": "Bearer wrong", "x-api-key": KEY}, id="a wrong one in front"),
+    pytest.param({"authorization": f"Bearer {hash_of(KEY)}"}, id="its hash"),
+    pytest.param({"authorization": "Bearer \udcff"}, id="no text"),
+    pytest.param({"cookie": KEY, "proxy-authorization": KEY}, id="elsewhere"),
+])  # fmt: skip
 def test_any_other_key_is_refused_without_a_word_of_it(headers: dict[str, str]) -> None:
     with pytest.raises(Unauthorized) as caught:
         callers(key()).of(headers)
@@ -86,17 +80,14 @@ def test_a_key_ends_when_it_expires(now: str, counts: bool) -> None:
             told.of({"x-api-key": KEY})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "2027-01-01",
-        "2027-01-01 00:00:00",
-        "2027-01-01T00:00:00Z",
-        '"2027-01-01"',
-        '"2027-01-01T00:00:00"',
-        '"2027-01-01T00:00:00Z"',
-    ],
-)
+@pytest.mark.parametrize("text", [
+    "2027-01-01",
+    "2027-01-01 00:00:00",
+    "2027-01-01T00:00:00Z",
+    '"2027-01-01"',
+    '"2027-01-01T00:00:00"',
+    '"2027-01-01T00:00:00Z"',
+])  # fmt: skip
 def test_an_expiry_without_a_zone_is_utc(text: str) -> None:
     assert key(expires=yaml.safe_load(text)).expires == datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -121,15 +112,12 @@ def test_in_pass_through_mode_every_key_is_a_tenant_whichever_header_holds_it() 
     assert told.of({"authorization": "Bearer a"}).may_use("anything")
 
 
-@pytest.mark.parametrize(
-    ("fields", "model", "may"),
-    [
-        ({}, "anything", True),
-        ({"models": "gpt-*"}, "gpt-5", True),
-        ({"models": "gpt-*"}, "GPT-5", False),
-        ({"models": "gpt-*"}, "x-gpt-5", False),
-    ],
-)
+@pytest.mark.parametrize(("fields", "model", "may"), [
+    ({}, "anything", True),
+    ({"models": "gpt-*"}, "gpt-5", True),
+    ({"models": "gpt-*"}, "GPT-5", False),
+    ({"models": "gpt-*"}, "x-gpt-5", False),
+])  # fmt: skip
 def test_a_key_may_use_the_models_that_it_names(fields: dict[str, Any], model: str, may: bool) -> None:
     assert Caller("t", key(**fields)).may_use(model) is may
 
@@ -143,20 +131,17 @@ def test_a_key_may_choose_the_chains_that_it_names(fields: dict[str, Any], chain
     assert Caller("t", key(**fields)).may_choose(chain) is may
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "may"),
-    [
-        ("POST", "/embeddings", True),
-        ("POST", "/images/generations", True),
-        ("GET", "/embeddings", False),
-        ("GET", "/files", False),
-        ("POST", "/responses", False),
-        ("POST", "/images/%2e%2e/files", False),
-        ("POST", "/images/..%2ffiles", False),
-        ("POST", "/images//files", False),
-        ("POST", "/embeddings/", False),
-    ],
-)
+@pytest.mark.parametrize(("method", "path", "may"), [
+    ("POST", "/embeddings", True),
+    ("POST", "/images/generations", True),
+    ("GET", "/embeddings", False),
+    ("GET", "/files", False),
+    ("POST", "/responses", False),
+    ("POST", "/images/%2e%2e/files", False),
+    ("POST", "/images/..%2ffiles", False),
+    ("POST", "/images//files", False),
+    ("POST", "/embeddings/", False),
+])  # fmt: skip
 def test_what_is_stored_under_the_provider_key_is_out_of_reach(method: str, path: str, may: bool) -> None:
     caller = callers(key()).of({"x-api-key": KEY})
     if may:
@@ -189,15 +174,12 @@ def test_nothing_of_the_key_is_left_once_it_was_told() -> None:
     assert without_account(headers) == {"x-penstock-session": "s", "user-agent": "u"}
 
 
-@pytest.mark.parametrize(
-    ("query", "kept"),
-    [
-        ("", ""),
-        ("api-version=1&limit=2", "api-version=1&limit=2"),
-        ("key=x&api-version=1&api_key=y&API-KEY=z&token=t&access_token=u", "api-version=1"),
-        ("keyword=x&key", "keyword=x"),
-        ("%6Bey=x&a=1", "a=1"),
-    ],
-)
+@pytest.mark.parametrize(("query", "kept"), [
+    ("", ""),
+    ("api-version=1&limit=2", "api-version=1&limit=2"),
+    ("key=x&api-version=1&api_key=y&API-KEY=z&token=t&access_token=u", "api-version=1"),
+    ("keyword=x&key", "keyword=x"),
+    ("%6Bey=x&a=1", "a=1"),
+])  # fmt: skip
 def test_a_query_carries_no_key(query: str, kept: str) -> None:
     assert without_secrets(query) == kept

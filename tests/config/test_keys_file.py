@@ -44,19 +44,16 @@ def test_makes_a_file_for_its_owner_alone_and_prints_the_key_once(
     assert list(file.parent.iterdir()) == [file]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("", id="empty"),
-        pytest.param("# ours\nkeys: [ ]  # nobody yet\n# end\n", id="an empty list among comments"),
-        pytest.param(f"keys:\n- name: bob  # on leave\n  hash: {HASH}\n", id="entries without indentation"),
-        pytest.param(f"keys:\r\n  - {{name: bob, hash: {HASH}}}\r\n", id="another end of lines"),
-        pytest.param(f"---\nkeys: # all\n  -\n    name: bob\n    hash: {HASH}\n\n\n", id="a dash alone"),
-        pytest.param(f"keys: [{{name: bob, hash: {HASH}}},  # [x]\n]\n", id="in brackets, with a last comma"),
-        pytest.param(f'{{"keys": [{{"name": "bob", "hash": "{HASH}"}}]}}', id="JSON"),
-        pytest.param(f"\ufeff# é\nkeys: [{{name: bob, hash: {HASH}}}]\n", id="a byte order mark"),
-    ],
-)
+@pytest.mark.parametrize("text", [
+    pytest.param("", id="empty"),
+    pytest.param("# ours\nkeys: [ ]  # nobody yet\n# end\n", id="an empty list among comments"),
+    pytest.param(f"keys:\n- name: bob  # on leave\n  hash: {HASH}\n", id="entries without indentation"),
+    pytest.param(f"keys:\r\n  - {{name: bob, hash: {HASH}}}\r\n", id="another end of lines"),
+    pytest.param(f"---\nkeys: # all\n  -\n    name: bob\n    hash: {HASH}\n\n\n", id="a dash alone"),
+    pytest.param(f"keys: [{{name: bob, hash: {HASH}}},  # [x]\n]\n", id="in brackets, with a last comma"),
+    pytest.param(f'{{"keys": [{{"name": "bob", "hash": "{HASH}"}}]}}', id="JSON"),
+    pytest.param(f"\ufeff# é\nkeys: [{{name: bob, hash: {HASH}}}]\n", id="a byte order mark"),
+])  # fmt: skip
 def test_all_that_stood_there_stays(text: str, file: Path) -> None:
     file.write_bytes(text.encode())
     file.chmod(0o640)
@@ -75,18 +72,15 @@ def test_all_that_stood_there_stays(text: str, file: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (f"keys:\n- {{name: ann, hash: {HASH}}}\n", "keys.yaml:2: keys.0.name: a key is called 'ann' already"),
-        (f"keys:\n- {{name: bob, hsh: {HASH}}}\n", "keys.yaml:2: keys.0.hsh: unknown key; did you mean 'hash'?"),
-        ("keys:\n- [\n", "keys.yaml:3: not valid YAML"),
-        ("keys: []\n...\n# over\n---\n", "keys.yaml:4: not valid YAML"),
-        (f"keys:\n- {{name: bob, hash: {HASH}}}\n...\n", "keys.yaml: cannot add to a file of this form"),
-        ("{}\n", "keys.yaml: cannot add to a file of this form"),
-        (b"keys: [] # \xff", "keys.yaml: cannot be read: it is not UTF-8"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), [
+    (f"keys:\n- {{name: ann, hash: {HASH}}}\n", "keys.yaml:2: keys.0.name: a key is called 'ann' already"),
+    (f"keys:\n- {{name: bob, hsh: {HASH}}}\n", "keys.yaml:2: keys.0.hsh: unknown key; did you mean 'hash'?"),
+    ("keys:\n- [\n", "keys.yaml:3: not valid YAML"),
+    ("keys: []\n...\n# over\n---\n", "keys.yaml:4: not valid YAML"),
+    (f"keys:\n- {{name: bob, hash: {HASH}}}\n...\n", "keys.yaml: cannot add to a file of this form"),
+    ("{}\n", "keys.yaml: cannot add to a file of this form"),
+    (b"keys: [] # \xff", "keys.yaml: cannot be read: it is not UTF-8"),
+])  # fmt: skip
 def test_what_cannot_be_added_is_one_line_and_changes_nothing(
     text: str | bytes, told: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -162,23 +156,20 @@ def test_of_several_at_once_none_is_lost(file: Path) -> None:
     assert sorted(names(file)) == wanted
 
 
-@pytest.mark.parametrize(
-    ("text", "remaining"),
-    [
-        ("# ours\nkeys:\n- name: bob  # away\n  hash: {a}\n# of ann\n- name: ann\n  hash: {b}\n# last\n",
-         "# ours\nkeys:\n# of ann\n- name: ann\n  hash: {b}\n# last\n"),
-        ("keys:\n\n    - hash: {b}\n      name: ann\n    - hash: {a}\n      models:\n        - x\n      name: bob\n\n# last",
-         "keys:\n\n    - hash: {b}\n      name: ann\n\n# last"),
-        ("---\nkeys: # all\n  -\n    name: bob\n    hash: {a}\n\n# end\n", "---\nkeys: # all\n  []\n\n# end\n"),
-        ("keys:\r\n  - {{name: ann, hash: {b}}}\r\n  - {{name: bob, hash: {a}}}\r\n", "keys:\r\n  - {{name: ann, hash: {b}}}\r\n"),
-        ("keys: [{{name: bob, hash: {a}}},  # [x]\n {{name: ann, hash: {b}}}]\n", "keys: [{{name: ann, hash: {b}}}]\n"),
-        ("keys: [{{name: ann, hash: {b}}}, {{name: bob, hash: {a}}}]\n", "keys: [{{name: ann, hash: {b}}}]\n"),
-        ('{{"keys": [{{"name": "bob", "hash": "{a}"}}]}}', '{{"keys": []}}'),
-        ("keys: [{{name: bob, hash: {a}}}]\n", "keys: []\n"),
-        ("keys: [{{name: bob, hash: {a}}},]\n", None),
-        ("keys:\n- &b {{name: bob, hash: {a}}}\n", "keys:\n  []\n"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "remaining"), [
+    ("# ours\nkeys:\n- name: bob  # away\n  hash: {a}\n# of ann\n- name: ann\n  hash: {b}\n# last\n",
+     "# ours\nkeys:\n# of ann\n- name: ann\n  hash: {b}\n# last\n"),
+    ("keys:\n\n    - hash: {b}\n      name: ann\n    - hash: {a}\n      models:\n        - x\n      name: bob\n\n# last",
+     "keys:\n\n    - hash: {b}\n      name: ann\n\n# last"),
+    ("---\nkeys: # all\n  -\n    name: bob\n    hash: {a}\n\n# end\n", "---\nkeys: # all\n  []\n\n# end\n"),
+    ("keys:\r\n  - {{name: ann, hash: {b}}}\r\n  - {{name: bob, hash: {a}}}\r\n", "keys:\r\n  - {{name: ann, hash: {b}}}\r\n"),
+    ("keys: [{{name: bob, hash: {a}}},  # [x]\n {{name: ann, hash: {b}}}]\n", "keys: [{{name: ann, hash: {b}}}]\n"),
+    ("keys: [{{name: ann, hash: {b}}}, {{name: bob, hash: {a}}}]\n", "keys: [{{name: ann, hash: {b}}}]\n"),
+    ('{{"keys": [{{"name": "bob", "hash": "{a}"}}]}}', '{{"keys": []}}'),
+    ("keys: [{{name: bob, hash: {a}}}]\n", "keys: []\n"),
+    ("keys: [{{name: bob, hash: {a}}},]\n", None),
+    ("keys:\n- &b {{name: bob, hash: {a}}}\n", "keys:\n  []\n"),
+])  # fmt: skip
 def test_an_entry_leaves_and_nothing_else(text: str, remaining: str | None, file: Path) -> None:
     text, wanted = text.format(a="a" * 64, b=HASH), remaining and remaining.format(b=HASH)
     file.write_bytes(text.encode())

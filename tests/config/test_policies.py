@@ -52,16 +52,13 @@ def test_a_dotted_path_names_a_policy_elsewhere(tmp_path: Path, package: Path) -
     assert policy.model_dump()["level"] == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        pytest.param("own_policies.absent", "cannot be imported: No module named", id="a module that is not there"),
-        pytest.param("own_policies.none", "must define one policy class, not 0", id="a module that only imports one"),
-        pytest.param("own_policies.two", "must define one policy class, not 2", id="a module with two"),
-        pytest.param("own_policies.broken", "cannot be imported", id="a module that is no Python"),
-        pytest.param("own_policies.failing", "cannot be imported", id="a module that fails"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), [
+    pytest.param("own_policies.absent", "cannot be imported: No module named", id="a module that is not there"),
+    pytest.param("own_policies.none", "must define one policy class, not 0", id="a module that only imports one"),
+    pytest.param("own_policies.two", "must define one policy class, not 2", id="a module with two"),
+    pytest.param("own_policies.broken", "cannot be imported", id="a module that is no Python"),
+    pytest.param("own_policies.failing", "cannot be imported", id="a module that fails"),
+])  # fmt: skip
 def test_a_policy_that_cannot_be_had_is_one_line(tmp_path: Path, package: Path, name: str, said: str) -> None:
     message = refusal(tmp_path, BASE + f"chains:\n  default:\n    - {name}: {{}}\n")
 
@@ -81,16 +78,13 @@ def test_a_policy_may_stand_beside_the_configuration(tmp_path: Path, monkeypatch
     assert sys.path[-1] == str(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        pytest.param("acme.mine", None, id="a class"),
-        pytest.param("acme.module", None, id="a module"),
-        pytest.param("acme.nothing", "its entry point names no policy class", id="something else"),
-        pytest.param("acme.mien", "No module named 'acme'", id="misspelt"),
-        pytest.param("acme", "did you mean 'acme.mine'?", id="without a dot"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), [
+    pytest.param("acme.mine", None, id="a class"),
+    pytest.param("acme.module", None, id="a module"),
+    pytest.param("acme.nothing", "its entry point names no policy class", id="something else"),
+    pytest.param("acme.mien", "No module named 'acme'", id="misspelt"),
+    pytest.param("acme", "did you mean 'acme.mine'?", id="without a dot"),
+])  # fmt: skip
 def test_an_installed_package_may_bring_policies(tmp_path: Path, package: Path, name: str, said: str | None) -> None:
     about = tmp_path / "acme-1.0.dist-info"
     about.mkdir()
@@ -120,22 +114,19 @@ def test_every_policy_that_comes_with_penstock_has_the_name_of_its_file() -> Non
         assert kind()
 
 
-@pytest.mark.parametrize(
-    ("chains", "more", "line", "told"),
-    [
-        pytest.param("[{G: {on_error: skip}}]", "", 6, "`on_error: skip` lets a request pass", id="open on a fault"),
-        pytest.param("[{validate_content: {action: reject}}]", "", 6, "`on_error: skip` lets", id="one that refuses"),
-        pytest.param("[{validate_content: {action: reject, on_error: reject}}]", "", None, "", id="and fails closed"),
-        pytest.param("[validate_content]", "", None, "", id="one that only marks"),
-        pytest.param("[{G: {mode: observe}}]", "", 6, "`mode: observe` only reports", id="shadow mode"),
-        pytest.param("[{G: {when: {has_tools: true}}}]", "", 6, "that do not meet `when`", id="only sometimes"),
-        pytest.param("[offload_content, G]", "", 6, "'offload_content' stands before it", id="behind another step"),
-        pytest.param("[isolate_tasks, G, offload_content, G]", "", None, "", id="once in front and once behind"),
-        pytest.param("[G], open: []", "fallbacks: [open]", 5, "'open' may be asked instead, without", id="a fallback"),
-        pytest.param("[G], open: [G]", "fallbacks: [open]", None, "", id="a fallback with a guard of its own"),
-        pytest.param("[G], open: []", "larger: open", 5, "'open' may be asked instead, without", id="a larger model"),
-    ],
-)
+@pytest.mark.parametrize(("chains", "more", "line", "told"), [
+    pytest.param("[{G: {on_error: skip}}]", "", 6, "`on_error: skip` lets a request pass", id="open on a fault"),
+    pytest.param("[{validate_content: {action: reject}}]", "", 6, "`on_error: skip` lets", id="one that refuses"),
+    pytest.param("[{validate_content: {action: reject, on_error: reject}}]", "", None, "", id="and fails closed"),
+    pytest.param("[validate_content]", "", None, "", id="one that only marks"),
+    pytest.param("[{G: {mode: observe}}]", "", 6, "`mode: observe` only reports", id="shadow mode"),
+    pytest.param("[{G: {when: {has_tools: true}}}]", "", 6, "that do not meet `when`", id="only sometimes"),
+    pytest.param("[offload_content, G]", "", 6, "'offload_content' stands before it", id="behind another step"),
+    pytest.param("[isolate_tasks, G, offload_content, G]", "", None, "", id="once in front and once behind"),
+    pytest.param("[G], open: []", "fallbacks: [open]", 5, "'open' may be asked instead, without", id="a fallback"),
+    pytest.param("[G], open: [G]", "fallbacks: [open]", None, "", id="a fallback with a guard of its own"),
+    pytest.param("[G], open: []", "larger: open", 5, "'open' may be asked instead, without", id="a larger model"),
+])  # fmt: skip
 def test_a_guard_that_would_let_requests_pass_is_told_of(
     tmp_path: Path, chains: str, more: str, line: int | None, told: str
 ) -> None:

@@ -40,17 +40,14 @@ def test_secrets_are_there_and_do_not_show(tmp_path: Path) -> None:
         assert "hunter2" not in shown
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        pytest.param(("api_key: ${KEY}\n    headers", "api_key: [\"${KEY}\"]\n    headers"), id="a list of keys"),
-        pytest.param(("api_key: ${KEY}\n    headers", "apikey: ${KEY}\n    headers"), id="a misspelt key"),
-        pytest.param(("kind: openai", "kind: openai\n    base_url: ${KEY}"), id="a key for an address"),
-        pytest.param(("kind: openai", "kind: openai\n    idle_timeout: ${KEY}"), id="a key for a number"),
-        pytest.param(("provider: bedrock", "provider: ${KEY} !"), id="a key for a name"),
-        pytest.param(("models:", "other: ${KEY}\nmodels:"), id="a key for nothing"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("wrong", [
+    pytest.param(("api_key: ${KEY}\n    headers", "api_key: [\"${KEY}\"]\n    headers"), id="a list of keys"),
+    pytest.param(("api_key: ${KEY}\n    headers", "apikey: ${KEY}\n    headers"), id="a misspelt key"),
+    pytest.param(("kind: openai", "kind: openai\n    base_url: ${KEY}"), id="a key for an address"),
+    pytest.param(("kind: openai", "kind: openai\n    idle_timeout: ${KEY}"), id="a key for a number"),
+    pytest.param(("provider: bedrock", "provider: ${KEY} !"), id="a key for a name"),
+    pytest.param(("models:", "other: ${KEY}\nmodels:"), id="a key for nothing"),
+])  # fmt: skip
 def test_an_error_never_quotes_a_secret(tmp_path: Path, wrong: tuple[str, str]) -> None:
     text = WITH_SECRETS.replace(*wrong)
     assert text != WITH_SECRETS

@@ -27,33 +27,24 @@ def loaded(folder: Path, text: str) -> Settings:
     return load(folder / "config.yaml", {"PASSWORD": "hunter2"}).settings
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("", SqliteStore),
-        ("state: {max_mib: 8}", SqliteStore),
-        ("state: {kind: disk, directory: x}", SqliteStore),
-        ("state: {kind: memory}", SqliteStore),
-        ("state: redis://h", RedisStore),
-        (
-            "state: {kind: redis, url: redis://h, prefix: 'a{b}', timeout: 2, connections: 3, largest_mib: 1}",
-            RedisStore,
-        ),
-    ],
-)
+@pytest.mark.parametrize(("text", "kind"), [
+    ("", SqliteStore),
+    ("state: {max_mib: 8}", SqliteStore),
+    ("state: {kind: disk, directory: x}", SqliteStore),
+    ("state: {kind: memory}", SqliteStore),
+    ("state: redis://h", RedisStore),
+    ("state: {kind: redis, url: redis://h, prefix: 'a{b}', timeout: 2, connections: 3, largest_mib: 1}", RedisStore),
+])  # fmt: skip
 async def test_where_state_is_kept(tmp_path: Path, text: str, kind: type[Any]) -> None:
     store = build_stores(loaded(tmp_path, text)).store
     assert type(store) is kind
     await store.aclose()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        *("redis://h", "redis://:${PASSWORD}@h:6379/15", "redis://user:p%40ss@[::1]:6379/0"),
-        *("unix:///run/redis.sock", "unix://:p@/run/redis.sock"),
-    ],
-)
+@pytest.mark.parametrize("url", [
+    *("redis://h", "redis://:${PASSWORD}@h:6379/15", "redis://user:p%40ss@[::1]:6379/0"),
+    *("unix:///run/redis.sock", "unix://:p@/run/redis.sock"),
+])  # fmt: skip
 def test_an_address_alone_is_a_server(tmp_path: Path, url: str) -> None:
     state = loaded(tmp_path, f"state: '{url}'").state
     assert isinstance(state, RedisStateSettings)
@@ -62,18 +53,15 @@ def test_an_address_alone_is_a_server(tmp_path: Path, url: str) -> None:
     assert not any(secret in repr(state) + str(state.model_dump()) for secret in ("hunter2", "p%40ss"))
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        *((f"state: '{url}'", "must be an address like redis://") for url in NO_ADDRESSES),
-        ("state: 'redis://:hunter2@h/zero'", "must end in the number of a database"),
-        ("state: {kind: redis, password: hunter2}", "field required"),
-        ("state: {kind: redis, url: redis://h, max_mib: 8}", "unknown key"),
-        ("state: {kind: redis, url: redis://h, timout: 8}", "did you mean 'timeout'?"),
-        ("state: {kind: rediss}", "did you mean 'redis'?"),
-        ("state: [1]", "state"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), [
+    *((f"state: '{url}'", "must be an address like redis://") for url in NO_ADDRESSES),
+    ("state: 'redis://:hunter2@h/zero'", "must end in the number of a database"),
+    ("state: {kind: redis, password: hunter2}", "field required"),
+    ("state: {kind: redis, url: redis://h, max_mib: 8}", "unknown key"),
+    ("state: {kind: redis, url: redis://h, timout: 8}", "did you mean 'timeout'?"),
+    ("state: {kind: rediss}", "did you mean 'redis'?"),
+    ("state: [1]", "state"),
+])  # fmt: skip
 def test_what_is_wrong_is_told_without_the_password(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(ConfigError) as failed:
         loaded(tmp_path, text)

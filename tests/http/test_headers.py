@@ -5,41 +5,32 @@ import pytest
 from proxy.http.headers import forwarded, relayed, request_id, without_credentials
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
-        "transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "cookie", "expect", "baggage",
-        "forwarded", "via", "x-request-id", "x-real-ip", "x-penstock-chain", "x-penstock-bypass", "x-penstock-anything",
-        "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-anything",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", [
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
+    "transfer-encoding", "upgrade", "host", "content-length", "content-encoding", "cookie", "expect", "baggage",
+    "forwarded", "via", "x-request-id", "x-real-ip", "x-penstock-chain", "x-penstock-bypass", "x-penstock-anything",
+    "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-anything",
+])  # fmt: skip
 def test_some_headers_are_not_forwarded(name: str) -> None:
     assert forwarded({name: "value", "x-other": "1"}) == {"x-other": "1", "accept-encoding": "identity"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "authorization", "x-api-key", "api-key", "content-type", "accept", "user-agent", "openai-organization",
-        "openai-project", "openai-beta", "anthropic-version", "traceparent", "tracestate", "idempotency-key",
-        "x-stainless-retry-count", "x-team", "x-penstocking", "cookies", "some-header-of-tomorrow",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", [
+    "authorization", "x-api-key", "api-key", "content-type", "accept", "user-agent", "openai-organization",
+    "openai-project", "openai-beta", "anthropic-version", "traceparent", "tracestate", "idempotency-key",
+    "x-stainless-retry-count", "x-team", "x-penstocking", "cookies", "some-header-of-tomorrow",
+])  # fmt: skip
 def test_other_headers_are_forwarded(name: str) -> None:
     assert forwarded({name: "a, B; c=1"}) == {name: "a, B; c=1", "accept-encoding": "identity"}
 
 
-@pytest.mark.parametrize(
-    ("connection", "kept"),
-    [
-        pytest.param("keep-alive", {"x-a": "1", "x-b": "2"}, id="a plain connection"),
-        pytest.param("Close", {"x-a": "1", "x-b": "2"}, id="the last request of it"),
-        pytest.param("x-a", {"x-b": "2"}, id="one header"),
-        pytest.param("keep-alive, X-A , x-b", {}, id="several, in any case"),
-        pytest.param("", {"x-a": "1", "x-b": "2"}, id="nothing named"),
-    ],
-)
+@pytest.mark.parametrize(("connection", "kept"), [
+    pytest.param("keep-alive", {"x-a": "1", "x-b": "2"}, id="a plain connection"),
+    pytest.param("Close", {"x-a": "1", "x-b": "2"}, id="the last request of it"),
+    pytest.param("x-a", {"x-b": "2"}, id="one header"),
+    pytest.param("keep-alive, X-A , x-b", {}, id="several, in any case"),
+    pytest.param("", {"x-a": "1", "x-b": "2"}, id="nothing named"),
+])  # fmt: skip
 def test_headers_named_by_connection_are_not_forwarded(connection: str, kept: dict[str, str]) -> None:
     sent = {"connection": connection, "x-a": "1", "x-b": "2"}
 

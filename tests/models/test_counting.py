@@ -76,43 +76,37 @@ def of_tool(tool: dict[str, Any], encode: Encoder = letters, model: str = "gpt-4
     return tally
 
 
-@pytest.mark.parametrize(
-    ("message", "tokens", "estimated"),
-    [
-        pytest.param(user("hello"), 3 + 4 + 5, False, id="role and text"),
-        pytest.param({"role": "user", "name": "ann", "content": "hi"}, 3 + 4 + 3 + 1 + 2, False, id="a name"),
-        pytest.param(result("ok", call="call_123"), 3 + 4 + 2, False, id="ids are not"),
-        pytest.param(calls("c", name="look", arguments='{"a":1}'), 3 + 9 + 3 + 4 + 7, True, id="a tool call"),
-        pytest.param(assistant(tool_calls=[{"custom": {"name": "sh", "input": "ls -l"}}]), 3 + 9 + 3 + 2 + 5, True,
-                     id="a custom tool call"),
-        pytest.param(assistant(function_call={"name": "f", "arguments": {"a": [1, 2]}}), 3 + 9 + 3 + 1 + 11, True,
-                     id="arguments that are no string"),
-        pytest.param(assistant(thinking_blocks=[{"type": "thinking", "thinking": "hm", "signature": "x" * 99}]), 3 + 9 + 2,
-                     True, id="signatures are not"),
-        pytest.param(user([{"type": "tool_result", "content": [said("in")]}]), 3 + 4 + 2, True, id="nested content"),
-        pytest.param(assistant(tool_calls=None, content=[]), 3 + 9, False, id="nothing in it"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("message", "tokens", "estimated"), [
+    pytest.param(user("hello"), 3 + 4 + 5, False, id="role and text"),
+    pytest.param({"role": "user", "name": "ann", "content": "hi"}, 3 + 4 + 3 + 1 + 2, False, id="a name"),
+    pytest.param(result("ok", call="call_123"), 3 + 4 + 2, False, id="ids are not"),
+    pytest.param(calls("c", name="look", arguments='{"a":1}'), 3 + 9 + 3 + 4 + 7, True, id="a tool call"),
+    pytest.param(assistant(tool_calls=[{"custom": {"name": "sh", "input": "ls -l"}}]), 3 + 9 + 3 + 2 + 5, True,
+                 id="a custom tool call"),
+    pytest.param(assistant(function_call={"name": "f", "arguments": {"a": [1, 2]}}), 3 + 9 + 3 + 1 + 11, True,
+                 id="arguments that are no string"),
+    pytest.param(assistant(thinking_blocks=[{"type": "thinking", "thinking": "hm", "signature": "x" * 99}]), 3 + 9 + 2,
+                 True, id="signatures are not"),
+    pytest.param(user([{"type": "tool_result", "content": [said("in")]}]), 3 + 4 + 2, True, id="nested content"),
+    pytest.param(assistant(tool_calls=None, content=[]), 3 + 9, False, id="nothing in it"),
+])  # fmt: skip
 def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None:
     tally = of_message(message)
     assert (tally.text, tally.media, tally.estimated) == (tokens, 0, estimated)
 
 
-@pytest.mark.parametrize(
-    ("part", "media"),
-    [
-        pytest.param({"type": "image_url", "image_url": {"url": url(GIF)}}, 85 + 170, id="an image"),
-        pytest.param({"type": "image_url", "image_url": {"url": url(PNG), "detail": "low"}}, 85, id="low detail"),
-        pytest.param({"type": "image", "source": {"type": "base64", "data": url(GIF).partition(",")[2]}}, 85 + 170,
-                     id="as Anthropic has it"),
-        pytest.param({"type": "image_url"}, 765, id="an image without anything"),
-        pytest.param({"type": "input_audio", "input_audio": {"data": "A" * 213_334, "format": "mp3"}}, 100, id="mp3"),
-        pytest.param({"type": "input_audio", "input_audio": None}, 300, id="sound without data"),
-        pytest.param({"type": "file", "file": {"file_id": "file-1"}}, 2000, id="a file by id"),
-        pytest.param({"type": "file", "file": {"file_data": "A" * 400_000}}, 6 * 2000, id="a file of 300 KB"),
-        pytest.param({"type": "file", "file": {"file_data": "A" * 40_000_000}}, 200_000, id="a huge file"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("part", "media"), [
+    pytest.param({"type": "image_url", "image_url": {"url": url(GIF)}}, 85 + 170, id="an image"),
+    pytest.param({"type": "image_url", "image_url": {"url": url(PNG), "detail": "low"}}, 85, id="low detail"),
+    pytest.param({"type": "image", "source": {"type": "base64", "data": url(GIF).partition(",")[2]}}, 85 + 170,
+                 id="as Anthropic has it"),
+    pytest.param({"type": "image_url"}, 765, id="an image without anything"),
+    pytest.param({"type": "input_audio", "input_audio": {"data": "A" * 213_334, "format": "mp3"}}, 100, id="mp3"),
+    pytest.param({"type": "input_audio", "input_audio": None}, 300, id="sound without data"),
+    pytest.param({"type": "file", "file": {"file_id": "file-1"}}, 2000, id="a file by id"),
+    pytest.param({"type": "file", "file": {"file_data": "A" * 400_000}}, 6 * 2000, id="a file of 300 KB"),
+    pytest.param({"type": "file", "file": {"file_data": "A" * 40_000_000}}, 200_000, id="a huge file"),
+])  # fmt: skip
 def test_media_are_estimated_and_never_read_as_text(part: dict[str, Any], media: int) -> None:
     tally = of_message({"role": "user", "content": [part]})
     assert (tally.text, tally.media, tally.estimated) == (7, media, True)
@@ -135,28 +129,25 @@ ONE = HEAD + 3 + 3
 GRAMMAR = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "a+"}}
 
 
-@pytest.mark.parametrize(
-    ("tool", "tokens", "estimated"),
-    [
-        pytest.param({"function": {"name": "f"}}, 7 + 2, False, id="a name alone"),
-        pytest.param(one({"type": "string", "description": "x."}), ONE + len("a:string:x"), False, id="one"),
-        pytest.param(one({"type": "string", "description": "x", "enum": ["on", "off"]}),
-                     ONE - 3 + 3 + 2 + 3 + 3 + len("a:string:x"), False, id="an enumeration"),
-        pytest.param(one({}), ONE + len("a:any:"), True, id="no type, no description"),
-        pytest.param(one({"type": ["string", "null"], "description": "x"}), ONE + len("a:string|null:x"), True,
-                     id="a union of types"),
-        pytest.param(one({"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}}),
-                     ONE + len("a:array:") + len("object") + 3 + 3 + len("b:string:"), True, id="an array of objects"),
-        pytest.param(one({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Thing"}]}),
-                     ONE + len("a:any:") + len("string") + len("Thing"), True, id="anyOf and a reference"),
-        pytest.param(one({"type": "integer", "description": "x", "enum": [1, 20], "default": 1}),
-                     ONE + len("a:integer:x") - 3 + 3 + 1 + 3 + 2 + 1, True, id="an enumeration of numbers, a default"),
-        pytest.param({"type": "custom", "custom": {"name": "f", "description": "d", "format": GRAMMAR}},
-                     HEAD + len(json.dumps(GRAMMAR, separators=(",", ":"))), True, id="a custom tool with a grammar"),
-        pytest.param({"name": "f", "description": "d", "parameters": {}}, HEAD, False, id="a deprecated function"),
-        pytest.param({"type": "web_search"}, 8 + len('{"type":"web_search"}'), True, id="a tool of another kind"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("tool", "tokens", "estimated"), [
+    pytest.param({"function": {"name": "f"}}, 7 + 2, False, id="a name alone"),
+    pytest.param(one({"type": "string", "description": "x."}), ONE + len("a:string:x"), False, id="one"),
+    pytest.param(one({"type": "string", "description": "x", "enum": ["on", "off"]}),
+                 ONE - 3 + 3 + 2 + 3 + 3 + len("a:string:x"), False, id="an enumeration"),
+    pytest.param(one({}), ONE + len("a:any:"), True, id="no type, no description"),
+    pytest.param(one({"type": ["string", "null"], "description": "x"}), ONE + len("a:string|null:x"), True,
+                 id="a union of types"),
+    pytest.param(one({"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}}),
+                 ONE + len("a:array:") + len("object") + 3 + 3 + len("b:string:"), True, id="an array of objects"),
+    pytest.param(one({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/Thing"}]}),
+                 ONE + len("a:any:") + len("string") + len("Thing"), True, id="anyOf and a reference"),
+    pytest.param(one({"type": "integer", "description": "x", "enum": [1, 20], "default": 1}),
+                 ONE + len("a:integer:x") - 3 + 3 + 1 + 3 + 2 + 1, True, id="an enumeration of numbers, a default"),
+    pytest.param({"type": "custom", "custom": {"name": "f", "description": "d", "format": GRAMMAR}},
+                 HEAD + len(json.dumps(GRAMMAR, separators=(",", ":"))), True, id="a custom tool with a grammar"),
+    pytest.param({"name": "f", "description": "d", "parameters": {}}, HEAD, False, id="a deprecated function"),
+    pytest.param({"type": "web_search"}, 8 + len('{"type":"web_search"}'), True, id="a tool of another kind"),
+])  # fmt: skip
 def test_tools(tool: dict[str, Any], tokens: int, estimated: bool) -> None:
     tally = of_tool(tool)
     assert (tally.text, tally.estimated) == (tokens, estimated)
@@ -222,16 +213,13 @@ def test_no_tool_raises(tool: dict[str, Any], model: str) -> None:
     assert isinstance(of_tool({"function": tool}, model=model).text, int)
 
 
-@pytest.mark.parametrize(
-    ("model", "digits", "letters"),
-    [
-        pytest.param("gpt-4o", 100, 0, id="OpenAI"),
-        pytest.param("llama-3.3-70b", 100, 0, id="three digits a token"),
-        pytest.param("Qwen/Qwen2.5-7B-Instruct", 300, 0, id="a token a digit"),
-        pytest.param("smollm2:135m", 300, 25, id="a small vocabulary"),
-        pytest.param("my-own-model", 300, 25, id="an unknown one"),
-    ],
-)
+@pytest.mark.parametrize(("model", "digits", "letters"), [
+    pytest.param("gpt-4o", 100, 0, id="OpenAI"),
+    pytest.param("llama-3.3-70b", 100, 0, id="three digits a token"),
+    pytest.param("Qwen/Qwen2.5-7B-Instruct", 300, 0, id="a token a digit"),
+    pytest.param("smollm2:135m", 300, 25, id="a small vocabulary"),
+    pytest.param("my-own-model", 300, 25, id="an unknown one"),
+])  # fmt: skip
 def test_digits_and_scripts_are_counted_by_family(model: str, digits: int, letters: int) -> None:
     encode = load_encoder("o200k_base")
 

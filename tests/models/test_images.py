@@ -22,56 +22,50 @@ def url(data: bytes, kind: str = "image/png", padding: int = 200) -> str:
     return f"data:{kind};base64,{base64.b64encode(data + bytes(padding)).decode()}"
 
 
-@pytest.mark.parametrize(
-    ("address", "dimensions"),
-    [
-        pytest.param(url(PNG), (1800, 2400), id="png"),
-        pytest.param(url(PNG).replace("data:", "DATA:"), (1800, 2400), id="png, scheme in capitals"),
-        pytest.param(url(GIF), (320, 200), id="gif"),
-        pytest.param(url(WEBP_LOSSY), (550, 368), id="webp, lossy"),
-        pytest.param(url(WEBP_LOSSLESS), (386, 395), id="webp, lossless"),
-        pytest.param(url(WEBP_EXTENDED), (1024, 768), id="webp, extended"),
-        pytest.param(url(b"\xff\xd8" + FRAME), (1024, 768), id="jpeg"),
-        pytest.param(url(b"\xff\xd8" + CAMERA * 3 + TABLES + FRAME), (1024, 768), id="jpeg behind camera data"),
-        pytest.param(url(b"\xff\xd8" + CAMERA * 9 + FRAME), None, id="jpeg behind too much of it"),
-        pytest.param(url(b"\xff\xd8\xff"), None, id="jpeg, cut off"),
-        pytest.param(url(b"BM" + bytes(60)), None, id="an unknown format"),
-        pytest.param(url(PNG[:16]), None, id="png of no size"),
-        pytest.param("data:image/svg+xml;utf8,<svg/>", None, id="not base64"),
-        pytest.param("data:image/png;base64,????", None, id="not base64 at all"),
-        pytest.param("https://example.org/a.png", None, id="a web address"),
-    ],
-)
+@pytest.mark.parametrize(("address", "dimensions"), [
+    pytest.param(url(PNG), (1800, 2400), id="png"),
+    pytest.param(url(PNG).replace("data:", "DATA:"), (1800, 2400), id="png, scheme in capitals"),
+    pytest.param(url(GIF), (320, 200), id="gif"),
+    pytest.param(url(WEBP_LOSSY), (550, 368), id="webp, lossy"),
+    pytest.param(url(WEBP_LOSSLESS), (386, 395), id="webp, lossless"),
+    pytest.param(url(WEBP_EXTENDED), (1024, 768), id="webp, extended"),
+    pytest.param(url(b"\xff\xd8" + FRAME), (1024, 768), id="jpeg"),
+    pytest.param(url(b"\xff\xd8" + CAMERA * 3 + TABLES + FRAME), (1024, 768), id="jpeg behind camera data"),
+    pytest.param(url(b"\xff\xd8" + CAMERA * 9 + FRAME), None, id="jpeg behind too much of it"),
+    pytest.param(url(b"\xff\xd8\xff"), None, id="jpeg, cut off"),
+    pytest.param(url(b"BM" + bytes(60)), None, id="an unknown format"),
+    pytest.param(url(PNG[:16]), None, id="png of no size"),
+    pytest.param("data:image/svg+xml;utf8,<svg/>", None, id="not base64"),
+    pytest.param("data:image/png;base64,????", None, id="not base64 at all"),
+    pytest.param("https://example.org/a.png", None, id="a web address"),
+])  # fmt: skip
 def test_dimensions(address: str, dimensions: Dimensions | None) -> None:
     assert data_url_dimensions(address) == dimensions
 
 
-@pytest.mark.parametrize(
-    ("model", "dimensions", "detail", "tokens"),
-    [
-        # OpenAI, Images and vision: the worked examples
-        ("gpt-4o", (1024, 1024), "high", 765),
-        ("gpt-4o", (2048, 4096), "high", 1105),
-        ("gpt-4o", (4096, 8192), "low", 85),
-        ("gpt-4.1-mini", (1024, 1024), "high", int(1024 * 1.62)),
-        ("gpt-4.1-mini", (1800, 2400), "high", int(1452 * 1.62)),
-        # the tables of the same page
-        ("openai/gpt-4o-mini-2024-07-18", (1024, 1024), "high", 2833 + 4 * 5667),
-        ("gpt-5", (1024, 1024), "high", 70 + 4 * 140),
-        ("o1", (1024, 1024), "high", 75 + 4 * 150),
-        ("o3", (1024, 1024), "low", 75),
-        ("gpt-5-mini", (64, 64), "low", int(4 * 1.62)),
-        ("gpt-5.5", (1024, 1024), "high", 1024),
-        ("gpt-5.5", (4000, 4000), "original", 10_000),
-        ("gpt-5.6-sol", (1024, 1024), "auto", int(1024 * 1.2)),
-        # other providers
-        ("claude-sonnet-4-5", (1092, 1092), "auto", 39 * 39),
-        ("anthropic/claude-opus-4-7", (1960, 1960), "auto", 69 * 69),
-        ("gemini-2.5-pro", (384, 384), "auto", 258),
-        ("gemini-2.5-pro", (1536, 768), "auto", 516),
-        ("gemini-3-pro-preview", (4000, 4000), "auto", 1120),
-    ],
-)
+@pytest.mark.parametrize(("model", "dimensions", "detail", "tokens"), [
+    # OpenAI, Images and vision: the worked examples
+    ("gpt-4o", (1024, 1024), "high", 765),
+    ("gpt-4o", (2048, 4096), "high", 1105),
+    ("gpt-4o", (4096, 8192), "low", 85),
+    ("gpt-4.1-mini", (1024, 1024), "high", int(1024 * 1.62)),
+    ("gpt-4.1-mini", (1800, 2400), "high", int(1452 * 1.62)),
+    # the tables of the same page
+    ("openai/gpt-4o-mini-2024-07-18", (1024, 1024), "high", 2833 + 4 * 5667),
+    ("gpt-5", (1024, 1024), "high", 70 + 4 * 140),
+    ("o1", (1024, 1024), "high", 75 + 4 * 150),
+    ("o3", (1024, 1024), "low", 75),
+    ("gpt-5-mini", (64, 64), "low", int(4 * 1.62)),
+    ("gpt-5.5", (1024, 1024), "high", 1024),
+    ("gpt-5.5", (4000, 4000), "original", 10_000),
+    ("gpt-5.6-sol", (1024, 1024), "auto", int(1024 * 1.2)),
+    # other providers
+    ("claude-sonnet-4-5", (1092, 1092), "auto", 39 * 39),
+    ("anthropic/claude-opus-4-7", (1960, 1960), "auto", 69 * 69),
+    ("gemini-2.5-pro", (384, 384), "auto", 258),
+    ("gemini-2.5-pro", (1536, 768), "auto", 516),
+    ("gemini-3-pro-preview", (4000, 4000), "auto", 1120),
+])  # fmt: skip
 def test_tokens(model: str, dimensions: Dimensions | None, detail: str, tokens: int) -> None:
     assert family(model).vision.tokens(dimensions, detail) == tokens
 

@@ -26,24 +26,21 @@ def listing(tmp_path: Path, **entries: Any) -> Models:
     return Models(PriceList(path))
 
 
-@pytest.mark.parametrize(
-    ("name", "window", "max_output", "encoding", "source"),
-    [
-        ("gpt-3.5-turbo", 16385, 4096, "cl100k_base", "table"),
-        ("azure/gpt-35-turbo", 16385, 4096, "cl100k_base", "table"),
-        ("gpt-4o", 128_000, 16384, "o200k_base", "table"),
-        ("openai/gpt-4o-mini-2024-07-18", 128_000, 16384, "o200k_base", "table"),
-        ("ft:gpt-4o-mini-2024-07-18:acme::abc", 128_000, 16384, "o200k_base", "table"),
-        ("gpt-oss:20b", 131_072, 131_072, "o200k_base", "table"),
-        ("us.anthropic.claude-3-5-sonnet-20241022-v2:0", 200_000, 8192, "o200k_base", "table"),
-        ("claude-3-5-sonnet@20240620", 200_000, 8192, "o200k_base", "table"),
-        ("openrouter/anthropic/claude-opus-5", 1_000_000, 128_000, "o200k_base", "table"),
-        ("gemini/gemini-2.5-flash", 1_114_112, 65536, "o200k_base", "table"),
-        ("qwen3:8b", 40_960, 32768, "o200k_base", "table"),
-        ("no-such-model", 128_000, 65536, "o200k_base", "default"),
-        ("", 128_000, 65536, "o200k_base", "default"),
-    ],
-)
+@pytest.mark.parametrize(("name", "window", "max_output", "encoding", "source"), [
+    ("gpt-3.5-turbo", 16385, 4096, "cl100k_base", "table"),
+    ("azure/gpt-35-turbo", 16385, 4096, "cl100k_base", "table"),
+    ("gpt-4o", 128_000, 16384, "o200k_base", "table"),
+    ("openai/gpt-4o-mini-2024-07-18", 128_000, 16384, "o200k_base", "table"),
+    ("ft:gpt-4o-mini-2024-07-18:acme::abc", 128_000, 16384, "o200k_base", "table"),
+    ("gpt-oss:20b", 131_072, 131_072, "o200k_base", "table"),
+    ("us.anthropic.claude-3-5-sonnet-20241022-v2:0", 200_000, 8192, "o200k_base", "table"),
+    ("claude-3-5-sonnet@20240620", 200_000, 8192, "o200k_base", "table"),
+    ("openrouter/anthropic/claude-opus-5", 1_000_000, 128_000, "o200k_base", "table"),
+    ("gemini/gemini-2.5-flash", 1_114_112, 65536, "o200k_base", "table"),
+    ("qwen3:8b", 40_960, 32768, "o200k_base", "table"),
+    ("no-such-model", 128_000, 65536, "o200k_base", "default"),
+    ("", 128_000, 65536, "o200k_base", "default"),
+])  # fmt: skip
 def test_the_table(name: str, window: int, max_output: int, encoding: str, source: str) -> None:
     found = TABLE.resolve(name)
     assert (found.name, found.window, found.max_output) == (name, window, max_output)
@@ -60,34 +57,28 @@ def test_every_line_of_the_table_can_be_reached_and_fits_together() -> None:
         assert found.source == "table"
 
 
-@pytest.mark.parametrize(
-    ("name", "rules"),
-    [
-        ("gpt-4", CacheRules()),
-        ("gpt-4o", CacheRules(0.5, 1.0, 1024, 600, keyed=True)),
-        ("gpt-5.6-terra", CacheRules(0.1, 1.25, 1024, 1800, keyed=True)),
-        ("claude-opus-5", CacheRules(0.1, 1.25, 512, 300, marked=True)),
-        ("claude-opus-5-5", CacheRules(0.05, 1.25, 512, 300, marked=True)),
-        ("gemini-2.5-pro", CacheRules(0.1, 1.0, 2048, 3600)),
-        ("no-such-model", CacheRules()),
-    ],
-)
+@pytest.mark.parametrize(("name", "rules"), [
+    ("gpt-4", CacheRules()),
+    ("gpt-4o", CacheRules(0.5, 1.0, 1024, 600, keyed=True)),
+    ("gpt-5.6-terra", CacheRules(0.1, 1.25, 1024, 1800, keyed=True)),
+    ("claude-opus-5", CacheRules(0.1, 1.25, 512, 300, marked=True)),
+    ("claude-opus-5-5", CacheRules(0.05, 1.25, 512, 300, marked=True)),
+    ("gemini-2.5-pro", CacheRules(0.1, 1.0, 2048, 3600)),
+    ("no-such-model", CacheRules()),
+])  # fmt: skip
 def test_cache_rules(name: str, rules: CacheRules) -> None:
     assert TABLE.resolve(name).cache == rules
 
 
-@pytest.mark.parametrize(
-    ("name", "wanted", "usable"),
-    [
-        pytest.param("gpt-4o", None, 128_000 - 4096, id="an ordinary answer is kept free"),
-        pytest.param("gpt-4o", 1000, 127_000, id="what the client wants is kept free"),
-        pytest.param("gpt-4o", 10**6, 128_000 - 16_000, id="but no more than an eighth of the window"),
-        pytest.param("gpt-5", None, 272_000, id="the prompt has a limit of its own"),
-        pytest.param("o3", None, 175_000, id="a reasoning model thinks first"),
-        pytest.param("gemini-2.5-pro", 65536, 1_048_576, id="input and output apart"),
-        pytest.param("gpt-4", None, 8192 - 819, id="a tenth of a small window"),
-    ],
-)
+@pytest.mark.parametrize(("name", "wanted", "usable"), [
+    pytest.param("gpt-4o", None, 128_000 - 4096, id="an ordinary answer is kept free"),
+    pytest.param("gpt-4o", 1000, 127_000, id="what the client wants is kept free"),
+    pytest.param("gpt-4o", 10**6, 128_000 - 16_000, id="but no more than an eighth of the window"),
+    pytest.param("gpt-5", None, 272_000, id="the prompt has a limit of its own"),
+    pytest.param("o3", None, 175_000, id="a reasoning model thinks first"),
+    pytest.param("gemini-2.5-pro", 65536, 1_048_576, id="input and output apart"),
+    pytest.param("gpt-4", None, 8192 - 819, id="a tenth of a small window"),
+])  # fmt: skip
 def test_usable(name: str, wanted: int | None, usable: int) -> None:
     rest: dict[str, Any] = {} if wanted is None else {"max_completion_tokens": wanted}
     assert TABLE.resolve(name).usable(chat("u1", **rest)) == usable
@@ -97,20 +88,17 @@ def entry(limit: Any, output: Any, mode: str = "chat", **more: Any) -> dict[str,
     return {"max_input_tokens": limit, "max_output_tokens": output, "max_tokens": 1, "mode": mode, **more}
 
 
-@pytest.mark.parametrize(
-    ("name", "listed", "window", "max_output", "max_input"),
-    [
-        pytest.param("gpt-4o", entry(200_000, 20_000), 200_000, 20_000, None, id="the whole window"),
-        pytest.param("gpt-5", entry(300_000, 100_000), 400_000, 100_000, 300_000, id="the prompt's limit"),
-        pytest.param("gpt-5.4", entry(1_050_000, 128_000), 1_050_000, 128_000, 922_000, id="the whole, limit known"),
-        pytest.param("gpt-5-pro", entry(128_000, 272_000), 400_000, 128_000, 272_000, id="figures the wrong way round"),
-        pytest.param("new", entry(64_000, 8_000), 64_000, 8_000, None, id="a model that only the list has"),
-        pytest.param("new", entry(2e6, 2e6), 2_000_000, 2_000_000, None, id="floats"),
-        pytest.param("gpt-4o", entry(9, 9, mode="embedding"), 128_000, 16384, None, id="not a chat model"),
-        pytest.param("gpt-4o", {"mode": "chat"}, 128_000, 16384, None, id="no figures"),
-        pytest.param("gpt-4o", ["odd"], 128_000, 16384, None, id="no object"),
-    ],
-)
+@pytest.mark.parametrize(("name", "listed", "window", "max_output", "max_input"), [
+    pytest.param("gpt-4o", entry(200_000, 20_000), 200_000, 20_000, None, id="the whole window"),
+    pytest.param("gpt-5", entry(300_000, 100_000), 400_000, 100_000, 300_000, id="the prompt's limit"),
+    pytest.param("gpt-5.4", entry(1_050_000, 128_000), 1_050_000, 128_000, 922_000, id="the whole, limit known"),
+    pytest.param("gpt-5-pro", entry(128_000, 272_000), 400_000, 128_000, 272_000, id="figures the wrong way round"),
+    pytest.param("new", entry(64_000, 8_000), 64_000, 8_000, None, id="a model that only the list has"),
+    pytest.param("new", entry(2e6, 2e6), 2_000_000, 2_000_000, None, id="floats"),
+    pytest.param("gpt-4o", entry(9, 9, mode="embedding"), 128_000, 16384, None, id="not a chat model"),
+    pytest.param("gpt-4o", {"mode": "chat"}, 128_000, 16384, None, id="no figures"),
+    pytest.param("gpt-4o", ["odd"], 128_000, 16384, None, id="no object"),
+])  # fmt: skip
 def test_the_list_over_the_table(
     name: str, listed: Any, window: int, max_output: int, max_input: int | None, tmp_path: Path
 ) -> None:
@@ -161,21 +149,18 @@ def test_the_installed_list_and_the_table_agree(name: str) -> None:
     assert listed.cache == tabled.cache
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        pytest.param({"window": 50_000}, {"window": 50_000, "max_output": 16384, "source": "config"}, id="window"),
-        pytest.param({"max_output": 99}, {"max_output": 99, "reserve": 99, "source": "config"}, id="answer"),
-        pytest.param({"reserve": 0}, {"reserve": 0}, id="no reserve"),
-        pytest.param({"window": 100, "reserve": 500}, {"reserve": 99}, id="a reserve that leaves something"),
-        pytest.param({"tokenizer": "chars"}, {"encoding": "chars", "factor": 1.0, "exact": False}, id="tokenizer"),
-        pytest.param({"tokenizer": "o200k_base"}, {"factor": 1.0, "exact": True}, id="the same tokenizer"),
-        pytest.param({"factor": 1.3}, {"encoding": "o200k_base", "factor": 1.3, "exact": False}, id="factor"),
-        pytest.param({"prices": {"input": 1, "output": 2}}, {"prices": Prices(1, 2)}, id="prices"),
-        pytest.param({"cache": {"read": 0.2, "ttl": 9}}, {"cache": CacheRules(0.2, 1.0, 0, 9)}, id="cache"),
-        pytest.param({"num_ctx": 9}, {"window": 128_000, "source": "table"}, id="num_ctx is Ollama's"),
-    ],
-)
+@pytest.mark.parametrize(("given", "expected"), [
+    pytest.param({"window": 50_000}, {"window": 50_000, "max_output": 16384, "source": "config"}, id="window"),
+    pytest.param({"max_output": 99}, {"max_output": 99, "reserve": 99, "source": "config"}, id="answer"),
+    pytest.param({"reserve": 0}, {"reserve": 0}, id="no reserve"),
+    pytest.param({"window": 100, "reserve": 500}, {"reserve": 99}, id="a reserve that leaves something"),
+    pytest.param({"tokenizer": "chars"}, {"encoding": "chars", "factor": 1.0, "exact": False}, id="tokenizer"),
+    pytest.param({"tokenizer": "o200k_base"}, {"factor": 1.0, "exact": True}, id="the same tokenizer"),
+    pytest.param({"factor": 1.3}, {"encoding": "o200k_base", "factor": 1.3, "exact": False}, id="factor"),
+    pytest.param({"prices": {"input": 1, "output": 2}}, {"prices": Prices(1, 2)}, id="prices"),
+    pytest.param({"cache": {"read": 0.2, "ttl": 9}}, {"cache": CacheRules(0.2, 1.0, 0, 9)}, id="cache"),
+    pytest.param({"num_ctx": 9}, {"window": 128_000, "source": "table"}, id="num_ctx is Ollama's"),
+])  # fmt: skip
 def test_configuration_over_everything(given: dict[str, Any], expected: dict[str, Any]) -> None:
     found = TABLE.resolve("gpt-4o", settings(**given))
     assert {key: getattr(found, key) for key in expected} == expected
@@ -188,10 +173,9 @@ def test_a_configured_window_is_the_whole_truth(tmp_path: Path) -> None:
     assert (tabled.window, tabled.max_input, tabled.reserve) == (8000, None, 800)
 
 
-@pytest.mark.parametrize(
-    ("given", "window", "source"),
-    [({}, 4096, "default"), ({"window": 9000}, 9000, "config"), ({"num_ctx": 8000, "window": 9000}, 8000, "config")],
-)
+@pytest.mark.parametrize(("given", "window", "source"), [
+    ({}, 4096, "default"), ({"window": 9000}, 9000, "config"), ({"num_ctx": 8000, "window": 9000}, 8000, "config"),
+])  # fmt: skip
 def test_ollama_runs_models_with_its_own_window(given: dict[str, Any], window: int, source: str) -> None:
     found = TABLE.resolve("qwen3:8b", settings(**given), ollama=True)
     assert (found.window, found.max_output, found.source) == (window, window, source)
@@ -207,18 +191,15 @@ def test_a_window_that_was_found_out() -> None:
     assert chosen.reserve == 100
 
 
-@pytest.mark.parametrize(
-    ("name", "bare"),
-    [
-        (" OpenAI/GPT-4o ", "gpt-4o"),
-        ("qwen3:8b", "qwen3-8b"),
-        ("ft:gpt-4o:acme::x", "gpt-4o"),
-        ("ft:", ""),
-        ("eu.anthropic.claude-opus-4-1-20250805-v1:0", "claude-opus-4-1-20250805"),
-        ("deepseek.v3-v1:0", "deepseek-v3"),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("name", "bare"), [
+    (" OpenAI/GPT-4o ", "gpt-4o"),
+    ("qwen3:8b", "qwen3-8b"),
+    ("ft:gpt-4o:acme::x", "gpt-4o"),
+    ("ft:", ""),
+    ("eu.anthropic.claude-opus-4-1-20250805-v1:0", "claude-opus-4-1-20250805"),
+    ("deepseek.v3-v1:0", "deepseek-v3"),
+    ("", ""),
+])  # fmt: skip
 def test_canonical_names(name: str, bare: str) -> None:
     assert canonical(name) == bare
 
@@ -235,16 +216,13 @@ def test_what_counts_for_the_models_of_a_configuration() -> None:
     assert TABLE.encodings([]) == frozenset()
 
 
-@pytest.mark.parametrize(
-    ("name", "prompt", "prices"),
-    [
-        ("gemini-2.5-pro", 200_000, (1.25, 10)),
-        ("gemini-2.5-pro", 200_001, (2.5, 15)),
-        ("gpt-5.4", 272_001, (5, 22.5)),
-        ("gpt-5.5-2026-04-23", 300_000, (10, 45)),
-        ("gpt-4o", 10**6, (2.5, 10)),
-    ],
-)
+@pytest.mark.parametrize(("name", "prompt", "prices"), [
+    ("gemini-2.5-pro", 200_000, (1.25, 10)),
+    ("gemini-2.5-pro", 200_001, (2.5, 15)),
+    ("gpt-5.4", 272_001, (5, 22.5)),
+    ("gpt-5.5-2026-04-23", 300_000, (10, 45)),
+    ("gpt-4o", 10**6, (2.5, 10)),
+])  # fmt: skip
 @pytest.mark.parametrize("models", [TABLE, Models()], ids=["table", "installed list"])
 def test_a_prompt_above_a_step_has_other_prices(
     models: Models, name: str, prompt: int, prices: tuple[float, float]
@@ -266,19 +244,16 @@ def test_names_that_clients_make_up_do_not_pile_up() -> None:
     assert models.resolve("gpt-4o") is models.resolve("gpt-4o")
 
 
-@pytest.mark.parametrize(
-    ("name", "bound"),
-    [
-        ("claude-3-7-sonnet-20250219", False),
-        ("anthropic/claude-opus-4-8", False),
-        ("claude-opus-5", False),
-        ("claude-sonnet-5-5", True),
-        ("us.anthropic.claude-opus-5-5-20260801-v1:0", True),
-        ("gpt-4o", False),
-        ("a-model-that-nobody-knows", True),
-        ("qwen3-32b", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "bound"), [
+    ("claude-3-7-sonnet-20250219", False),
+    ("anthropic/claude-opus-4-8", False),
+    ("claude-opus-5", False),
+    ("claude-sonnet-5-5", True),
+    ("us.anthropic.claude-opus-5-5-20260801-v1:0", True),
+    ("gpt-4o", False),
+    ("a-model-that-nobody-knows", True),
+    ("qwen3-32b", False),
+])  # fmt: skip
 def test_reasoning_is_bound_from_a_version_on(name: str, *, bound: bool) -> None:
     assert TABLE.resolve(name).binds_reasoning is bound
     assert not TABLE.resolve(name, ollama=True).binds_reasoning

@@ -83,15 +83,12 @@ def request(messages: Sequence[dict[str, Any]], tools: list[dict[str, Any]] | No
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "messages", "tools", "billed"),
-    [
-        pytest.param(GPT4, COOKBOOK, [], 129, id="a conversation, gpt-4"),
-        pytest.param(GPT4O, COOKBOOK, [], 124, id="a conversation, gpt-4o"),
-        pytest.param(GPT4, WEATHER_TALK, [WEATHER], 105, id="a tool, gpt-4"),
-        pytest.param(GPT4O, WEATHER_TALK, [WEATHER], 101, id="a tool, gpt-4o"),
-    ],
-)
+@pytest.mark.parametrize(("model", "messages", "tools", "billed"), [
+    pytest.param(GPT4, COOKBOOK, [], 129, id="a conversation, gpt-4"),
+    pytest.param(GPT4O, COOKBOOK, [], 124, id="a conversation, gpt-4o"),
+    pytest.param(GPT4, WEATHER_TALK, [WEATHER], 105, id="a tool, gpt-4"),
+    pytest.param(GPT4O, WEATHER_TALK, [WEATHER], 101, id="a tool, gpt-4o"),
+])  # fmt: skip
 async def test_it_counts_what_openai_billed(
     model: ModelProfile, messages: list[Any], tools: list[Any], billed: int, real: TokenService
 ) -> None:
@@ -113,30 +110,24 @@ async def test_an_empty_request_is_the_reply_alone(service: TokenService) -> Non
     assert await service.bind(Identity("t"), GPT4O).count(request([])) == TokenCount(0, 0, 3, exact=True)
 
 
-@pytest.mark.parametrize(
-    ("rest", "tools"),
-    [
-        ({"functions": [{"name": "f", "description": "d"}]}, 7 + 3 + 12),
-        ({"functions": "odd", "response_format": "odd"}, 0),
-        ({"response_format": {"type": "json_object"}}, 0),
-        ({"response_format": {"type": "json_schema", "json_schema": {"a": 1}}}, 8 + len('{"schema":{"a":1}}') + 12),
-    ],
-)
+@pytest.mark.parametrize(("rest", "tools"), [
+    ({"functions": [{"name": "f", "description": "d"}]}, 7 + 3 + 12),
+    ({"functions": "odd", "response_format": "odd"}, 0),
+    ({"response_format": {"type": "json_object"}}, 0),
+    ({"response_format": {"type": "json_schema", "json_schema": {"a": 1}}}, 8 + len('{"schema":{"a":1}}') + 12),
+])  # fmt: skip
 async def test_deprecated_functions_and_answer_schemas_count_as_tools(
     rest: dict[str, Any], tools: int, service: TokenService
 ) -> None:
     assert (await service.bind(Identity("t"), GPT4O).count(request([], **rest))).tools == tools
 
 
-@pytest.mark.parametrize(
-    ("asked", "exact"),
-    [
-        (chat("s u1 a1 u2"), True),
-        (chat("u1", tools=[tool()]), False),  # a parameter without a description
-        (chat("u1 a1! t1"), False),
-        (request([IMAGE]), False),
-    ],
-)
+@pytest.mark.parametrize(("asked", "exact"), [
+    (chat("s u1 a1 u2"), True),
+    (chat("u1", tools=[tool()]), False),
+    (chat("u1 a1! t1"), False),
+    (request([IMAGE]), False),
+])  # fmt: skip
 async def test_it_says_where_it_estimates(asked: ChatRequest, exact: bool, service: TokenService) -> None:
     assert (await service.bind(Identity("t"), GPT4O).count(asked)).exact is exact
 
@@ -177,15 +168,12 @@ async def test_counts_and_sizes_share_what_is_known(service: TokenService, spy: 
 DATED = replace(GPT4O, name="gpt-4o-2024-08-06", encoding="o200k_harmony")
 
 
-@pytest.mark.parametrize(
-    ("model", "tenant", "is_shared"),
-    [
-        pytest.param(GPT4O, "other", False, id="another tenant's"),
-        pytest.param(replace(GPT4O, name="claude-3-opus"), "t", False, id="another family's"),
-        pytest.param(replace(GPT4O, encoding="cl100k_base"), "t", False, id="another encoding's"),
-        pytest.param(DATED, "t", True, id="those of a dated model and of harmony are"),
-    ],
-)
+@pytest.mark.parametrize(("model", "tenant", "is_shared"), [
+    pytest.param(GPT4O, "other", False, id="another tenant's"),
+    pytest.param(replace(GPT4O, name="claude-3-opus"), "t", False, id="another family's"),
+    pytest.param(replace(GPT4O, encoding="cl100k_base"), "t", False, id="another encoding's"),
+    pytest.param(DATED, "t", True, id="those of a dated model and of harmony are"),
+])  # fmt: skip
 async def test_some_counts_are_not_shared(
     model: ModelProfile, tenant: str, is_shared: bool, service: TokenService, spy: Spy
 ) -> None:
@@ -307,14 +295,11 @@ async def test_a_request_is_measured_by_one_rule_however_long_it_takes(service: 
     assert (await service.bind(Identity("other"), GUESSED).count(LONG)).total == 5010
 
 
-@pytest.mark.parametrize(
-    ("model", "asked"),
-    [
-        pytest.param(GPT4O, LONG, id="exact models"),
-        pytest.param(GUESSED, request(talk(3)), id="small prompts"),
-        pytest.param(GUESSED, request([*COOKBOOK * 20, IMAGE]), id="prompts with images"),
-    ],
-)
+@pytest.mark.parametrize(("model", "asked"), [
+    pytest.param(GPT4O, LONG, id="exact models"),
+    pytest.param(GUESSED, request(talk(3)), id="small prompts"),
+    pytest.param(GUESSED, request([*COOKBOOK * 20, IMAGE]), id="prompts with images"),
+])  # fmt: skip
 async def test_some_reports_teach_nothing(model: ModelProfile, asked: ChatRequest, service: TokenService) -> None:
     assert len(set(await use(service, model, asked, 1.5, 30))) == 1
 
@@ -398,10 +383,9 @@ def test_a_refusal_moves_it_at_once_and_only_up(least: int, ratio: float) -> Non
     assert calibration.ratio(KEY) == ratio
 
 
-@pytest.mark.parametrize(
-    ("ratio", "correction"),
-    [(1.0, 1.0), (1.04, 1.0), (0.96, 1.0), (1.06, 1.05), (0.9, 0.9), (1.5, 1.5), (2.0, 2.0), (0.5, 0.5)],
-)
+@pytest.mark.parametrize(("ratio", "correction"), [
+    (1.0, 1.0), (1.04, 1.0), (0.96, 1.0), (1.06, 1.05), (0.9, 0.9), (1.5, 1.5), (2.0, 2.0), (0.5, 0.5),
+])  # fmt: skip
 def test_it_is_a_multiple_of_a_twentieth_and_ignores_less(ratio: float, correction: float) -> None:
     assert learned(*[ratio] * 20)[-1] == correction
 

@@ -41,22 +41,19 @@ def read(chunks: Iterable[bytes]) -> Usage:
     return reader.of_stream()
 
 
-@pytest.mark.parametrize(
-    ("data", "found"),
-    [
-        pytest.param(stream(CHUNK, LAST, USED, DONE), FOUND, id="in an event of its own"),
-        pytest.param(stream(CHUNK, LAST, USED, DONE).rstrip(), FOUND, id="no blank line at the end"),
-        pytest.param(stream(b"event: x\n" + CHUNK, b"id: 1\n" + LAST, b"event: y\n" + USED, DONE), FOUND,
-                     id="named events"),
-        pytest.param(b"x" * 3_000_000 + b"\n" + stream(LAST, USED, DONE), FOUND, id="at the end of a huge chunk"),
-        pytest.param(stream(USED.replace(b":90,", b":80,"), LAST, USED, DONE), FOUND, id="the last one counts"),
-        pytest.param(stream(CHUNK, LAST, DONE), Usage(model="m-1", response_id="c1", finish_reasons=("stop",)),
-                     id="no usage, but the rest"),
-        pytest.param(b"", Usage(), id="nothing"),
-        pytest.param(b"\xff\x00{[", Usage(), id="no stream at all"),
-        pytest.param(stream(b"data: {", b"data: []", b'data: "x"', b"data: 1", DONE), Usage(), id="no objects"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("data", "found"), [
+    pytest.param(stream(CHUNK, LAST, USED, DONE), FOUND, id="in an event of its own"),
+    pytest.param(stream(CHUNK, LAST, USED, DONE).rstrip(), FOUND, id="no blank line at the end"),
+    pytest.param(stream(b"event: x\n" + CHUNK, b"id: 1\n" + LAST, b"event: y\n" + USED, DONE), FOUND,
+                 id="named events"),
+    pytest.param(b"x" * 3_000_000 + b"\n" + stream(LAST, USED, DONE), FOUND, id="at the end of a huge chunk"),
+    pytest.param(stream(USED.replace(b":90,", b":80,"), LAST, USED, DONE), FOUND, id="the last one counts"),
+    pytest.param(stream(CHUNK, LAST, DONE), Usage(model="m-1", response_id="c1", finish_reasons=("stop",)),
+                 id="no usage, but the rest"),
+    pytest.param(b"", Usage(), id="nothing"),
+    pytest.param(b"\xff\x00{[", Usage(), id="no stream at all"),
+    pytest.param(stream(b"data: {", b"data: []", b'data: "x"', b"data: 1", DONE), Usage(), id="no objects"),
+])  # fmt: skip
 def test_usage_of_a_stream(data: bytes, found: Usage) -> None:
     assert read([data]) == found
 
@@ -78,38 +75,32 @@ def test_whatever_passes_by_is_read_without_failing(chunks: list[bytes]) -> None
     assert isinstance(UsageReader().of_body(b"".join(chunks)), Usage)
 
 
-@pytest.mark.parametrize(
-    ("answer", "found"),
-    [
-        pytest.param({"usage": {"prompt_tokens": 5, "completion_tokens": 0}}, Usage(5, 0), id="chat"),
-        pytest.param({"usage": {"input_tokens": 5, "output_tokens": 2}}, Usage(5, 2), id="responses"),
-        pytest.param({"usage": {"prompt_tokens": 5, "prompt_tokens_details": None}}, Usage(5), id="details that are null"),
-        pytest.param({"usage": {"prompt_tokens": "5", "completion_tokens": 1.5}}, Usage(), id="no integers"),
-        pytest.param({"usage": {"prompt_tokens": True, "completion_tokens": -1}}, Usage(), id="no counts"),
-        pytest.param({"usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 6, "cache_creation_tokens": 2}}},
-                     Usage(9, cached=6, written=2), id="tokens written into the cache"),
-        pytest.param({"usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 2}}},
-                     Usage(9, cached=6, written=2), id="by their other name"),
-        pytest.param({"choices": [{"finish_reason": "stop"}, {"finish_reason": "length"}]},
-                     Usage(finish_reasons=("stop", "length")), id="several choices"),
-        pytest.param({"choices": [{"finish_reason": None}, {}, None, 7, {"finish_reason": 1}]}, Usage(), id="none"),
-        pytest.param({"choices": {"finish_reason": "stop"}}, Usage(), id="choices that are no list"),
-        pytest.param({"model": "m", "id": "x"}, Usage(model="m", response_id="x"), id="names"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answer", "found"), [
+    pytest.param({"usage": {"prompt_tokens": 5, "completion_tokens": 0}}, Usage(5, 0), id="chat"),
+    pytest.param({"usage": {"input_tokens": 5, "output_tokens": 2}}, Usage(5, 2), id="responses"),
+    pytest.param({"usage": {"prompt_tokens": 5, "prompt_tokens_details": None}}, Usage(5), id="details that are null"),
+    pytest.param({"usage": {"prompt_tokens": "5", "completion_tokens": 1.5}}, Usage(), id="no integers"),
+    pytest.param({"usage": {"prompt_tokens": True, "completion_tokens": -1}}, Usage(), id="no counts"),
+    pytest.param({"usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 6, "cache_creation_tokens": 2}}},
+                 Usage(9, cached=6, written=2), id="tokens written into the cache"),
+    pytest.param({"usage": {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 6, "cache_write_tokens": 2}}},
+                 Usage(9, cached=6, written=2), id="by their other name"),
+    pytest.param({"choices": [{"finish_reason": "stop"}, {"finish_reason": "length"}]},
+                 Usage(finish_reasons=("stop", "length")), id="several choices"),
+    pytest.param({"choices": [{"finish_reason": None}, {}, None, 7, {"finish_reason": 1}]}, Usage(), id="none"),
+    pytest.param({"choices": {"finish_reason": "stop"}}, Usage(), id="choices that are no list"),
+    pytest.param({"model": "m", "id": "x"}, Usage(model="m", response_id="x"), id="names"),
+])  # fmt: skip
 def test_what_a_body_tells(answer: Any, found: Usage) -> None:
     assert UsageReader().of_body(json.dumps(answer).encode()) == found
 
 
-@pytest.mark.parametrize(
-    ("answer", "code"),
-    [
-        pytest.param({"error": {"message": "m", "type": "t", "param": None, "code": "rate_limit_exceeded"}},
-                     "rate_limit_exceeded", id="OpenAI's error body"),
-        pytest.param({"error": {"message": "m", "code": 429}}, None, id="a number for a code"),
-        pytest.param({"error": "model not found"}, None, id="a sentence for an error"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answer", "code"), [
+    pytest.param({"error": {"message": "m", "type": "t", "param": None, "code": "rate_limit_exceeded"}},
+                 "rate_limit_exceeded", id="OpenAI's error body"),
+    pytest.param({"error": {"message": "m", "code": 429}}, None, id="a number for a code"),
+    pytest.param({"error": "model not found"}, None, id="a sentence for an error"),
+])  # fmt: skip
 def test_the_error_that_a_body_is(answer: Any, code: str | None) -> None:
     assert UsageReader().of_body(json.dumps(answer).encode()).error == code
 
@@ -185,15 +176,12 @@ async def test_null_usage_leaves_its_event() -> None:
     assert passed[2:] == [DONE, b""]
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param(stream(b'data: {"usage', DONE), id="an event that is no JSON"),
-        pytest.param(stream(b'data: {"choices":[],"prompt_filter_results":["usage"]}'), id="no usage, empty choices"),
-        pytest.param(stream(b': "usage"', DONE), id="a comment"),
-        pytest.param(stream(CHUNK) + DONE, id="behind the last blank line"),
-    ],
-)
+@pytest.mark.parametrize("sent", [
+    pytest.param(stream(b'data: {"usage', DONE), id="an event that is no JSON"),
+    pytest.param(stream(b'data: {"choices":[],"prompt_filter_results":["usage"]}'), id="no usage, empty choices"),
+    pytest.param(stream(b': "usage"', DONE), id="a comment"),
+    pytest.param(stream(CHUNK) + DONE, id="behind the last blank line"),
+])  # fmt: skip
 async def test_an_event_without_a_usage_key_is_passed_on_as_it_is(sent: bytes) -> None:
     assert b"".join(await hidden([sent])) == sent
 
@@ -276,19 +264,16 @@ def test_of_messages_the_first_event_may_tell_the_prompt_alone(length: int, told
     assert (found.input, found.output, found.cached, found.written) == (95, 7, 70, 20)
 
 
-@pytest.mark.parametrize(
-    ("event", "code"),
-    [
-        pytest.param({"error": {"message": "m", "type": "t", "code": "c"}}, "c", id="OpenAI"),
-        pytest.param({"error": {"message": "m", "type": "InternalServerError", "code": 500}}, "500", id="vLLM"),
-        pytest.param({"error": {"message": "m", "type": "server_error", "code": None}}, "server_error", id="no code"),
-        pytest.param({"error": {"message": "m", "type": "t", "code": ["c"]}}, "t", id="a list for a code"),
-        pytest.param({"error": "m"}, "error", id="a sentence"),
-        pytest.param({"type": "error", "error": {"type": "overloaded_error"}}, "overloaded_error", id="Anthropic"),
-        pytest.param({"type": "error", "code": "c", "message": "m"}, "c", id="Responses"),
-        pytest.param({"type": "response.failed", "response": {"error": {"code": "c"}}}, "c", id="a failed response"),
-    ],
-)
+@pytest.mark.parametrize(("event", "code"), [
+    pytest.param({"error": {"message": "m", "type": "t", "code": "c"}}, "c", id="OpenAI"),
+    pytest.param({"error": {"message": "m", "type": "InternalServerError", "code": 500}}, "500", id="vLLM"),
+    pytest.param({"error": {"message": "m", "type": "server_error", "code": None}}, "server_error", id="no code"),
+    pytest.param({"error": {"message": "m", "type": "t", "code": ["c"]}}, "t", id="a list for a code"),
+    pytest.param({"error": "m"}, "error", id="a sentence"),
+    pytest.param({"type": "error", "error": {"type": "overloaded_error"}}, "overloaded_error", id="Anthropic"),
+    pytest.param({"type": "error", "code": "c", "message": "m"}, "c", id="Responses"),
+    pytest.param({"type": "response.failed", "response": {"error": {"code": "c"}}}, "c", id="a failed response"),
+])  # fmt: skip
 def test_an_error_in_a_stream_is_one_whatever_its_code_is(event: Any, code: str | None) -> None:
     data = b"data: " + json.dumps(event).encode()
     assert read([stream(CHUNK, data, DONE)]).error == code

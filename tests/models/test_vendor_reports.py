@@ -41,14 +41,11 @@ def test_a_stream_reports_in_its_first_and_in_its_last_event() -> None:
     assert found.report.harm(is_unread=False) == "prefix_binding_mismatch"
 
 
-@pytest.mark.parametrize(
-    ("told", "missed"),
-    [
-        ({"prompt_cache_diagnostics": {"reason": "input_changed"}}, "missed its cache: input_changed"),
-        ({"diagnostics": {"cache_miss_reason": None}}, ""),
-        ({"diagnostics": "x"}, ""),
-    ],
-)
+@pytest.mark.parametrize(("told", "missed"), [
+    ({"prompt_cache_diagnostics": {"reason": "input_changed"}}, "missed its cache: input_changed"),
+    ({"diagnostics": {"cache_miss_reason": None}}, ""),
+    ({"diagnostics": "x"}, ""),
+])  # fmt: skip
 def test_a_body_reports_what_missed_its_cache(told: dict[str, Any], missed: str) -> None:
     assert str(UsageReader().of_body(json.dumps(told).encode()).report) == missed
 
@@ -70,16 +67,13 @@ def test_a_hold_is_of_one_conversation_of_one_tenant() -> None:
     assert reports.on_hold(who) == {}
 
 
-@pytest.mark.parametrize(
-    ("missed", "is_unread", "harm"),
-    [
-        ("messages_changed", True, "messages_changed"),
-        ("input_changed", True, "input_changed"),
-        ("messages_changed", False, None),
-        ("model_changed", True, None),
-        ("previous_message_not_found", True, None),
-    ],
-)
+@pytest.mark.parametrize(("missed", "is_unread", "harm"), [
+    ("messages_changed", True, "messages_changed"),
+    ("input_changed", True, "input_changed"),
+    ("messages_changed", False, None),
+    ("model_changed", True, None),
+    ("previous_message_not_found", True, None),
+])  # fmt: skip
 def test_a_missed_cache_is_harm_where_it_was_expected_and_the_prompt_changed(
     missed: str, is_unread: bool, harm: str | None
 ) -> None:

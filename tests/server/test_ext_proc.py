@@ -129,17 +129,14 @@ async def test_closed_no_conversation_passes_without_its_chain(tmp_path: Path) -
 SECRET = "ana@example.com"
 
 
-@pytest.mark.parametrize(
-    ("path", "fields"),
-    [
-        ("/chat/completions", {"user": SECRET, "metadata": {"of": SECRET}}),
-        ("/Chat%2F/./completions;a=b?c=d", {"messages": [{"role": "user", "content": SECRET}]}),
-        ("/messages", {"max_tokens": 5, "system": "x", "metadata": {"user_id": SECRET}}),
-        ("/messages/count_tokens", {"system": SECRET}),
-        ("/responses/input_tokens", {"messages": None, "input": SECRET}),
-        ("/chat/completions", {"model": "unknown", "user": SECRET}),
-    ],
-)
+@pytest.mark.parametrize(("path", "fields"), [
+    ("/chat/completions", {"user": SECRET, "metadata": {"of": SECRET}}),
+    ("/Chat%2F/./completions;a=b?c=d", {"messages": [{"role": "user", "content": SECRET}]}),
+    ("/messages", {"max_tokens": 5, "system": "x", "metadata": {"user_id": SECRET}}),
+    ("/messages/count_tokens", {"system": SECRET}),
+    ("/responses/input_tokens", {"messages": None, "input": SECRET}),
+    ("/chat/completions", {"model": "unknown", "user": SECRET}),
+])  # fmt: skip
 async def test_closed_no_field_goes_past_a_guard(tmp_path: Path, path: str, fields: dict[str, Any]) -> None:
     config = CONFIG.replace("default: [", "default: [redact_secrets: {}, ")
     body = json.dumps({"model": "echo", "messages": [LAST], **fields}).encode()

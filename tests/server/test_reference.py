@@ -38,17 +38,14 @@ def test_the_shipped_file_names_the_schema_for_editors() -> None:
     assert first == "# yaml-language-server: $schema=./docs/config.schema.json"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"version": 2}, id="another version"),
-        pytest.param({"chains": {"default": [{"window_histry": {}}]}}, id="an unknown policy"),
-        pytest.param({"chains": {"default": [{"window_history": {"keep": 1}}]}}, id="an unknown setting"),
-        pytest.param({"server": {"port": "many"}}, id="a port that is no number"),
-        pytest.param({"upstreams": {"x": {"kind": "telepathy"}}}, id="an unknown kind"),
-        pytest.param({"servr": {}}, id="an unknown section"),
-    ],
-)
+@pytest.mark.parametrize("change", [
+    pytest.param({"version": 2}, id="another version"),
+    pytest.param({"chains": {"default": [{"window_histry": {}}]}}, id="an unknown policy"),
+    pytest.param({"chains": {"default": [{"window_history": {"keep": 1}}]}}, id="an unknown setting"),
+    pytest.param({"server": {"port": "many"}}, id="a port that is no number"),
+    pytest.param({"upstreams": {"x": {"kind": "telepathy"}}}, id="an unknown kind"),
+    pytest.param({"servr": {}}, id="an unknown section"),
+])  # fmt: skip
 def test_the_schema_refuses_what_the_loader_refuses(change: dict[str, Any]) -> None:
     data = yaml.safe_load((ROOT / "config.yaml").read_text()) | change
     with pytest.raises(jsonschema.ValidationError):

@@ -92,10 +92,9 @@ async def test_a_handle_depends_on_the_content_alone(archives: Archives) -> None
     assert len({handle_of(str(number)) for number in range(10_000)}) == 10_000
 
 
-@pytest.mark.parametrize(
-    ("tenant", "session"),
-    [("b", "s"), ("a", "t"), ("a/s", ""), ("a", ""), ("", "a/s"), ("A", "s"), ("a", "s/"), ("%61", "s")],
-)
+@pytest.mark.parametrize(("tenant", "session"), [
+    ("b", "s"), ("a", "t"), ("a/s", ""), ("a", ""), ("", "a/s"), ("A", "s"), ("a", "s/"), ("%61", "s"),
+])  # fmt: skip
 async def test_a_handle_is_worth_nothing_elsewhere(archives: Archives, tenant: str, session: str) -> None:
     handle = await kept(archives.bind(MINE), "secret")
     assert await archives.bind(MINE).fetch(f" {handle.upper()}\n") == "secret", "models copy it carelessly"
@@ -300,13 +299,10 @@ async def test_long_text_is_compressed_where_that_pays(archives: Archives, store
         await store.delete([key])
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        *(b"", b"\0other", b"\0\xff", b"\1garbage", b"\2content", b"\x80\x04."),
-        *(b"\1" + zlib.compress(bytes(200 * MIB), 9), b"\1" + zlib.compress(b"content")[:-6]),
-    ],
-)
+@pytest.mark.parametrize("planted", [
+    *(b"", b"\0other", b"\0\xff", b"\1garbage", b"\2content", b"\x80\x04."),
+    *(b"\1" + zlib.compress(bytes(200 * MIB), 9), b"\1" + zlib.compress(b"content")[:-6]),
+])  # fmt: skip
 async def test_content_that_does_not_fit_its_handle_is_never_returned(
     archives: Archives, store: Recording, planted: bytes
 ) -> None:

@@ -30,15 +30,12 @@ async def contents(shares: Shares, identity: Identity) -> list[str]:
 EVERYBODY = [who(*names) for names in itertools.product(("s", "z"), ("", "a", "b"), ("", "x", "y"), ("t", "u"))]
 
 
-@pytest.mark.parametrize(
-    ("receiver", "readers"),
-    [
-        (who(agent="a", task="x"), {who(agent="a", task="x")}),
-        (who(agent="a"), {who(agent="a", task=task) for task in ("", "x", "y")}),
-        (who(task="x"), {who(agent=agent, task="x") for agent in ("", "a", "b")}),
-        (who(), {who(agent=agent, task=task) for agent in ("", "a", "b") for task in ("", "x", "y")}),
-    ],
-)
+@pytest.mark.parametrize(("receiver", "readers"), [
+    (who(agent="a", task="x"), {who(agent="a", task="x")}),
+    (who(agent="a"), {who(agent="a", task=task) for task in ("", "x", "y")}),
+    (who(task="x"), {who(agent=agent, task="x") for agent in ("", "a", "b")}),
+    (who(), {who(agent=agent, task=task) for agent in ("", "a", "b") for task in ("", "x", "y")}),
+])  # fmt: skip
 async def test_it_is_for_whom_it_was_given_to(shares: Shares, receiver: Identity, readers: set[Identity]) -> None:
     await give(shares, who("elsewhere"), receiver)
     assert {each for each in EVERYBODY if await contents(shares, each)} == readers

@@ -217,18 +217,15 @@ async def test_a_wrong_password_is_told_to_nobody(caplog: pytest.LogCaptureFixtu
     assert not any(word in told for word in ("wr0ng", "right horse", str(port)))
 
 
-@pytest.mark.parametrize(
-    ("error", "cause"),
-    [
-        (ResponseError("OOM command not allowed when used memory > 'maxmemory'. script: 1."), "full"),
-        (ResponseError("-READONLY You can't write against a read only replica."), "read_only"),
-        (ResponseError("MISCONF Redis is configured to save RDB snapshots, but"), "read_only"),
-        (ResponseError("BUSY Redis is busy running a script."), "busy"),
-        (ResponseError("CROSSSLOT Keys in request don't hash to the same slot"), "unreachable"),
-        (Unconnected("OOM"), "unreachable"),
-        (TimeoutError(), "unreachable"),
-    ],
-)
+@pytest.mark.parametrize(("error", "cause"), [
+    (ResponseError("OOM command not allowed when used memory > 'maxmemory'. script: 1."), "full"),
+    (ResponseError("-READONLY You can't write against a read only replica."), "read_only"),
+    (ResponseError("MISCONF Redis is configured to save RDB snapshots, but"), "read_only"),
+    (ResponseError("BUSY Redis is busy running a script."), "busy"),
+    (ResponseError("CROSSSLOT Keys in request don't hash to the same slot"), "unreachable"),
+    (Unconnected("OOM"), "unreachable"),
+    (TimeoutError(), "unreachable"),
+])  # fmt: skip
 async def test_errors_of_the_server_have_causes(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch, error: Exception, cause: Cause
 ) -> None:
@@ -287,23 +284,20 @@ async def forget(store: RedisStore) -> None:
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-@pytest.mark.parametrize(
-    ("key", "call", "expected", "told"),
-    [
-        ("value:a", put, b"1", None),
-        ("value:a", lambda store: store.get("a"), None, "corrupted"),
-        ("value:a", lambda store: store.add("a", b"1", ttl=100), b"1", "corrupted"),
-        ("value:a", lambda store: store.touch(["a", "b"], ttl=100), {"b"}, "corrupted"),
-        ("value:a", lambda store: store.keys(""), ("b",), None),
-        ("names", put, b"1", "corrupted"),
-        ("count:a", count, [1.0, 2.0], "corrupted"),
-        ("records", log, [b"{}"], "corrupted"),
-        ("records", forget, None, "corrupted"),
-        ("records-size", log, [b"{}"], "corrupted"),
-        ("epoch", put, b"1", None),
-        ("probe", put, b"1", None),
-    ],
-)
+@pytest.mark.parametrize(("key", "call", "expected", "told"), [
+    ("value:a", put, b"1", None),
+    ("value:a", lambda store: store.get("a"), None, "corrupted"),
+    ("value:a", lambda store: store.add("a", b"1", ttl=100), b"1", "corrupted"),
+    ("value:a", lambda store: store.touch(["a", "b"], ttl=100), {"b"}, "corrupted"),
+    ("value:a", lambda store: store.keys(""), ("b",), None),
+    ("names", put, b"1", "corrupted"),
+    ("count:a", count, [1.0, 2.0], "corrupted"),
+    ("records", log, [b"{}"], "corrupted"),
+    ("records", forget, None, "corrupted"),
+    ("records-size", log, [b"{}"], "corrupted"),
+    ("epoch", put, b"1", None),
+    ("probe", put, b"1", None),
+])  # fmt: skip
 async def test_a_key_of_another_type_is_told_and_written_anew(
     running: RedisProcess,
     store: RedisStore,

@@ -186,10 +186,9 @@ async def test_a_full_disk_is_reported_and_harms_nothing(tmp_path: Path) -> None
     await store.aclose()
 
 
-@pytest.mark.parametrize(
-    ("number", "cause"),
-    [(errno.ENOSPC, "full"), (errno.EROFS, "read_only"), (errno.EACCES, "read_only"), (errno.EIO, "unreachable")],
-)
+@pytest.mark.parametrize(("number", "cause"), [
+    (errno.ENOSPC, "full"), (errno.EROFS, "read_only"), (errno.EACCES, "read_only"), (errno.EIO, "unreachable"),
+])  # fmt: skip
 async def test_errors_of_the_system_have_causes(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, number: int, cause: str
 ) -> None:

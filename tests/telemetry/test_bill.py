@@ -64,15 +64,12 @@ async def test_after_the_caches_lifetime_all_is_written_anew() -> None:
     assert second.usd == pytest.approx(5e-6 * 1.25 * second.sent.tokens)
 
 
-@pytest.mark.parametrize(
-    ("seen", "most", "is_known"),
-    [
-        pytest.param([talk(3000)], 2**20, True, id="this process sent the request before"),
-        pytest.param([talk(3000), talk(2000), talk(1500)], 2**20, True, id="others were sent after it"),
-        pytest.param([], 2**20, False, id="another process did"),
-        pytest.param([talk(3000)], 1, False, id="it was forgotten"),
-    ],
-)
+@pytest.mark.parametrize(("seen", "most", "is_known"), [
+    pytest.param([talk(3000)], 2**20, True, id="this process sent the request before"),
+    pytest.param([talk(3000), talk(2000), talk(1500)], 2**20, True, id="others were sent after it"),
+    pytest.param([], 2**20, False, id="another process did"),
+    pytest.param([talk(3000)], 1, False, id="it was forgotten"),
+])  # fmt: skip
 async def test_of_a_conversation_that_began_elsewhere_nothing_is_told(
     seen: list[ChatRequest], most: int, is_known: bool
 ) -> None:

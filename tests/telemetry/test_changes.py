@@ -166,15 +166,12 @@ async def test_other_tools_break_all_behind_them(names: str, kept: int, message:
     assert broken["at"] == sum(await CharTokens().tool_sizes(one[:kept]))
 
 
-@pytest.mark.parametrize(
-    ("rules", "pause", "other"),
-    [
-        pytest.param({"ttl": 0}, 0, {}, id="no cache"),
-        pytest.param({"ttl": 300}, 301, {}, id="cold"),
-        pytest.param({"minimum": 10_000}, 0, {}, id="too short"),
-        pytest.param({}, 0, {"who": "bob"}, id="another tenant's"),
-    ],
-)
+@pytest.mark.parametrize(("rules", "pause", "other"), [
+    pytest.param({"ttl": 0}, 0, {}, id="no cache"),
+    pytest.param({"ttl": 300}, 301, {}, id="cold"),
+    pytest.param({"minimum": 10_000}, 0, {}, id="too short"),
+    pytest.param({}, 0, {"who": "bob"}, id="another tenant's"),
+])  # fmt: skip
 async def test_what_was_in_no_cache_is_not_broken(rules: Any, pause: float, other: Any) -> None:
     talk = Talk(**rules)
     await talk.sends(grown(4))

@@ -71,15 +71,12 @@ def test_a_rewrite_that_saves_tokens_is_a_compression(telemetry: Telemetry) -> N
     assert found['penstock_compression_ratio_bucket{le="0.4",strategy="window_history"}'] == 1
 
 
-@pytest.mark.parametrize(
-    ("after", "error", "overflows"),
-    [
-        pytest.param(2000, None, 0, id="exactly full"),
-        pytest.param(2001, None, 1, id="over the window"),
-        pytest.param(1900, "context_length_exceeded", 1, id="refused"),
-        pytest.param(2001, "context_length_exceeded", 1, id="both count once"),
-    ],
-)
+@pytest.mark.parametrize(("after", "error", "overflows"), [
+    pytest.param(2000, None, 0, id="exactly full"),
+    pytest.param(2001, None, 1, id="over the window"),
+    pytest.param(1900, "context_length_exceeded", 1, id="refused"),
+    pytest.param(2001, "context_length_exceeded", 1, id="both count once"),
+])  # fmt: skip
 def test_a_prompt_that_does_not_fit_is_an_overflow(
     telemetry: Telemetry, after: int, error: str | None, overflows: int
 ) -> None:
@@ -142,15 +139,12 @@ def test_tokens_and_the_first_chunk_come_from_the_upstreams_answer(telemetry: Te
 PRICED = profile(prices=Prices(2.0, 8.0, 5000, 4.0, 16.0), cache=CacheRules(read=0.1, write=1.25, minimum=0, ttl=300))
 
 
-@pytest.mark.parametrize(
-    ("usage", "cost"),
-    [
-        pytest.param(Usage(input=1000, output=50), 2000 + 400, id="nothing cached"),
-        pytest.param(Usage(input=1000, cached=900), 200 + 180, id="most of it cached"),
-        pytest.param(Usage(input=1000, cached=500, written=400), 200 + 100 + 1000, id="some written"),
-        pytest.param(Usage(input=6000, output=50), 24_000 + 800, id="a prompt above the step"),
-    ],
-)
+@pytest.mark.parametrize(("usage", "cost"), [
+    pytest.param(Usage(input=1000, output=50), 2000 + 400, id="nothing cached"),
+    pytest.param(Usage(input=1000, cached=900), 200 + 180, id="most of it cached"),
+    pytest.param(Usage(input=1000, cached=500, written=400), 200 + 100 + 1000, id="some written"),
+    pytest.param(Usage(input=6000, output=50), 24_000 + 800, id="a prompt above the step"),
+])  # fmt: skip
 def test_reported_tokens_are_priced(telemetry: Telemetry, usage: Usage, cost: float) -> None:
     seen = telemetry.begin("POST", "/v1/chat/completions", {})
     seen.routed(model="gpt-4o", upstream="openai", profile=PRICED)
@@ -159,14 +153,11 @@ def test_reported_tokens_are_priced(telemetry: Telemetry, usage: Usage, cost: fl
     assert scraped(telemetry.metrics)['penstock_cost_usd_total{model="gpt-4o"}'] == pytest.approx(cost / 1e6)
 
 
-@pytest.mark.parametrize(
-    ("after", "refused", "expected"),
-    [
-        pytest.param(1399, None, {}, id="below the mark"),
-        pytest.param(1400, None, {"warn": 1}, id="at the mark"),
-        pytest.param(1950, "context_length_exceeded", {"critical": 1}, id="refused"),
-    ],
-)
+@pytest.mark.parametrize(("after", "refused", "expected"), [
+    pytest.param(1399, None, {}, id="below the mark"),
+    pytest.param(1400, None, {"warn": 1}, id="at the mark"),
+    pytest.param(1950, "context_length_exceeded", {"critical": 1}, id="refused"),
+])  # fmt: skip
 def test_a_context_that_is_filling_up_is_counted_and_logged(
     telemetry: Telemetry, caplog: pytest.LogCaptureFixture, after: int, refused: str | None, expected: dict[str, float]
 ) -> None:
@@ -206,14 +197,11 @@ def test_a_name_that_is_none_is_no_label(telemetry: Telemetry, name: str) -> Non
     assert telemetry.metrics.model(name, named=False) == "other"
 
 
-@pytest.mark.parametrize(
-    ("known", "usage"),
-    [
-        pytest.param(profile(), Usage(input=1000, output=50), id="no prices"),
-        pytest.param(None, Usage(input=1000, output=50), id="no model"),
-        pytest.param(PRICED, Usage(output=50), id="no usage"),
-    ],
-)
+@pytest.mark.parametrize(("known", "usage"), [
+    pytest.param(profile(), Usage(input=1000, output=50), id="no prices"),
+    pytest.param(None, Usage(input=1000, output=50), id="no model"),
+    pytest.param(PRICED, Usage(output=50), id="no usage"),
+])  # fmt: skip
 def test_what_has_no_price_costs_nothing(telemetry: Telemetry, known: ModelProfile | None, usage: Usage) -> None:
     seen = telemetry.begin("POST", "/v1/chat/completions", {})
     seen.routed(model="gpt-4o", upstream="openai", profile=known)
@@ -223,16 +211,13 @@ def test_what_has_no_price_costs_nothing(telemetry: Telemetry, known: ModelProfi
     assert not [name for name in scraped(telemetry.metrics) if "_usd_total" in name]
 
 
-@pytest.mark.parametrize(
-    ("status", "error", "reason"),
-    [
-        pytest.param(None, UpstreamTimeout("secret"), "upstream_timeout", id="an error with a code"),
-        pytest.param(None, ConnectionResetError("secret"), "ConnectionResetError", id="any other exception"),
-        pytest.param(429, None, "429", id="a status"),
-        pytest.param(400, "context_length_exceeded", "context_length_exceeded", id="the upstream's own code"),
-        pytest.param(400, 'x"} 1\npenstock_fake 2', "other", id="a code that is none"),
-    ],
-)
+@pytest.mark.parametrize(("status", "error", "reason"), [
+    pytest.param(None, UpstreamTimeout("secret"), "upstream_timeout", id="an error with a code"),
+    pytest.param(None, ConnectionResetError("secret"), "ConnectionResetError", id="any other exception"),
+    pytest.param(429, None, "429", id="a status"),
+    pytest.param(400, "context_length_exceeded", "context_length_exceeded", id="the upstream's own code"),
+    pytest.param(400, 'x"} 1\npenstock_fake 2', "other", id="a code that is none"),
+])  # fmt: skip
 def test_upstream_errors_are_counted_by_kind(
     telemetry: Telemetry, status: int | None, error: Exception | str | None, reason: str
 ) -> None:

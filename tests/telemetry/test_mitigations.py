@@ -22,28 +22,25 @@ def told(
     return scraped(metrics)
 
 
-@pytest.mark.parametrize(
-    ("policy", "facts", "series", "value"),
-    [
-        ("check_facts", {"poisoning_attempts": 2}, "poisoning_attempts_total", 2),
-        ("resolve_clashes", {"clashes_resolved": 1}, "clashes_resolved_total", 1),
-        ("validate_content", {"poor_contents": 3}, "poor_contents_total", 3),
-        ("check_facts", {"poisoning_attempts": 5, "poisoning_attempts_new": 2}, "poisoning_attempts_total", 2),
-        ("resolve_clashes", {"clashes_resolved_new": 0, "clashes_resolved": 3}, "clashes_resolved_total", 0),
-        ("select_memories", {"memories_injected": 4, "memories_injected_new": 1}, "memories_selected_total", 1),
-        ("keep_notes", {"notes": 2}, 'scratchpad_reads_total{kind="note"}', 2),
-        ("self_correct", {"correction_notes": 1}, "correction_notes_total", 1),
-        ("window_history", {"dropped_messages": 30, "dropped_turns": 4}, "distraction_mitigations_total", 1),
-        ("compress_history", {"left_messages": 30}, "distraction_mitigations_total", 1),
-        ("clear_tool_results", {"cleared_results": 2}, "distraction_mitigations_total", 1),
-        ("offload_content", {"offloaded_messages": 2}, "distraction_mitigations_total", 1),
-        ("filter_tools", {"tools_offered": 8}, "confusion_mitigations_total", 1),
-        ("filter_tools", {"tools_allowed": 8, "tools_offered": 8}, "confusion_mitigations_total", 1),
-        ("validate_content", {"quality_score": 0.84}, 'content_quality_sum{measure="overall"}', 0.84),
-        ("validate_content", {"relevance_score": 0.79}, 'content_quality_sum{measure="relevance"}', 0.79),
-        ("validate_content", {"accuracy_score": 0.94}, 'content_quality_bucket{le="0.9",measure="accuracy"}', 0),
-    ],
-)
+@pytest.mark.parametrize(("policy", "facts", "series", "value"), [
+    ("check_facts", {"poisoning_attempts": 2}, "poisoning_attempts_total", 2),
+    ("resolve_clashes", {"clashes_resolved": 1}, "clashes_resolved_total", 1),
+    ("validate_content", {"poor_contents": 3}, "poor_contents_total", 3),
+    ("check_facts", {"poisoning_attempts": 5, "poisoning_attempts_new": 2}, "poisoning_attempts_total", 2),
+    ("resolve_clashes", {"clashes_resolved_new": 0, "clashes_resolved": 3}, "clashes_resolved_total", 0),
+    ("select_memories", {"memories_injected": 4, "memories_injected_new": 1}, "memories_selected_total", 1),
+    ("keep_notes", {"notes": 2}, 'scratchpad_reads_total{kind="note"}', 2),
+    ("self_correct", {"correction_notes": 1}, "correction_notes_total", 1),
+    ("window_history", {"dropped_messages": 30, "dropped_turns": 4}, "distraction_mitigations_total", 1),
+    ("compress_history", {"left_messages": 30}, "distraction_mitigations_total", 1),
+    ("clear_tool_results", {"cleared_results": 2}, "distraction_mitigations_total", 1),
+    ("offload_content", {"offloaded_messages": 2}, "distraction_mitigations_total", 1),
+    ("filter_tools", {"tools_offered": 8}, "confusion_mitigations_total", 1),
+    ("filter_tools", {"tools_allowed": 8, "tools_offered": 8}, "confusion_mitigations_total", 1),
+    ("validate_content", {"quality_score": 0.84}, 'content_quality_sum{measure="overall"}', 0.84),
+    ("validate_content", {"relevance_score": 0.79}, 'content_quality_sum{measure="relevance"}', 0.79),
+    ("validate_content", {"accuracy_score": 0.94}, 'content_quality_bucket{le="0.9",measure="accuracy"}', 0),
+])  # fmt: skip
 def test_a_fact_becomes_the_series_that_its_policy_declares(
     policy: str, facts: dict[str, Fact], series: str, value: float
 ) -> None:
@@ -64,14 +61,11 @@ def test_a_fact_that_its_policy_does_not_declare_is_no_series() -> None:
     assert not [name for name in told("window_history", {"poisoning_attempts": 2}) if "poisoning" in name]
 
 
-@pytest.mark.parametrize(
-    "count",
-    [
-        pytest.param(Count("requests", "One of Penstock's own."), id="a name that Penstock has"),
-        pytest.param(Count("poisoning_attempts", "Another label.", label=("kind", "x")), id="another label"),
-        pytest.param(Count("poisoning_attempts", "Another kind.", "score"), id="another kind"),
-    ],
-)
+@pytest.mark.parametrize("count", [
+    pytest.param(Count("requests", "One of Penstock's own."), id="a name that Penstock has"),
+    pytest.param(Count("poisoning_attempts", "Another label.", label=("kind", "x")), id="another label"),
+    pytest.param(Count("poisoning_attempts", "Another kind.", "score"), id="another kind"),
+])  # fmt: skip
 def test_a_series_that_cannot_be_made_is_refused(count: Count) -> None:
     class Counting(KeepNotes):
         """Counts something that it may not."""

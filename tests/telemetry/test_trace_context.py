@@ -24,13 +24,10 @@ async def test_the_callers_trace_goes_on_to_the_upstream(recorded: Recorded) -> 
     }
 
 
-@pytest.mark.parametrize(
-    ("sample", "headers", "flag"),
-    [
-        pytest.param(1.0, {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-00"}, "00", id="the caller said no"),
-        pytest.param(0.0, {}, "", id="the share says no"),
-    ],
-)
+@pytest.mark.parametrize(("sample", "headers", "flag"), [
+    pytest.param(1.0, {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-00"}, "00", id="the caller said no"),
+    pytest.param(0.0, {}, "", id="the share says no"),
+])  # fmt: skip
 async def test_an_unsampled_request_is_not_recorded_but_its_trace_goes_on(
     sample: float, headers: dict[str, str], flag: str
 ) -> None:

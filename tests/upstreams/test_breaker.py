@@ -35,24 +35,21 @@ class Bench:
                     self.breaker.answered(ticket, is_sound=each == "+")
 
 
-@pytest.mark.parametrize(
-    ("script", "state"),
-    [
-        pytest.param("", "closed", id="nothing happened"),
-        pytest.param("--", "closed", id="fewer failures than it takes"),
-        pytest.param("---", "open", id="as many as it takes"),
-        pytest.param("--~~~", "closed", id="clients that leave are no failures"),
-        pytest.param("++---", "open", id="more than half of all"),
-        pytest.param("++++---", "closed", id="fewer than half of all"),
-        pytest.param("++++----", "open", id="half of all"),
-        pytest.param("--99995-", "closed", id="too long ago"),
-        pytest.param("---9", "open", id="not long enough"),
-        pytest.param("---91+", "closed", id="a probe that succeeds"),
-        pytest.param("---91-", "open", id="a probe that fails"),
-        pytest.param("---91+--", "closed", id="then it counts from nothing"),
-        pytest.param("---91~+", "closed", id="a probe that nobody waited for is made anew"),
-    ],
-)
+@pytest.mark.parametrize(("script", "state"), [
+    pytest.param("", "closed", id="nothing happened"),
+    pytest.param("--", "closed", id="fewer failures than it takes"),
+    pytest.param("---", "open", id="as many as it takes"),
+    pytest.param("--~~~", "closed", id="clients that leave are no failures"),
+    pytest.param("++---", "open", id="more than half of all"),
+    pytest.param("++++---", "closed", id="fewer than half of all"),
+    pytest.param("++++----", "open", id="half of all"),
+    pytest.param("--99995-", "closed", id="too long ago"),
+    pytest.param("---9", "open", id="not long enough"),
+    pytest.param("---91+", "closed", id="a probe that succeeds"),
+    pytest.param("---91-", "open", id="a probe that fails"),
+    pytest.param("---91+--", "closed", id="then it counts from nothing"),
+    pytest.param("---91~+", "closed", id="a probe that nobody waited for is made anew"),
+])  # fmt: skip
 def test_what_happens_and_where_it_stands(script: str, state: str) -> None:
     bench = Bench()
     bench.play(script)

@@ -60,25 +60,22 @@ async def outcome(upstream: GuardedUpstream) -> Any:
         return error.code
 
 
-@pytest.mark.parametrize(
-    ("answer", "opens"),
-    [
-        pytest.param(UpstreamFailed("x"), True, id="not reached"),
-        pytest.param(UpstreamTimeout("x"), True, id="late"),
-        pytest.param(RuntimeError("x"), True, id="a fault of a library"),
-        pytest.param([b"a", UpstreamFailed("x", code="upstream_broke_off")], True, id="a stream that breaks off"),
-        pytest.param(502, True, id="502"),
-        pytest.param(503, True, id="503"),
-        pytest.param(529, True, id="529"),
-        pytest.param(500, False, id="500 may be about the request"),
-        pytest.param(599, False, id="it says itself that another try is of no use"),
-        pytest.param(429, False, id="429 is about a key"),
-        pytest.param(400, False, id="400"),
-        pytest.param(BadRequest("x"), False, id="a refusal of ours"),
-        pytest.param(PenstockError("x", status=503), True, id="a server's refusal that was translated"),
-        pytest.param([b"a", b"b"], False, id="a stream"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "opens"), [
+    pytest.param(UpstreamFailed("x"), True, id="not reached"),
+    pytest.param(UpstreamTimeout("x"), True, id="late"),
+    pytest.param(RuntimeError("x"), True, id="a fault of a library"),
+    pytest.param([b"a", UpstreamFailed("x", code="upstream_broke_off")], True, id="a stream that breaks off"),
+    pytest.param(502, True, id="502"),
+    pytest.param(503, True, id="503"),
+    pytest.param(529, True, id="529"),
+    pytest.param(500, False, id="500 may be about the request"),
+    pytest.param(599, False, id="it says itself that another try is of no use"),
+    pytest.param(429, False, id="429 is about a key"),
+    pytest.param(400, False, id="400"),
+    pytest.param(BadRequest("x"), False, id="a refusal of ours"),
+    pytest.param(PenstockError("x", status=503), True, id="a server's refusal that was translated"),
+    pytest.param([b"a", b"b"], False, id="a stream"),
+])  # fmt: skip
 async def test_what_counts_as_a_failure(answer: Any, opens: bool) -> None:
     behind = Scripted(answer, answer)
     upstream = guarded(behind)

@@ -53,16 +53,13 @@ def ok() -> web.StreamResponse:
     return web.Response(body=b'{ "id" : "x" }\n', content_type="application/json")
 
 
-@pytest.mark.parametrize(
-    ("path", "query", "method", "asked"),
-    [
-        pytest.param("/chat/completions", "", "POST", "/v1/chat/completions", id="chat"),
-        pytest.param("/chat/completions", "api-version=1", "POST", "/v1/chat/completions?api-version=1", id="a query"),
-        pytest.param("/files/a%2Fb%7ec/content", "x=%20y%7e&z", "GET", "/v1/files/a%2Fb%7ec/content?x=%20y%7e&z",
-                     id="escapes stay as they are"),
-        pytest.param("/files/f1", "", "DELETE", "/v1/files/f1", id="another method"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("path", "query", "method", "asked"), [
+    pytest.param("/chat/completions", "", "POST", "/v1/chat/completions", id="chat"),
+    pytest.param("/chat/completions", "api-version=1", "POST", "/v1/chat/completions?api-version=1", id="a query"),
+    pytest.param("/files/a%2Fb%7ec/content", "x=%20y%7e&z", "GET", "/v1/files/a%2Fb%7ec/content?x=%20y%7e&z",
+                 id="escapes stay as they are"),
+    pytest.param("/files/f1", "", "DELETE", "/v1/files/f1", id="another method"),
+])  # fmt: skip
 async def test_path_query_and_method_are_the_calls(path: str, query: str, method: str, asked: str) -> None:
     handle, got = recording(ok)
     async with upstream(handle) as openai:
@@ -124,17 +121,14 @@ def endless(ended: asyncio.Event) -> Handler:
 QUOTED = "beyond the maximum context length of 300"
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode()}, id="body"),
-        pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode().replace(b"of", b"OF")}, id="capitals"),
-        pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode().replace(b"of", b"\\u006ff")}, id="escaped"),
-        pytest.param({"body": b'{"role":"%b","name":"\\ud800"}' % QUOTED.encode()}, id="half a character"),
-        pytest.param({"headers": {"openai-beta": QUOTED}}, id="header"),
-        pytest.param({"query": f"v={QUOTED.replace(' ', '%20')}"}, id="query"),
-    ],
-)
+@pytest.mark.parametrize("sent", [
+    pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode()}, id="body"),
+    pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode().replace(b"of", b"OF")}, id="capitals"),
+    pytest.param({"body": b'{"role":"%b"}' % QUOTED.encode().replace(b"of", b"\\u006ff")}, id="escaped"),
+    pytest.param({"body": b'{"role":"%b","name":"\\ud800"}' % QUOTED.encode()}, id="half a character"),
+    pytest.param({"headers": {"openai-beta": QUOTED}}, id="header"),
+    pytest.param({"query": f"v={QUOTED.replace(' ', '%20')}"}, id="query"),
+])  # fmt: skip
 async def test_a_client_that_is_quoted_sets_no_window(sent: dict[str, Any]) -> None:
     """Servers quote what they refuse, and a window counts for all clients."""
 
@@ -151,22 +145,19 @@ async def test_a_client_that_is_quoted_sets_no_window(sent: dict[str, Any]) -> N
             assert (await openai.profile(known)).window == window
 
 
-@pytest.mark.parametrize(
-    ("answer", "ids"),
-    [
-        pytest.param({"data": [{"id": "a"}, {}, None, 7, "b", [], {"id": 7}, {"id": None}, {"id": "c"}]}, ["a", "c"],
-                     id="some entries are none"),
-        pytest.param({"data": []}, [], id="an empty list"),
-        pytest.param({"data": None}, [], id="null for a list"),
-        pytest.param({"data": "abc"}, [], id="a word for a list"),
-        pytest.param({"models": [{"id": "a"}]}, [], id="another key"),
-        pytest.param([{"id": "a"}], [], id="a bare list"),
-        pytest.param(None, [], id="null"),
-        pytest.param(lambda: web.Response(status=404, text="<html>no such page</html>"), [], id="a page"),
-        pytest.param(lambda: web.Response(body=b"\xff\x00{"), [], id="no JSON"),
-        pytest.param(lambda: web.Response(body=b"data: {}\n\n", content_type="text/event-stream"), [], id="a stream"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("answer", "ids"), [
+    pytest.param({"data": [{"id": "a"}, {}, None, 7, "b", [], {"id": 7}, {"id": None}, {"id": "c"}]}, ["a", "c"],
+                 id="some entries are none"),
+    pytest.param({"data": []}, [], id="an empty list"),
+    pytest.param({"data": None}, [], id="null for a list"),
+    pytest.param({"data": "abc"}, [], id="a word for a list"),
+    pytest.param({"models": [{"id": "a"}]}, [], id="another key"),
+    pytest.param([{"id": "a"}], [], id="a bare list"),
+    pytest.param(None, [], id="null"),
+    pytest.param(lambda: web.Response(status=404, text="<html>no such page</html>"), [], id="a page"),
+    pytest.param(lambda: web.Response(body=b"\xff\x00{"), [], id="no JSON"),
+    pytest.param(lambda: web.Response(body=b"data: {}\n\n", content_type="text/event-stream"), [], id="a stream"),
+])  # fmt: skip
 async def test_a_list_of_models_may_be_any_nonsense(answer: Any, ids: list[str]) -> None:
     handle, _ = recording(answer if callable(answer) else lambda: web.json_response(answer))
     async with upstream(handle) as openai:

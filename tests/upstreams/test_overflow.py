@@ -49,24 +49,21 @@ def test_a_list_with_an_error_is_told_as_an_object() -> None:
     assert orjson.loads(openai_body(body, Overflow(5, 3)))["error"]["code"] == "context_length_exceeded"
 
 
-@pytest.mark.parametrize(
-    ("status", "said"),
-    [
-        pytest.param(400, error("max_tokens is too large: 99999. This model supports at most 16384 completion tokens."),
-                     id="an answer too long"),
-        pytest.param(413, error("Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7000, "
-                                "please reduce your message size and try again.", code="rate_limit_exceeded"), id="a rate"),
-        pytest.param(429, error("context_length_exceeded"), id="another status"),
-        pytest.param(422, {"detail": [{"msg": "Field required", "input": "prompt is too long: 5 tokens > 3 maximum"}]},
-                     id="the client's own words"),
-        pytest.param(400, error("Invalid 'messages': array too long."), id="too many messages"),
-        pytest.param(400, error("This model does not support context caching."), id="a cache"),
-        pytest.param(400, 5, id="a number"),
-        pytest.param(400, [], id="nothing"),
-        pytest.param(413, "<html>Request Entity Too Large</html>", id="bytes"),
-        pytest.param(400, error("prompt is too long: 5 tokens > 3 maximum" + " " * 2**18), id="more than an error has"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("status", "said"), [
+    pytest.param(400, error("max_tokens is too large: 99999. This model supports at most 16384 completion tokens."),
+                 id="an answer too long"),
+    pytest.param(413, error("Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7000, "
+                            "please reduce your message size and try again.", code="rate_limit_exceeded"), id="a rate"),
+    pytest.param(429, error("context_length_exceeded"), id="another status"),
+    pytest.param(422, {"detail": [{"msg": "Field required", "input": "prompt is too long: 5 tokens > 3 maximum"}]},
+                 id="the client's own words"),
+    pytest.param(400, error("Invalid 'messages': array too long."), id="too many messages"),
+    pytest.param(400, error("This model does not support context caching."), id="a cache"),
+    pytest.param(400, 5, id="a number"),
+    pytest.param(400, [], id="nothing"),
+    pytest.param(413, "<html>Request Entity Too Large</html>", id="bytes"),
+    pytest.param(400, error("prompt is too long: 5 tokens > 3 maximum" + " " * 2**18), id="more than an error has"),
+])  # fmt: skip
 def test_other_refusals_are_not_taken_for_it(status: int, said: Any) -> None:
     assert read_refusal(status, json.dumps(said).encode()) is None
 

@@ -35,34 +35,28 @@ def said(*parts: Any, **more: Any) -> dict[str, Any]:
     return {"role": "user", "content": [*parts], **more}
 
 
-@pytest.mark.parametrize(
-    ("message", "place"),
-    [
-        (said({"type": "image_url", "image_url": {"url": 5}}), "content[0].image_url.url"),
-        (said({"type": "text", "text": "a"}, {"type": "image_url", "image_url": 5}), "content[1].image_url"),
-        (said({"type": "image_url"}), "content[0].image_url"),
-        (said({"type": "document", "text": 5}), "content[0].text"),
-        (said({"type": "input_audio", "input_audio": {}}), "content[0].input_audio.data"),
-        (said(name=5), "name"),
-        ({"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": 5}}]}, "tool_calls[0].function.name"),
-        ({"role": "assistant", "thinking_blocks": 5}, "thinking_blocks"),
-        ({"role": "tool", "tool_call_id": [], "content": "x"}, "tool_call_id"),
-    ],
-)
+@pytest.mark.parametrize(("message", "place"), [
+    (said({"type": "image_url", "image_url": {"url": 5}}), "content[0].image_url.url"),
+    (said({"type": "text", "text": "a"}, {"type": "image_url", "image_url": 5}), "content[1].image_url"),
+    (said({"type": "image_url"}), "content[0].image_url"),
+    (said({"type": "document", "text": 5}), "content[0].text"),
+    (said({"type": "input_audio", "input_audio": {}}), "content[0].input_audio.data"),
+    (said(name=5), "name"),
+    ({"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": 5}}]}, "tool_calls[0].function.name"),
+    ({"role": "assistant", "thinking_blocks": 5}, "thinking_blocks"),
+    ({"role": "tool", "tool_call_id": [], "content": "x"}, "tool_call_id"),
+])  # fmt: skip
 def test_a_wrong_value_in_the_conversation_is_named_by_its_place(message: dict[str, Any], place: str) -> None:
     with pytest.raises(BadRequest) as caught:
         check({}, said(), message)
     assert (caught.value.param, caught.value.code) == (f"messages[1].{place}", "invalid_type")
 
 
-@pytest.mark.parametrize(
-    ("fields", "wanted"),
-    [
-        pytest.param({"stream_options": {"include_usage": True}}, True, id="asked for"),
-        pytest.param({"stream_options": {"include_usage": "true"}}, False, id="a word for true"),
-        pytest.param({"stream_options": None}, False, id="null"),
-        pytest.param({"include_usage": True}, False, id="in the wrong place"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "wanted"), [
+    pytest.param({"stream_options": {"include_usage": True}}, True, id="asked for"),
+    pytest.param({"stream_options": {"include_usage": "true"}}, False, id="a word for true"),
+    pytest.param({"stream_options": None}, False, id="null"),
+    pytest.param({"include_usage": True}, False, id="in the wrong place"),
+])  # fmt: skip
 def test_whether_a_client_wants_usage(fields: dict[str, Any], wanted: bool) -> None:
     assert wants_usage(fields) is wanted

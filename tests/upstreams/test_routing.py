@@ -35,17 +35,14 @@ TABLE = (
 )
 
 
-@pytest.mark.parametrize(
-    ("model", "upstream", "chain", "sent", "label"),
-    [
-        pytest.param("fast", TWO, "small", "org/real-name", "fast", id="an alias has another name upstream"),
-        pytest.param("gpt-5", ONE, "default", "gpt-5", "gpt-5", id="a name in full"),
-        pytest.param("gpt-5-mini", ONE, "default", "gpt-5-mini", "gpt-*", id="a glob, which is the label"),
-        pytest.param("gpt-4", ONE, "default", "gpt-4", "gpt-*", id="the first entry that matches wins"),
-        pytest.param("org/m:latest", TWO, "local", "org/m:latest", "*:latest", id="slashes are letters like others"),
-        pytest.param("ax", ONE, "default", "letters", "[ab]?", id="sets and question marks"),
-    ],
-)
+@pytest.mark.parametrize(("model", "upstream", "chain", "sent", "label"), [
+    pytest.param("fast", TWO, "small", "org/real-name", "fast", id="an alias has another name upstream"),
+    pytest.param("gpt-5", ONE, "default", "gpt-5", "gpt-5", id="a name in full"),
+    pytest.param("gpt-5-mini", ONE, "default", "gpt-5-mini", "gpt-*", id="a glob, which is the label"),
+    pytest.param("gpt-4", ONE, "default", "gpt-4", "gpt-*", id="the first entry that matches wins"),
+    pytest.param("org/m:latest", TWO, "local", "org/m:latest", "*:latest", id="slashes are letters like others"),
+    pytest.param("ax", ONE, "default", "letters", "[ab]?", id="sets and question marks"),
+])  # fmt: skip
 def test_where_a_model_goes(model: str, upstream: Upstream, chain: str, sent: str, label: str) -> None:
     route = routes(*TABLE).of(model)
 
@@ -85,15 +82,12 @@ def test_the_names_that_clients_choose_are_not_kept_for_ever() -> None:
     assert len(looked_up) == 10_001
 
 
-@pytest.mark.parametrize(
-    ("model", "upstream", "serves"),
-    [
-        pytest.param("gpt-5", ONE, True, id="under its own name"),
-        pytest.param("gpt-5", TWO, False, id="another upstream"),
-        pytest.param("fast", TWO, False, id="an alias is not the upstream's name"),
-        pytest.param("nobody", ONE, False, id="an unknown model"),
-    ],
-)
+@pytest.mark.parametrize(("model", "upstream", "serves"), [
+    pytest.param("gpt-5", ONE, True, id="under its own name"),
+    pytest.param("gpt-5", TWO, False, id="another upstream"),
+    pytest.param("fast", TWO, False, id="an alias is not the upstream's name"),
+    pytest.param("nobody", ONE, False, id="an unknown model"),
+])  # fmt: skip
 def test_whether_an_upstream_serves_a_model(model: str, upstream: Upstream, serves: bool) -> None:
     assert routes(*TABLE).serves(model, upstream) is serves
 

@@ -11,15 +11,12 @@ from proxy.vectors.embedded import FILE
 from tests.vectors.made import T, embedded, points
 
 
-@pytest.mark.parametrize(
-    ("damage", "repaired"),
-    [
-        pytest.param(lambda whole: b"this is no database " * 500, 1, id="garbage"),
-        pytest.param(lambda whole: whole[: len(whole) // 2], 1, id="cut off"),
-        pytest.param(lambda whole: whole[:4096] + b"\xff" * (len(whole) - 4096), 1, id="pages overwritten"),
-        pytest.param(lambda whole: b"", 0, id="empty"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "repaired"), [
+    pytest.param(lambda whole: b"this is no database " * 500, 1, id="garbage"),
+    pytest.param(lambda whole: whole[: len(whole) // 2], 1, id="cut off"),
+    pytest.param(lambda whole: whole[:4096] + b"\xff" * (len(whole) - 4096), 1, id="pages overwritten"),
+    pytest.param(lambda whole: b"", 0, id="empty"),
+])  # fmt: skip
 def test_a_damaged_file_is_begun_anew(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[bytes], bytes], repaired: int
 ) -> None:

@@ -51,10 +51,9 @@ def test_other_dimensions_and_no_vectors_have_no_similarity() -> None:
     assert similarities(query, [b"\1\xff\xff\xff\xff"]) == [None]
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [[], [[]], [1.0], [[0.0, 0.0]], [[math.nan, 1.0]], [[math.inf, 1.0]], [["x"]], [[None]], [[1.0], [1.0, 2.0]], [[{}]]],
-)  # fmt: skip
+@pytest.mark.parametrize("rows", [
+    [], [[]], [1.0], [[0.0, 0.0]], [[math.nan, 1.0]], [[math.inf, 1.0]], [["x"]], [[None]], [[1.0], [1.0, 2.0]], [[{}]],
+])  # fmt: skip
 def test_what_is_no_vector_is_refused(rows: object) -> None:
     with pytest.raises(ValueError):
         pack(rows)
@@ -69,14 +68,11 @@ def test_the_dimension_is_known_from_the_bytes() -> None:
 NAMES = ("OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "OMP_NUM_THREADS")
 
 
-@pytest.mark.parametrize(
-    ("given_", "expected"),
-    [
-        ({}, ["1", "1", "1", None]),
-        ({"OPENBLAS_NUM_THREADS": "4"}, ["4", "1", "1", None]),
-        ({"OMP_NUM_THREADS": "3"}, [None, None, None, "3"]),
-    ],
-)
+@pytest.mark.parametrize(("given_", "expected"), [
+    ({}, ["1", "1", "1", None]),
+    ({"OPENBLAS_NUM_THREADS": "4"}, ["4", "1", "1", None]),
+    ({"OMP_NUM_THREADS": "3"}, [None, None, None, "3"]),
+])  # fmt: skip
 @pytest.mark.parametrize("work", [one_thread, lambda: pack([[1.0, 0.0]])], ids=["asked", "before numpy is imported"])
 def test_products_use_one_thread_unless_the_operator_says_otherwise(
     given_: dict[str, str], expected: list[str | None], work: Callable[[], object], monkeypatch: pytest.MonkeyPatch

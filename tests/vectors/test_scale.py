@@ -106,10 +106,9 @@ async def test_a_question_is_embedded_as_one_and_documents_are_not() -> None:
     assert backend.texts.count("c") == 2
 
 
-@pytest.mark.parametrize(
-    ("kind", "installed", "model"),
-    [("auto", True, Sentences), ("auto", False, Static), ("sentence-transformers", False, Sentences)],
-)
+@pytest.mark.parametrize(("kind", "installed", "model"), [
+    ("auto", True, Sentences), ("auto", False, Static), ("sentence-transformers", False, Sentences),
+])  # fmt: skip
 def test_auto_takes_the_best_that_is_installed_and_a_named_model_is_taken_anyway(
     kind: str, installed: bool, model: type, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,14 +41,11 @@ def model() -> Sentences:
 
 
 @needs_model
-@pytest.mark.parametrize(
-    ("query", "near", "far"),
-    [
-        ("cancel my hotel booking", "cancel_hotel_room: Cancels a reserved room.", "convert_currency: Converts money."),
-        ("why does the build fail?", "error: undefined reference to `main'", "The museum opens at nine on Sundays."),
-        ("What is the weather in Lisbon?", '{"city": "Lisboa", "temp_c": 21, "sky": "clear"}', "def add(a, b): ..."),
-    ],
-)
+@pytest.mark.parametrize(("query", "near", "far"), [
+    ("cancel my hotel booking", "cancel_hotel_room: Cancels a reserved room.", "convert_currency: Converts money."),
+    ("why does the build fail?", "error: undefined reference to `main'", "The museum opens at nine on Sundays."),
+    ("What is the weather in Lisbon?", '{"city": "Lisboa", "temp_c": 21, "sky": "clear"}', "def add(a, b): ..."),
+])  # fmt: skip
 async def test_near_texts_are_nearer_than_far_ones(model: Sentences, query: str, near: str, far: str) -> None:
     embedder = EmbeddingService(model).bind(Identity("t"))
     found = await embedder.similarities(query, [far, near, query], wait=LONG)

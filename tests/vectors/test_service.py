@@ -328,13 +328,10 @@ async def test_after_a_failure_nothing_is_tried_for_a_while_and_then_again(caplo
     assert await ask(service, "a", "secret") == [0.6]
 
 
-@pytest.mark.parametrize(
-    ("fault", "cause", "tries"),
-    [
-        (EmbeddingFailed("not_installed", lasting=True), "not_installed", 1),
-        (RuntimeError("about the secret"), "RuntimeError", 2),
-    ],
-)
+@pytest.mark.parametrize(("fault", "cause", "tries"), [
+    (EmbeddingFailed("not_installed", lasting=True), "not_installed", 1),
+    (RuntimeError("about the secret"), "RuntimeError", 2),
+])  # fmt: skip
 async def test_only_a_failure_that_may_pass_is_tried_again(
     caplog: pytest.LogCaptureFixture, fault: Exception, cause: str, tries: int
 ) -> None:

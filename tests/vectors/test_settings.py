@@ -24,29 +24,23 @@ def settings(folder: Path, rest: str) -> Settings:
     return load(path, {"QDRANT": "http://here:6333", "SECRET": "s3cret"}).settings
 
 
-@pytest.mark.parametrize(
-    ("rest", "made"),
-    [
-        ("", EmbeddedVectors(kind="embedded")),
-        ("vectors: {kind: embedded, directory: /x}", EmbeddedVectors(kind="embedded", directory="/x")),
-        ("vectors: none", NoVectors(kind="none")),
-        ("vectors: http://host:6333/", QdrantVectors(kind="qdrant", url="http://host:6333")),
-        ("vectors: ${QDRANT}", QdrantVectors(kind="qdrant", url="http://here:6333")),
-        ("vectors: {kind: qdrant, url: 'https://q', prefix: p, timeout: 3}",
-         QdrantVectors(kind="qdrant", url="https://q", prefix="p", timeout=3)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("rest", "made"), [
+    ("", EmbeddedVectors(kind="embedded")),
+    ("vectors: {kind: embedded, directory: /x}", EmbeddedVectors(kind="embedded", directory="/x")),
+    ("vectors: none", NoVectors(kind="none")),
+    ("vectors: http://host:6333/", QdrantVectors(kind="qdrant", url="http://host:6333")),
+    ("vectors: ${QDRANT}", QdrantVectors(kind="qdrant", url="http://here:6333")),
+    ("vectors: {kind: qdrant, url: 'https://q', prefix: p, timeout: 3}",
+     QdrantVectors(kind="qdrant", url="https://q", prefix="p", timeout=3)),
+])  # fmt: skip
 def test_what_is_meant(rest: str, made: object, tmp_path: Path) -> None:
     assert settings(tmp_path, rest).vectors == made
 
 
-@pytest.mark.parametrize(
-    ("rest", "place"),
-    [
-        ("vectors: ftp://host", "vectors.*url|vectors"),
-        ("vectors: {kind: qdrant, url: 'http://q', prefix: 'a/b'}", "prefix"),
-    ],
-)
+@pytest.mark.parametrize(("rest", "place"), [
+    ("vectors: ftp://host", "vectors.*url|vectors"),
+    ("vectors: {kind: qdrant, url: 'http://q', prefix: 'a/b'}", "prefix"),
+])  # fmt: skip
 def test_what_is_refused(rest: str, place: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=place):
         settings(tmp_path, rest)
@@ -56,15 +50,12 @@ def databases(folder: Path) -> list[Path]:
     return [each.parent for each in folder.rglob(FILE)]
 
 
-@pytest.mark.parametrize(
-    ("rest", "directory"),
-    [
-        ("state: {{directory: '{0}/s'}}", "s/vectors"),
-        ("state: {{directory: '{0}/s'}}\nvectors: {{kind: embedded, directory: '{0}/v'}}", "v"),
-        ("state: {{kind: memory}}\nvectors: {{kind: embedded, directory: '{0}/v'}}", "v"),
-        ("state: {{kind: memory, directory: '{0}/s'}}", None),
-    ],
-)
+@pytest.mark.parametrize(("rest", "directory"), [
+    ("state: {{directory: '{0}/s'}}", "s/vectors"),
+    ("state: {{directory: '{0}/s'}}\nvectors: {{kind: embedded, directory: '{0}/v'}}", "v"),
+    ("state: {{kind: memory}}\nvectors: {{kind: embedded, directory: '{0}/v'}}", "v"),
+    ("state: {{kind: memory, directory: '{0}/s'}}", None),
+])  # fmt: skip
 async def test_where_the_embedded_vectors_are(rest: str, directory: str | None, tmp_path: Path) -> None:
     index = build_index(settings(tmp_path, rest.format(tmp_path)))
     assert (index is None) == (directory is None)

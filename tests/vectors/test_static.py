@@ -48,14 +48,11 @@ def test_the_data_is_what_the_script_made() -> None:
     assert "proxy/data/static" in (ROOT / "NOTICE").read_text()
 
 
-@pytest.mark.parametrize(
-    ("query", "near", "far"),
-    [
-        ("cancel my hotel booking", "cancel_hotel_room: Cancels a reserved room.", "convert_currency: Converts money."),
-        ("why does the build fail?", "error: undefined reference to `main'", "The museum opens at nine on Sundays."),
-        ("Which dog is ill?", "The puppy has a fever.", "def add(a, b): return a + b"),
-    ],
-)
+@pytest.mark.parametrize(("query", "near", "far"), [
+    ("cancel my hotel booking", "cancel_hotel_room: Cancels a reserved room.", "convert_currency: Converts money."),
+    ("why does the build fail?", "error: undefined reference to `main'", "The museum opens at nine on Sundays."),
+    ("Which dog is ill?", "The puppy has a fever.", "def add(a, b): return a + b"),
+])  # fmt: skip
 async def test_near_texts_are_nearer_than_far_ones(query: str, near: str, far: str) -> None:
     service = EmbeddingService(Static())
     assert await service.bind(Identity("t")).floor(query, wait=LONG) is not None
@@ -111,19 +108,16 @@ def test_nothing_but_numpy_is_imported() -> None:
 SPOKEN = WordPiece(["un", "##able", "able", "東", "!", "é", "e", "ab", "##l", "i", "##i"])
 
 
-@pytest.mark.parametrize(
-    ("text", "places"),
-    [
-        ("unable", [0, 1]),
-        ("Unable!ABLE", [0, 1, 4, 2]),
-        ("é", [6]),
-        ("東ab", [3, 7]),
-        ("ablx", []),
-        ("un\u200bable\tun", [0, 1, 0]),
-        ("i" * 100, [9] + [10] * 99),
-        ("i" * 101, []),
-    ],
-)
+@pytest.mark.parametrize(("text", "places"), [
+    ("unable", [0, 1]),
+    ("Unable!ABLE", [0, 1, 4, 2]),
+    ("é", [6]),
+    ("東ab", [3, 7]),
+    ("ablx", []),
+    ("un\u200bable\tun", [0, 1, 0]),
+    ("i" * 100, [9] + [10] * 99),
+    ("i" * 101, []),
+])  # fmt: skip
 def test_words_are_split_as_far_as_the_vocabulary_goes(text: str, places: list[int]) -> None:
     assert SPOKEN.tokens(text) == places
 

@@ -89,25 +89,19 @@ def test_records_with_text_are_read_as_the_admin_endpoint_gives_them(tmp_path: P
     assert point.usage.cached == 10
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('{"messages": [{"role": "user"}]}\n{"messages": [', "talks.jsonl:2: not JSON"),
-        ('{"model": "m"}\n{"model": "m"}', "talks.jsonl:1: messages"),
-        ('{"nothing": 1}', "messages must be a list of messages; docs/how-to/replay.md"),
-        ("", "no conversation in it"),
-        ('{"messages": []}', "messages is empty"),
-        ('{"messages": ' + "[" * 100_000, "not JSON"),
-        ('{"messages": [{"role": "user"}, {"role": "assistant", "tool_calls": 5}]}', "tool_calls"),
-        (
-            '{"request": {"messages": [{"role": "user"}]}, "answer": {"role": "assistant", "tool_calls": 5}}',
-            "tool_calls",
-        ),
-        ('{"at": 1' + "0" * 400 + ', "request": {"messages": [{"role": "user"}]}}', "no conversation (OverflowError"),
-        ('{"request_id": "r", "model": "m"}', "a record without text"),
-        ('{"conversation": "c", "request": {"model": "m"}}', "messages must be a list of messages"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), [
+    ('{"messages": [{"role": "user"}]}\n{"messages": [', "talks.jsonl:2: not JSON"),
+    ('{"model": "m"}\n{"model": "m"}', "talks.jsonl:1: messages"),
+    ('{"nothing": 1}', "messages must be a list of messages; docs/how-to/replay.md"),
+    ("", "no conversation in it"),
+    ('{"messages": []}', "messages is empty"),
+    ('{"messages": ' + "[" * 100_000, "not JSON"),
+    ('{"messages": [{"role": "user"}, {"role": "assistant", "tool_calls": 5}]}', "tool_calls"),
+    ('{"request": {"messages": [{"role": "user"}]}, "answer": {"role": "assistant", "tool_calls": 5}}', "tool_calls"),
+    ('{"at": 1' + "0" * 400 + ', "request": {"messages": [{"role": "user"}]}}', "no conversation (OverflowError"),
+    ('{"request_id": "r", "model": "m"}', "a record without text"),
+    ('{"conversation": "c", "request": {"model": "m"}}', "messages must be a list of messages"),
+])  # fmt: skip
 def test_what_cannot_be_read_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "talks.jsonl"
     path.write_text(text)

@@ -218,14 +218,11 @@ def test_the_text_says_what_a_reader_has_to_know(folder: Path, capsys: pytest.Ca
     assert "not calibrated" in shown
 
 
-@pytest.mark.parametrize(
-    ("row", "arguments", "told"),
-    [
-        ({"messages": [{"role": "user", "content": "x"}]}, (), "the file names no model: say which with --model"),
-        ({"model": "n", "messages": [{"role": "user", "content": "x"}]}, (), "request 1: The model `n` does not exist"),
-        ({"model": "m", "messages": [{"role": "user", "content": "x"}]}, ("--chain", "no"), "there is no chain 'no'"),
-    ],
-)
+@pytest.mark.parametrize(("row", "arguments", "told"), [
+    ({"messages": [{"role": "user", "content": "x"}]}, (), "the file names no model: say which with --model"),
+    ({"model": "n", "messages": [{"role": "user", "content": "x"}]}, (), "request 1: The model `n` does not exist"),
+    ({"model": "m", "messages": [{"role": "user", "content": "x"}]}, ("--chain", "no"), "there is no chain 'no'"),
+])  # fmt: skip
 def test_what_cannot_be_played_is_told(
     folder: Path, capsys: pytest.CaptureFixture[str], row: Any, arguments: tuple[str, ...], told: str
 ) -> None:

@@ -33,17 +33,14 @@ async def test_a_whole_answer_is_a_chat_completion(client: Client, anthropic: St
     assert "authorization" not in anthropic.headers[0]
 
 
-@pytest.mark.parametrize(
-    ("stop_reason", "finish"),
-    [
-        ("end_turn", "stop"),
-        ("stop_sequence", "stop"),
-        ("max_tokens", "length"),
-        ("model_context_window_exceeded", "length"),
-        ("refusal", "content_filter"),
-        (["end_turn"], "stop"),
-    ],
-)
+@pytest.mark.parametrize(("stop_reason", "finish"), [
+    ("end_turn", "stop"),
+    ("stop_sequence", "stop"),
+    ("max_tokens", "length"),
+    ("model_context_window_exceeded", "length"),
+    ("refusal", "content_filter"),
+    (["end_turn"], "stop"),
+])  # fmt: skip
 def test_stop_reasons(stop_reason: Any, finish: str) -> None:
     answer = AnthropicAnswer()
     answer.read({"content": [text("so far")], "stop_reason": stop_reason})
@@ -145,14 +142,11 @@ async def test_usage_tells_what_the_cache_gave(client: Client, anthropic: StandI
 WAIT = {"retry-after": "7"}
 
 
-@pytest.mark.parametrize(
-    ("failure", "status", "code", "again"),
-    [
-        ((529, "overloaded_error", {}), 503, "server_is_overloaded", "2"),
-        ((529, "overloaded_error", WAIT), 503, "server_is_overloaded", "7"),
-        ((429, "rate_limit_error", WAIT), 429, "rate_limit_exceeded", "7"),
-    ],
-)
+@pytest.mark.parametrize(("failure", "status", "code", "again"), [
+    ((529, "overloaded_error", {}), 503, "server_is_overloaded", "2"),
+    ((529, "overloaded_error", WAIT), 503, "server_is_overloaded", "7"),
+    ((429, "rate_limit_error", WAIT), 429, "rate_limit_exceeded", "7"),
+])  # fmt: skip
 async def test_refusals_are_openais(
     client: Client, anthropic: StandIn, failure: Any, status: int, code: str, again: str
 ) -> None:

@@ -54,32 +54,29 @@ async def test_a_conversation_with_tools(client: Client, anthropic: StandIn) -> 
     assert body["tools"] == [{"name": "look_up", "description": "Look something up.", "input_schema": schema}]
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        pytest.param([user("a"), user("b")], id="two of the user"),
-        pytest.param([user(""), user("b")], id="an empty text"),
-        pytest.param([user([text(" \n"), text("b")])], id="an empty part"),
-        pytest.param([user("a"), assistant(""), user("b")], id="an empty answer"),
-        pytest.param([user("a"), assistant("", call("c")), result("c", "")], id="an empty result"),
-        pytest.param([user("a"), assistant(" ", call("c")), result("c", None)], id="a result without content"),
-        pytest.param([user("a"), assistant(None, call("c", "{not json")), result("c")], id="broken arguments"),
-        pytest.param([user("a"), assistant(None, call("c", '"text"')), result("c")], id="arguments of another kind"),
-        pytest.param([user("a"), assistant(None, call("functions.x:0")), result("functions.x:0")], id="another's id"),
-        pytest.param([user("a"), assistant(None, call("c"), call("d")), result("d"), user("x"), result("c")], id="mixed"),
-        pytest.param([user("a"), assistant("b ")], id="something to go on with"),
-        pytest.param([system("only")], id="a system prompt alone"),
-        pytest.param([user("a"), assistant(refusal="no"), user("b")], id="a refusal"),
-        pytest.param([user("a"), system("late"), assistant("b"), user("c")], id="a late system message"),
-        pytest.param([user("a"), assistant("b"), system("late"), user("c")], id="one before the user"),
-        pytest.param([user("a"), assistant("b"), system("late")], id="one at the end"),
-        pytest.param([user("a"), assistant(None, call("c")), system("x"), result("c")], id="one before a result"),
-        pytest.param([user("a"), assistant(None, call("c")), result("c"), system("x")], id="one behind a result"),
-        pytest.param(
-            [user("a"), assistant(function_call={"name": "look_up", "arguments": "{}"}),
-             {"role": "function", "name": "look_up", "content": "x"}], id="the deprecated form"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("messages", [
+    pytest.param([user("a"), user("b")], id="two of the user"),
+    pytest.param([user(""), user("b")], id="an empty text"),
+    pytest.param([user([text(" \n"), text("b")])], id="an empty part"),
+    pytest.param([user("a"), assistant(""), user("b")], id="an empty answer"),
+    pytest.param([user("a"), assistant("", call("c")), result("c", "")], id="an empty result"),
+    pytest.param([user("a"), assistant(" ", call("c")), result("c", None)], id="a result without content"),
+    pytest.param([user("a"), assistant(None, call("c", "{not json")), result("c")], id="broken arguments"),
+    pytest.param([user("a"), assistant(None, call("c", '"text"')), result("c")], id="arguments of another kind"),
+    pytest.param([user("a"), assistant(None, call("functions.x:0")), result("functions.x:0")], id="another's id"),
+    pytest.param([user("a"), assistant(None, call("c"), call("d")), result("d"), user("x"), result("c")], id="mixed"),
+    pytest.param([user("a"), assistant("b ")], id="something to go on with"),
+    pytest.param([system("only")], id="a system prompt alone"),
+    pytest.param([user("a"), assistant(refusal="no"), user("b")], id="a refusal"),
+    pytest.param([user("a"), system("late"), assistant("b"), user("c")], id="a late system message"),
+    pytest.param([user("a"), assistant("b"), system("late"), user("c")], id="one before the user"),
+    pytest.param([user("a"), assistant("b"), system("late")], id="one at the end"),
+    pytest.param([user("a"), assistant(None, call("c")), system("x"), result("c")], id="one before a result"),
+    pytest.param([user("a"), assistant(None, call("c")), result("c"), system("x")], id="one behind a result"),
+    pytest.param(
+        [user("a"), assistant(function_call={"name": "look_up", "arguments": "{}"}),
+         {"role": "function", "name": "look_up", "content": "x"}], id="the deprecated form"),
+])  # fmt: skip
 @pytest.mark.parametrize("model", [MODEL, NEW])
 async def test_what_clients_send_is_taken(
     client: Client, anthropic: StandIn, messages: list[dict[str, Any]], model: str
@@ -180,14 +177,11 @@ async def test_images_files_and_native_parts(client: Client, anthropic: StandIn)
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        {"type": "image_url", "image_url": {"url": "http://169.254.169.254/latest"}},
-        {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
-        {"type": "input_audio", "input_audio": {"data": "x", "format": "wav"}},
-    ],
-)
+@pytest.mark.parametrize("part", [
+    {"type": "image_url", "image_url": {"url": "http://169.254.169.254/latest"}},
+    {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}},
+    {"type": "input_audio", "input_audio": {"data": "x", "format": "wav"}},
+])  # fmt: skip
 async def test_parts_that_cannot_be_sent_are_a_clear_400(
     client: Client, anthropic: StandIn, part: dict[str, Any]
 ) -> None:

@@ -25,38 +25,35 @@ def ignored(answered: Any) -> str:
     return str(answered.headers.get("x-penstock-ignored", ""))
 
 
-@pytest.mark.parametrize(
-    ("fields", "sent"),
-    [
-        ({"max_tokens": 7}, {"max_tokens": 7}),
-        ({"max_completion_tokens": 8, "max_tokens": 7}, {"max_tokens": 8}),
-        ({"stop": "x"}, {"stop_sequences": ["x"]}),
-        ({"stop": ["x", "y"]}, {"stop_sequences": ["x", "y"]}),
-        ({"stop": None}, {"stop_sequences": None}),
-        ({"temperature": 0.5}, {"temperature": 0.5}),
-        ({"top_p": 0.5}, {"top_p": 0.5}),
-        ({"user": "u-1"}, {"metadata": {"user_id": "u-1"}}),
-        ({"safety_identifier": "s", "user": "u"}, {"metadata": {"user_id": "s"}}),
-        ({"metadata": {"user_id": "m", "x": "y"}, "user": "u"}, {"metadata": {"user_id": "m"}}),
-        ({"service_tier": "auto"}, {"service_tier": "auto"}),
-        ({"service_tier": "default"}, {"service_tier": "standard_only"}),
-        ({"tool_choice": "required"}, {"tool_choice": {"type": "any"}}),
-        ({"tool_choice": "auto"}, {"tool_choice": None}),
-        ({"tool_choice": "none"}, {"tool_choice": {"type": "none"}}),
-        ({"tool_choice": NAMED}, {"tool_choice": {"type": "tool", "name": "look_up"}}),
-        ({"tool_choice": {"type": "any"}}, {"tool_choice": {"type": "any"}}),
-        ({"parallel_tool_calls": False}, {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
-        ({"reasoning_effort": "none"}, {"thinking": None}),
-        ({"reasoning_effort": "high"}, {"thinking": {"type": "enabled", "budget_tokens": 16_384}}),
-        ({"reasoning": {"effort": "low"}}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
-        ({"reasoning_effort": "high", "max_tokens": 3000}, {"thinking": {"type": "enabled", "budget_tokens": 1500}}),
-        ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, {"thinking": {"type": "enabled", "budget_tokens": 2000}}),
-        ({"response_format": {"type": "text"}}, {"output_config": None}),
-        ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
-         {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}}),
-        ({"n": 1, "logprobs": False, "store": True, "verbosity": "medium", "prompt_cache_key": "k"}, {}),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("fields", "sent"), [
+    ({"max_tokens": 7}, {"max_tokens": 7}),
+    ({"max_completion_tokens": 8, "max_tokens": 7}, {"max_tokens": 8}),
+    ({"stop": "x"}, {"stop_sequences": ["x"]}),
+    ({"stop": ["x", "y"]}, {"stop_sequences": ["x", "y"]}),
+    ({"stop": None}, {"stop_sequences": None}),
+    ({"temperature": 0.5}, {"temperature": 0.5}),
+    ({"top_p": 0.5}, {"top_p": 0.5}),
+    ({"user": "u-1"}, {"metadata": {"user_id": "u-1"}}),
+    ({"safety_identifier": "s", "user": "u"}, {"metadata": {"user_id": "s"}}),
+    ({"metadata": {"user_id": "m", "x": "y"}, "user": "u"}, {"metadata": {"user_id": "m"}}),
+    ({"service_tier": "auto"}, {"service_tier": "auto"}),
+    ({"service_tier": "default"}, {"service_tier": "standard_only"}),
+    ({"tool_choice": "required"}, {"tool_choice": {"type": "any"}}),
+    ({"tool_choice": "auto"}, {"tool_choice": None}),
+    ({"tool_choice": "none"}, {"tool_choice": {"type": "none"}}),
+    ({"tool_choice": NAMED}, {"tool_choice": {"type": "tool", "name": "look_up"}}),
+    ({"tool_choice": {"type": "any"}}, {"tool_choice": {"type": "any"}}),
+    ({"parallel_tool_calls": False}, {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
+    ({"reasoning_effort": "none"}, {"thinking": None}),
+    ({"reasoning_effort": "high"}, {"thinking": {"type": "enabled", "budget_tokens": 16_384}}),
+    ({"reasoning": {"effort": "low"}}, {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+    ({"reasoning_effort": "high", "max_tokens": 3000}, {"thinking": {"type": "enabled", "budget_tokens": 1500}}),
+    ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, {"thinking": {"type": "enabled", "budget_tokens": 2000}}),
+    ({"response_format": {"type": "text"}}, {"output_config": None}),
+    ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
+     {"output_config": {"format": {"type": "json_schema", "schema": CLOSED}}}),
+    ({"n": 1, "logprobs": False, "store": True, "verbosity": "medium", "prompt_cache_key": "k"}, {}),
+])  # fmt: skip
 async def test_fields_that_anthropic_takes(
     client: Client, anthropic: StandIn, fields: dict[str, Any], sent: dict[str, Any]
 ) -> None:
@@ -65,30 +62,24 @@ async def test_fields_that_anthropic_takes(
     assert len(anthropic.bodies[0]["tools"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"n": 2, "seed": 0, "logprobs": True, "top_logprobs": 3}, "logprobs,n,seed,top_logprobs"),
-        (
-            {"verbosity": "low", "logit_bias": {"1": 1}, "frequency_penalty": 0.5},
-            "frequency_penalty,logit_bias,verbosity",
-        ),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"stop": "\n"}, "stop"),
-        ({"stop": ["\n", "x"]}, "stop"),
-        ({"temperature": 1.5}, "temperature"),
-        ({"temperature": 0.5, "top_p": 0.5}, "top_p"),
-        ({"service_tier": "flex"}, "service_tier"),
-        ({"user": "a@example.com"}, "user"),
-        ({"user": "+49 170 1234567"}, "user"),
-        ({"max_tokens": 10**6}, "max_tokens"),
-        ({"reasoning_effort": "low", "max_tokens": 1024}, "reasoning_effort"),
-        ({"reasoning_effort": "low", "temperature": 0}, "temperature"),
-        ({"reasoning_effort": "low", "top_k": 5}, "top_k"),
-        ({"reasoning_effort": "low", "tool_choice": "required"}, "reasoning_effort"),
-        ({"unheard_of\r\nx-evil": 1}, "unheard_of__x-evil"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "told"), [
+    ({"n": 2, "seed": 0, "logprobs": True, "top_logprobs": 3}, "logprobs,n,seed,top_logprobs"),
+    ({"verbosity": "low", "logit_bias": {"1": 1}, "frequency_penalty": 0.5}, "frequency_penalty,logit_bias,verbosity"),
+    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"stop": "\n"}, "stop"),
+    ({"stop": ["\n", "x"]}, "stop"),
+    ({"temperature": 1.5}, "temperature"),
+    ({"temperature": 0.5, "top_p": 0.5}, "top_p"),
+    ({"service_tier": "flex"}, "service_tier"),
+    ({"user": "a@example.com"}, "user"),
+    ({"user": "+49 170 1234567"}, "user"),
+    ({"max_tokens": 10**6}, "max_tokens"),
+    ({"reasoning_effort": "low", "max_tokens": 1024}, "reasoning_effort"),
+    ({"reasoning_effort": "low", "temperature": 0}, "temperature"),
+    ({"reasoning_effort": "low", "top_k": 5}, "top_k"),
+    ({"reasoning_effort": "low", "tool_choice": "required"}, "reasoning_effort"),
+    ({"unheard_of\r\nx-evil": 1}, "unheard_of__x-evil"),
+])  # fmt: skip
 async def test_what_anthropic_has_nothing_for_is_left_out_and_told(
     client: Client, anthropic: StandIn, fields: dict[str, Any], told: str
 ) -> None:
@@ -96,21 +87,18 @@ async def test_what_anthropic_has_nothing_for_is_left_out_and_told(
     assert anthropic.refused == []
 
 
-@pytest.mark.parametrize(
-    ("model", "fields", "sent", "told"),
-    [
-        (ADAPTIVE, {"reasoning_effort": "xhigh"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, ""),
-        (NEW, {"reasoning_effort": "minimal"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}, ""),
-        (NEW, {"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}, ""),
-        (NEW, {"temperature": 0, "top_p": 0.5, "top_k": 5}, {"temperature": None}, "temperature,top_k,top_p"),
-        (NEW, {"tool_choice": "required"}, {"tool_choice": {"type": "any"}}, ""),
-        (ALWAYS, {"reasoning_effort": "high"}, {"thinking": None, "output_config": {"effort": "high"}}, ""),
-        (ALWAYS, {"reasoning_effort": "none"}, {"thinking": None, "output_config": {"effort": "low"}}, "reasoning_effort"),
-        (ALWAYS, {"tool_choice": "required"}, {"tool_choice": None}, "tool_choice"),
-        (BETWEEN, {"reasoning_effort": "none"}, {"thinking": {"type": "between_tools"}}, ""),
-        ("claude-3-haiku-20240307", {"reasoning_effort": "low"}, {"thinking": None}, "reasoning_effort"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("model", "fields", "sent", "told"), [
+    (ADAPTIVE, {"reasoning_effort": "xhigh"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}}, ""),
+    (NEW, {"reasoning_effort": "minimal"}, {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}}, ""),
+    (NEW, {"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}, ""),
+    (NEW, {"temperature": 0, "top_p": 0.5, "top_k": 5}, {"temperature": None}, "temperature,top_k,top_p"),
+    (NEW, {"tool_choice": "required"}, {"tool_choice": {"type": "any"}}, ""),
+    (ALWAYS, {"reasoning_effort": "high"}, {"thinking": None, "output_config": {"effort": "high"}}, ""),
+    (ALWAYS, {"reasoning_effort": "none"}, {"thinking": None, "output_config": {"effort": "low"}}, "reasoning_effort"),
+    (ALWAYS, {"tool_choice": "required"}, {"tool_choice": None}, "tool_choice"),
+    (BETWEEN, {"reasoning_effort": "none"}, {"thinking": {"type": "between_tools"}}, ""),
+    ("claude-3-haiku-20240307", {"reasoning_effort": "low"}, {"thinking": None}, "reasoning_effort"),
+])  # fmt: skip
 async def test_each_model_gets_what_it_takes(
     client: Client, anthropic: StandIn, model: str, fields: dict[str, Any], sent: dict[str, Any], told: str
 ) -> None:
@@ -136,28 +124,25 @@ async def test_tools_of_anthropics_own_and_fields_of_its_tools(client: Client, a
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"tool_choice": "maybe"}, "tool_choice"),
-        ({"tool_choice": {"type": "function", "function": {"name": "unknown"}}}, "tool_choice"),
-        ({"reasoning_effort": "extreme"}, "reasoning_effort"),
-        ({"response_format": {"type": "xml"}}, "response_format.type"),
-        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
-        ({"tools": [{"type": "custom", "custom": {"name": "c"}}]}, "tools[0].type"),
-        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
-        ({"messages": [user([{"type": "image_url", "image_url": {"url": "data:image/png,x"}}])]},
-         "messages[0].content[0].image_url.url"),
-        ({"messages": [user([{"type": "file", "file": {"file_data": "data:text/plain;base64,a"}}])]},
-         "messages[0].content[0].file.file_data"),
-        ({"messages": [user("a"), {"role": "assistant", "tool_calls": [{"id": "c"}]}]},
-         "messages[1].tool_calls[0].function"),
-        ({"messages": [user("a"), {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}]},
-         "messages[1].tool_calls[0].id"),
-        ({"metadata": {"user_id": 5}}, "metadata.user_id"),
-        ({"output_config": 5}, "output_config"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("fields", "param"), [
+    ({"tool_choice": "maybe"}, "tool_choice"),
+    ({"tool_choice": {"type": "function", "function": {"name": "unknown"}}}, "tool_choice"),
+    ({"reasoning_effort": "extreme"}, "reasoning_effort"),
+    ({"response_format": {"type": "xml"}}, "response_format.type"),
+    ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+    ({"tools": [{"type": "custom", "custom": {"name": "c"}}]}, "tools[0].type"),
+    ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [user([{"type": "image_url", "image_url": {"url": "data:image/png,x"}}])]},
+     "messages[0].content[0].image_url.url"),
+    ({"messages": [user([{"type": "file", "file": {"file_data": "data:text/plain;base64,a"}}])]},
+     "messages[0].content[0].file.file_data"),
+    ({"messages": [user("a"), {"role": "assistant", "tool_calls": [{"id": "c"}]}]},
+     "messages[1].tool_calls[0].function"),
+    ({"messages": [user("a"), {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}]},
+     "messages[1].tool_calls[0].id"),
+    ({"metadata": {"user_id": 5}}, "metadata.user_id"),
+    ({"output_config": 5}, "output_config"),
+])  # fmt: skip
 async def test_values_of_a_wrong_type_are_a_400_that_names_them(
     client: Client, anthropic: StandIn, fields: dict[str, Any], param: str
 ) -> None:

@@ -80,14 +80,11 @@ async def fails(upstream: Ollama, request: ChatRequest | None = None, **fields: 
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("text", "asked", "param"),
-    [
-        ("llama3.2 does not support tools", {}, "tools"),
-        ('"llama3.2" does not support thinking', {}, "reasoning_effort"),
-        ('"llama3.2" does not support thinking', {"think": True}, "think"),
-    ],
-)
+@pytest.mark.parametrize(("text", "asked", "param"), [
+    ("llama3.2 does not support tools", {}, "tools"),
+    ('"llama3.2" does not support thinking', {}, "reasoning_effort"),
+    ('"llama3.2" does not support thinking', {"think": True}, "think"),
+])  # fmt: skip
 async def test_a_refusal_names_what_is_not_supported_as_it_was_asked_for(
     fake: FakeOllama, upstream: Ollama, stream: bool, text: str, asked: Any, param: str
 ) -> None:
@@ -168,16 +165,13 @@ async def test_the_window_is_the_one_that_the_model_runs_with(fake: FakeOllama, 
     assert fake.bodies[fake.paths.index("/api/show")] == {"model": MODEL}
 
 
-@pytest.mark.parametrize(
-    ("num_ctx", "trained", "source", "expected"),
-    [
-        pytest.param(16384, 131072, "config", (16384, "ollama"), id="num_ctx"),
-        pytest.param(16384, 2048, "config", (2048, "ollama"), id="capped by the trained length"),
-        pytest.param(None, 131072, "config", (32768, "config"), id="the configured window, on trust"),
-        pytest.param(None, 131072, "table", (4096, "table"), id="a table knows nothing of this server"),
-        pytest.param(None, 2048, "table", (2048, "ollama"), id="a small model"),
-    ],
-)
+@pytest.mark.parametrize(("num_ctx", "trained", "source", "expected"), [
+    pytest.param(16384, 131072, "config", (16384, "ollama"), id="num_ctx"),
+    pytest.param(16384, 2048, "config", (2048, "ollama"), id="capped by the trained length"),
+    pytest.param(None, 131072, "config", (32768, "config"), id="the configured window, on trust"),
+    pytest.param(None, 131072, "table", (4096, "table"), id="a table knows nothing of this server"),
+    pytest.param(None, 2048, "table", (2048, "ollama"), id="a small model"),
+])  # fmt: skip
 async def test_the_window_of_a_model_that_does_not_run(
     fake: FakeOllama, num_ctx: int | None, trained: int, source: str, expected: tuple[int, str]
 ) -> None:

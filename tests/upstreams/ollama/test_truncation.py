@@ -40,16 +40,13 @@ async def test_a_cut_prompt_is_noticed(
     assert "xxxx" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("count", "fields", "is_cut"),
-    [
-        pytest.param(counted(4000), {}, None, id="as many tokens as we counted"),
-        pytest.param(counted(5500), {}, None, id="an estimate may be off"),
-        pytest.param(counted(5500, exact=True), {}, True, id="an exact count is not"),
-        pytest.param(counted(9000), {"profile": profile(32768, source="ollama")}, None, id="far from a full window"),
-        pytest.param(None, {}, None, id="nothing counted"),
-    ],
-)
+@pytest.mark.parametrize(("count", "fields", "is_cut"), [
+    pytest.param(counted(4000), {}, None, id="as many tokens as we counted"),
+    pytest.param(counted(5500), {}, None, id="an estimate may be off"),
+    pytest.param(counted(5500, exact=True), {}, True, id="an exact count is not"),
+    pytest.param(counted(9000), {"profile": profile(32768, source="ollama")}, None, id="far from a full window"),
+    pytest.param(None, {}, None, id="nothing counted"),
+])  # fmt: skip
 async def test_no_false_alarm(
     fake: FakeOllama, upstream: Ollama, count: TokenCount | None, fields: Any, is_cut: bool | None
 ) -> None:

@@ -10,23 +10,20 @@ from proxy.upstreams.ollama import window as ollama_window
 from proxy.upstreams.ollama.window import ReportedWindow, Windows, effective, full_name
 
 
-@pytest.mark.parametrize(
-    ("told", "configured", "otherwise", "window"),
-    [
-        pytest.param({}, None, None, 4096, id="nothing known: Ollama's own default"),
-        pytest.param({}, None, 16384, 16384, id="the configured window"),
-        pytest.param({"modelfile": 8192}, None, 16384, 8192, id="the model's parameter"),
-        pytest.param({"loaded": 32768, "modelfile": 8192}, None, None, 32768, id="what runs"),
-        pytest.param({"modelfile": 65536, "trained": 2048}, None, None, 2048, id="never above the trained length"),
-        pytest.param({}, 8192, 4096, 8192, id="num_ctx"),
-        pytest.param({"trained": 2048}, 8192, None, 2048, id="num_ctx above the trained length"),
-        pytest.param({"loaded": 65536, "trained": 131072}, 8192, None, 8192, id="num_ctx over a larger one that runs"),
-        pytest.param({"loaded": 4096, "trained": 131072}, 8192, None, 8192, id="another's model will be reloaded"),
-        pytest.param({"loaded": 4096, "trained": 131072, "is_ours": True}, 8192, None, 4096, id="ours runs with less"),
-        pytest.param({"loaded": 4096}, 8192, None, 4096, id="it runs with less, trained length unknown"),
-        pytest.param({"loaded": 8192, "trained": 131072, "is_ours": True}, 8192, None, 8192, id="runs as configured"),
-    ],
-)
+@pytest.mark.parametrize(("told", "configured", "otherwise", "window"), [
+    pytest.param({}, None, None, 4096, id="nothing known: Ollama's own default"),
+    pytest.param({}, None, 16384, 16384, id="the configured window"),
+    pytest.param({"modelfile": 8192}, None, 16384, 8192, id="the model's parameter"),
+    pytest.param({"loaded": 32768, "modelfile": 8192}, None, None, 32768, id="what runs"),
+    pytest.param({"modelfile": 65536, "trained": 2048}, None, None, 2048, id="never above the trained length"),
+    pytest.param({}, 8192, 4096, 8192, id="num_ctx"),
+    pytest.param({"trained": 2048}, 8192, None, 2048, id="num_ctx above the trained length"),
+    pytest.param({"loaded": 65536, "trained": 131072}, 8192, None, 8192, id="num_ctx over a larger one that runs"),
+    pytest.param({"loaded": 4096, "trained": 131072}, 8192, None, 8192, id="another's model will be reloaded"),
+    pytest.param({"loaded": 4096, "trained": 131072, "is_ours": True}, 8192, None, 4096, id="ours runs with less"),
+    pytest.param({"loaded": 4096}, 8192, None, 4096, id="it runs with less, trained length unknown"),
+    pytest.param({"loaded": 8192, "trained": 131072, "is_ours": True}, 8192, None, 8192, id="runs as configured"),
+])  # fmt: skip
 def test_the_effective_window(told: Any, configured: int | None, otherwise: int | None, window: int) -> None:
     assert effective(ReportedWindow(**told), configured=configured, otherwise=otherwise) == window
 
@@ -138,14 +135,11 @@ async def test_no_more_models_are_remembered_than_there_is_room_for(
     assert server.asked == asked + 2
 
 
-@pytest.mark.parametrize(
-    "nonsense",
-    [
-        {},
-        {"models": 5, "parameters": 5, "model_info": 5},
-        {"models": [5, {"name": 5, "context_length": "x"}], "model_info": {}},
-    ],
-)
+@pytest.mark.parametrize("nonsense", [
+    {},
+    {"models": 5, "parameters": 5, "model_info": 5},
+    {"models": [5, {"name": 5, "context_length": "x"}], "model_info": {}},
+])  # fmt: skip
 async def test_nonsense_says_nothing(server: Server, windows: Windows, nonsense: Mapping[str, Any]) -> None:
     server.running = server.shown = nonsense
 

@@ -54,13 +54,11 @@ def _word(message: Message) -> str:
     return f"a!{word[1:-1]}" if word.endswith("!") else word
 
 
-def example() -> Example:
-    box = Box()
-    box.gets("ten rooms are free")
-    return Example(box.context(chat("s u1 a!1 t1 a1 u2 a2 u3")))
+ROOMS = Box()
+ROOMS.gets("ten rooms are free")
 
 
-EXAMPLES = [example()]
+EXAMPLES = [Example(ROOMS.context(chat("s u1 a!1 t1 a1 u2 a2 u3")))]
 
 
 async def test_it_says_what_it_is_and_who_gave_it() -> None:

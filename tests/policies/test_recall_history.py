@@ -49,11 +49,17 @@ def recalled(decision: Decision) -> str:
     return next(text for text in texts(decision) if text.startswith("<recalled_context>"))
 
 
-async def recall(question: str, past: Sequence[Message] = PAST, least: float | None = None, **about: Any) -> Decision:
-    """What comes back for a question, from what left."""
+async def recall(
+    question: str, past: Sequence[Message] = PAST, summary: str = "", policy: RecallHistory | None = None, **about: Any
+) -> Decision:
+    """What comes back for a question, from what left; a summary of it may stand in front."""
     incoming, request = cut(question, past=past)
-    policy = RecallHistory() if least is None else RecallHistory(least=least)
-    return await policy.apply(request, context(incoming, **about))
+    if summary:
+        request = request.with_messages((SYSTEM, user(summary), *request.messages[1:]))
+    return await (policy or RecallHistory()).apply(request, context(incoming, **about))
+
+
+STRICT = RecallHistory(least=0.9)
 
 
 EXAMPLES = [Example(lifelike(), before=(WindowHistory(keep_turns=2, stride=1, summary=False),))]
@@ -90,7 +96,7 @@ async def test_a_result_is_searched_unless_it_stands_whole_in_another_form(form:
     ],
 )
 async def test_the_passage_that_shares_words_comes_back_word_for_word(question: str, turn: int) -> None:
-    decision = rewrite(await recall(question, least=0.9))
+    decision = rewrite(await recall(question, policy=STRICT))
     assert f'<message role="user" turn="{turn}">\n{FACTS[turn - 1]}\n</message>' in recalled(decision)
     assert sum(fact in recalled(decision) for fact in FACTS) == 1
     about, asked = decision.request.messages[-2:]
@@ -199,7 +205,7 @@ async def test_a_growing_tool_loop_halves_them_and_nothing_goes_over_the_ceiling
 async def test_a_passage_of_a_long_message_comes_without_the_rest_of_it() -> None:
     paragraphs = [f"Section {number}. " + "filler words stand here " * 20 for number in range(8)]
     paragraphs[5] = "Section 5. The wombat lives in a burrow. " + "filler words stand here " * 20
-    said = recalled(await recall("Where does the wombat live?", [user("\n\n".join(paragraphs))], least=0.9))
+    said = recalled(await recall("Where does the wombat live?", [user("\n\n".join(paragraphs))], policy=STRICT))
     assert paragraphs[5].strip() in said
     assert "Section 2." not in said
     assert said.count("[...]") == 2
@@ -207,44 +213,33 @@ async def test_a_passage_of_a_long_message_comes_without_the_rest_of_it() -> Non
 
 async def test_a_question_comes_with_its_answer() -> None:
     past = (user("What is the fare to Porto?"), assistant("The slow line asks for nineteen euros."), *PAST)
-    said = recalled(await recall("And the fare to Porto, again?", past, least=0.9))
+    said = recalled(await recall("And the fare to Porto, again?", past, policy=STRICT))
     assert said.index("What is the fare to Porto?") < said.index('role="assistant"') < said.index("The slow line asks")
 
 
 async def test_a_mere_question_does_not_come_without_its_answer() -> None:
     asked, answer = "Who owns the mill at harbour 7713?", "The miller of Faro has owned it for years. " * 20
-    incoming, request = cut("Who was the owner at harbour 7713?", past=(user(asked), assistant(answer), *PAST))
-    shown = recalled(await RecallHistory().apply(request, context(incoming)))
+    question, past = "Who was the owner at harbour 7713?", (user(asked), assistant(answer), *PAST)
+    shown = recalled(await recall(question, past))
     assert shown.index(asked) < shown.index("The miller")
-    too_little = await RecallHistory(max_tokens=100).apply(request, context(incoming))
-    assert too_little == Keep("no room for passages")
+    assert await recall(question, past, policy=RecallHistory(max_tokens=100)) == Keep("no room for passages")
+    assert "The miller of Faro" in recalled(await recall(question, past, f"Earlier:\n{asked}")), (
+        "the summary asks alone"
+    )
 
 
 async def test_where_the_summary_says_the_best_only_what_is_nearly_as_relevant_comes() -> None:
     alike = ("The bakery of Porto has code 7713.", "The bakery of Porto has code 7714.", "My bakery is in Faro.")
-    past = tuple(message for each in alike for message in (user(each), assistant(REPLY)))
-    incoming, request = cut("Which code has the bakery of Porto?", past=(*past, *PAST))
-    request = request.with_messages((SYSTEM, user(f"Earlier:\n{alike[0]}"), *request.messages[-3:]))
-    shown = recalled(await RecallHistory().apply(request, context(incoming)))
+    past = [message for each in alike for message in (user(each), assistant(REPLY))]
+    shown = recalled(await recall("Which code has the bakery of Porto?", [*past, *PAST], f"Earlier:\n{alike[0]}"))
     assert alike[1] in shown
     assert alike[2] not in shown
 
 
-async def test_a_question_in_the_summary_does_not_stand_for_its_answer() -> None:
-    asked = "Who owns the mill at harbour 7713?"
-    past = (user(asked), assistant("The miller of Faro has owned it for years."), *PAST)
-    incoming, request = cut("Who was the owner at harbour 7713?", past=past)
-    request = request.with_messages((SYSTEM, user(f"Earlier:\n{asked}"), *request.messages[-3:]))
-    assert "The miller of Faro" in recalled(await RecallHistory().apply(request, context(incoming)))
-
-
 async def test_what_the_summary_says_word_for_word_does_not_stand_there_twice() -> None:
-    incoming, request = cut("How old is Biscuit the beagle?")
-    for summary, is_recalled in ((f"It says:\n- {FACTS[0]}", False), ("It says: a dog of nine years.", True)):
-        request = request.with_messages((SYSTEM, user(summary), *request.messages[-3:]))
-        decision = await RecallHistory(least=0.9).apply(request, context(incoming))
-        assert isinstance(decision, Rewrite) is is_recalled
-        assert is_recalled or (isinstance(decision, Keep) and decision.why == "the summary says it")
+    asked = "How old is Biscuit the beagle?"
+    assert await recall(asked, PAST, f"It says:\n- {FACTS[0]}", STRICT) == Keep("the summary says it")
+    assert isinstance(await recall(asked, PAST, "It says: a dog of nine years.", STRICT), Rewrite)
 
 
 HARBOURS = [
@@ -282,7 +277,7 @@ async def test_recall_brings_little_where_one_word_or_chance_leads_to_the_passag
 
 async def test_recall_brings_what_was_sent_several_times_once() -> None:
     past = [user(FACTS[0]), assistant(REPLY)] * 3
-    assert recalled(await recall("How old is Biscuit the beagle?", past, least=0.9)).count(FACTS[0]) == 1
+    assert recalled(await recall("How old is Biscuit the beagle?", past, policy=STRICT)).count(FACTS[0]) == 1
 
 
 class Vectors(ToldEmbedder):
@@ -312,7 +307,7 @@ async def test_short_numbers_alone_pick_nothing_out(embedder: Vectors | None) ->
 
 async def test_meaning_finds_what_shares_no_word() -> None:
     embedder = Vectors({FACTS[3]: 0.6})
-    decision = rewrite(await recall("Recommend a dessert!", least=0.9, embedder=embedder))
+    decision = rewrite(await recall("Recommend a dessert!", policy=STRICT, embedder=embedder))
     assert FACTS[3] in recalled(decision)
     assert "by words and meaning" in decision.why
     assert embedder.texts[: len(FACTS)] == list(FACTS), "the user's own words get their vectors first"
@@ -450,9 +445,8 @@ async def test_recall_brings_an_attachment_back_as_a_part(question: str, attache
     """Whatever the digest says of it."""
     lease = user([{"type": "text", "text": "Here is my lease."}, LEASE])
     wall = user([{"type": "text", "text": "The wall, a photo."}, WALL])
-    incoming, request = cut(question, past=[lease, assistant("I have read it."), wall, assistant("I see."), *PAST])
-    request = request.with_messages((SYSTEM, user(summary), *request.messages[1:]))
-    assert attached in block(await RecallHistory().apply(request, context(incoming)))["content"]
+    past = [lease, assistant("I have read it."), wall, assistant("I see."), *PAST]
+    assert attached in block(await recall(question, past, summary))["content"]
 
 
 async def test_of_attachments_that_do_not_fit_together_one_comes_back() -> None:
@@ -511,9 +505,6 @@ async def test_recall_brings_the_newest_list_with_the_item_that_is_named(questio
 
 
 async def test_recall_does_not_repeat_a_list_that_the_summary_has() -> None:
-    incoming, request = cut("Problem 6?", past=[user("List them."), assistant(PLANKS), *PAST])
-    summary = user(f"<conversation_summary>\n-> {PLANKS}\n</conversation_summary>")
-    decision = await RecallHistory().apply(
-        request.with_messages((SYSTEM, summary, *request.messages[1:])), context(incoming)
-    )
-    assert isinstance(decision, Keep)
+    past = [user("List them."), assistant(PLANKS), *PAST]
+    summary = f"<conversation_summary>\n-> {PLANKS}\n</conversation_summary>"
+    assert isinstance(await recall("Problem 6?", past, summary), Keep)

@@ -234,10 +234,6 @@ def test_the_definition_stays_short_and_the_same() -> None:
     assert DEFINITION.raw is DEFINITION.raw
 
 
-def _read(name: str, content: str) -> list[Message]:
-    return [calls(name, name="read_file", arguments=f'{{"path":"{name}.txt"}}'), result(content, name)]
-
-
 @pytest.mark.parametrize(
     ("query", "first"),
     [
@@ -248,7 +244,9 @@ def _read(name: str, content: str) -> list[Message]:
 )
 async def test_a_search_weighs_where_a_text_came_from(query: str, first: str) -> None:
     texts = {"big0": "hay\n" * 90 + "a needle\n" + "hay\n" * 90, "big1": "needle sharp needle", "big2": "needle needle"}
-    messages = [message for name, content in texts.items() for message in _read(name, content)]
+    messages = list[Message]()
+    for name, content in texts.items():
+        messages += [calls(name, name="read_file", arguments=f'{{"path":"{name}.txt"}}'), result(content, name)]
     archive = MemoryArchive()
     handles = {name: await archive.keep(content) for name, content in texts.items()}
     answer = await Recall(archive, messages=messages).run(json.dumps({"query": query}))

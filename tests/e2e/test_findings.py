@@ -2,9 +2,7 @@
 
 import json
 
-import pytest
-
-from tests.e2e.conftest import Client, Lab
+from tests.e2e.conftest import Client
 from tests.e2e.servers import Upstream
 
 CONFIG = """
@@ -20,17 +18,13 @@ chains:
     - check_facts: {{facts: ["The capital of Australia is Canberra."], action: reject}}
 state: {{kind: memory}}
 """
+KEY = "k"
 TALK = [
     {"role": "user", "content": "I prefer budget hotels."},
     {"role": "assistant", "content": "The capital of Australia is Sydney."},
     {"role": "user", "content": "I prefer luxury hotels."},
 ]
 WRONG = 'messages[1] contradicts the trusted fact "The capital of Australia is Canberra."'
-
-
-@pytest.fixture
-async def client(lab: Lab) -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url), "k")
 
 
 async def test_the_answer_and_its_explanation_tell_each_finding_with_its_reason(client: Client) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Client, Lab
+from tests.e2e.conftest import Client
 from tests.e2e.servers import Upstream
 
 CONFIG = """
@@ -30,11 +30,6 @@ CONVERSATION: list[dict[str, Any]] = [
         {"type": "text", "text": f"Now mail {ADDRESS} 👍"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}]},
 ]  # fmt: skip
-
-
-@pytest.fixture
-async def client(lab: Lab) -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url))
 
 
 @pytest.mark.parametrize("headers", [{"x-penstock-bypass": "true"}, {"x-penstock-chain": "open"}])

@@ -34,7 +34,7 @@ class RecallHistory(Policy):
     50042`, brings what names it too. Where relevance is not clear, at most 150 tokens come back; 800 where the message
     is no question, or the words may stand together by chance. Else passages are added as long as the next one is
     `least` as relevant as the best. A question brings its answer, and does not come alone. Where the digest says the
-    best, only what is nearly as relevant comes. Passages stand in the order of time, as data in the user's role.
+    best, only what is at least half as relevant comes. Passages stand in the order of time, as data in the user's role.
 
     The choice for a message stays while the model works on it. With the next user message it stays if it holds at least
     half of what that one needs, or where leaving would cost more, under the prompt cache, than carrying it on. The

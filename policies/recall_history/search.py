@@ -57,7 +57,7 @@ _CHARACTERS = 3
 """Of a token, about."""
 _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
-_AS_NEAR = 0.6
+_AS_NEAR = 0.5
 """The relevance, as a share of the best one's, of a passage that is needed although the summary says the best."""
 
 _BETWEEN = r"[\s#:.№º°-]{0,3}"

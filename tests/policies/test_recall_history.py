@@ -228,7 +228,7 @@ async def test_a_mere_question_does_not_come_without_its_answer() -> None:
     )
 
 
-async def test_where_the_summary_says_the_best_only_what_is_nearly_as_relevant_comes() -> None:
+async def test_where_the_summary_says_the_best_only_what_is_half_as_relevant_comes() -> None:
     alike = ("The bakery of Porto has code 7713.", "The bakery of Porto has code 7714.", "My bakery is in Faro.")
     past = [message for each in alike for message in (user(each), assistant(REPLY))]
     shown = recalled(await recall("Which code has the bakery of Porto?", [*past, *PAST], f"Earlier:\n{alike[0]}"))

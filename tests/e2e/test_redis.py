@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,26 +187,19 @@ async def test_requests_go_on_without_the_server_and_recover_by_themselves(
 async def test_what_only_fits_when_it_is_cut_may_be_tried_again_once_the_server_is_back(
     running: RedisProcess, lab: Lab, fault: Callable[[RedisProcess], Callable[[], None]]
 ) -> None:
-    path, fits = "/v1/chat/completions", {"model": "m", "messages": chatting(90), "tools": TOOLS}
-    long = {
-        "model": "m",
-        "messages": [{"role": "system", "content": "Read this. " * 9000}, {"role": "user", "content": "hi"}],
-    }
-    base = await lab.start(on(running, lab.behind.url))
-    client = Client(base, lab.behind, lab.http)
+    fits: dict[str, Any] = {"messages": chatting(90), "tools": TOOLS}
+    long = [{"role": "system", "content": "Read this. " * 9000}, {"role": "user", "content": "hi"}]
+    client = await lab.client(on(running, lab.behind.url), "k")
     mend = fault(running)
-    async with lab.http.post(f"{base}{path}", json=fits, headers={"authorization": "Bearer k"}) as response:
-        error = (await response.json())["error"]
-        assert (response.status, response.headers["retry-after"]) == (503, "5")
-        assert "x-should-retry" not in response.headers, "an SDK tries again by itself"
-    assert (error["type"], error["code"]) == ("service_unavailable_error", "state_unavailable")
-    status, answer = await client.send("POST", path, json=long)
-    assert (status, answer["error"]["code"]) == (400, "context_length_exceeded"), "no state would help"
+    refused = await client.chat(**fits)
+    assert (refused.refusal, refused.headers["retry-after"]) == ((503, "state_unavailable"), "5")
+    assert "x-should-retry" not in refused.headers, "an SDK tries again by itself"
+    assert refused.json["error"]["type"] == "service_unavailable_error"
+    assert (await client.chat(messages=long)).refusal == (400, "context_length_exceeded"), "no state would help"
     assert not lab.behind.received
     mend()
     async with asyncio.timeout(60):
-        while (await client.send("POST", path, json=fits))[0] != 200:
+        while (await client.chat(**fits)).status != 200:
             await asyncio.sleep(0.05)
     assert handles(lab.behind.last.body.decode())
-    status, answer = await client.send("POST", path, json=long)
-    assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+    assert (await client.chat(messages=long)).refusal == (400, "context_length_exceeded")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.e2e.conftest import Answer, Client, Lab
 from tests.e2e.served import served
-from tests.e2e.servers import answering, until_ready
+from tests.e2e.servers import Upstream, answering, until_ready
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
@@ -16,7 +16,7 @@ chains:
   default: [window_history: {{keep_turns: 1, stride: 1, summary: false}}]
   lean: [compact_tool_results: {{}}]
 vectors: none
-records: {{text: {text}}}
+records: {{text: true}}
 """
 FILLER = "and some more of it, which takes room in the window of the model "
 
@@ -27,10 +27,6 @@ def conversation(name: str, turns: int) -> list[dict[str, Any]]:
         talk += [{"role": "user", "content": f"{name} asks for part {n}: {FILLER * 60}"}]
         talk += [{"role": "assistant", "content": "hi"}]
     return talk[:-1]
-
-
-async def running(lab: Lab, text: str = "true") -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url, text=text))
 
 
 async def record(client: Client, name: str, turns: int = 4) -> None:
@@ -55,13 +51,12 @@ async def ended(client: Client) -> Any:
     return told
 
 
-async def test_an_empty_chain_is_compared_with_the_default_one(lab: Lab) -> None:
-    lab.behind.respond = answering(b'{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}]}')
-    client = await running(lab)
+async def test_an_empty_chain_is_compared_with_the_default_one(client: Client, behind: Upstream) -> None:
+    behind.respond = answering(b'{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}]}')
     assert (await state(client))["state"] == "none"
     for name in ("ann", "bob", "eve"):
         await record(client, name)
-    sent = len(lab.behind.received)
+    sent = len(behind.received)
     begun = await begin(client, chain="default", against=None, newest=2)
     assert (begun.status, begun.json["state"]) == (202, "running")
     assert (await begin(client)).json["error"]["code"] == "replay_running"
@@ -82,7 +77,7 @@ async def test_an_empty_chain_is_compared_with_the_default_one(lab: Lab) -> None
     assert theirs["usd"] == theirs["usd_unchanged"] == ours["usd_unchanged"]
     assert theirs["cached"]["tokens"] > 0, "by the rules, whatever was reported"
     assert FILLER not in json.dumps(told)
-    assert len(lab.behind.received) == sent, "nothing is sent"
+    assert len(behind.received) == sent, "nothing is sent"
 
     (listed, *_) = (await client.get("/admin/conversations")).json["conversations"]
     assert (await begin(client, chain="lean", against="default", ids=[listed["id"], "nobody"])).status == 202
@@ -91,7 +86,7 @@ async def test_an_empty_chain_is_compared_with_the_default_one(lab: Lab) -> None
 
 
 async def test_all_workers_know_of_the_one_that_compares(lab: Lab) -> None:
-    async with served(CONFIG.format(url=lab.behind.url, text="true"), lab.folder, "--workers", "2") as made:
+    async with served(CONFIG.format(url=lab.behind.url), lab.folder, "--workers", "2") as made:
         await until_ready(made.base)
         client = Client(made.base, lab.http)
         await record(client, "ann")
@@ -108,7 +103,7 @@ async def test_all_workers_know_of_the_one_that_compares(lab: Lab) -> None:
 
 
 async def test_without_text_it_says_so(lab: Lab) -> None:
-    client = await running(lab, "false")
+    client = await lab.client(CONFIG.format(url=lab.behind.url).replace("text: true", "text: false"))
     await record(client, "ann", 1)
     refused = await begin(client, chain="default")
     assert refused.refusal == (403, "records_without_text")
@@ -122,8 +117,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-async def test_wrong_questions_and_other_pages_start_nothing(lab: Lab) -> None:
-    client = await running(lab)
+async def test_wrong_questions_and_other_pages_start_nothing(client: Client) -> None:
     for fields, param in WRONG:
         answer = await begin(client, **fields)
         assert (answer.status, answer.json["error"]["param"]) == (400, param)

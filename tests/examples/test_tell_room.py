@@ -6,21 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-import openai
+import aiohttp
 import pytest
 
 from proxy.policy import InternalTool, ToolContext
 from proxy.testing import chat, check, conform, context, tool
+from tests.e2e.conftest import Client
 from tests.e2e.servers import Received, Upstream, proxy, say, upstream
 from tests.examples.tell_room import ContextRoom, TellRoom
-from tests.scripted import answer
+from tests.scripted import answer, assembled
 
 CONFIG = """
 upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models: [{{match: "*", upstream: main, window: 9000, reserve: 1000}}]
 chains: {{default: [tests.examples.tell_room: {{}}]}}
-state: {{directory: "{folder}"}}
-telemetry: {{log_level: warning}}
 """
 OFFERED = dict(ContextRoom.definition)
 READ: Any = dict(tool("read_file"))
@@ -59,33 +58,22 @@ async def test_a_tool_that_is_not_declared_or_not_built_is_told() -> None:
 async def model(behind: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
     """A model that asks for its room, and then says what it was told."""
     last = json.loads(received.body)["messages"][-1]
-    is_told = last["role"] == "tool"
-    await say(
-        writer, received, answer(f"I was told: {last['content']}") if is_told else answer(None, "context_room:r1")
-    )
+    said = answer(f"I was told: {last['content']}") if last["role"] == "tool" else answer(None, "context_room:r1")
+    await say(writer, received, said)
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_the_model_calls_the_tool_and_the_client_sees_the_answer_alone(tmp_path: Path, stream: bool) -> None:
-    async with upstream() as behind:
+    async with upstream() as behind, aiohttp.ClientSession() as http:
         behind.respond = model
-        config = CONFIG.format(url=behind.url, folder=tmp_path / "state")
-        async with (
-            proxy(config, tmp_path) as base,
-            openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client,
-        ):
-            asked: Any = {"model": "m", "messages": [{"role": "user", "content": "How much fits?"}], "tools": [READ]}
-            if stream:
-                chunks = [chunk async for chunk in await client.chat.completions.create(**asked, stream=True)]
-                deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
-                said, calls = "".join(delta.content or "" for delta in deltas), [each.tool_calls for each in deltas]
-            else:
-                message = (await client.chat.completions.create(**asked)).choices[0].message
-                said, calls = message.content or "", [message.tool_calls]
-    assert not any(calls)
+        async with proxy(CONFIG.format(url=behind.url), tmp_path) as base:
+            made = await Client(base, http).chat("How much fits?", tools=[READ], stream=stream)
+    said = assembled(made.body) if stream else made.json["choices"][0]["message"]
+    assert not said.get("calls")
+    assert "tool_calls" not in said
     first, second = (json.loads(received.body) for received in behind.received)
     assert first["tools"] == second["tools"] == [READ, OFFERED]
     told = second["messages"][-1]
     assert told["tool_call_id"] == "r1"
     assert 7500 < int(told["content"].split()[0]) < 8000
-    assert said == f"I was told: {told['content']}"
+    assert said["content"] == f"I was told: {told['content']}"

@@ -41,9 +41,12 @@ def rendered(chart: Helm, case: str, minor: str = "36") -> Rendered:
     return chart.render(MATRIX[case], minor=minor)
 
 
+def pod(made: Rendered) -> dict[str, Any]:
+    return dict(made.one("Deployment")["spec"]["template"]["spec"])
+
+
 def container(made: Rendered) -> dict[str, Any]:
-    found: dict[str, Any] = made.one("Deployment")["spec"]["template"]["spec"]["containers"][0]
-    return found
+    return dict(pod(made)["containers"][0])
 
 
 # it would read the schemas of all Kubernetes anew for each manifest
@@ -70,18 +73,13 @@ def test_manifests_are_what_kubernetes_takes(chart: Helm, case: str) -> None:
 
 
 def test_a_pod_has_started_once_it_is_ready_and_may_take_as_long_as_that_may(chart: Helm) -> None:
-    made = container(rendered(chart, next(iter(MATRIX))))
-    probes = {name: made[f"{name}Probe"] for name in ("startup", "liveness", "readiness")}
-    assert {name: probe["httpGet"]["path"] for name, probe in probes.items()} == {
-        "startup": "/readyz",
-        "liveness": "/healthz",
-        "readiness": "/readyz",
-    }
+    made = rendered(chart, "defaults")
+    probes = {name: container(made)[f"{name}Probe"] for name in ("startup", "liveness", "readiness")}
+    paths = {name: probe["httpGet"]["path"] for name, probe in probes.items()}
+    assert paths == {"startup": "/readyz", "liveness": "/healthz", "readiness": "/readyz"}
     # a stuck thread would keep the pod for as long as streams may take
-    pod = rendered(chart, next(iter(MATRIX))).one("Deployment")["spec"]["template"]["spec"]
-    assert probes["liveness"]["terminationGracePeriodSeconds"] < pod["terminationGracePeriodSeconds"]
-    startup = probes["startup"]
-    assert startup["periodSeconds"] * startup["failureThreshold"] > 2 * LONGEST_START
+    assert probes["liveness"]["terminationGracePeriodSeconds"] < pod(made)["terminationGracePeriodSeconds"]
+    assert probes["startup"]["periodSeconds"] * probes["startup"]["failureThreshold"] > 2 * LONGEST_START
 
 
 @pytest.mark.parametrize("case", [case for case in MATRIX if "existingConfigMap" not in MATRIX[case]])
@@ -113,17 +111,18 @@ def test_lint_finds_nothing(chart: Helm) -> None:
 @pytest.mark.parametrize("case", MATRIX)
 def test_pods_have_no_rights(chart: Helm, case: str) -> None:
     made = rendered(chart, case)
-    pods = [made.one("Deployment")["spec"]["template"]["spec"], made.one("Pod")["spec"]]
-    for pod in pods:
-        assert pod["automountServiceAccountToken"] is False
-        assert pod["enableServiceLinks"] is False
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["runAsGroup"] == 65532
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for each in [*pod["containers"], *pod.get("initContainers", ())]:
-            assert each["securityContext"]["readOnlyRootFilesystem"] is True
-            assert each["securityContext"]["allowPrivilegeEscalation"] is False
-            assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    runs_as = {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    may = {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    for spec in (pod(made), made.one("Pod")["spec"]):
+        assert spec["automountServiceAccountToken"] is spec["enableServiceLinks"] is False
+        assert spec["securityContext"] == spec["securityContext"] | runs_as
+        for each in [*spec["containers"], *spec.get("initContainers", ())]:
+            assert each["securityContext"] == each["securityContext"] | may
             assert each["resources"]["requests"]
             assert each["resources"]["limits"]["memory"]
 
@@ -143,7 +142,7 @@ def test_streams_may_end(chart: Helm) -> None:
             continue
         hook = container(made).get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
         drain = yaml.safe_load(made.config)["server"]["drain"]
-        assert made.one("Deployment")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > hook + drain
+        assert pod(made)["terminationGracePeriodSeconds"] > hook + drain
 
 
 def test_older_kubernetes_takes_all_of_it_and_has_another_hook(chart: Helm) -> None:
@@ -159,8 +158,7 @@ class TestRestarts:
     def annotations(self, chart: Helm, values: dict[str, Any]) -> dict[str, str]:
         made = chart.render(values)
         assert made.error == ""
-        found: dict[str, str] = made.one("Deployment")["spec"]["template"]["metadata"]["annotations"]
-        return found
+        return dict(made.one("Deployment")["spec"]["template"]["metadata"]["annotations"])
 
     @pytest.mark.parametrize(
         ("change", "restarts"),
@@ -258,7 +256,7 @@ def test_the_variant_of_the_image_decides_on_tag_and_memory(chart: Helm) -> None
 @pytest.mark.parametrize("case", MATRIX)
 def test_the_configuration_is_checked_before_a_pod_serves(chart: Helm, case: str) -> None:
     made = rendered(chart, case)
-    (check,) = made.one("Deployment")["spec"]["template"]["spec"]["initContainers"]
+    (check,) = pod(made)["initContainers"]
     served = container(made)
     assert check["args"] == ["check", *served["args"][1:3]]
     for same in ("image", "env", "volumeMounts", "securityContext", "resources"):
@@ -267,7 +265,7 @@ def test_the_configuration_is_checked_before_a_pod_serves(chart: Helm, case: str
 
 
 def test_the_check_ends_by_itself_and_says_no(chart: Helm, tmp_path: Path) -> None:
-    arguments = rendered(chart, "defaults").one("Deployment")["spec"]["template"]["spec"]["initContainers"][0]["args"]
+    arguments = pod(rendered(chart, "defaults"))["initContainers"][0]["args"]
     good = rendered(chart, "defaults").config
     for text, code in ((good, 0), (good.replace("kind: openai", "kind: open"), 1)):
         (tmp_path / "config.yaml").write_text(text)
@@ -294,25 +292,24 @@ def test_metadata_of_clouds_cannot_be_called(chart: Helm) -> None:
 
 
 def test_the_test_is_a_hook_that_asks_the_service(chart: Helm) -> None:
-    pod = rendered(chart, "other ports").one("Pod")
-    assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    test = rendered(chart, "other ports").one("Pod")
+    assert test["metadata"]["annotations"]["helm.sh/hook"] == "test"
     clients = rendered(chart, "everything").one("NetworkPolicy")["spec"]["ingress"][0]["from"]
     label = {"penstock-test": RELEASE}
     assert {"podSelector": {"matchLabels": label}} in clients
-    assert label.items() <= pod["metadata"]["labels"].items(), "the network policy lets it pass"
-    environment = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+    assert label.items() <= test["metadata"]["labels"].items(), "the network policy lets it pass"
+    environment = {each["name"]: each.get("value") for each in test["spec"]["containers"][0]["env"]}
     assert environment == {"URL": f"http://{RELEASE}-penstock:8080", "MODEL": "echo"}
-    compile(pod["spec"]["containers"][0]["args"][0], "test", "exec")
+    compile(test["spec"]["containers"][0]["args"][0], "test", "exec")
 
 
 def test_the_notes_say_what_is_lost(chart: Helm) -> None:
-    assert f"http://{RELEASE}-penstock.{NAMESPACE}:4000/v1" in rendered(chart, "defaults").notes
-    assert "gone when it ends" in rendered(chart, "defaults").notes
-    assert "gone when it ends" not in rendered(chart, "redis").notes
-    assert "takes anybody in the cluster" in rendered(chart, "defaults").notes
-    assert "takes anybody in the cluster" not in rendered(chart, "everything").notes
-    assert "clients need no key" in rendered(chart, "defaults").notes
-    assert "clients need no key" not in rendered(chart, "no admin port, but a key").notes
+    notes, keyed = rendered(chart, "defaults").notes, "no admin port, but a key"
+    assert f"http://{RELEASE}-penstock.{NAMESPACE}:4000/v1" in notes
+    without = {"gone when it ends": "redis", "takes anybody in the cluster": "everything", "clients need no key": keyed}
+    for told, case in without.items():
+        assert told in notes
+        assert told not in rendered(chart, case).notes
 
 
 class TestFiles:

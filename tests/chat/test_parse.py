@@ -304,8 +304,6 @@ def test_some_fields_are_set_and_the_others_keep_their_bytes(changes: dict[str, 
 
 
 class Latest(dict[bytes, ParsedList[Any]]):
-    """The latest list of each opening."""
-
     def put(self, opening: bytes, parsed: ParsedList[Any], size: int) -> None:
         self[opening] = parsed
 

@@ -41,15 +41,13 @@ CALLED = chat("u1 ax! tx u2", tools=[tool("look_up"), tool("other")])
         pytest.param(with_choice(None), id="null without tools"),
         pytest.param(with_choice("required", "f"), id="required with tools"),
         pytest.param(with_choice(function("f"), "f"), id="a choice that is offered"),
-        pytest.param(
-            with_choice({"allowed_tools": {"tools": [function("f")]}}, "f"), id="allowed tools that are offered"
-        ),
+        pytest.param(with_choice({"allowed_tools": {"tools": [function("f")]}}, "f"), id="allowed tools that are offered"),
         pytest.param(answered(content=None, refusal="no"), id="a refusal"),
         pytest.param(answered(audio={"id": "a"}), id="an answer in sound"),
         pytest.param(answered(function_call={"name": "f"}), id="the old call"),
         pytest.param(ChatRequest("m", (Message({"role": "function", "name": "f", "content": "x"}),)), id="old result"),
     ],
-)
+)  # fmt: skip
 def test_a_sound_request_has_no_flaw(request_: ChatRequest) -> None:
     assert flaws(request_) == set()
 

@@ -114,7 +114,6 @@ def test_colours_of_a_terminal_go_and_what_they_colour_stays() -> None:
 
 def test_several_texts_that_are_json_are_an_array_and_others_stay() -> None:
     items = [{"type": "text", "text": json.dumps({"day": n, "value": n * 7})} for n in range(4)]
-
     found = unwrapped(json.dumps({"content": items, "isError": False}))
     assert found == '[{"day":0,"value":0},{"day":1,"value":7},{"day":2,"value":14},{"day":3,"value":21}]'
     plain, image = {"type": "text", "text": "plain"}, {"type": "image", "data": "aGVsbG8="}

@@ -41,8 +41,6 @@ WAITS: dict[str, Callable[[], Awaitable[Any]]] = {
 
 
 class Scripted(Policy):
-    """Does what its `act` says."""
-
     act: str = "keep"
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
@@ -291,15 +289,11 @@ async def test_tools_that_were_left_out_before_a_guard_can_still_be_searched() -
 
 
 class Narrowing(Policy):
-    """Offers the first tool only."""
-
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         return Rewrite(request.with_tools(request.tools[:1]), "one tool")
 
 
 class Remembering(Policy):
-    """Puts back what an earlier step took out."""
-
     may_grow = True
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
@@ -326,8 +320,6 @@ async def test_it_may_leave_out_the_last_user_message_but_break_no_rule() -> Non
 
 
 class Ignorable(Policy):
-    """Returns what a function makes of the request."""
-
     how: Callable[[ChatRequest], ChatRequest] = lambda request: request
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
@@ -354,8 +346,6 @@ async def test_a_change_that_nothing_would_follow_is_a_fault(
 
 
 class Reading(Policy):
-    """Tells in which thread it read the request."""
-
     def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         return Keep("read", {"thread": threading.get_ident()})
 

@@ -178,8 +178,6 @@ async def test_a_mixed_answer_is_the_last_one() -> None:
 
 
 class Failing(Recall):
-    """A tool that does what it is named after."""
-
     async def run(self, arguments: str) -> str:
         match self.name:
             case "fails":

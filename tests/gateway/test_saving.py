@@ -25,7 +25,6 @@ telemetry: {{log_level: error}}
 
 
 async def saved(folder: Path, body: bytes, *patterns: str, **headers: str) -> list[dict[str, Any]]:
-    """The lines for a request."""
     path = folder / "saved.jsonl"
     async with upstream() as behind, aiohttp.ClientSession() as http:
         config = CONFIG.format(url=behind.url)

@@ -29,8 +29,6 @@ SIGNED = {**answer("Yes.")["choices"][0]["message"], "thinking_blocks": THOUGHT}
 
 
 class Settling:
-    """Counts how often what was sent is kept."""
-
     count = 0
 
     def __call__(self, rounds: Sequence[Message] = ()) -> None:
@@ -151,8 +149,6 @@ async def test_another_process_knows_what_was_sent_before_a_signed_answer(is_sig
 
 
 class Unruly(Policy):
-    """Says all in capitals."""
-
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         messages = [each.with_changes(content=each.text.upper()) for each in request.messages[:-1]]
         return Rewrite(request.with_messages([*messages, request.messages[-1]]), "loud")

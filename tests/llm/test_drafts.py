@@ -12,8 +12,6 @@ from tests.scripted import Away
 
 
 class Pen:
-    """Writes what it is told, when it is told."""
-
     def __init__(self, text: Callable[[Material], str | None] = lambda material: f"of {material.name}") -> None:
         self.asked: list[Material] = []
         self.go = asyncio.Event()

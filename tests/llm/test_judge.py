@@ -22,8 +22,6 @@ LONG = 300.0
 
 
 class Asked(Scripted):
-    """Answers each call alike, once it may."""
-
     def __init__(self, reply: Callable[[], Reply]) -> None:
         super().__init__()
         self.reply = reply

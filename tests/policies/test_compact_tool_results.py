@@ -290,8 +290,6 @@ async def test_a_growing_conversation_never_changes_what_was_settled(steps: list
 
 
 class Working(MemoryArchive):
-    """Counts what it is given."""
-
     given = 0
 
     async def keep(self, content: str) -> str | None:
@@ -337,8 +335,6 @@ async def test_what_could_not_be_archived_is_tried_again() -> None:
 
 
 class Late(Uncached):
-    """Is never done with a text."""
-
     def __init__(self, text: str) -> None:
         self.text = text
 

@@ -59,7 +59,6 @@ async def decided(request: ChatRequest, policy: FilterTools = POLICY, **fields: 
 
 
 async def offered(request: ChatRequest, policy: FilterTools = POLICY, **fields: Any) -> list[str]:
-    """The client's tools that are offered."""
     decision = await decided(request, policy, **fields)
     tools = (decision.request if isinstance(decision, Rewrite) else request).tools
     return [each.name for each in tools if each not in OURS]
@@ -165,8 +164,6 @@ class TestSelect:
 
 
 class Slow(ToldEmbedder):
-    """Has no vectors until it is ready."""
-
     ready = False
 
     def near(self, query: str, text: str) -> float | None:

@@ -281,8 +281,6 @@ async def test_recall_brings_what_was_sent_several_times_once() -> None:
 
 
 class Vectors(ToldEmbedder):
-    """Knows which texts are near to every question."""
-
     def __init__(self, near: dict[str, float | None], small_talk: float = 0.3) -> None:
         super().__init__()
         self.known, self.small_talk = near, small_talk
@@ -314,8 +312,6 @@ async def test_meaning_finds_what_shares_no_word() -> None:
 
 
 class Preparing(Vectors):
-    """Remembers what it is to prepare."""
-
     def __init__(self) -> None:
         super().__init__({})
         self.prepared: list[list[str]] = []

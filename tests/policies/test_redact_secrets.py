@@ -155,8 +155,6 @@ async def test_unknown_fields_without_text_pass_and_others_are_read_where_that_i
 
 
 class Watched(RedactSecrets):
-    """Notes what it reads, and where."""
-
     read: ClassVar[list[str]] = []
     threads: ClassVar[set[int]] = set()
 

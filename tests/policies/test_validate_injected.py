@@ -23,7 +23,6 @@ CUT = '{"shops": [{"name": "the lamp and candle shop in Mill Street", "opened": 
 
 
 def with_block(block: str, *later: Message) -> tuple[ChatRequest, Context]:
-    """A request in which a step has put a block in front of the last question, and its context."""
     incoming = ChatRequest("m", (ASKED, *later))
     return incoming.with_messages([user(block), *incoming.messages]), context(incoming)
 

@@ -80,7 +80,6 @@ class Chat:
         return True
 
     def told(self, place: int = 1) -> list[str]:
-        """The results that the model was given."""
         return [one.text for one in self.upstream.sent(place).messages if one.role == "tool"]
 
 

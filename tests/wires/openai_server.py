@@ -110,7 +110,6 @@ def call(call_id: str, name: str, **arguments: Any) -> Json:
 
 
 def stream_events(response: Json) -> Iterator[Json]:
-    """The events of a stream that says a response."""
     begun = {**response, "output": [], "status": "in_progress", "usage": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}

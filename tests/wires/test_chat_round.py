@@ -112,7 +112,6 @@ def test_a_call_is_put_together() -> None:
     null: dict[str, Any] = {"index": 0, "id": None, "function": {"name": None, "arguments": "1}"}}
     signed = delta(0, "r", "recall", '{"a":') | {"type": "function", "extra": {"signature": "s"}}
     shown, calls = sort(signed, null, delta(0, "r", "recall", ""))
-
     assert shown == []
     function = {"name": "recall", "arguments": '{"a":1}'}
     assert calls.all == [{"index": 0, "id": "r", "function": function, "type": "function", "extra": {"signature": "s"}}]

@@ -14,8 +14,6 @@ from proxy.config.document import Document, Sources
 
 
 class Form(msgspec.Struct, forbid_unknown_fields=True):
-    """What may stand in the file."""
-
     several: list[str]
     parts: dict[str, str]
     patterns: dict[str, list[str]]

@@ -37,7 +37,6 @@ def _lines(name: str) -> list[str]:
 
 
 def turns(messages: Sequence[Message]) -> list[Turn]:
-    """Return the user's messages, read."""
     return [statements(message.text) for message in messages if message.role == "user"]
 
 

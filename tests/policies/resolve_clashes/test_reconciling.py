@@ -13,8 +13,6 @@ from tests.talk import user
 
 
 class Faster(MemoryMemo):
-    """A memo in which another replica is always first."""
-
     def __init__(self, verdict: str) -> None:
         super().__init__()
         self._verdict = verdict

@@ -20,7 +20,6 @@ PROSE = (
 
 
 def poor(text: str) -> set[str]:
-    """Return the measures that are below their thresholds."""
     return {name for name, each in judge(text).items() if each.score < LEAST[name]}
 
 

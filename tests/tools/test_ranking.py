@@ -13,7 +13,7 @@ from proxy.context import Identity
 from proxy.state.cache import OnceService
 from proxy.testing import context, tool
 from proxy.text.language import english
-from proxy.tools.ranking import NOTHING, grouped, pooled, relevance, text_of
+from proxy.tools.ranking import NOTHING, grouped, noise, pooled, relevance, text_of
 from tests.services import ToldEmbedder
 
 CLOCK = tool("set_alarm", "Sets an alarm for a time of day.")
@@ -37,6 +37,10 @@ class Meaning(ToldEmbedder):
     ) -> Sequence[float | None]:
         self.asked += 1
         return await super().similarities(query, texts, wait=wait, order=order)
+
+    async def noise(self, texts: Sequence[str], *, wait: float) -> float | None:
+        self.asked += 1
+        return await super().noise(texts, wait=wait)
 
 
 WAKE = Meaning({"despiértame": {"levántame": 0.8}})
@@ -98,6 +102,15 @@ async def test_what_a_tenant_knows_is_not_asked_again_and_what_was_incomplete_is
         await relevance("x alarm", await pooled(TOOLS, ctx, {}, {}), ctx, 0.0)
     once.close()
     assert (partly.asked, whole.asked) == (2, 2)
+
+
+async def test_the_noise_of_a_set_of_tools_is_asked_for_once() -> None:
+    once, near = OnceService(), Meaning()
+    ctx = context(embedder=near, once=once.bind(Identity("one")))
+    pool = await pooled(TOOLS, ctx, {}, {})
+    assert [await noise(pool, ctx, 0.0) for _ in range(2)] == [0.06] * 2
+    once.close()
+    assert near.asked == 1
 
 
 def odd(**inner: Any) -> Tool:

@@ -26,6 +26,8 @@ _BRIDGE = 80
 _ROUNDS = 2
 _NAMES = 0.15
 """The part of the room that the names of rows which are left out may take."""
+_HITS = 0.8
+"""The part that the places of all hits of a search may take; where they need more, they are names like others."""
 _NAME = 60
 _ROWS = 20
 _FEW = 100
@@ -56,8 +58,11 @@ def condensed(text: str, room: int) -> str:
 
 
 def _selected(lines: Sequence[TextLine], room: int) -> str:
-    name = _namer([line.text for line in lines if line.text.strip()])
+    texts = [line.text for line in lines if line.text.strip()]
+    name = _namer(texts)
     names = int(_NAMES * room) if name is not None else 0
+    if name is _hit and len(every := _hits(map(_hit, texts))) <= _HITS * room:
+        names = len(every) + _NOTE
     choice = _Choice(lines, room - names)
     for share, places in _levels(lines, choice.parents):
         choice.take(places, share)
@@ -213,7 +218,11 @@ def _noted(run: Sequence[TextLine], name: Callable[[str], str] | None, room: int
     inside = all(line.glue != "\n" for line in run)
     known = ""
     if name is not None and not inside and full:
-        known = " ".join([*(name(line.text) for line in full), ""])[: max(0, room)].rpartition(" ")[0]
+        names = [name(line.text) for line in full]
+        known = _hits(names) if name is _hit else " ".join(names)
+        if len(known) > room:
+            end = max(known.rfind(sign, 0, max(0, room)) for sign in " ,")
+            known = f"{known[:end]} …" if end > 0 else ""
     depth = min((line.depth for line in full), default=0)
     note = gap(counted(len(run), "part" if inside else "line"), known)
     return [TextLine(("" if inside else " " * min(depth, _INDENT)) + note, depth, run[0].glue)], room - len(known) - 2
@@ -233,6 +242,20 @@ def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
 def _hit(text: str) -> str:
     found = _HIT.match(text)
     return found[1] if found else ""
+
+
+def _hits(places: Iterable[str]) -> str:
+    """Return the places of hits by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md:2`."""
+    folders: dict[str, dict[str, list[str]]] = {}
+    for place in filter(None, places):
+        path, _, number = place.rpartition(":")
+        folder, _, file = path.rpartition("/")
+        folders.setdefault(folder, {}).setdefault(file, []).append(number)
+    groups = []
+    for folder, files in folders.items():
+        listed = " ".join(f"{file}:{','.join(numbers)}" for file, numbers in files.items())
+        groups.append(f"{folder}: {listed}" if folder else listed)
+    return "; ".join(groups)
 
 
 def _first_cell(text: str) -> str:

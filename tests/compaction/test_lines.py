@@ -111,9 +111,21 @@ def test_hits_of_a_search_stay_as_they_are_or_are_named() -> None:
     text = "\n".join(hits)
 
     assert set(kept(text)) <= set(hits)
-    notes = " ".join(re.findall(r"\[… \d+ lines; ([^]]+)\]", form(text))).split()
-    assert len(notes) > 15
-    assert set(notes) <= {hit.split(":    ")[0] for hit in hits}
+    notes = "; ".join(re.findall(r"\[… \d+ lines; ([^]]+)\]", form(text))).split("; ")
+    named = {
+        f"{folder}/{file}" for folder, _, files in (each.partition(": ") for each in notes) for file in files.split()
+    }
+    assert named == {hit.split(":    ")[0] for hit in hits if hit not in kept(text)}
+
+
+def test_of_more_hits_than_there_is_room_for_as_many_are_named_as_fit() -> None:
+    hits = [f"src/{'deep/' * 3}file.py:{n}:    total = sum_of_{n}(order, rates, currency)" for n in range(2000)]
+
+    (named,) = re.findall(r"lines; src/deep/deep/deep: file\.py:([\d,]+) …\]", condensed("\n".join(hits), 1000))
+
+    numbers = [int(each) for each in named.split(",")]
+    assert len(numbers) > 30
+    assert numbers == [*range(numbers[0], numbers[0] + len(numbers))]
 
 
 def test_a_markdown_text_keeps_its_headings_and_the_first_lines_of_paragraphs() -> None:

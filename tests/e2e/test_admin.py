@@ -1,16 +1,13 @@
 """What operators and clients learn of recent requests, and who learns nothing."""
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
-from tests.e2e.conftest import Lab
+from tests.e2e.conftest import Client, Lab
 from tests.e2e.served import served
 from tests.e2e.servers import Upstream
 
@@ -29,33 +26,18 @@ OPEN = PATHS[3:]
 ROOT = Path(__file__).parent.parent.parent
 
 
-class Client:
-    def __init__(self, base: str, http: aiohttp.ClientSession) -> None:
-        self.base, self._http = base, http
-
-    async def ask(self, method: str, path: str, headers: Any = None, **options: Any) -> tuple[int, Any]:
-        async with self._http.request(method, self.base + path, headers=headers, **options) as response:
-            text = await response.text()
-            return response.status, json.loads(text) if response.content_type == "application/json" else text
-
-    async def chat(self, key: str, request_id: str) -> None:
-        headers = {"authorization": f"Bearer {key}", "x-request-id": request_id}
-        status, answer = await self.ask("POST", "/v1/chat/completions", headers, json=BODY)
-        assert status == 200, answer
-
-
 def config(behind: Upstream, server: str = "") -> str:
     return CONFIG.format(url=behind.url, server=server)
 
 
 async def started(lab: Lab, server: str = "") -> Client:
-    return Client(await lab.start(config(lab.behind, server)), lab.http)
+    return await lab.client(config(lab.behind, server))
 
 
 async def outcomes(client: Client, paths: Iterable[str], *several: Any, method: str = "GET") -> set[Any]:
     """The statuses, and of refusals the codes, of requests with each of several headers for each of these paths."""
-    answers = [await client.ask(method, path, headers) for path in paths for headers in several or ({},)]
-    return {status if status < 400 else (status, answer["error"]["code"]) for status, answer in answers}
+    answers = [await client.send(method, path, headers) for path in paths for headers in several or ({},)]
+    return {answer.status if answer.status < 400 else answer.refusal for answer in answers}
 
 
 NOT_FOUND, UNAUTHORIZED = (404, "not_found"), (401, "invalid_api_key")
@@ -70,7 +52,7 @@ async def test_without_a_key_or_a_port_there_is_nothing(lab: Lab) -> None:
 
 async def test_on_loopback_the_page_is_open_to_the_machine(lab: Lab) -> None:
     client = await started(lab)
-    await client.chat("sk-ann", "anns")
+    await client.post("/v1/chat/completions", BODY, {"x-request-id": "anns"}, key="sk-ann")
     own = {"host": "localhost:4000", "origin": "http://localhost:4000"}
     assert await outcomes(client, (*PATHS[:2], "/admin/requests/anns", *OPEN), {}, own) == {200}
     keys = ({"authorization": "Bearer sk-bob"}, {"x-api-key": "sk-bob"})
@@ -110,21 +92,21 @@ async def test_the_key_opens_it(lab: Lab) -> None:
     for method, path in (("POST", "/admin/reload"), ("DELETE", "/admin/tenants/x"), ("POST", "/admin/replays")):
         assert await outcomes(client, [path], *wrong, method=method) == {UNAUTHORIZED}
     assert await outcomes(client, OPEN) == {200}
-    assert "penstock_build_info" in (await client.ask("GET", "/metrics", ADMIN))[1]
-    status, told = await client.ask("GET", "/admin/config", ADMIN)
-    names = "process tasks version since generations workers text chains trace_url"
-    assert (status, told.keys()) == (200, {*names.split()})
+    assert b"penstock_build_info" in (await client.get("/metrics", ADMIN)).body
+    answer = await client.get("/admin/config", ADMIN)
+    told, names = answer.json, "process tasks version since generations workers text chains trace_url"
+    assert (answer.status, told.keys()) == (200, {*names.split()})
     assert "s3cret" not in told["text"]
     assert "admin_key: '***'" in told["text"]
     assert lab.behind.url in told["text"]
     assert "keep_turns: 1" in told["chains"]["default"]
-    assert (await client.ask("POST", "/admin/reload", ADMIN))[1]["outcome"] == "unchanged"
-    assert (await client.ask("GET", "/admin/reload", ADMIN))[0] == 405
+    assert (await client.send("POST", "/admin/reload", ADMIN)).json["outcome"] == "unchanged"
+    assert (await client.get("/admin/reload", ADMIN)).status == 405
 
 
 async def test_where_clients_have_keys_metrics_are_not_for_them(lab: Lab) -> None:
     text = config(lab.behind).replace("openai, ", "openai, api_key: k, ")
-    client = Client(await lab.start(f"{text}auth: {{kind: keys}}\n"), lab.http)
+    client = await lab.client(f"{text}auth: {{kind: keys}}\n")
     paths = ("/metrics", *PATHS)
     assert await outcomes(client, paths, {}, ADMIN) == {NOT_FOUND}, "others' keys, and what they use"
 
@@ -132,7 +114,7 @@ async def test_where_clients_have_keys_metrics_are_not_for_them(lab: Lab) -> Non
 async def test_a_port_of_its_own(lab: Lab) -> None:
     async with served(config(lab.behind, "admin_port: 0"), lab.folder) as running:
         client, operator = Client(running.base, lab.http), Client(await running.admin(), lab.http)
-        await client.chat("k", "mine")
+        await client.post("/v1/chat/completions", BODY, {"x-request-id": "mine"}, key="k")
         assert await outcomes(client, (*PATHS, "/metrics")) == {NOT_FOUND}
         paths = (*PATHS[:2], "/admin/requests/mine", "/ui", "/metrics", "/readyz", "/healthz")
         assert await outcomes(operator, paths) == {200}
@@ -146,11 +128,11 @@ async def test_a_changed_configuration_is_checked_and_not_put_in_force(lab: Lab)
     client = await started(lab)
 
     async def check(text: str) -> Any:
-        status, told = await client.ask("POST", "/admin/check", json={"yaml": text})
-        assert status == 200
-        return told
+        answer = await client.post("/admin/check", {"yaml": text})
+        assert answer.status == 200
+        return answer.json
 
-    before = await client.ask("GET", "/admin/config")
+    before = await client.get("/admin/config")
     good = (lab.folder / "config.yaml").read_text()
     assert await check(good) == {"errors": [], "warnings": []}
     assert (await check("modls: []"))["errors"][0] == "config.yaml:1: modls: unknown key; did you mean 'models'?"
@@ -161,8 +143,8 @@ async def test_a_changed_configuration_is_checked_and_not_put_in_force(lab: Lab)
     assert "not imported here" in told, "nor to run code"
     for body in (b"{}", b"[]", b"{"):
         sent = {"content-type": "application/json"}
-        assert (await client.ask("POST", "/admin/check", sent, data=body))[0] == 400
-    assert (await client.ask("GET", "/admin/config"))[1]["version"] == before[1]["version"]
+        assert (await client.send("POST", "/admin/check", sent, data=body)).status == 400
+    assert (await client.get("/admin/config")).json["version"] == before.json["version"]
 
 
 class Page(HTMLParser):
@@ -178,26 +160,24 @@ class Page(HTMLParser):
 
 
 async def test_the_page_runs_nothing_but_itself(lab: Lab) -> None:
-    base = await lab.start(config(lab.behind, "admin_key: s3cret"))
-    async with lab.http.get(f"{base}/ui") as response:
-        page = Page(await response.text())
+    client = await started(lab, "admin_key: s3cret")
+    page = Page((await client.get("/ui")).body.decode())
     assert not [name for _, name, _ in page.found if name.startswith("on") or name == "style"]
     linked = [value for tag, name, value in page.found if (tag, name) in (("script", "src"), ("link", "href"))]
     assert "ui/app.js" in linked
     files = [path.name for path in (ROOT / "proxy/data/ui").iterdir() if path.suffix != ".LICENSE"]
     assert {value.removeprefix("ui/") for value in linked} <= set(files)
     for name in files:
-        async with lab.http.get(f"{base}/ui/{name}") as response:
-            text, headers = await response.text(), response.headers
-        policy = headers["content-security-policy"]
+        answer = await client.get(f"/ui/{name}")
+        policy = answer.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; ")
         assert "require-trusted-types-for 'script'; trusted-types 'none'" in policy
         assert "unsafe" not in policy
-        assert headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-content-type-options"] == "nosniff"
         if "uPlot" not in name:
-            assert not re.search(r"https?://|innerHTML|insertAdjacentHTML|eval\(|document\.write", text), name
-    for name in ("uPlot.LICENSE", "..%2fmodels.json", "%2e%2e%2fmodels.json", "app.py"):
-        assert (await Client(base, lab.http).ask("GET", f"/ui/{name}"))[0] == 404, name
+            assert not re.search(rb"https?://|innerHTML|insertAdjacentHTML|eval\(|document\.write", answer.body), name
+    others = ("uPlot.LICENSE", "..%2fmodels.json", "%2e%2e%2fmodels.json", "app.py")
+    assert await outcomes(client, [f"/ui/{name}" for name in others]) == {NOT_FOUND}
 
 
 def test_the_library_of_charts_is_the_published_one() -> None:

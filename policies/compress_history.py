@@ -184,8 +184,7 @@ async def _replacement(
     if summary is None or not short:
         return summary
     # what stands in short forms needs no line: others have its room
-    rest = replace(measure, tokens=measure.tokens - sum(await ctx.tokens.sizes(short)))
-    return [*(await summarised(leaving, handles, rest, ctx, written, shown=len(short)) or summary), *short]
+    return [*(await summarised(leaving, handles, size, ctx, written, shown=len(short)) or summary), *short]
 
 
 async def newest(leaving: Leaving, before: Sequence[Message], measure: SummarySize, ctx: Context) -> list[Message]:

@@ -44,9 +44,21 @@ LARGE = {
 """The tracked files over 200 KB: models, vocabularies, what is generated."""
 
 
-def test_tracked_files_are_small_except_those_listed() -> None:
+FOLDERS = {".ci", ".github", "benchmarks", "deploy", "docs", "helm", "policies", "proxy", "tests"}
+"""The folders of the tree. A run that leaves its state in another one is found here."""
+
+
+@pytest.fixture
+def tracked() -> list[Path]:
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     if listing.returncode:
         pytest.skip("no checkout of git")
-    names = filter(None, listing.stdout.split("\0"))
-    assert {name for name in names if (ROOT / name).is_file() and (ROOT / name).stat().st_size > 200_000} == LARGE
+    return [Path(name) for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_tracked_files_lie_in_known_folders(tracked: list[Path]) -> None:
+    assert {path.parts[0] for path in tracked if len(path.parts) > 1} == FOLDERS
+
+
+def test_tracked_files_are_small_except_those_listed(tracked: list[Path]) -> None:
+    assert {str(path) for path in tracked if (ROOT / path).stat().st_size > 200_000} == LARGE

@@ -17,8 +17,7 @@ from proxy.http.headers import relayed
 from proxy.models.usage import Usage, UsageReader, without_usage
 from proxy.policy import Fact
 from proxy.step import counts_header
-from proxy.telemetry.attributes import OPERATIONS
-from proxy.telemetry.observation import Observation, ObservedCall
+from proxy.telemetry.observation import OPERATIONS, Observation, ObservedCall
 from proxy.upstreams.base import Call, Reply, Upstream
 
 _KEPT = 4 * 2**20

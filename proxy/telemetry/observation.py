@@ -19,34 +19,24 @@ from proxy.models.usage import Usage
 from proxy.policy import Fact
 from proxy.state.warnings import Warnings
 from proxy.step import Step
-from proxy.telemetry import attributes as attr
 from proxy.telemetry.bill import MOST_BYTES, Bills
 from proxy.telemetry.metrics import Metrics
-from proxy.telemetry.record import NONE, PARSED, Record, conversation_id, facts_of, turn_of
+from proxy.telemetry.record import NONE, PARSED, Record
 from proxy.telemetry.records import Records
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
-
-    from proxy.telemetry.tracing import RequestSpan, Tracing
+    from proxy.telemetry.tracing import CallSpan, RequestSpan, Tracing
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
-_ATTRIBUTES = {
-    "http.response.status_code": "status",
-    "error.type": "error",
-    "penstock.request.id": "request_id",
-    "penstock.model": "model",
-    "penstock.upstream": "upstream",
-    "penstock.chain": "chain",
-    "penstock.context.tokens_before": "tokens_before",
-    "penstock.context.tokens_after": "tokens_after",
-    "penstock.context.window": "window",
-    "penstock.cost.usd": "usd",
-    "penstock.cost.prompt_estimated_usd": "usd_estimated",
-    "penstock.cost.chain_saved_usd": "usd_saved",
+OPERATIONS = {
+    "/chat/completions": "chat",
+    "/completions": "text_completion",
+    "/embeddings": "embeddings",
+    "/messages": "chat",
+    "/responses": "chat",
 }
-"""The attributes of a request's span, and the facts that they are."""
+"""The operations of paths below `/v1`, as far as the GenAI conventions have a name for them."""
 _LOGGED = {"milliseconds": "ms"}
 _NOT_LOGGED = frozenset({"window", "usd_unchanged", "cached_expected"})
 _KIND = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -228,13 +218,7 @@ class Observation(Record):
         """Begin a call until its `end`. `operation` is None for one that asks no model."""
         span = None
         if self._span is not None:
-            who = self.who()
-            known = {
-                # a hash of an opening may be another conversation's too
-                "gen_ai.conversation.id": conversation_id(who) if who.is_named else None,
-                "gen_ai.conversation.compacted": any(step.compressed for step in self.steps) or None,
-            }
-            span = self._span.call(operation, provider, model, address, fields or {}, known)
+            span = self._span.call(operation, provider, model, address, fields or {}, self)
         counted = (operation, provider, self.model) if operation and model else None
         return ObservedCall(self, span, counted)
 
@@ -259,22 +243,15 @@ class Observation(Record):
         if records is not None and "model" in self.known and records.takes_one(asked=self.explains):
             records.add(self)
         if self._span is not None or _access.isEnabledFor(logging.INFO):
-            self._show({**self.known, **facts_of(self)})
+            self._show({**self.known, **self.facts()})
 
     def _show(self, facts: Mapping[str, object]) -> None:
         if self._span is not None:
-            who, turn = self.who(), None if self.rewriting is None else turn_of(self.rewriting.came)
-            known = {name: facts.get(fact) for name, fact in _ATTRIBUTES.items()}
-            known |= attr.of_conversation(who, conversation_id(who), turn)
-            has_failed = self.status >= 500 or (self.error is not None and self.status < 400)
-            self._span.end(known, self._ran, has_failed=has_failed)
-        if _access.isEnabledFor(logging.INFO):
-            line = {_LOGGED.get(name, name): value for name, value in facts.items() if name not in _NOT_LOGGED}
-            line["verdicts"] = dict(
-                Counter(f"observed_{step.verdict}" if step.observed else step.verdict for step in self.steps)
-            )
-            fields = {name: _rounded(value) for name, value in line.items() if value is not None}
-            _access.info("request", extra={"fields": fields})
+            self._span.end(self, facts, self._ran)
+        line = {_LOGGED.get(name, name): value for name, value in facts.items() if name not in _NOT_LOGGED}
+        verdicts = Counter(f"observed_{step.verdict}" if step.observed else step.verdict for step in self.steps)
+        fields = {name: _rounded(value) for name, value in line.items() if value is not None}
+        _access.info("request", extra={"fields": {**fields, "verdicts": dict(verdicts)}})
 
     @property
     def _upstream(self) -> str:
@@ -356,7 +333,7 @@ class Observation(Record):
 class ObservedCall:
     """One call to an upstream on behalf of a request; a request may make several."""
 
-    def __init__(self, request: Observation, span: "Span | None", counted: tuple[str, str, str] | None) -> None:
+    def __init__(self, request: Observation, span: "CallSpan | None", counted: tuple[str, str, str] | None) -> None:
         self._request, self._span, self._counted = request, span, counted
         self._started = perf_counter()
         self._first_chunk: float | None = None
@@ -364,8 +341,8 @@ class ObservedCall:
 
     def carry(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return the headers for the upstream: with the call's own `traceparent`, and never `baggage`."""
-        if self._span is not None and self._request._span is not None:
-            return self._request._span.carry(self._span, headers)
+        if self._span is not None:
+            return self._span.carry(headers)
         return headers if "baggage" not in headers else {k: v for k, v in headers.items() if k != "baggage"}
 
     def first_chunk(self) -> None:
@@ -390,14 +367,8 @@ class ObservedCall:
         if self._counted is not None:
             seconds = perf_counter() - self._started
             self._request.metrics.called(self._counted, kind, seconds, usage)
-        if self._span is not None and self._request._span is not None:
-            known = {
-                **(attr.of_usage(usage) if usage is not None else {}),
-                **{f"penstock.upstream.fact.{name}": value for name, value in (facts or {}).items()},
-                "gen_ai.response.time_to_first_chunk": self._first_chunk,
-                "error.type": kind,
-            }
-            self._request._span.called(self._span, known, has_failed=kind is not None)
+        if self._span is not None:
+            self._span.end(usage, facts or {}, self._first_chunk, kind)
 
 
 def kind_of(error: "BaseException | str | None") -> str | None:

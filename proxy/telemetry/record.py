@@ -91,6 +91,22 @@ class Record:
         scope = "\0".join((ctx.identity.scope, self.known.get("upstream") or "", ctx.model.name))
         return await self.bills.estimate((ctx.identity.tenant, scope), came, sent, ctx.model, ctx.tokens)
 
+    def facts(self) -> dict[str, Any]:
+        """Return the figures of the request, of which its row, its span and its line in the log are made."""
+        return {
+            "status": self.status,
+            "error": self.error,
+            "stream": self.stream,
+            "milliseconds": round(self.seconds * 1000, 1),
+            "tokens_before": self.before,
+            "tokens_after": self.after,
+            "window": self.window,
+            "usd": self.usd,
+            **estimated(self.estimate),
+            "usd_saved": self.saved,
+            "trace_id": self.trace_id,
+        }
+
     def who(self, request: ChatRequest | None = None) -> Identity:
         """Return the conversation's identity; of an unread body, as its headers and the `request` in it say."""
         if self.rewriting is not None:
@@ -107,28 +123,22 @@ class Record:
             return None
 
 
-def facts_of(record: Record) -> dict[str, Any]:
-    """Return the figures of a request, of which its row, its span and its line in the log are made."""
-    return {
-        "status": record.status,
-        "error": record.error,
-        "stream": record.stream,
-        "milliseconds": round(record.seconds * 1000, 1),
-        "tokens_before": record.before,
-        "tokens_after": record.after,
-        "window": record.window,
-        "usd": record.usd,
-        **estimated(record.estimate),
-        "usd_saved": record.saved,
-        "trace_id": record.trace_id,
-    }
-
-
 def conversation_id(who: Identity) -> str | None:
     """Return the id of a conversation of a tenant; each agent and task of a session has its own."""
     if not who.session:
         return None
     return blake2b(f"{who.tenant}\0{who.scope}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
+
+
+def names_of(who: Identity) -> dict[str, str | None]:
+    """Return the hashes by which a request's conversation and its parts are known."""
+    session = who.session if who.is_named else None
+    return {
+        "conversation": conversation_id(who),
+        "session": session,
+        "agent": who.agent or None,
+        "task": who.task or None,
+    }
 
 
 def turn_of(request: ChatRequest) -> int:
@@ -149,7 +159,6 @@ def date(seconds: float) -> str:
 async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -> bytes | None:
     """Return the JSON of a record's row, behind that of its new `texts`; None for one that JSON cannot hold."""
     request = record.request()
-    who = record.who(request)
     rewriting, changed, handles = record.rewriting, list[Change](), list[str]()
     sections: dict[str, Any] = {"before": None, "after": None}
     if rewriting is not None:
@@ -159,8 +168,8 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         changed = await changes(came, sent, rewriting.stages, rewriting.ctx.tokens)
         handles = _handles(came, sent)
     effects, broken = await _priced(record)
-    conversation = conversation_id(who)
-    key = record.tenant, conversation or ""
+    names = names_of(record.who(request))
+    key = record.tenant, names["conversation"] or ""
     link = ledger.link(key, handles)
     verdicts = [step.verdict for step in record.steps if not step.observed]
     known = record.known
@@ -170,17 +179,14 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         "ended": date(record.when),
         "tenant": record.tenant,
         "config": record.config,
-        "conversation": conversation,
+        **names,
         "title": None if texts is None else _title(request),
         "key": known.get("key"),
-        "session": who.session if who.is_named else None,
-        "agent": who.agent or None,
-        "task": who.task or None,
         "turn": None if request is None else turn_of(request),
         "route": known.get("route"),
         "model": record.asked[:_NAME],
         **{name: known.get(name) for name in ("upstream", "chain", "ignored", "lowered", "vendor")},
-        **facts_of(record),
+        **record.facts(),
         "sections": sections,
         "prices": None if rewriting is None else _prices(rewriting.ctx.model, record.after or 0),
         **{

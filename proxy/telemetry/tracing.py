@@ -1,12 +1,19 @@
-"""Spans and their export. The only file that loads OpenTelemetry, and that only where traces are wanted."""
+"""Spans, their attributes and their export. The only file that loads OpenTelemetry, and that only for spans to send.
+
+The published constants of the GenAI conventions (`gen_ai.*`) are deprecated, so the names stand here. They belong on
+the span of the call to the model alone: backends count a generation for each span that has them.
+"""
 
 import asyncio
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from time import perf_counter, time_ns
+from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -19,16 +26,52 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from proxy import __version__
 from proxy.chat.errors import ConfigError
 from proxy.config.settings import TelemetrySettings
+from proxy.models.usage import Usage
+from proxy.policy import Fact
 from proxy.step import Step
-from proxy.telemetry import attributes as attr
+from proxy.telemetry.record import Record, conversation_id, names_of, turn_of
+
+SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
+"""The version of the conventions that the released names are from."""
+
+_FACTS = {
+    "http.response.status_code": "status",
+    "error.type": "error",
+    "penstock.request.id": "request_id",
+    "penstock.model": "model",
+    "penstock.upstream": "upstream",
+    "penstock.chain": "chain",
+    "penstock.context.tokens_before": "tokens_before",
+    "penstock.context.tokens_after": "tokens_after",
+    "penstock.context.window": "window",
+    "penstock.cost.usd": "usd",
+    "penstock.cost.prompt_estimated_usd": "usd_estimated",
+    "penstock.cost.chain_saved_usd": "usd_saved",
+}
+"""The attributes of a request's span, and the facts that they are."""
+_NUMBERS: Mapping[str, tuple[str, type[int] | type[float]]] = {
+    **dict.fromkeys(("max_tokens", "max_completion_tokens"), ("max_tokens", int)),
+    "seed": ("seed", int),
+    "n": ("choice.count", int),
+    **{name: (name, float) for name in ("temperature", "top_p", "frequency_penalty", "presence_penalty", "top_k")},
+}
+"""The attributes of a call, below `gen_ai.request`, that are numbers in the request."""
+_TOO_LARGE = 2**63
+_MOST_CHOICES = 128
+_LEVEL = re.compile(r"[a-z]{1,12}")
+_ID = re.compile(r"[\w-]{1,128}")
 
 _LONGEST_VALUE = 1024
 """Characters of an attribute: clients and upstreams choose some values."""
+_LONGEST_NAME = 128
+"""Characters of a model's name in a span's name; where the configuration has globs, it is the client's to choose."""
 
 _TRACE_HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
 
 _log = logging.getLogger("penstock.tracing")
 _propagator = TraceContextTextMapPropagator()
+
+Value = str | bool | int | float | list[str]
 
 
 class Tracing:
@@ -45,13 +88,13 @@ class Tracing:
         )
         for exporter in self._exporters:
             self._provider.add_span_processor(BatchSpanProcessor(exporter))
-        self._tracer = self._provider.get_tracer("penstock", __version__, attr.SCHEMA)
+        self._tracer = self._provider.get_tracer("penstock", __version__, SCHEMA)
         self._all_steps = settings.spans == "all"
 
     def begin(self, method: str, route: str, path: str, headers: Mapping[str, str]) -> "RequestSpan":
         known = {"http.request.method": method, "http.route": route, "url.path": path, "url.scheme": "http"}
         parent = _propagator.extract(headers, Context())
-        span = self._tracer.start_span(f"{method} {route}", parent, SpanKind.SERVER, attr.clean(known))
+        span = self._tracer.start_span(f"{method} {route}", parent, SpanKind.SERVER, _clean(known))
         return RequestSpan(self._tracer, span, self._all_steps)
 
     async def aclose(self, seconds: float = 5.0) -> None:
@@ -77,7 +120,7 @@ class RequestSpan:
         return f"{self._span.get_span_context().trace_id:032x}"
 
     def event(self, name: str, known: Mapping[str, object]) -> None:
-        self._span.add_event(name, attr.clean(known))
+        self._span.add_event(name, _clean(known))
 
     def call(
         self,
@@ -86,27 +129,27 @@ class RequestSpan:
         model: str,
         address: str | None,
         fields: Mapping[str, object],
-        known: Mapping[str, object],
-    ) -> Span:
+        request: Record,
+    ) -> "CallSpan":
         """Open the CLIENT span of a call; of a request that is not sampled it is the request's own span."""
         if not self._span.is_recording():
-            return self._span
-        name, all_known = f"call {provider}", attr.of_server(address)
+            return CallSpan(self._span)
+        name, known = f"call {provider}", dict(_server(address))
         if operation and model:
-            name = f"{operation} {attr.model_name(model)}"
-            all_known = {**all_known, **attr.of_generation(operation, provider, model, fields), **known}
-        return self._tracer.start_span(name, self._context, SpanKind.CLIENT, attr.clean(all_known))
+            # a lone surrogate in a name would cost a whole batch its export
+            name, who = f"{operation} {_text(model[:_LONGEST_NAME])}", request.who()
+            known |= {
+                "gen_ai.operation.name": operation,
+                "gen_ai.provider.name": provider,
+                "gen_ai.request.model": model,
+                **_asked(fields),
+                # a hash of an opening may be another conversation's too
+                "gen_ai.conversation.id": conversation_id(who) if who.is_named else None,
+                "gen_ai.conversation.compacted": any(step.compressed for step in request.steps) or None,
+            }
+        return CallSpan(self._tracer.start_span(name, self._context, SpanKind.CLIENT, _clean(known)), is_own=True)
 
-    def carry(self, call: Span, headers: Mapping[str, str]) -> dict[str, str]:
-        carried = {name: value for name, value in headers.items() if name not in _TRACE_HEADERS}
-        _propagator.inject(carried, set_span_in_context(call, Context()))
-        return carried
-
-    def called(self, call: Span, known: Mapping[str, object], *, has_failed: bool) -> None:
-        if self._span.is_recording():
-            _end(call, known, has_failed=has_failed)
-
-    def end(self, known: Mapping[str, object], steps: Iterable[Step], *, has_failed: bool) -> None:
+    def end(self, request: Record, facts: Mapping[str, object], steps: Iterable[Step]) -> None:
         """Close the span, behind one for each step with its real times."""
         if not self._span.is_recording():
             return
@@ -114,15 +157,115 @@ class RequestSpan:
             if self._all_steps or step.verdict not in ("keep", "skip"):
                 start = self._epoch + int(step.started * 1e9)
                 span = self._tracer.start_span(f"policy {step.policy}", self._context, start_time=start)
-                _end(span, attr.of_step(step), has_failed=step.verdict == "fail", at=start + int(step.seconds * 1e9))
-        _end(self._span, known, has_failed=has_failed)
+                _end(span, _of_step(step), has_failed=step.verdict == "fail", at=start + int(step.seconds * 1e9))
+        known = {name: facts.get(fact) for name, fact in _FACTS.items()}
+        turn = None if request.rewriting is None else turn_of(request.rewriting.came)
+        conversation = {f"penstock.{name}.id": id for name, id in names_of(request.who()).items()}
+        has_failed = request.status >= 500 or (request.error is not None and request.status < 400)
+        _end(self._span, {**known, **conversation, "penstock.conversation.turn": turn}, has_failed=has_failed)
+
+
+class CallSpan:
+    """The span of one call to an upstream."""
+
+    def __init__(self, span: Span, *, is_own: bool = False) -> None:
+        self._span, self._is_own = span, is_own
+
+    def carry(self, headers: Mapping[str, str]) -> dict[str, str]:
+        carried = {name: value for name, value in headers.items() if name not in _TRACE_HEADERS}
+        _propagator.inject(carried, set_span_in_context(self._span, Context()))
+        return carried
+
+    def end(self, usage: Usage | None, facts: Mapping[str, Fact], first_chunk: float | None, error: str | None) -> None:
+        if self._is_own:
+            known: dict[str, object] = {} if usage is None else _of_usage(usage)
+            known |= {f"penstock.upstream.fact.{name}": value for name, value in facts.items()}
+            known |= {"gen_ai.response.time_to_first_chunk": first_chunk, "error.type": error}
+            _end(self._span, known, has_failed=error is not None)
 
 
 def _end(span: Span, known: Mapping[str, object], *, has_failed: bool, at: int | None = None) -> None:
-    span.set_attributes(attr.clean(known))
+    span.set_attributes(_clean(known))
     if has_failed:
         span.set_status(Status(StatusCode.ERROR))
     span.end(at)
+
+
+# --- attributes ---
+
+
+def _of_step(step: Step) -> dict[str, object]:
+    return {
+        "penstock.policy.name": step.policy,
+        "penstock.policy.verdict": step.verdict,
+        "penstock.policy.why": step.why,
+        "penstock.policy.mode": "observe" if step.observed else "enforce",
+        "penstock.policy.tokens_before": step.tokens_before,
+        "penstock.policy.tokens_after": step.tokens_after,
+        **{f"penstock.policy.fact.{name}": value for name, value in step.facts.items()},
+    }
+
+
+def _asked(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of a request as attributes: no texts but a level of reasoning and an earlier response's id."""
+    known: dict[str, object] = {}
+    for name, value in fields.items():
+        attribute, kind = _NUMBERS.get(name, ("", int))
+        if attribute and isinstance(value, int | float) and type(value) is not bool and abs(value) < _TOO_LARGE:
+            known[attribute] = kind(value) if kind(value) == value else None
+    inner = (fields.get("reasoning"), fields.get("output_config"))
+    levels = [fields.get("reasoning_effort"), *(each.get("effort") for each in inner if isinstance(each, Mapping))]
+    stream, previous = fields.get("stream"), fields.get("previous_response_id")
+    known["stream"] = stream if type(stream) is bool else None
+    known["reasoning.level"] = next((each for each in levels if isinstance(each, str) and _LEVEL.fullmatch(each)), None)
+    known["previous_response.id"] = previous if isinstance(previous, str) and _ID.fullmatch(previous) else None
+    return {f"gen_ai.request.{name}": value for name, value in known.items()}
+
+
+def _of_usage(usage: Usage) -> dict[str, object]:
+    return {
+        "gen_ai.response.id": usage.response_id,
+        "gen_ai.response.model": usage.model,
+        "gen_ai.response.finish_reasons": list(usage.finish_reasons[:_MOST_CHOICES]) or None,
+        "gen_ai.usage.input_tokens": usage.input,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
+        "gen_ai.usage.cache_creation.input_tokens": usage.written,
+        "gen_ai.usage.cache_write.input_tokens": usage.written,  # the same by its latest name
+        **{f"gen_ai.usage.{name}": count for name, count in usage.modalities},
+    }
+
+
+@lru_cache(maxsize=64)
+def _server(address: str | None) -> Mapping[str, object]:
+    """Return host and port of an upstream's address; nothing else of it, since it may hold credentials."""
+    if address is None:
+        return {}
+    url = urlsplit(address)
+    return {"server.address": url.hostname, "server.port": url.port or (443 if url.scheme == "https" else 80)}
+
+
+def _clean(attributes: Mapping[str, object]) -> dict[str, Value]:
+    """Return what can be exported: no None, no other types, nothing that OTLP cannot carry (a traceback each)."""
+    return {name: carried for name, value in attributes.items() if (carried := _carried(value)) is not None}
+
+
+def _carried(value: object) -> Value | None:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, list):
+        return [str(_carried(item)) for item in value]
+    if isinstance(value, int) and not -_TOO_LARGE <= value < _TOO_LARGE:
+        return None
+    return value if isinstance(value, int | float) else None
+
+
+def _text(value: str) -> str:
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
+
+
+# --- export ---
 
 
 def _resource(settings: TelemetrySettings) -> Resource:

@@ -15,8 +15,7 @@ from proxy.config.settings import TelemetrySettings
 from proxy.context import CacheRules, Identity, Prices
 from proxy.identity import session_key
 from proxy.models.usage import Usage
-from proxy.telemetry.attributes import OPERATIONS
-from proxy.telemetry.observation import Telemetry
+from proxy.telemetry.observation import OPERATIONS, Telemetry
 from proxy.telemetry.record import Rewriting, conversation_id
 from proxy.testing import chat, context, profile
 from tests.telemetry.recorded import Recorded, request, step

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from proxy.chat import ChatRequest, Message, split_head
 from proxy.chat.blocks import PINNED, entries_block, entry
-from proxy.chat.provenance import identities, of_client, raws, standing_users
+from proxy.chat.provenance import of_client, raws, standing
 from proxy.chat.texts import arguments
 from proxy.context import Context
 from proxy.history.pins import Pattern, marked, open_plan, system_messages
@@ -64,12 +64,12 @@ class PinContext(Policy):
         if not places:
             return Keep("nothing that must stay has left")
         texts, first = raws(request), len(split_head(came)[0])
-        there, users = identities(request), standing_users(request, ctx.incoming, fitted=True)
+        still = standing(request, ctx.incoming, fitted=True).places
         in_any_form = frozenset(of_client(request, ctx.incoming).values())
         staying, gone = list[Message](), list[Message]()
         for place in places:
             message = came[place]
-            stays = place < first or id(message) in there or id(message) in users or message.raw in texts
+            stays = place < first or place in still or message.raw in texts
             (staying if stays or (message.is_system and place in in_any_form) else gone).append(message)
         missing = _missing(request, gone, staying, self.patterns)
         if not missing:

@@ -5,7 +5,6 @@ adds in the user's role, such as a summary, is told from what the user said and 
 messages it is known which are new (`arrived`), and which no longer stand, or not in full (`departed`).
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -71,31 +70,39 @@ def sent_as(message: Message | None, places: Places) -> int | None:
     return None
 
 
-class _Standing(NamedTuple):
+class StandingPlaces(NamedTuple):
+    """The places of the client's messages that a request still has."""
+
     end: int = 0
-    users: frozenset[int] = frozenset()
+    """The messages of the request that were looked at."""
+    places: frozenset[int] = frozenset()
+    """Of messages as they were, and of the user's with marks in them; one that was shortened does not stand."""
+    calls: frozenset[int] = frozenset()
+    """Of calls in another form."""
 
 
-def standing_users(request: ChatRequest, incoming: ChatRequest, *, fitted: bool = False) -> frozenset[int]:
-    """Return the identities (`id`) of the client's user messages that still say what they said.
+def standing(request: ChatRequest, incoming: ChatRequest, *, fitted: bool = False) -> StandingPlaces:
+    """Return which of the client's messages still say what they said.
 
-    As they were, or with marks in them; one that was shortened does not. With `fitted`, one does that was shortened to
-    fit the window: the user's own words stand in it, only the document does not.
+    With `fitted`, a user's message does that was shortened to fit the window: the user's own words stand in it, only
+    the document does not.
     """
     theirs, sent = of_client(request, incoming), incoming.messages
 
-    def extend(before: _Standing, messages: Sequence[Message]) -> _Standing:
-        users = {
-            id(sent[at])
-            for place, message in enumerate(messages, before.end)
-            if message.get("role") == "user"
-            and (at := theirs.get(place)) is not None
-            and not _is_short(message, sent[at], fitted=fitted)
-        }
-        return _Standing(before.end + len(messages), before.users | users)
+    def extend(before: StandingPlaces, messages: Sequence[Message]) -> StandingPlaces:
+        places, calls = set[int](), set[int]()
+        for place, message in enumerate(messages, before.end):
+            at = theirs.get(place)
+            if at is None:
+                continue
+            own = sent[at]
+            if message is own or (message.get("role") == "user" and not _is_short(message, own, fitted=fitted)):
+                places.add(at)
+            elif message.get("tool_calls"):
+                calls.add(at)
+        return StandingPlaces(before.end + len(messages), before.places | places, before.calls | calls)
 
-    name = "standing users", fitted, incoming.form.lineage
-    return request.form.fold(name, _Standing(), extend).users
+    return request.form.fold(("standing", fitted, incoming.form.lineage), StandingPlaces(), extend)
 
 
 def _is_short(message: Message | None, sent: Message, *, fitted: bool) -> bool:
@@ -126,30 +133,15 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
     """Return the places of messages before the last user message that left, in order, but for system messages.
 
     A tool result that stands there in another form has left, too, and so has a user's message in a short one, but not
-    one in which something was marked. A call in another form has not: it is found by its id, the newest first, because
-    some clients use an id again.
+    one in which something was marked, and no call.
     """
-    if request.messages is incoming.messages:
-        return []
-    came, sent = identities(incoming), identities(request)
     asked_last = last_user(incoming)
-    missing = {came[one] for one in came.keys() - sent.keys() - standing_users(request, incoming)}
-    if not missing or asked_last is None:
+    if request.messages is incoming.messages or asked_last is None:
         return []
-    changed = [request.messages[sent[one]] for one in sent.keys() - came.keys()]
-    calls = Counter(call for message in changed if "tool_calls" in message for call in message.call_ids)
-    for place in sorted(missing.intersection(incoming.form.places("calls", _calls)), reverse=True):
-        asked = incoming.messages[place].call_ids
-        if all(calls[call] > 0 for call in asked):
-            calls.subtract(asked)
-            missing.remove(place)
-    missing.difference_update(incoming.form.places("system messages", _is_system))
-    last, texts = came[id(asked_last)], raws(request)
-    return [place for place in sorted(missing) if place < last and incoming.messages[place].raw not in texts]
-
-
-def _calls(message: Message) -> bool:
-    return bool(message.get("tool_calls"))
+    still, texts = standing(request, incoming), raws(request)
+    before = set(range(identities(incoming)[id(asked_last)]))
+    before.difference_update(still.places, still.calls, incoming.form.places("system messages", _is_system))
+    return [place for place in sorted(before) if incoming.messages[place].raw not in texts]
 
 
 def _is_system(message: Message) -> bool:

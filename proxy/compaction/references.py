@@ -164,20 +164,19 @@ def _repeat(own: Shown, start: int, other: Shown, text: int, at: int) -> _Repeat
 
 def _places(own: Shown, earlier: Sequence[Shown]) -> _Places:
     """Return the newest places of a text's lines in earlier ones, with and without a note on them."""
-    wanted = own.distinct
+    wanted, missing = own.distinct, {*own.distinct}  # of a line such as a bracket enough places are soon known
     places: _Places = {}
     count: dict[tuple[int, int], int] = {}
-    common: set[int] = set()  # lines such as a bracket, of which enough places without a note are known
     for text in range(len(earlier) - 1, -1, -1):
-        there, noted = wanted & earlier[text].distinct, earlier[text].noted
-        if not there or (there <= common and 1 not in noted):
+        there = earlier[text]
+        if missing.isdisjoint(there.distinct) and (1 not in there.noted or wanted.isdisjoint(there.distinct)):
             continue
-        for at, key in enumerate(earlier[text].keys):
-            if key in wanted and (known := count.get((key, noted[at]), 0)) < _NEAREST:
-                count[key, noted[at]] = known + 1
+        for at, (key, noted) in enumerate(zip(there.keys, there.noted, strict=True)):
+            if key in wanted and (known := count.get((key, noted), 0)) < _NEAREST:
+                count[key, noted] = known + 1
                 places.setdefault(key, []).append((text, at))
-                if known + 1 == _NEAREST and not noted[at]:
-                    common.add(key)
+                if known + 1 == _NEAREST and not noted:
+                    missing.remove(key)
     return places
 
 

@@ -76,18 +76,27 @@ def _unchanged(messages: Sequence[Message], before: int, after: int, tokens: int
     return _change(before, after, role, "unchanged", tokens, tokens, count=len(messages))
 
 
-def _steps_of(came: ChatRequest, stages: Stages) -> tuple[Mapping[int, str], Mapping[int, str]]:
-    """Return the step that made each message last, by identity (`id`), and that which removed it, by place."""
-    makers, removed = dict[int, str](), dict[int, str]()
-    before, stood = came, frozenset(range(len(came.messages)))
-    for step, after in stages:
-        if after.messages is not before.messages:
-            makers |= dict.fromkeys(identities(after).keys() - identities(before).keys(), step)
-            stand = frozenset(of_client(after, came).values())
-            removed |= dict.fromkeys(stood - stand, step)
-            stood = stand
-        before = after
-    return makers, removed
+class _Authors:
+    """The steps that made messages, and those that removed them."""
+
+    def __init__(self, came: ChatRequest, stages: Stages) -> None:
+        self._came = came
+        self._names = [step for step, _ in stages]
+        self._forms = [came, *(request for _, request in stages)]
+
+    def maker(self, message: Message) -> str | None:
+        """Return the step behind which a message of the sent request stands that stood nowhere before."""
+        at = next((at for at, form in enumerate(self._forms) if id(message) in identities(form)), 0)
+        return self._names[at - 1] if at else None
+
+    def removing(self, places: Sequence[int]) -> Mapping[int, str]:
+        """Return the step that removed each of these messages of the client's."""
+        steps, standing = dict[int, str](), set(places)
+        for step, form in zip(self._names, self._forms[1:], strict=True) if places else ():
+            gone = standing.difference(of_client(form, self._came).values())
+            steps |= dict.fromkeys(gone, step)
+            standing -= gone
+        return steps
 
 
 @dataclass(slots=True)
@@ -129,7 +138,7 @@ class _Walk:
     ) -> None:
         """`before` and `after` are the tokens of the messages."""
         self._came, self._sent, self._before, self._after = came, sent, before, after
-        self._makers, self._removed = _steps_of(came, stages)
+        self._authors = _Authors(came, stages)
         self._origins = of_client(sent, came)
         self._stand = frozenset(self._origins.values())
 
@@ -163,7 +172,7 @@ class _Walk:
     def _list(self, listing: _Listing, place: int) -> None:
         """Add a message of the sent request, behind those that left before it."""
         message, origin, size = self._sent.messages[place], self._origins.get(place), self._after[place]
-        step = self._makers.get(id(message))
+        step = self._authors.maker(message)
         listing.end = place + 1
         if origin is None:
             listing.add(_change(None, place, message.role, "added", 0, size, step))
@@ -177,7 +186,7 @@ class _Walk:
     def _leave(self, listing: _Listing, until: int) -> None:
         """Add the messages before a place of the client's request that left."""
         gone = [place for place in range(listing.furthest + 1, until) if place not in self._stand]
-        for step, run in groupby(gone, self._removed.get):
+        for step, run in groupby(gone, self._authors.removing(gone).get):
             places = [*run]
             roles = {self._came.messages[place].role for place in places}
             size = sum(self._before[place] for place in places)

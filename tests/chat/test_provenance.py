@@ -1,7 +1,7 @@
 from collections.abc import Sequence
 
 from proxy.chat import ChatRequest, Message
-from proxy.chat.provenance import of_client, standing_users
+from proxy.chat.provenance import of_client, standing
 from proxy.testing import chat
 
 
@@ -39,9 +39,9 @@ def test_a_users_message_stands_with_marks_in_it_and_not_in_a_short_form() -> No
     marked = incoming[0].with_changes(content="u1 [note]")
     short = incoming[1].with_changes(content='u\n[shortened: 1 of 2 characters; recall("h") has the whole]')
     both = short.with_changes(content=short.text + " [note]")
-    same = standing_users(request([marked, short, incoming[2], incoming[3]]), request(incoming))
-    assert same == {id(incoming[0]), id(incoming[2])}
-    assert standing_users(request([both]), request(incoming)) == frozenset()
+    same = standing(request([marked, short, incoming[2], incoming[3]]), request(incoming))
+    assert same.places == {0, 2, 3}
+    assert standing(request([both]), request(incoming)).places == frozenset()
 
 
 def test_where_no_step_has_changed_any_each_is_its_own() -> None:

@@ -3,22 +3,23 @@
 Who observes an answer sees it before: records, saved requests and notes on answers have placeholders.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import starmap
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from proxy.chat import Message, with_fields
+from proxy.chat.errors import UpstreamFailed
 from proxy.chat.placeholders import OPENING, REASONING, VERBATIM, Restoring
 from proxy.chat.sse import ByteStream, EventSplitter, with_data
+from proxy.text.json_values import json_objects
 from proxy.upstreams.base import Call, Reply
-from proxy.wires.messages_answer import read_event, written
+from proxy.wires.messages_answer import read_event
 
-_Path = tuple[str | int, ...]
-"""Keys of objects, and in lists the `index` of an entry."""
+_Path = tuple[Any, ...]
+"""Keys of objects, and in lists the `index` of an entry. The first is the number of a choice, a block or an item."""
 
 _NAMING = frozenset({"id", "type", "role", "name"})
 """Keys of a delta whose texts come whole."""
@@ -31,7 +32,7 @@ def restored(call: Call, reply: Reply) -> Reply:
         return reply
     restoring = Restoring(call.restores, as_json=_is_json(request.rest))
     if reply.chunks is not None:
-        return with_fields(reply, chunks=_stream(reply.chunks, _STREAMS[request.wire](restoring)))
+        return with_fields(reply, chunks=_stream(reply.chunks, _Stream(restoring, _PIECES[request.wire])))
     body = reply.body or b""
     if OPENING.encode() not in body:
         return reply
@@ -58,163 +59,136 @@ def _is_json(rest: Mapping[str, Any]) -> bool:
 
 
 async def _stream(chunks: ByteStream, stream: "_Stream") -> AsyncGenerator[bytes, None]:
-    async with aclosing(chunks):
-        async for chunk in chunks:
-            if passing := stream.feed(chunk):
-                yield passing
+    try:
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                if passing := stream.feed(chunk):
+                    yield passing
+    except UpstreamFailed:
+        if waiting := stream.rest():
+            yield waiting
+        raise
     if last := stream.end():
         yield last
 
 
-class _Stream(ABC):
-    """Restores the texts of a stream. Of each, an end that may begin a placeholder waits for what follows."""
+class _TextPiece(NamedTuple):
+    """A piece of a text in an event."""
 
-    def __init__(self, restoring: Restoring) -> None:
-        self._restoring = restoring
+    path: _Path
+    holder: Any
+    key: str | int
+    is_last: bool = False
+    """True if no more of the text follows."""
+
+
+_Event = tuple[bytes, dict[str, Any], bytes]
+"""An event, what it says with placeholders restored, and the boundary behind it."""
+
+
+class _Stream:
+    """Restores the texts of a stream. An event whose text may end within a placeholder waits for what follows."""
+
+    def __init__(self, restoring: Restoring, pieces: "_Pieces") -> None:
+        self._restoring, self._pieces = restoring, pieces
         self._events = EventSplitter()
-        self._waiting: dict[_Path, tuple[str, dict[str, Any]]] = {}
-        """Ends of texts, each with the event that it came in."""
-        self._next = self._added = 0
-        """The number of the next event, and how many were added: those of Responses are numbered."""
+        self._queue: list[_Event] = []
+        self._open: dict[_Path, tuple[dict[str, Any], _TextPiece, str]] = {}
+        """Texts that may end within a placeholder: the content of the last event, its piece, and that end of it."""
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what the client gets of the next bytes. Raises `UpstreamFailed` where an event has no end."""
         return b"".join(starmap(self._event, self._events.feed(chunk)))
 
     def end(self) -> bytes:
-        """Return the bytes behind the last whole event, and what still waits."""
+        """Return the bytes behind the last whole event, behind all that waits."""
         rest = self._events.rest()
-        last = self._event(rest, b"") if rest else b""
-        more = self._released([*self._waiting])
-        return last + (b"\n\n" if rest and more else b"") + more
+        return (self._event(rest, b"") if rest else b"") + self.rest()
+
+    def rest(self) -> bytes:
+        """Return the events that wait."""
+        for path in [*self._open]:
+            self._close(path)
+        return self._released()
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
+        if event.startswith(b":"):  # a sign of life waits for nothing
+            return event + boundary
         content = read_event(event)
-        if not content:
-            return (self._released([*self._waiting]) if b"[DONE]" in event else b"") + event + boundary
-        before = self._released([path for path in self._waiting if not self._goes_on(content, path)])
+        numbers, pieces = self._pieces(content)
         # of an index that is no number a malformed event is sent as it is, but for whole placeholders
-        texts = [each for each in self._texts(content) if all(isinstance(key, str | int) for key in each[0])]
-        new = content
-        is_changed = False
-        for path, holder, key, ends in texts:
-            text = self._text(path, holder[key], content, ends=ends)
-            is_changed = is_changed or text != holder[key]
-            holder[key] = text
-        if not texts:
-            new = self._restoring.value(content)
-            is_changed = new is not content
-        if isinstance(number := content.get("sequence_number"), int):
-            self._next = number + 1
-            is_changed = is_changed or bool(self._added)
-            new = {**new, "sequence_number": number + self._added}
-        return before + (with_data(event, new) if is_changed else event) + boundary
+        pieces = [each for each in pieces if all(isinstance(key, str | int) for key in each.path)]
+        going_on = {each.path[:2] for each in pieces}
+        for path in [*self._open]:
+            if (path[0] in numbers and path[:2] not in going_on) or b"[DONE]" in event:
+                self._close(path)
+        self._queue.append((event, content if pieces else self._restoring.value(content), boundary))
+        for piece in pieces:
+            self._restore(piece, content)
+        return self._released()
 
-    def _text(self, path: _Path, text: str, content: dict[str, Any], *, ends: bool) -> str:
-        """Return what the client gets of a text with its next piece."""
-        whole = (self._waiting.pop(path)[0] if path in self._waiting else "") + text
-        held = 0 if ends else self._restoring.begun(whole)
-        if held:
-            self._waiting[path] = whole[-held:], content
-            whole = whole[:-held]
-        return self._restoring.text(whole, str(path[-1]))
+    def _restore(self, piece: _TextPiece, content: dict[str, Any]) -> None:
+        _, _, begun = self._open.pop(piece.path, (content, piece, ""))
+        text = begun + piece.holder[piece.key]
+        if waiting := 0 if piece.is_last else self._restoring.begun(text):
+            self._open[piece.path] = content, piece, text[-waiting:]
+            text = text[:-waiting]
+        piece.holder[piece.key] = self._restoring.text(text, str(piece.path[-1]))
 
-    def _released(self, paths: Sequence[_Path]) -> bytes:
-        """Return what waits under these paths and is no placeholder, as events of its own."""
-        events = b""
-        for path in paths:
-            text, begun = self._waiting.pop(path)
-            event = self._saying(begun, path, self._restoring.text(text, str(path[-1])))
-            if "sequence_number" in event:
-                event, self._added = {**event, "sequence_number": self._next + self._added}, self._added + 1
-            events += written(event) if "type" in event else b"data: %b\n\n" % orjson.dumps(event)
-        return events
+    def _close(self, path: _Path) -> None:
+        """Give a text its end, which began no placeholder."""
+        _, piece, end = self._open.pop(path)
+        piece.holder[piece.key] += end
 
-    @abstractmethod
-    def _texts(self, event: dict[str, Any]) -> Iterator[tuple[_Path, Any, Any, bool]]:
-        """Yield each text that is a piece: its path, which ends in its field, its holder and key, and if it ends."""
-
-    @abstractmethod
-    def _goes_on(self, event: Mapping[str, Any], path: _Path) -> bool:
-        """Return False where no more of a text comes with an event or behind it."""
-
-    @abstractmethod
-    def _saying(self, begun: dict[str, Any], path: _Path, text: str) -> dict[str, Any]:
-        """Return an event like another one that says nothing but a text."""
+    def _released(self) -> bytes:
+        """Return the events in front of the first one that waits."""
+        waiting, shown = [id(content) for content, _, _ in self._open.values()], list[bytes]()
+        while self._queue and id(self._queue[0][1]) not in waiting:
+            event, content, boundary = self._queue.pop(0)
+            shown += (event if content == read_event(event) else with_data(event, content)), boundary
+        return b"".join(shown)
 
 
-class _ChatStream(_Stream):
-    def _texts(self, event: dict[str, Any]) -> Iterator[tuple[_Path, Any, Any, bool]]:
-        for choice, delta in _deltas(event):
-            yield from _leaves(delta, (choice.get("index", 0),), ends=bool(choice.get("finish_reason")))
-
-    def _goes_on(self, event: Mapping[str, Any], path: _Path) -> bool:
-        return all(path[1] in delta for choice, delta in _deltas(event) if choice.get("index", 0) == path[0])
-
-    def _saying(self, begun: dict[str, Any], path: _Path, text: str) -> dict[str, Any]:
-        choice = {"index": path[0], "delta": _nested(path[1:], text), "finish_reason": None}
-        return {key: value for key, value in begun.items() if key != "usage"} | {"choices": [choice]}
+_Pieces = Callable[[dict[str, Any]], tuple[Sequence[Any], list[_TextPiece]]]
+"""Returns the numbers of the choices, blocks or items that an event is about, and the pieces of texts in it."""
 
 
-class _MessagesStream(_Stream):
-    def _texts(self, event: dict[str, Any]) -> Iterator[tuple[_Path, Any, Any, bool]]:
-        delta = event.get("delta")
-        name = _DELTAS.get(str(delta.get("type"))) if isinstance(delta, dict) else None
-        if isinstance(delta, dict) and isinstance(delta.get(name), str):
-            yield (event.get("index", 0), str(name)), delta, name, False
-
-    def _goes_on(self, event: Mapping[str, Any], path: _Path) -> bool:
-        return event.get("type") != "content_block_stop" or event.get("index") != path[0]
-
-    def _saying(self, begun: dict[str, Any], path: _Path, text: str) -> dict[str, Any]:
-        return {**begun, "delta": {**begun["delta"], path[-1]: text}}
+def _of_chat(event: dict[str, Any]) -> tuple[Sequence[Any], list[_TextPiece]]:
+    choices, pieces = json_objects(event.get("choices")), list[_TextPiece]()
+    for choice in choices:
+        if isinstance(delta := choice.get("delta"), dict):
+            pieces += _leaves(delta, (choice.get("index", 0),), is_last=bool(choice.get("finish_reason")))
+    return [choice.get("index", 0) for choice in choices], pieces
 
 
 _DELTAS = {"text_delta": "text", "input_json_delta": "partial_json"}
 
 
-class _ResponsesStream(_Stream):
-    def _texts(self, event: dict[str, Any]) -> Iterator[tuple[_Path, Any, Any, bool]]:
-        kind = str(event.get("type"))
-        if kind.endswith(".delta") and isinstance(event.get("delta"), str) and not kind.startswith(REASONING):
-            name = "arguments" if "arguments" in kind else kind
-            yield (event.get("output_index", 0), event.get("content_index", 0), name), event, "delta", False
-
-    def _goes_on(self, event: Mapping[str, Any], path: _Path) -> bool:
-        return str(event.get("type")).endswith(".delta") or event.get("output_index", path[0]) != path[0]
-
-    def _saying(self, begun: dict[str, Any], path: _Path, text: str) -> dict[str, Any]:
-        return {**begun, "delta": text}
+def _of_messages(event: dict[str, Any]) -> tuple[Sequence[Any], list[_TextPiece]]:
+    number, delta = event.get("index"), event.get("delta")
+    if not isinstance(delta, dict) or not isinstance(delta.get(name := _DELTAS.get(str(delta.get("type")), "")), str):
+        return [number], []
+    return [number], [_TextPiece((number, name), delta, name)]
 
 
-_STREAMS: Mapping[str, Callable[[Restoring], _Stream]] = {
-    "chat": _ChatStream,
-    "messages": _MessagesStream,
-    "responses": _ResponsesStream,
-}
+def _of_responses(event: dict[str, Any]) -> tuple[Sequence[Any], list[_TextPiece]]:
+    number, kind = event.get("output_index"), str(event.get("type"))
+    if not kind.endswith(".delta") or not isinstance(event.get("delta"), str) or kind.startswith(REASONING):
+        return [number], []
+    name = "arguments" if "arguments" in kind else kind
+    return [number], [_TextPiece((number, event.get("content_index", 0), name), event, "delta")]
 
 
-def _deltas(chunk: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    choices = chunk.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict) and isinstance(delta := choice.get("delta"), dict):
-            yield choice, delta
+_PIECES: Mapping[str, _Pieces] = {"chat": _of_chat, "messages": _of_messages, "responses": _of_responses}
 
 
-def _leaves(holder: Any, path: _Path, *, ends: bool) -> Iterator[tuple[_Path, Any, Any, bool]]:
+def _leaves(holder: Any, path: _Path, *, is_last: bool) -> Iterator[_TextPiece]:
     for key, value in holder.items() if isinstance(holder, dict) else enumerate(holder):
         at = value["index"] if isinstance(value, dict) and isinstance(value.get("index"), int) else key
-        here = (*path, key if isinstance(holder, dict) else at)
+        here, ends = (*path, key if isinstance(holder, dict) else at), is_last or key in _NAMING
         if key in VERBATIM:
             continue
         if isinstance(value, str):
-            yield here, holder, key, ends or key in _NAMING
+            yield _TextPiece(here, holder, key, ends)
         elif isinstance(value, dict | list):
-            yield from _leaves(value, here, ends=ends or key in _NAMING)
-
-
-def _nested(path: _Path, text: str) -> Any:
-    made: Any = text
-    for key in reversed(path):
-        made = {key: made} if isinstance(key, str) else [{"index": key, **made} if isinstance(made, dict) else made]
-    return made
+            yield from _leaves(value, here, is_last=ends)

@@ -7,7 +7,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from proxy.chat import Message
-from proxy.chat.markers import MARKER_TOKENS, is_shortened, marked_handle, shortened
+from proxy.chat.markers import MARKER_TOKENS, SHORTENED, is_shortened, marked_handle, shortened
+from proxy.chat.provenance import origin
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction.calls import names_file, payloads, reads_file, with_payloads
 from proxy.compaction.fitting import is_ours
@@ -117,7 +118,7 @@ class ShortenedExchange:
         files, lines = self._files(), list[Shown | None]()
         for place, text in enumerate(texts):
             await self._say_in_less(place, text, is_file=text.message in files)
-            lines.append(await self._refer(place, text, lines, beside=BESIDE if text.message in files else 0))
+            lines.append(await self._refer(place, texts, lines, beside=BESIDE if text.message in files else 0))
         for place in await self._chosen(texts) if self._is_read and self._terms.leaves_out else ():
             if await self._leave_out(texts[place]):
                 lines[place] = shown(texts[place].sent)
@@ -168,11 +169,16 @@ class ShortenedExchange:
         archive = self._ctx.archive
         if archive is None or len(text.sent) <= self._terms.over or not self._has_handles:
             return False
-        return archive.handle(text.original) in (*self._before.handles, *self._handles)
+        first = texts_of(text.message, origin(self._group[text.message]))  # an earlier pass may have laid it out
+        original = next((one.original for one in first if one.part == text.part), text.original)
+        return archive.handle(original) in (*self._before.handles, *self._handles)
 
-    async def _refer(self, place: int, text: Text, lines: Sequence[Shown | None], beside: int) -> Shown | None:
+    async def _refer(
+        self, place: int, texts: Sequence[Text], lines: Sequence[Shown | None], beside: int
+    ) -> Shown | None:
         """Put notes in the place of lines that an earlier result shows; return the lines of the text."""
-        own = [(at, each) for at, each in enumerate(lines) if each is not None]
+        text = texts[place]
+        own = [(at, each) for at, each in enumerate(lines) if each is not None and not is_shortened(texts[at].sent)]
         # what has a handle already could not be put together again from the client's text
         earlier = [] if is_shortened(text.sent) else [*self._before.shown, *(each for _, each in own)]
         work = partial(with_references, text.sent, earlier, beside)
@@ -278,8 +284,12 @@ class ShortenedExchange:
         once = self._ctx.once
         short = await once.of(minified, arguments)
         forms: dict[str, str] = {}
-        for payload in payloads(short, self._terms.arguments_over):
-            form = None if await is_ours(payload, self._ctx.archive) else await once.of(form_of, payload)
+        over = self._terms.arguments_over
+        for payload in payloads(short, 0 if SHORTENED in short else over):
+            if await is_ours(payload, self._ctx.archive):
+                self._handles.append(str(marked_handle(payload)))
+                continue
+            form = await once.of(form_of, payload) if len(payload) > over else None
             if form is None or not self._pays(weight(payload), form.tokens + MARKER_TOKENS, others):
                 continue
             if (handle := await self._keep(payload)) is not None:

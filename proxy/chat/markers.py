@@ -9,12 +9,14 @@ _NAMED = re.compile(rb'recall\(\\?"([a-z2-7]{20})\\?"\)')
 """The form of a handle in JSON."""
 MARKER = 'recall("'
 """The beginning of a reference to archived content; what the conversation says about one is never pinned."""
+SHORTENED = "[shortened"
+"""The beginning of the last line of a shortened text."""
 _LONGEST = 400
 MARKER_TOKENS = 28
 """About the tokens of the line that ends a form."""
 
 
-_TO_FIT = "\n[shortened to fit: "
+_TO_FIT = f"\n{SHORTENED} to fit: "
 
 
 def shortened(form: str, original: int, handle: str, *, to_fit: bool = False) -> str:
@@ -22,7 +24,7 @@ def shortened(form: str, original: int, handle: str, *, to_fit: bool = False) ->
 
     `to_fit` says that the text was never sent as it was, because it did not fit the window.
     """
-    start = _TO_FIT if to_fit else "\n[shortened: "
+    start = _TO_FIT if to_fit else f"\n{SHORTENED}: "
     return f'{form}{start}{len(form)} of {original} characters; recall("{handle}") has the whole]'
 
 
@@ -38,7 +40,7 @@ def is_shortened(text: str) -> bool:
 
 def marked_handle(text: str) -> str | None:
     """Return the handle of the marker at a text's end, if it fits the text. It may be forged: ask the archive."""
-    start = text.rfind("\n[shortened", max(0, len(text) - _LONGEST))
+    start = text.rfind(f"\n{SHORTENED}", max(0, len(text) - _LONGEST))
     match = _MARKER.fullmatch(text, start) if start >= 0 else None
     return match[3] if match is not None and int(match[1]) == start < int(match[2]) else None
 

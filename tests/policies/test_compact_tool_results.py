@@ -125,6 +125,20 @@ async def test_what_was_shortened_and_is_asked_for_again_stays_whole() -> None:
     assert lines | {*first.split("\n")} >= {*PROSE.split("\n")}
 
 
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (call(json.dumps({"text": PROSE})), result("done"), ANSWER, ASKED, call("{}", "2"), result(PROSE, "2"), ANSWER),
+        (call(), result(LOOKUP), ANSWER, ASKED, call("{}", "2"), result(LOOKUP, "2"), ANSWER),
+        (call("{}", "c1", "2"), result(json.dumps({"x": PROSE})), result(PROSE[:4000], "2"), ANSWER),
+    ],
+    ids=["of an argument", "of a result in another layout", "of a part of a result beside it"],
+)
+async def test_a_second_pass_over_a_repeat_changes_nothing(messages: tuple[Message, ...]) -> None:
+    request = request_of(*messages)
+    assert await forwarded(request) != list(request.messages)  # and the pass behind it finds nothing more
+
+
 EDIT = Tool.function("edit_file", "Edits.", {"path": "string", "old_str": "string", "new_str": "string"})
 NUMBERED = "\n".join(f"{n}: line {n * n} of the program does what it says" for n in range(1, 101))
 

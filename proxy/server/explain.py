@@ -5,6 +5,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from proxy.economics import money, prompt_cost
 from proxy.gateway.chain import Outcome
 from proxy.gateway.prepare import Services
 from proxy.server.build import build_upstreams
-from proxy.server.replay.player import NO_HEADERS, Explained, choosing, open_player, patient, play_all, player_beside
+from proxy.server.replay.player import NO_HEADERS, Explained, open_player, patient, play_all, player_beside
 from proxy.server.replay.reading import recorded_body
 from proxy.state.store import Store
 from proxy.step import Step
 from proxy.telemetry.bill import estimated
 from proxy.telemetry.changes import changes
+from proxy.text import columns, counted
 from proxy.upstreams.routing import Routes
 
 _WIDTH = 40
@@ -77,9 +79,7 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
     """Return a table for people: each step, its verdict, tokens before and after, and why."""
     profile, incoming, steps = explained.profile, explained.incoming, explained.outcome.steps
     findings = [f"  {step.policy}: {finding}" for step in steps for finding in step.findings]
-    unasked = [
-        f"  {step}: {count} {'pair' if count == 1 else 'pairs'} of texts" for step, count in explained.unasked.items()
-    ]
+    unasked = [f"  {step}: {counted(count, 'pair')} of texts" for step, count in explained.unasked.items()]
     asks = "the judge was not asked here; `penstock serve` would ask it about"
     ignored, lowered = ", ".join(explained.ignored), explained.prepared.lowered
     paragraphs = [
@@ -87,7 +87,7 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
             f"model {incoming.model} -> {explained.route.upstream.name} ({profile.name}), chain {explained.chain}, "
             f"wire {incoming.wire}; window {profile.window} ({profile.source}), usable {explained.usable}"
         ],
-        _columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, steps)]),
+        columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, steps)]),
         ["findings", *findings] if findings else [],
         [asks, *unasked] if unasked else [],
         not_compared(explained),
@@ -113,6 +113,7 @@ def render_json(explained: Explained, against: Explained | None = None, *, tell:
 def shown(explained: Explained) -> dict[str, Any]:
     """Return what was explained, as JSON values."""
     outcome, profile = explained.outcome, explained.profile
+    before, after, rejected = outcome.before, outcome.after, outcome.rejected
     return {
         "model": explained.incoming.model,
         "upstream": explained.route.upstream.name,
@@ -121,16 +122,13 @@ def shown(explained: Explained) -> dict[str, Any]:
         "window": profile.window,
         "usable": explained.usable,
         "exact": profile.exact,
-        "tokens_before": outcome.before.total if outcome.before else None,
-        "tokens_after": outcome.after.total if outcome.after else None,
-        "sections": {
-            "before": outcome.before and outcome.before.by_section(),
-            "after": outcome.after and outcome.after.by_section(),
-        },
-        "prompt_usd_before": _prompt_usd(profile, outcome.before),
-        "prompt_usd_after": _prompt_usd(profile, outcome.after),
+        "tokens_before": before and before.total,
+        "tokens_after": after and after.total,
+        "sections": {"before": before and before.by_section(), "after": after and after.by_section()},
+        "prompt_usd_before": _prompt_usd(profile, before),
+        "prompt_usd_after": _prompt_usd(profile, after),
         **estimated(explained.estimate),
-        "rejected": outcome.rejected.why if outcome.rejected else None,
+        "rejected": rejected and rejected.why,
         "steps": [
             {**step.shown(), **effect._asdict()} for step, effect in zip(outcome.steps, explained.effects, strict=True)
         ],
@@ -164,7 +162,7 @@ def list_models(options: argparse.Namespace) -> None:
             if any(mark in name for mark in "*?[") and profile.source == "default":
                 known = ("by model", "", "", "", "")
             rows.append((name, upstream.name, entry.chain, *known))
-    print("\n".join(_columns(rows)))
+    print("\n".join(columns(rows)))
 
 
 def _row(step: Step) -> tuple[str, ...]:
@@ -180,14 +178,6 @@ def not_compared(explained: Explained) -> list[str]:
         f"{steps} went by words here: `penstock serve` compares texts by meaning ({explained.meaning}); so does --wait"
     )
     return [told] if steps else []
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
-        for row in rows
-    ]
 
 
 def _conclusion(explained: Explained, about: str) -> str:
@@ -215,7 +205,7 @@ def _bars(outcome: Outcome) -> list[str]:
         filled, all_of_it = (ceil(size / unit) for size in (after[name], max(before[name], after[name])))
         bar = "█" * filled + "░" * (all_of_it - filled)
         rows.append(("conversation" if name == "messages" else name, f"{before[name]} -> {after[name]}", bar))
-    return _columns(rows)
+    return columns(rows)
 
 
 def _cost(explained: Explained) -> list[str]:
@@ -281,7 +271,7 @@ class Explaining:
     """`POST /v1/explain` and `POST /admin/explain`."""
 
     def __init__(self, config: Config, routes: Routes, services: Services, store: Store) -> None:
-        self._config, self._settings = config, config.settings
+        self._config, self._settings = config, patient(config.settings, _TIME)  # also while a model is being loaded
         self._routes, self._services, self._store = routes, services, store
 
     async def serve(self, http: Exchange) -> dict[str, Any]:
@@ -290,46 +280,39 @@ class Explaining:
         async with http.watch():
             chain = _text(asked, "chain")
             headers = {**http.headers, "x-penstock-chain": chain} if chain else http.headers
-            return await self._explain(self._settings, _request(asked), asked, None, headers, http.caller)
+            return await self._explain(self._settings, asked, _request(asked), headers=headers, caller=http.caller)
 
     async def for_operators(self, body: bytes, find: Find) -> dict[str, Any]:
         """Explain any request or a recorded one, with any chain, with one that is only tried, and `against` another."""
         asked, caller = Body(body), None
-        request_id = _text(asked, "request_id")
-        if request_id is None:
+        if (request_id := _text(asked, "request_id")) is None:
             raw = _request(asked)
         else:
-            which = {name: _text(asked, name) or "" for name in ("tenant", "until")}
-            raw, caller = await _recorded(request_id, which, find)
-        settings, against = choosing(self._settings), _text(asked, "against")
-        chain, tried = _text(asked, "chain"), _text(asked, "chain_yaml")
-        if tried is not None:
+            record = await find(request_id, {name: _text(asked, name) or "" for name in ("tenant", "until")})
+            if record is None or not record.get("text"):
+                told = "no recent request has this id, or its text was not kept; set records.text in the configuration"
+                raise NotFound(told, code="unknown_request")
+            raw, caller = encode(recorded_body(record)), Caller(str(record["tenant"]))
+        settings, against, chain = self._settings, _text(asked, "against"), _text(asked, "chain")
+        settings = settings.model_copy(update={"server": settings.server.model_copy(update={"may_choose_chain": True})})
+        if (tried := _text(asked, "chain_yaml")) is not None:
             try:
                 chain, steps = _TRIED, await asyncio.to_thread(read_chain, tried, self._config)
             except ConfigError as error:
                 raise BadRequest(str(error), param="chain_yaml", code="invalid_type") from None
             settings = settings.model_copy(update={"chains": {**settings.chains, _TRIED: steps}})
-        explained = await self._explain(settings, raw, asked, chain, NO_HEADERS, caller)
-        other = None if against is None else await self._explain(settings, raw, asked, against, NO_HEADERS, caller)
+        explain = partial(self._explain, settings, asked, raw, caller=caller)
+        explained = await explain(chain=chain)
+        other = None if against is None else await explain(chain=against)
         return {"explained": explained, "against": other}
 
-    async def _explain(
-        self,
-        settings: Settings,
-        raw: bytes,
-        asked: Body,
-        chain: str | None,
-        headers: Mapping[str, str],
-        caller: Caller | None,
-    ) -> dict[str, Any]:
+    async def _explain(self, settings: Settings, asked: Body, raw: bytes, **circumstances: Any) -> dict[str, Any]:
         before = asked.raws_of("before")
         if len(before) > MOST_BEFORE:
             told = f"before has {len(before)} requests; send at most {MOST_BEFORE}"
             raise BadRequest(told, param="before", code="array_above_max_length")
-        settings = patient(settings, _TIME)  # also where a model is still being loaded
         async with player_beside(settings, self._routes, self._services, self._store) as player:
-            played = await play_all(player, raw, before, chain=chain, headers=headers, caller=caller)
-            return await shown_with_text(played)
+            return await shown_with_text(await play_all(player, raw, before, **circumstances))
 
 
 def _request(asked: Body) -> bytes:
@@ -337,14 +320,6 @@ def _request(asked: Body) -> bytes:
     if not isinstance(asked.get("request"), dict):
         raise BadRequest("request must be the body of a chat request", param="request", code="invalid_type")
     return asked.raw_of("request")
-
-
-async def _recorded(request_id: str, which: Mapping[str, str], find: Find) -> tuple[bytes, Caller]:
-    record = await find(request_id, which)
-    if record is None or not record.get("text"):
-        told = "no recent request has this id, or its text was not kept; set records.text in the configuration"
-        raise NotFound(told, code="unknown_request")
-    return encode(recorded_body(record)), Caller(str(record["tenant"]))
 
 
 def _text(asked: Body, name: str) -> str | None:

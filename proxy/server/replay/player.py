@@ -1,14 +1,16 @@
 """Requests played through the path of served ones, and what follows an answer, without an upstream."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
+from typing import Any
 
 from proxy import __version__
 from proxy.access.callers import Caller, without_account
@@ -85,18 +87,10 @@ class Explained:
 class Player:
     """The player of requests, one after the other. For use on one event loop."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        routes: Routes,
-        services: Services,
-        store: Overlay,
-        unasked: "Unasked",
-        missing: "Unasked",
-    ) -> None:
-        """Nothing is written but to `store`. `unasked` knows what the judge was asked, `missing` what vectors were."""
+    def __init__(self, settings: Settings, routes: Routes, services: Services, store: Overlay, unasked: "Unasked"):
+        """Nothing is written but to `store`. `unasked` knows what the services here were asked without an answer."""
         self._settings, self._routes, self._services, self._store = settings, routes, services, store
-        self._unasked, self._missing = unasked, missing
+        self._unasked = unasked
         self._now = time.time()  # stands still while a request is played
         self._preparation = Preparation(settings, services, lambda: self._now)
         self._bills = Bills(clock=lambda: self._now)
@@ -120,41 +114,48 @@ class Player:
         kept = without_account(headers) if caller is not None and caller.key is not None else headers
         asked = Asked({**kept, "x-penstock-chain": chain} if chain else kept, caller=caller)
         chosen = self._preparation.chain_of(route, asked)
-        name = chosen.name or route.chain
-        incoming = body.parse(self._settings.server.max_messages)
-        tokens = self.counter(route.profile)
-        count = await tokens.count(incoming)  # loading a vocabulary is not the chain's time
-        embedding = self._services.embedding
+        sent, profile, tokens = (
+            body.parse(self._settings.server.max_messages),
+            route.profile,
+            self.counter(route.profile),
+        )
+        count = await tokens.count(sent)  # loading a vocabulary is not the chain's time
+        embedding, outcome = self._services.embedding, Outcome(sent, (), count, count)
         if embedding is not None and any("embedding" in policy.needs for _, policy in chosen.steps):
             await embedding.loaded()  # that is not the chain's time either
         started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
-        seconds = perf_counter() - started
-        done = prepared.rewritten
-        if done is None:
-            outcome = Outcome(incoming, (), count, count)
-            return Explained(incoming, prepared, route.profile, name, outcome, prepared.call.body, seconds, tokens)
+        explained = Explained(
+            sent,
+            prepared,
+            profile,
+            chosen.name or route.chain,
+            outcome,
+            prepared.call.body,
+            perf_counter() - started,
+            tokens,
+        )
+        if (done := prepared.rewritten) is None:
+            return explained
         outcome = done.outcome
-        unasked, missing = (each.by_step(outcome.steps) for each in (self._unasked, self._missing))
+        unasked, not_compared = (self._unasked.by_step(service, outcome.steps) for service in ("judge", "vectors"))
+        bills, key = self._bills, (conversation or "", f"{route.upstream.name}\0{done.ctx.model.name}")
         if conversation is None:
             await self._store.clear()
-            bills, scope = await self._bills_before(type(body), done, route, chosen, asked), ("", "")
-        else:
-            bills, scope = self._bills, (conversation, f"{route.upstream.name}\0{done.ctx.model.name}")
-        estimate, effects = await _priced(bills, scope, done)
-        return Explained(
-            done.sent,
-            prepared,
-            done.ctx.model,
-            name,
-            # without steps nobody counted
-            replace(outcome, before=count, after=count) if outcome.before is None else outcome,
-            prepared.call.body if outcome.rejected is None else None,
-            seconds,
-            done.tokens,
-            estimate,
-            effects,
+            bills = await self._bills_before(key, type(body), done, route, chosen, asked)
+        estimate, effects = await _priced(bills, key, done)
+        if outcome.before is None:  # without steps nobody counted
+            outcome = replace(outcome, before=count, after=count)
+        return replace(
+            explained,
+            incoming=done.sent,
+            profile=done.ctx.model,
+            outcome=outcome,
+            body=prepared.call.body if outcome.rejected is None else None,
+            tokens=done.tokens,
+            estimate=estimate,
+            effects=effects,
             unasked=unasked,
-            not_compared=missing,
+            not_compared=not_compared,
             meaning=None if embedding is None else embedding.name,
         )
 
@@ -202,19 +203,18 @@ class Player:
             await services.embedding.settled()
 
     async def _bills_before(
-        self, kind: type[Body], done: Rewritten, route: Route, chosen: Chosen, asked: Asked
+        self, key: tuple[str, str], kind: type[Body], done: Rewritten, route: Route, chosen: Chosen, asked: Asked
     ) -> Bills:
         """Return the bills of a conversation that has just sent its messages up to the last answer."""
         bills, came = Bills(), done.sent
         answers = [place for place, message in enumerate(came.messages) if message.get("role") == "assistant"]
         if answers and answers[-1] and done.outcome.rejected is None and done.ctx.model.prices.known:
             before = came.with_messages(came.messages[: answers[-1]])
-            if before.flaw() is not None:
-                return bills
-            earlier = await self._preparation.rewrite(kind(before.encode()), route, chosen, asked)
-            known, _ = await _priced(bills, ("", ""), earlier)
-            if known is not None:
-                bills.sent(known)
+            if before.flaw() is None:
+                earlier = await self._preparation.rewrite(kind(before.encode()), route, chosen, asked)
+                known, _ = await _priced(bills, key, earlier)
+                if known is not None:
+                    bills.sent(known)
         return bills
 
 
@@ -238,10 +238,11 @@ async def play_all(
 ) -> Explained:
     """Play a request behind those before it, each of which was answered as the next one says."""
     talk = "the request" if before else None
+    play = partial(player.play, chain=chain, headers=headers, caller=caller, conversation=talk)
     for earlier, later in pairwise((*before, raw)):
-        played = await player.play(earlier, chain=chain, headers=headers, caller=caller, conversation=talk)
+        played = await play(earlier)
         await player.commit(played, answer_in(played.incoming, body_of(later).parse()))
-    explained = await player.play(raw, chain=chain, headers=headers, caller=caller, conversation=talk)
+    explained = await play(raw)
     with suppress(UpstreamFailed):  # what reads the request is not installed here
         return replace(explained, ignored=await explained.route.upstream.ignored(explained.prepared.call))
     return explained
@@ -251,18 +252,17 @@ class Unasked:
     """Counts of questions to services that are absent, with their times."""
 
     def __init__(self) -> None:
-        self._asked: list[tuple[float, int]] = []
+        self._asked: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
 
-    def note(self, count: int) -> None:
-        self._asked.append((perf_counter(), count))
+    def note(self, service: str, count: int) -> None:
+        self._asked[service].append((perf_counter(), count))
 
-    def by_step(self, steps: Sequence[Step]) -> dict[str, int]:
+    def by_step(self, service: str, steps: Sequence[Step]) -> dict[str, int]:
+        """Return the questions of each step since the last call; those of the work behind a request are dropped."""
         counts: Counter[str] = Counter()
-        for when, count in self._asked:
-            begun = [step.policy for step in steps if step.started <= when]
-            if begun:  # else it is of the work behind an earlier request
+        for when, count in self._asked.pop(service, ()):
+            if begun := [step.policy for step in steps if step.started <= when]:
                 counts[begun[-1]] += count
-        self._asked.clear()
         return dict(+counts)
 
 
@@ -274,61 +274,55 @@ class SilentJudge(UpstreamJudge):
     async def of(
         self, tenant: str, question: Question, pairs: Sequence[Pair], wait: float, headers: Mapping[str, str]
     ) -> list[float | None]:
-        self.unasked.note(len(pairs))
+        self.unasked.note("judge", len(pairs))
         return [None] * len(pairs)
 
 
 @asynccontextmanager
 async def open_player(settings: Settings, *, reads_state: bool = False, loads: bool = True) -> AsyncGenerator[Player]:
     """Return a player with services of its own, which may read the configured state, and load models of vectors."""
-    settings = choosing(patient(settings))
-    if not (reads_state and _exists(settings.state)):
-        settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=settings.state.ttl)})
-    telemetry, missing = Telemetry(Metrics(__version__)), Unasked()
+    settings, state = patient(settings, may_choose_chain=True), settings.state
+    if not (reads_state and _exists(state)):
+        settings = settings.model_copy(update={"state": StateSettings(kind="memory", ttl=state.ttl)})
+    telemetry, unasked = Telemetry(Metrics(__version__)), Unasked()
     routes = Routes(settings, build_upstreams(settings))
     store, index = build_stores(settings).store, build_index(settings) if reads_state else None
-    services = build_services(settings, store, index, telemetry, patient=True, missing=None if loads else missing.note)
-    try:
-        async with player_beside(settings, routes, services, store, missing) as player:
-            yield player
-    finally:
-        for each in (services, index, *routes.upstreams, store, telemetry):
+    missing = None if loads else partial(unasked.note, "vectors")
+    services = build_services(settings, store, index, telemetry, patient=True, missing=missing)
+    async with AsyncExitStack() as stack:
+        for each in (telemetry, store, *routes.upstreams, index, services):
             if each is not None:
-                await each.aclose()
+                stack.push_async_callback(each.aclose)
+        yield await stack.enter_async_context(player_beside(settings, routes, services, store, unasked))
 
 
 @asynccontextmanager
 async def player_beside(
-    settings: Settings, routes: Routes, services: Services, store: Store, missing: "Unasked | None" = None
+    settings: Settings, routes: Routes, services: Services, store: Store, unasked: Unasked | None = None
 ) -> AsyncGenerator[Player]:
     """Return a player beside services: it reads what they keep, changes nothing of it, and asks no small model."""
-    over, metrics, unasked, judge = Overlay(store), Metrics(__version__), Unasked(), None
+    over, metrics, unasked, judge = Overlay(store), Metrics(__version__), unasked or Unasked(), None
     if settings.judge is not None:
         judge = SilentJudge(settings.judge, routes, metrics)
         judge.unasked = unasked
     writing = build_writing(settings, routes, over, metrics, _write_nothing)
     own = replace(services_over(services, over, settings, metrics), judge=judge, writing=writing)
     try:
-        yield Player(settings, routes, own, over, unasked, missing or Unasked())
+        yield Player(settings, routes, own, over, unasked)
     finally:
         for each in (None if writing is None else writing.drafts, own.corrections, own.prefixes, over):
             if each is not None:
                 await each.aclose()
 
 
-def patient(settings: Settings, seconds: float = _PATIENCE) -> Settings:
-    """Return the settings with so much time for the chain and for each of its steps."""
-    server = settings.server.model_copy(update={"chain_deadline": seconds})
+def patient(settings: Settings, seconds: float = _PATIENCE, **server: Any) -> Settings:
+    """Return the settings with so much time for the chain and each of its steps, and with these of the server."""
     chains: dict[str, Chain] = {
         name: tuple((step, policy.model_copy(update={"timeout": seconds})) for step, policy in steps)
         for name, steps in settings.chains.items()
     }
-    return settings.model_copy(update={"server": server, "chains": chains})
-
-
-def choosing(settings: Settings) -> Settings:
-    """Return the settings with the right to choose a chain."""
-    return settings.model_copy(update={"server": settings.server.model_copy(update={"may_choose_chain": True})})
+    of_server = settings.server.model_copy(update={"chain_deadline": seconds, **server})
+    return settings.model_copy(update={"server": of_server, "chains": chains})
 
 
 def _exists(state: StateSettings | RedisStateSettings) -> bool:

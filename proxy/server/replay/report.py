@@ -8,7 +8,7 @@ from string import Template
 from typing import Any, NamedTuple
 
 from proxy.server.replay.score import OTHERS, OWN, Replayed, Turn
-from proxy.text import counted
+from proxy.text import columns, counted
 
 RULES = (OWN, *OTHERS)
 
@@ -25,74 +25,74 @@ def build_report(
     replayed: Sequence[Replayed], against: Sequence[Replayed] | None = None, *, file: str = ""
 ) -> dict[str, Any]:
     """Return a replay as JSON values: totals, the same by source, and each turn. `file` is the other chain's."""
-    report = {
-        "chain": _chains(replayed),
-        "against": None if against is None else f"{_chains(against)}{f' of {file}' if file else ''}",
+    by_source: dict[str, tuple[list[Replayed], list[Replayed]]] = defaultdict(lambda: ([], []))
+    for place, side in enumerate((replayed, against or ())):
+        for each in side:
+            by_source[each.conversation.source][place].append(each)
+    chain, other = (
+        ", ".join(dict.fromkeys(turn["chain"] for turn in _turns(side))) for side in (replayed, against or ())
+    )
+    is_compared = against is not None
+    return {
+        "chain": chain,
+        "against": f"{other}{f' of {file}' if file else ''}" if is_compared else None,
         "total": totals(replayed, against),
         "sources": {
-            source: totals(_of(replayed, source), None if against is None else _of(against, source))
-            for source in dict.fromkeys(each.conversation.source for each in replayed)
+            source: totals(ours, theirs if is_compared else None) for source, (ours, theirs) in by_source.items()
         },
         "conversations": [
             {"name": each.conversation.name, "source": each.conversation.source, "turns": each.turns}
             for each in replayed
         ],
+        **({} if against is None else {"against_total": totals(against)}),
     }
-    if against is not None:
-        report["against_total"] = totals(against)
-    return report
 
 
-def _chains(replayed: Iterable[Replayed]) -> str:
-    return ", ".join(dict.fromkeys(turn["chain"] for each in replayed for turn in each.turns))
+def _turns(replayed: Iterable[Replayed]) -> list[Turn]:
+    return [turn for each in replayed for turn in each.turns]
 
 
-def _of(replayed: Iterable[Replayed], source: str) -> list[Replayed]:
-    return [each for each in replayed if each.conversation.source == source]
+def _size(turn: Turn, when: str) -> int:
+    """Return the tokens of a request, `before` or `after` its chain."""
+    return sum(turn[when].values())
 
 
 def totals(replayed: Sequence[Replayed], against: Sequence[Replayed] | None = None) -> dict[str, Any]:
     """Return the figures of some conversations together; `against` those of another chain, also the cost."""
-    turns = [turn for each in replayed for turn in each.turns]
+    turns = _turns(replayed)
     sent = [turn for turn in turns if turn["refused"] is None]
-    sizes = [(sum(turn["before"].values()), sum(turn["after"].values())) for turn in sent]
-    before, after = (sum(size[place] for size in sizes) for place in (0, 1))
-    needed, visible, retrievable = (
-        sum(turn["values"][name] for turn in turns) for name in ("needed", "visible", "retrievable")
-    )
+    before, after = (sum(_size(turn, when) for turn in sent) for when in ("before", "after"))
+    cached, cached_unchanged = (sum(turn[name] for turn in sent) for name in ("cached", "cached_unchanged"))
+    priced = [turn for turn in sent if turn["usd"] is not None]
+    values = {name: sum(turn["values"][name] for turn in turns) for name in ("needed", "visible", "retrievable")}
+    lost = values["needed"] - values["visible"] - values["retrievable"]
     ends = [each.turns[-1]["messages"] for each in replayed if each.turns]
     breaks = [turn["broken"]["lost"] for turn in sent if turn["broken"] is not None]
-    priced = [turn for turn in sent if turn["usd"] is not None]
     times = sorted(turn["milliseconds"] for turn in turns)
     steps: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for turn in turns:
-        for step in turn["steps"]:
-            steps[step["policy"]].append(step)
+    for step in (step for turn in turns for step in turn["steps"]):
+        steps[step["policy"]].append(step)
+    costs = {rule: _costs(turns, rule) for rule in RULES}
+    others = {} if against is None else {rule: _costs(_turns(against), rule)[0] for rule in RULES}
     return {
         "conversations": len(replayed),
         "requests": len(turns),
         "refused": len(turns) - len(sent),
         "too_large": {
-            "unchanged": sum(sum(turn["before"].values()) > turn["usable"] for turn in turns),
-            "sent": sum(size[1] > turn["usable"] for turn, size in zip(sent, sizes, strict=True)),
+            "unchanged": sum(_size(turn, "before") > turn["usable"] for turn in turns),
+            "sent": sum(_size(turn, "after") > turn["usable"] for turn in sent),
         },
         "tokens": {"before": before, "after": after, "ratio": _ratio(after, before)},
-        "cost": {rule: _ratio(*_costs(turns, rule)) for rule in RULES},
+        "cost": {rule: _ratio(*both) for rule, both in costs.items()},
         "usd": sum(turn["usd"] for turn in priced) if priced else None,
         "usd_unchanged": sum(turn["usd_unchanged"] for turn in priced) if priced else None,
         "cached": {
-            "tokens": sum(turn["cached"] for turn in sent),
-            "share": _ratio(sum(turn["cached"] for turn in sent), after),
-            "share_unchanged": _ratio(sum(turn["cached_unchanged"] for turn in sent), before),
+            "tokens": cached,
+            "share": _ratio(cached, after),
+            "share_unchanged": _ratio(cached_unchanged, before),
         },
         "breaks": {"count": len(breaks), "tokens": sum(breaks)},
-        "values": {
-            "needed": needed,
-            "visible": visible,
-            "retrievable": retrievable,
-            "lost": needed - visible - retrievable,
-            "survival": _ratio(visible, needed),
-        },
+        "values": {**values, "lost": lost, "survival": _ratio(values["visible"], values["needed"])},
         "messages": {name: sum(end[name] for end in ends) for name in ("all", "removed", "shortened", "gone")},
         "recalled": {
             "tokens": sum(turn["recalled"] for turn in turns),
@@ -104,20 +104,15 @@ def totals(replayed: Sequence[Replayed], against: Sequence[Replayed] | None = No
             "requests": sum(bool(turn["violations"]) for turn in turns),
             "rules": dict(Counter(rule for turn in turns for rule in turn["violations"])),
         },
-        "failed_steps": sum(step["verdict"] == "fail" for some in steps.values() for step in some),
+        "failed_steps": sum(step["verdict"] == "fail" for runs in steps.values() for step in runs),
         "milliseconds": {"p50": _percentile(times, 0.5), "p99": _percentile(times, 0.99)},
-        "steps": {name: _step(some) for name, some in steps.items()},
+        "steps": {name: _step(runs) for name, runs in steps.items()},
         "calibration": _calibration([turn["reported"] for turn in turns if turn["reported"] is not None]),
-        **({} if against is None else {"cost_against": _cost_against(turns, against)}),
+        **({} if against is None else {"cost_against": {rule: _ratio(costs[rule][0], others[rule]) for rule in RULES}}),
     }
 
 
-def _cost_against(turns: Sequence[Turn], against: Sequence[Replayed]) -> dict[str, float | None]:
-    others = [turn for each in against for turn in each.turns]
-    return {rule: _ratio(_costs(turns, rule)[0], _costs(others, rule)[0]) for rule in RULES}
-
-
-def _costs(turns: Sequence[Mapping[str, Any]], rule: str) -> tuple[float, float]:
+def _costs(turns: Sequence[Turn], rule: str) -> tuple[float, float]:
     """Return what requests cost by a rule, and what the client's would have."""
     ours, theirs = (sum(turn[form].get(rule, 0.0) for turn in turns) for form in ("cost", "unchanged"))
     return ours, theirs
@@ -125,10 +120,10 @@ def _costs(turns: Sequence[Mapping[str, Any]], rule: str) -> tuple[float, float]
 
 def _calibration(known: Sequence[Mapping[str, int]]) -> dict[str, Any] | None:
     """Return the fit of our predictions to the cache reads that the upstream reported; None without reports."""
-    expected, reported = sum(each["expected"] for each in known), sum(each["cached"] for each in known)
+    names = ("expected", "cached", "prompt", "tokens")
+    expected, reported, counted, tokens = (sum(each[name] for each in known) for name in names)
     if not (expected or reported):  # that both say nothing proves nothing
         return None
-    counted, tokens = sum(each["prompt"] for each in known), sum(each["tokens"] for each in known)
     # however each side counts
     off = [each["cached"] / max(1, each["tokens"]) - each["expected"] / max(1, each["prompt"]) for each in known]
     return {
@@ -174,18 +169,15 @@ def figures(total: Mapping[str, Any]) -> list[Figure]:
     usd = "" if total["usd"] is None else f" ${total['usd_unchanged']:.4f} → ${total['usd']:.4f}"
     against, times, large = total.get("cost_against", {}).get(OWN), total["milliseconds"], total["too_large"]
     messages, recalled = total["messages"], total["recalled"]
+    removed = f"removed at the end, {messages['gone']:,} of them behind no handle; {messages['shortened']:,} shortened"
     return [
-        Figure(number(cost), f"cost of the prompts{usd}", _grade(cost)),
-        *([] if against is None else [Figure(number(against), "cost against the other chain", _grade(against))]),
-        Figure(number(tokens["ratio"]), f"tokens: {tokens['before']:,} → {tokens['after']:,}", _grade(tokens["ratio"])),
+        _share(cost, f"cost of the prompts{usd}"),
+        *([] if against is None else [_share(against, "cost against the other chain")]),
+        _share(tokens["ratio"], f"tokens: {tokens['before']:,} → {tokens['after']:,}"),
         _count(breaks["count"], f"prefix breaks, {breaks['tokens']:,} tokens", "warn"),
         _count(values["lost"], f"of {values['needed']:,} needed values lost"),
         Figure(f"{values['retrievable']:,}", "needed values behind a handle"),
-        Figure(
-            f"{messages['removed']:,}",
-            f"of {messages['all']:,} messages removed at the end, {messages['gone']:,} of them behind no handle; "
-            f"{messages['shortened']:,} shortened",
-        ),
+        Figure(f"{messages['removed']:,}", f"of {messages['all']:,} messages {removed}"),
         _count(total["violations"]["requests"], "requests that break a rule"),
         _count(total["refused"], "requests refused"),
         _count(large["sent"], f"too large for the window; {large['unchanged']:,} unchanged"),
@@ -196,12 +188,19 @@ def figures(total: Mapping[str, Any]) -> list[Figure]:
     ]
 
 
+def _count(count: int, about: str, more: str = "bad") -> Figure:
+    return Figure(f"{count:,}", about, more if count else "good")
+
+
+def _share(ratio: float | None, about: str) -> Figure:
+    return Figure(number(ratio), about, "" if ratio in (None, 1) else "good" if ratio < 1 else "bad")
+
+
 def notes(total: Mapping[str, Any]) -> list[str]:
     """Return notes on the trust in the costs, and on parts that a replay leaves out."""
     calibration, internal = total["calibration"], total["internal_calls"]
-    if calibration is None:
-        trust = "not calibrated: the files report no reads from the upstream's cache"
-    else:
+    trust = "not calibrated: the files report no reads from the upstream's cache"
+    if calibration is not None:
         expected, reported = calibration["share_expected"] or 0.0, calibration["share_reported"] or 0.0
         trust = (
             f"calibrated: {calibration['met']} of {calibration['turns']} cache reads predicted within 5 % of the "
@@ -233,26 +232,24 @@ def step_table(steps: Mapping[str, Mapping[str, Any]]) -> Rows:
     return rows
 
 
-def events(turn: Mapping[str, Any]) -> dict[str, str]:
+def events(turn: Turn) -> dict[str, str]:
     """Return the noteworthy events of a request, by kind."""
-    broken, retrievable, recalled = turn["broken"], turn["values"]["retrievable"], turn["recalled"]
+    broken, recalled = turn["broken"], turn["recalled"]
+    if broken:
+        place = "the tools" if broken["message"] is None else f"message {broken['message']}"
+        broken = f"from {place} on, {broken['lost']:,} tokens are read anew, by {broken['step']}"
     failed = (step for step in turn["steps"] if step["verdict"] == "fail")
     result = {
         "refused": turn["refused"],
-        "prefix break": broken
-        and f"from {_place(broken['message'])} on, {broken['lost']:,} tokens are read anew, by {broken['step']}",
+        "prefix break": broken,
         "values lost": ", ".join(turn["missing"]),
-        "values behind a handle": str(retrievable or ""),
+        "values behind a handle": str(turn["values"]["retrievable"] or ""),
         "tools left out and called": ", ".join(turn["left_out"]),
         "rules broken": "; ".join(turn["violations"]),
         "recalled": f"{recalled:,} tokens" if recalled else "",
         "failed steps": "; ".join(f"{step['policy']}: {step['why']}" for step in failed),
     }
     return {kind: text for kind, text in result.items() if text}
-
-
-def _place(message: int | None) -> str:
-    return "the tools" if message is None else f"message {message}"
 
 
 def render_text(report: Mapping[str, Any]) -> str:
@@ -262,7 +259,7 @@ def render_text(report: Mapping[str, Any]) -> str:
     lines = [
         f"{counted(total['conversations'], 'conversation')}, {counted(total['requests'], 'request')}; {about}",
         "",
-        *_aligned(source_table(report)),
+        *columns(source_table(report), str.rjust),
         "",
         "cost is that of the prompts against the client's own requests: below 1 the chain saves money",
         *notes(total),
@@ -271,7 +268,7 @@ def render_text(report: Mapping[str, Any]) -> str:
         "",
         *_first_events(report["conversations"]),
         "",
-        *(_aligned(step_table(total["steps"])) if total["steps"] else []),
+        *(columns(step_table(total["steps"]), str.rjust) if total["steps"] else []),
     ]
     return "\n".join(lines)
 
@@ -287,22 +284,9 @@ def _first_events(conversations: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield from (f"{count - _MOST:,} more of: {kind}" for kind, count in known.items() if count > _MOST)
 
 
-def _aligned(rows: Rows) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
-
-
 def number(value: float | None) -> str:
     """Return a figure with three decimals, if there is one."""
     return "–" if value is None else f"{value:.3f}"
-
-
-def _count(count: int, about: str, more: str = "bad") -> Figure:
-    return Figure(f"{count:,}", about, more if count else "good")
-
-
-def _grade(ratio: float | None) -> str:
-    return "" if ratio is None else "good" if ratio < 1 else "bad" if ratio > 1 else ""
 
 
 _HEIGHT, _BAR = 100, 10
@@ -311,76 +295,59 @@ _OPEN = 3
 
 def render_page(report: Mapping[str, Any], title: str) -> str:
     """Return the report as a page of HTML."""
+    total, steps = report["total"], report["total"]["steps"]
     template = files("proxy").joinpath("data/replay.html").read_text(encoding="utf-8")
-    return Template(template).substitute(title=escape(title), body="\n".join(_body(report, title)))
+    return Template(template).substitute(
+        title=escape(title),
+        chain=escape(report["chain"]),
+        compared=f", compared with <b>{escape(report['against'])}</b>" if report["against"] else "",
+        size=f"{counted(total['conversations'], 'conversation')}, {counted(total['requests'], 'request')}",
+        notes="\n".join(f'<p class="badge">{escape(note)}</p>' for note in notes(total)),
+        cards="".join(
+            f'<div><b class="{each.grade}">{escape(each.value)}</b><span>{escape(each.about)}</span></div>'
+            for each in figures(total)
+        ),
+        sources=_table(source_table(report)),
+        steps=f"\n<h2>Steps</h2>\n{_table(step_table(steps))}" if steps else "",
+        conversations="\n".join(
+            _conversation(each, is_open=place < _OPEN) for place, each in enumerate(report["conversations"])
+        ),
+    )
 
 
-def _body(report: Mapping[str, Any], title: str) -> Iterator[str]:
-    total, against = report["total"], report["against"]
-    yield f"<h1>{escape(title)}</h1>"
-    compared = f", compared with <b>{escape(against)}</b>" if against else ""
-    yield (
-        f"<p>Chain <b>{escape(report['chain'])}</b>{compared}: {counted(total['conversations'], 'conversation')}, "
-        f"{counted(total['requests'], 'request')}. Nothing was sent.</p>"
-    )
-    yield from (f'<p class="badge">{escape(note)}</p>' for note in notes(total))
-    cards = (
-        f'<div><b class="{each.grade}">{escape(each.value)}</b><span>{escape(each.about)}</span></div>'
-        for each in figures(total)
-    )
-    yield f'<div class="cards">{"".join(cards)}</div>'
-    yield "<h2>Cost of the prompts, against the client's own requests</h2>"
-    yield from _table(source_table(report))
-    yield (
-        '<p class="dim">Below 1 the chain saves money. <i>own</i> is what the model\'s own provider charges for its '
-        "cache; the others are the rules of other providers. Survival is the share of the values that answers needed "
-        "and that can be seen in what is sent.</p>"
-    )
-    if total["steps"]:
-        yield "<h2>Steps</h2>"
-        yield from _table(step_table(total["steps"]))
-    yield "<h2>Conversations</h2>"
-    yield (
-        '<p class="key">Each bar is a request:<i style="background:var(--cached)"></i>read from the cache'
-        '<i style="background:var(--fresh)"></i>at full price<i style="background:var(--was)"></i>the line: as the '
-        'client sent it<i style="background:var(--bad)"></i>a prefix break</p>'
-    )
-    for place, conversation in enumerate(report["conversations"]):
-        yield from _conversation(conversation, is_open=place < _OPEN)
-
-
-def _conversation(conversation: Mapping[str, Any], *, is_open: bool) -> Iterator[str]:
-    turns: Sequence[Mapping[str, Any]] = conversation["turns"]
+def _conversation(conversation: Mapping[str, Any], *, is_open: bool) -> str:
+    turns: Sequence[Turn] = conversation["turns"]
     ours, theirs = _costs(turns, OWN)
     about = f"{len(turns)} requests, cost {number(ours / theirs if theirs else None)}"
-    yield f"<details{' open' if is_open else ''}><summary><b>{escape(conversation['name'])}</b>{about}</summary>"
-    yield _chart(turns)
-    told = [(turn["number"], events(turn)) for turn in turns]
-    rows = [[str(place), "\n".join(map(": ".join, found.items()))] for place, found in told if found]
-    if rows:
-        yield from _table([["request", "what to know"], *rows])
-    yield "</details>"
+    rows = [
+        [str(turn["number"]), "\n".join(map(": ".join, found.items()))] for turn in turns if (found := events(turn))
+    ]
+    parts = [
+        f"<details{' open' if is_open else ''}><summary><b>{escape(conversation['name'])}</b>{about}</summary>",
+        _chart(turns),
+        *([_table([["request", "what to know"], *rows])] if rows else []),
+        "</details>",
+    ]
+    return "\n".join(parts)
 
 
-def _chart(turns: Sequence[Mapping[str, Any]]) -> str:
-    most = max([1, *(max(sum(turn["before"].values()), sum(turn["after"].values())) for turn in turns)])
+def _chart(turns: Sequence[Turn]) -> str:
+    most = max([1, *(_size(turn, when) for turn in turns for when in ("before", "after"))])
     bars, line = list[str](), list[str]()
     for place, turn in enumerate(turns):
-        before, after = (sum(turn[when].values()) for when in ("before", "after"))
-        offset, cached = place * _BAR, turn["cached"]
-        top, middle = (_HEIGHT * (1 - size / most) for size in (after, cached))
+        before, after, cached, broken = _size(turn, "before"), _size(turn, "after"), turn["cached"], turn["broken"]
+        was, top, middle = (_HEIGHT * (1 - size / most) for size in (before, after, cached))
+        offset, inside = place * _BAR, f'x="{place * _BAR + 1}" width="{_BAR - 2}"'
+        mark = f'<rect class="mark" {inside} y="0" height="3"/>'
         title = f"request {turn['number']}: {before:,} tokens, {after:,} sent, {cached:,} of them read from the cache"
-        if turn["broken"]:
-            title += f"; {turn['broken']['lost']:,} tokens read anew, by {turn['broken']['step']}"
-        mark = f'<rect class="mark" x="{offset + 1}" y="0" width="{_BAR - 2}" height="3"/>' if turn["broken"] else ""
-        place_of = f'x="{offset + 1}" width="{_BAR - 2}"'
+        title += f"; {broken['lost']:,} tokens read anew, by {broken['step']}" if broken else ""
         bars.append(
             f"<g><title>{escape(title)}</title>"
-            f'<rect class="fresh" {place_of} y="{top:.2f}" height="{max(0.0, middle - top):.2f}"/>'
-            f'<rect class="cached" {place_of} y="{middle:.2f}" height="{_HEIGHT - middle:.2f}"/>{mark}</g>'
+            f'<rect class="fresh" {inside} y="{top:.2f}" height="{max(0.0, middle - top):.2f}"/>'
+            f'<rect class="cached" {inside} y="{middle:.2f}" height="{_HEIGHT - middle:.2f}"/>'
+            f"{mark if broken else ''}</g>"
         )
-        height = _HEIGHT * (1 - before / most)
-        line.append(f"{offset},{height:.2f} {offset + _BAR},{height:.2f}")
+        line.append(f"{offset},{was:.2f} {offset + _BAR},{was:.2f}")
     width = max(_BAR * len(turns), 12 * _BAR)
     label = f"Tokens of {len(turns)} requests, at most {most:,}"
     return (
@@ -390,13 +357,11 @@ def _chart(turns: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _table(rows: Rows) -> Iterator[str]:
+def _table(rows: Rows) -> str:
     head, *body = rows
-    yield '<div class="wide"><table><tr>' + "".join(f"<th>{escape(each)}</th>" for each in head) + "</tr>"
-    for row in body:
-        cells = [f"<td{_class(cell)}>{escape(cell)}</td>" for cell in row]
-        yield f"<tr>{''.join(cells)}</tr>"
-    yield "</table></div>"
+    lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
+    lines += ["".join(f"<td{_class(cell)}>{escape(cell)}</td>" for cell in row) for row in body]
+    return '<div class="wide"><table>' + "\n".join(f"<tr>{line}</tr>" for line in lines) + "\n</table></div>"
 
 
 def _class(cell: str) -> str:

@@ -20,10 +20,10 @@ from proxy.chat import Message, encode
 from proxy.chat.errors import ConfigError, PenstockError
 from proxy.config.load import load
 from proxy.config.settings import Settings
-from proxy.server.replay.player import Explained, Player, open_player
+from proxy.server.replay.player import Player, open_player
 from proxy.server.replay.reading import Conversation, RecordedRequest, read, request_of
 from proxy.server.replay.report import build_report, render_page, render_text, totals
-from proxy.server.replay.score import Replayed, Scoring
+from proxy.server.replay.score import Replayed
 from proxy.wires import body_of
 
 _WIDTH = 30
@@ -69,22 +69,22 @@ async def replay(
 async def _play(
     player: Player, group: Sequence[Replayed], chain: str | None, model: str | None, advance: Advance
 ) -> None:
-    at, scorings = 0.0, [Scoring(player, each) for each in group]
-    turns = [(point, scoring) for scoring in scorings for point in scoring.replayed.conversation.points]
+    at, turns = 0.0, [(point, each) for each in group for point in each.conversation.points]
     if len(group) > 1:
         turns.sort(key=lambda turn: turn[0].at or 0.0)
-    for point, scoring in turns:
-        name, at = scoring.replayed.conversation.name, max(at, point.at or 0.0)
+    for point, each in turns:
+        name, at = each.conversation.name, max(at, point.at or 0.0)
         try:
             played = await player.play(
                 _body(point, model), chain=chain, headers=point.headers, at=at or None, conversation=name
             )
         except PenstockError as error:
-            error.args = (f"{name}, request {len(scoring.replayed.turns) + 1}: {error}",)
+            error.args = (f"{name}, request {len(each.turns) + 1}: {error}",)
             raise
-        scoring.replayed.turns.append(await scoring.turn(played, point, at))
+        await each.score(player, played, point, at)
         answer = None if point.answer is None else Message(point.answer)
-        await player.commit(played, answer, point.usage if _is_as_recorded(played, point) else None)
+        as_recorded = request_of(point.sent or point.body).messages == played.outcome.request.messages
+        await player.commit(played, answer, point.usage if as_recorded else None)
         advance(1)
 
 
@@ -93,11 +93,6 @@ def _body(point: RecordedRequest, model: str | None) -> bytes:
         raise ConfigError("the file names no model: say which with --model")
     raw = encode(point.body) if point.raw is None else point.raw
     return body_of(raw).encoded({"model": model}) if model else raw
-
-
-def _is_as_recorded(played: Explained, point: RecordedRequest) -> bool:
-    sent = point.body if point.sent is None else point.sent
-    return played.outcome.request.messages == request_of(sent).messages
 
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {

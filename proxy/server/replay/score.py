@@ -8,11 +8,10 @@ import json
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from proxy.chat import ChatRequest, Message, encode
@@ -20,6 +19,7 @@ from proxy.chat.cache_marks import FIELD, find_marks
 from proxy.chat.markers import named_handles
 from proxy.chat.provenance import of_client
 from proxy.chat.wire import damage
+from proxy.compaction.calls import arguments_of
 from proxy.compaction.identifiers import identifiers, is_identifier
 from proxy.context import CacheRules, Tokens
 from proxy.economics import UNCACHED, cached_tokens, money, prompt_cost
@@ -56,7 +56,7 @@ class Prompt:
     ends: tuple[int, ...]
     """The tokens in front of each piece, and those of all, as the model counts them."""
     wire_ends: tuple[int, ...]
-    """The same of their JSON."""
+    """The same of their JSON; of messages with images, as the model counts them."""
     marks: tuple[int, ...]
     """The places of the pieces that are marked for the cache."""
     at: float
@@ -68,28 +68,21 @@ class Prompt:
 
 async def prompt_of(request: ChatRequest, tokens: Tokens, at: float) -> Prompt:
     """Return the prompt that a request is."""
-    of_tools, sizes, wires = (
-        await tokens.tool_sizes(request.tools),
-        await tokens.sizes(request.messages),
-        await _wires(request.messages, tokens),
-    )
+    messages, of_tools = request.messages, await tokens.tool_sizes(request.tools)
+    frame, *sizes = await tokens.sizes([Message(_FRAME), *messages])
+    texts = [Message({**_FRAME, "content": encode(message).decode(errors="replace")}) for message in messages]
+    wires = [
+        wire - frame if all(part.get("type") == "text" for part in message.parts) else size
+        for message, wire, size in zip(messages, await tokens.sizes(texts), sizes, strict=True)
+    ]
     ends, wire_ends = (tuple(accumulate((*of_tools, *each), initial=0)) for each in (sizes, wires))
-    parts, tools, own = (*request.tools, *request.messages), len(request.tools), request.cache_marks
+    parts, tools, own = (*request.tools, *messages), len(request.tools), request.cache_marks
     marks = set[int]() if own is None else {tools + place for place in own.messages}
     marks |= {tools - 1} if own is not None and own.tools and tools else set()
     # clients and steps move marks from message to message, and no cache minds
     raws = [_MARK.sub(b"", part.raw) if FIELD.encode() in part.raw else part.raw for part in parts]
     marks |= {place for place, part in enumerate(parts) if raws[place] is not part.raw}
     return Prompt(tuple(raws), ends, wire_ends, tuple(sorted(marks)), at)
-
-
-async def _wires(messages: Sequence[Message], tokens: Tokens) -> list[int]:
-    """Return the tokens of the JSON of each message; of one with images, as the model counts it."""
-    frame, *sizes = await tokens.sizes([Message(_FRAME), *messages])
-    texts = [Message({**_FRAME, "content": encode(message).decode(errors="replace")}) for message in messages]
-    wires = await tokens.sizes(texts)
-    plain = [all(part.get("type") == "text" for part in message.parts) for message in messages]
-    return [wire - frame if is_plain else size for wire, size, is_plain in zip(wires, sizes, plain, strict=True)]
 
 
 class Common(NamedTuple):
@@ -106,18 +99,15 @@ class Common(NamedTuple):
 
 
 def common(before: Prompt, after: Prompt) -> Common:
-    """Return the common prefix of two prompts."""
+    """Return the common prefix of two prompts. Spaces and escapes of their JSON do not count."""
     for place, (old, new) in enumerate(zip(before.pieces, after.pieces, strict=False)):
-        if old != new and (one := _as_read(old)) != (other := _as_read(new)):
-            most = range(min(len(one), len(other)))
-            same = bisect_left(most, True, key=lambda size: one[: size + 1] != other[: size + 1])
-            return Common(place, same / len(one))
+        if old != new:
+            one, other = (encode(json.loads(raw)) for raw in (old, new))
+            if one != other:
+                most = range(min(len(one), len(other)))
+                same = bisect_left(most, True, key=lambda size: one[: size + 1] != other[: size + 1])
+                return Common(place, same / len(one))
     return Common(min(len(before.pieces), len(after.pieces)), 0.0)
-
-
-def _as_read(raw: bytes) -> bytes:
-    """Return JSON in the one form in which spaces and escapes do not count."""
-    return encode(json.loads(raw))
 
 
 class Priced(NamedTuple):
@@ -137,25 +127,21 @@ class PromptHistory:
         """Return the price of a prompt by a model's own rules and by others', and put it into the cache."""
         shared = [(past, common(past, prompt)) for past in self._past]
         self._past.append(prompt)
-        priced = {name: _priced(rules, prompt, shared, attrgetter("wire_ends")) for name, rules in OTHERS.items()}
-        return {OWN: _priced(own, prompt, shared, attrgetter("ends")), **priced}
+        others = {name: _priced(rules, prompt, shared, "wire_ends") for name, rules in OTHERS.items()}
+        return {OWN: _priced(own, prompt, shared, "ends"), **others}
 
 
-def _priced(
-    rules: CacheRules,
-    prompt: Prompt,
-    shared: Sequence[tuple[Prompt, Common]],
-    ends_of: Callable[[Prompt], Sequence[int]],
-) -> Priced:
-    fresh = [(past, same) for past, same in shared if prompt.at - past.at <= rules.ttl]
+def _priced(rules: CacheRules, prompt: Prompt, shared: Sequence[tuple[Prompt, Common]], ends: str) -> Priced:
+    """Return the price by the tokens of `ends`, the name of a field of prompts."""
+    fresh = [(past, same, getattr(past, ends)) for past, same in shared if prompt.at - past.at <= rules.ttl]
     if rules.marked:
-        marks = ((past, mark) for past, same in fresh for mark in past.marks if mark < same.place)
-        read = max((ends_of(past)[mark + 1] for past, mark in marks), default=0)
+        reads = [of[mark + 1] for past, same, of in fresh for mark in past.marks if mark < same.place]
+        read = max(reads, default=0)
     else:
-        read = max((same.tokens(ends_of(past)) for past, same in fresh), default=0)
+        read = max((same.tokens(of) for _, same, of in fresh), default=0)
         read -= read % min(_STEP, max(1, rules.minimum))
     read = cached_tokens(rules, read)
-    return Priced(prompt_cost(rules, read, ends_of(prompt)[-1]), read)
+    return Priced(prompt_cost(rules, read, getattr(prompt, ends)[-1]), read)
 
 
 def rules_of(own: CacheRules, request: ChatRequest) -> CacheRules:
@@ -164,7 +150,6 @@ def rules_of(own: CacheRules, request: ChatRequest) -> CacheRules:
 
 
 _NAMES = re.compile(r"'[^']*'")
-
 
 Turn = dict[str, Any]
 """The score of a request, as JSON values."""
@@ -196,53 +181,56 @@ class Replayed:
     turns: list[Turn] = field(default_factory=list)
     error: str | None = None
     """The reason why the rest of it was not played."""
+    _came: PromptHistory = field(default_factory=PromptHistory)
+    _sent: PromptHistory = field(default_factory=PromptHistory)
+    _recorded: PromptHistory = field(default_factory=PromptHistory)
 
-
-class Scoring:
-    """The scores of one conversation, turn by turn."""
-
-    def __init__(self, player: Player, replayed: Replayed) -> None:
-        self._player, self.replayed = player, replayed
-        self._came, self._sent, self._recorded = PromptHistory(), PromptHistory(), PromptHistory()
-
-    async def turn(self, played: Explained, point: RecordedRequest, at: float) -> Turn:
-        """Return the score of a turn. Call it before the turn is committed."""
-        outcome = played.outcome
-        needed = needed_by(point.answer, played.incoming.messages) if point.answer else ()
+    async def score(self, player: Player, played: Explained, point: RecordedRequest, at: float) -> None:
+        """Add the score of a turn. Call it before the turn is committed."""
+        outcome, answer = played.outcome, Message(point.answer or {})
+        needed = needed_by(answer, played.incoming.messages)
         turn = _UNSENT | {
-            "number": len(self.replayed.turns) + 1,
+            "number": len(self.turns) + 1,
             "chain": played.chain,
             "before": outcome.before.by_section() if outcome.before else {},
             "steps": [step.shown() for step in outcome.steps],
             "milliseconds": round(played.seconds * 1000, 3),
             "usable": played.usable,
-            "internal_calls": _internal_calls(point),
+            "internal_calls": len(_calls(point.sent) - _calls(point.body)),  # the client knows nothing of them
         }
         if played.body is None:
             refused = outcome.rejected.code if outcome.rejected is not None else "refused"
-            return turn | _values(needed, needed, needed) | {"refused": refused}
-        done, broken = played.prepared.rewritten, frozenset[str]()
-        if done is not None:
-            broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
-        return turn | {
-            "after": outcome.after.by_section() if outcome.after else {},
-            "broken": _break(played),
-            "recalled": sum(_count(step, "recalled_tokens") for step in outcome.steps),
-            "left_out": _left_out(played, point),
-            "violations": sorted(_NAMES.sub("...", rule) for rule in broken),
-            "reported": await self._reported(played, point, at),
-            **await self._prices(played, at),
-            **await self._seen(played, needed, is_last=point is self.replayed.conversation.points[-1]),
-        }
+            turn |= _values(needed, needed, needed) | {"refused": refused}
+        else:
+            done, broken = played.prepared.rewritten, frozenset[str]()
+            if done is not None:
+                broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
+            offered, came = ({tool.name for tool in each.tools} for each in (outcome.request, played.incoming))
+            turn |= {
+                "after": outcome.after.by_section() if outcome.after else {},
+                "broken": _break(played),
+                "recalled": sum(_recalled(step) for step in outcome.steps),
+                "left_out": [name for name in answer.called_tools if name in came - offered],
+                "violations": sorted(_NAMES.sub("...", rule) for rule in broken),
+                **await self._price(player, played, point, at),
+                **await _seen(player, played, needed, is_last=point is self.conversation.points[-1]),
+            }
+        self.turns.append(turn)
 
-    async def _prices(self, played: Explained, at: float) -> Turn:
-        tokens, request = self._player.counter(played.profile), played.outcome.request
-        came, sent = await prompt_of(played.incoming, tokens, at), await prompt_of(request, tokens, at)
+    async def _price(self, player: Player, played: Explained, point: RecordedRequest, at: float) -> Turn:
+        """Return the cost of what is sent, and of the client's request; and what was reported of the one sent then."""
+        tokens, request, prices = player.counter(played.profile), played.outcome.request, played.profile.prices
         own, table = played.profile.cache, played.route.profile.cache
         unchanged_rules = rules_of(table, played.incoming) if own.ttl or table.marked else UNCACHED
-        unchanged = self._came.send(came, unchanged_rules)
-        ours = self._sent.send(sent, rules_of(own, request))
-        prices = played.profile.prices
+        came, sent = await prompt_of(played.incoming, tokens, at), await prompt_of(request, tokens, at)
+        unchanged, ours = self._came.send(came, unchanged_rules), self._sent.send(sent, rules_of(own, request))
+        recorded = played.incoming if point.sent is None else request_of(point.sent)
+        prompt, usage = await prompt_of(recorded, tokens, at), point.usage
+        expected = self._recorded.send(prompt, rules_of(table, recorded))[OWN].cached
+        reported = None
+        if usage is not None and usage.cached is not None and usage.input:
+            figures = {"tokens": usage.input, "cached": usage.cached}
+            reported = {**figures, "expected": expected, "prompt": prompt.tokens}
         return {
             "cost": {name: each.cost for name, each in ours.items()},
             "unchanged": {name: each.cost for name, each in unchanged.items()},
@@ -250,38 +238,26 @@ class Scoring:
             "cached_unchanged": unchanged[OWN].cached,
             "usd": money(prices.at(sent.tokens), ours[OWN].cost) if prices.known else None,
             "usd_unchanged": money(prices.at(came.tokens), unchanged[OWN].cost) if prices.known else None,
+            "reported": reported,
         }
 
-    async def _seen(self, played: Explained, needed: Sequence[str], *, is_last: bool) -> Turn:
-        """Return counts of the needed values that are visible, and of the messages that are not sent as they were."""
-        came, sent = played.incoming.messages, played.outcome.request.messages
-        text = text_of(sent)
-        hidden = [value for value in needed if not stands(value, text)]
-        places = of_client(played.outcome.request, played.incoming)
-        removed = [came[place].text for place in sorted({*range(len(came))} - {*places.values()})]
-        shortened = sum(len(sent[after].raw) < len(came[before].raw) for after, before in places.items())
-        missing, gone = hidden, 0
-        if hidden or (is_last and removed):
-            originals = await self._player.originals(played, named_handles(played.body or b""))
-            there = "\n".join(text for original in originals for text in _unpacked(original))
-            missing = [value for value in hidden if not stands(value, there)]
-            gone = sum(text not in there for text in removed) if is_last else 0
-        messages = {"all": len(came), "removed": len(removed), "shortened": shortened, "gone": gone}
-        return {**_values(needed, hidden, missing), "messages": messages}
 
-    async def _reported(self, played: Explained, point: RecordedRequest, at: float) -> dict[str, int] | None:
-        """Return the reported cache reads, and those that our rules predict for the prompt that was sent then."""
-        recorded = played.incoming if point.sent is None else request_of(point.sent)
-        prompt = await prompt_of(recorded, self._player.counter(played.profile), at)
-        expected = self._recorded.send(prompt, rules_of(played.route.profile.cache, recorded))[OWN].cached
-        if point.usage is None or point.usage.cached is None or not point.usage.input:
-            return None
-        return {
-            "tokens": point.usage.input,
-            "cached": point.usage.cached,
-            "expected": expected,
-            "prompt": prompt.tokens,
-        }
+async def _seen(player: Player, played: Explained, needed: Sequence[str], *, is_last: bool) -> Turn:
+    """Return counts of the needed values that are visible, and of the messages that are not sent as they were."""
+    came, sent = played.incoming.messages, played.outcome.request.messages
+    text = text_of(sent)
+    hidden = [value for value in needed if not stands(value, text)]
+    places = of_client(played.outcome.request, played.incoming)
+    removed = [came[place].text for place in sorted({*range(len(came))} - {*places.values()})]
+    shortened = sum(len(sent[after].raw) < len(came[before].raw) for after, before in places.items())
+    missing, gone = hidden, 0
+    if hidden or (is_last and removed):
+        originals = await player.originals(played, named_handles(played.body or b""))
+        there = "\n".join(text for original in originals for text in _unpacked(original))
+        missing = [value for value in hidden if not stands(value, there)]
+        gone = sum(text not in there for text in removed) if is_last else 0
+    messages = {"all": len(came), "removed": len(removed), "shortened": shortened, "gone": gone}
+    return {**_values(needed, hidden, missing), "messages": messages}
 
 
 def _values(needed: Sequence[str], hidden: Sequence[str], missing: Sequence[str]) -> Turn:
@@ -297,39 +273,23 @@ def _break(played: Explained) -> dict[str, Any] | None:
     return broken if broken and broken["step"] else None
 
 
-def _left_out(played: Explained, point: RecordedRequest) -> list[str]:
-    offered = {tool.name for tool in played.outcome.request.tools}
-    known = {tool.name for tool in played.incoming.tools} - offered
-    called = Message(point.answer).called_tools if point.answer else ()
-    return [name for name in called if name in known]
+def _recalled(step: Step) -> int:
+    tokens = step.facts.get("recalled_tokens", 0)
+    return tokens if isinstance(tokens, int) and step.verdict == "rewrite" and not step.observed else 0
 
 
-def _internal_calls(point: RecordedRequest) -> int:
-    """Return the calls in what was sent at the time that the client knows nothing of: they are not played."""
-    came, sent = (
-        {call for each in (request_of(body).messages if body else ()) for call in each.call_ids}
-        for body in (point.body, point.sent)
-    )
-    return len(sent - came)
-
-
-def _count(step: Step, fact: str) -> int:
-    found = step.facts.get(fact, 0)
-    return found if isinstance(found, int) and step.verdict == "rewrite" and not step.observed else 0
+def _calls(body: Mapping[str, Any] | None) -> set[str]:
+    return {call for each in (request_of(body).messages if body else ()) for call in each.call_ids}
 
 
 def _unpacked(original: str) -> Iterator[str]:
     """Yield a text of the archive, and the text of the messages in it, which a cut leaves there as JSON."""
     yield original
-    messages = []
-    for line in original.splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            return
-        if isinstance(record, dict):
-            messages.append(Message(record))
-    yield text_of(messages)
+    try:
+        records = [json.loads(line) for line in original.splitlines()]
+    except ValueError:
+        return
+    yield text_of([Message(record) for record in records if isinstance(record, dict)])
 
 
 _LONGEST = 200
@@ -337,7 +297,7 @@ _LONGEST = 200
 
 def text_of(messages: Iterable[Message]) -> str:
     """Return the readable text of messages: texts, and arguments of calls, as JSON and parsed."""
-    return "\n".join(_readable(message) for message in messages)
+    return "\n".join(map(_readable, messages))
 
 
 def stands(value: str, text: str) -> bool:
@@ -346,47 +306,40 @@ def stands(value: str, text: str) -> bool:
     return re.search(f"{before}{re.escape(value)}{behind}", text) is not None
 
 
-def needed_by(answer: Mapping[str, Any], messages: Sequence[Message]) -> tuple[str, ...]:
+def needed_by(answer: Message, messages: Sequence[Message]) -> tuple[str, ...]:
     """Return identifiers, numbers and paths in an answer that others than the model had written first."""
-    said = Message(answer)
-    words = [value.partition(" ")[0] for value, _ in identifiers(said.text)]
-    words += [value for call in _arguments(said) for value in _leaves(call) if is_identifier(value)]
-    texts = [(message.role, _readable(message)) for message in messages]
-    return tuple(value for value in dict.fromkeys(words) if _LONGEST >= len(value) > 2 and _was_given(value, texts))
+    words = [value.partition(" ")[0] for value, _ in identifiers(answer.text)]
+    words += [value for arguments in _arguments(answer) for value in _leaves(arguments) if is_identifier(value)]
+    texts = [(message.role, _readable(message)) for message in messages] if words else []
 
+    def is_of_others(value: str) -> bool:
+        first = next((role for role, text in texts if stands(value, text)), "assistant")
+        return first != "assistant"
 
-def _was_given(value: str, texts: Sequence[tuple[str, str]]) -> bool:
-    first = next((role for role, text in texts if stands(value, text)), "assistant")
-    return first != "assistant"
+    return tuple(value for value in dict.fromkeys(words) if _LONGEST >= len(value) > 2 and is_of_others(value))
 
 
 def _readable(message: Message) -> str:
-    texts = [message.text]
-    for arguments in _arguments(message):
-        texts += (arguments, *_leaves(arguments))
-    return "\n".join(texts)
+    calls = ([arguments, *_leaves(arguments)] for arguments in _arguments(message))
+    return "\n".join([message.text, *(text for each in calls for text in each)])
 
 
-def _arguments(message: Message) -> Iterator[str]:
-    for call in message.get("tool_calls") or ():
-        inner = call.get("function") or call.get("custom") or {}
-        yield str(inner.get("arguments", inner.get("input", "")))
+def _arguments(message: Message) -> list[str]:
+    return [str(arguments_of(call) or "") for call in message.get("tool_calls") or ()]
 
 
 @lru_cache(20_000)
 def _leaves(arguments: str) -> tuple[str, ...]:
+    """Return the texts and numbers in the JSON of a call's arguments."""
     try:
-        parsed = json.loads(arguments)
+        return tuple(_scalars(json.loads(arguments)))
     except (ValueError, RecursionError):
         return ()
 
-    def each(value: Any) -> Iterator[str]:
-        if isinstance(value, dict):
-            value = list(value.values())
-        if isinstance(value, list):
-            for item in value:
-                yield from each(item)
-        elif isinstance(value, str) or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-            yield str(value)
 
-    return tuple(each(parsed))
+def _scalars(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _scalars(each)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)

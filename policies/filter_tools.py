@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from proxy.chat import ChatRequest, Listed, Message, Tool, chosen_tools, listed
 from proxy.context import Context
+from proxy.economics import UNCACHED
 from proxy.policy import SETTINGS, BringsTools, Count, Decision, InternalTool, Keep, Need, Policy, Rewrite, ToolContext
 from proxy.text import counted
 from proxy.text.sections import sections_of, without_sections
@@ -15,6 +16,7 @@ from proxy.tools.deferral import OURS, CallTool, deferred, searching
 from proxy.tools.offer import OfferFinder, Wishes, clients_tools, in_first_order
 from proxy.tools.ranking import matches, text_of
 from proxy.tools.search_tools import SearchTools, by_relevance
+from proxy.tools.selection import OfferLimits, Standing
 
 _BEHIND = 2
 """Internal tools that later steps may add."""
@@ -83,8 +85,7 @@ class FilterTools(Policy, BringsTools):
     """Globs of tools that are always offered. Tools that are about no subject, or run anything, cannot be ranked."""
 
     groups: dict[str, ToolGroup] = Field(default_factory=dict)
-    """Tools that belong together, by a name of your own. Others are grouped by the beginning of their names or
-    descriptions."""
+    """Tools that belong together, by a name of your own. Others are grouped by the beginning of their names."""
 
     examples: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Phrases of people who need a tool, by globs of its name."""
@@ -140,8 +141,9 @@ class FilterTools(Policy, BringsTools):
             others = [tool for tool in others if not any(tool is one for one in its)]
         # what wants one of the other tools is not about a section that only comes near it
         wishes = replace(self._wishes, always=(), small_talk="none", examples=phrases, groups={})
-        finding = OfferFinder(wishes, ctx.incoming, ctx, (*about, *others))
-        standing = await finding.standing(len(about), sum(await ctx.tokens.tool_sizes(offered)))
+        size = sum(await ctx.tokens.tool_sizes(offered))
+        finder = OfferFinder(wishes, ctx.incoming, ctx, (*about, *others), kind=Standing)
+        standing = await finder.find(OfferLimits(len(about), 0, 0, (size,), ctx.model.cache))
         if standing is None:
             return ()
         gone = [name for place, name in enumerate(names) if place not in standing]
@@ -164,22 +166,26 @@ class FilterTools(Policy, BringsTools):
             stay = [n for n, tool in enumerate(tools) if tool.name not in hidden or matches(tool.name, self.always)]
             return self._left_out(request, tools, stay, hidden, "as always")
         if may_leave or is_forced:
-            search = sum(await ctx.tokens.tool_sizes(OURS)) if hidden else 0
-            keep = min(self.keep if may_leave else len(tools), max(1, most - len(OURS) if hidden else most))
             must_call = request.rest.get("tool_choice") == "required" and self.small_talk == "none"
             wishes = replace(self._wishes, small_talk="select") if must_call else self._wishes
+            keep = min(self.keep if may_leave else len(tools), max(1, most - len(OURS) if hidden else most))
+            least = self.least if hidden else keep
             if not _is_open(request):  # as many as the provider takes, with the tools that steps behind this one offer
-                keep = max(1, keep - _BEHIND)
-                wishes = replace(wishes, least=keep)
-            finding = OfferFinder(wishes, request, ctx, tools, hidden)
-            chosen = await finding.selected(keep, sizes, search, is_forced=is_forced)
+                keep = least = max(1, keep - _BEHIND)
+            search = sum(await ctx.tokens.tool_sizes(OURS)) if hidden else 0
+            limits = OfferLimits(keep, least, self.max_tokens, sizes, ctx.model.cache, is_forced, search=search)
+            limits = replace(limits, idle_has_all=self.small_talk == "all" and not is_forced)
+            finder = OfferFinder(wishes, request, ctx, tools, hidden)
+            chosen = await finder.find(limits)
             if chosen is not None:
-                return self._left_out(request, tools, chosen, hidden, finding.how)
+                return self._left_out(request, tools, chosen, hidden, finder.how)
         if not self._can_narrow(request, ctx):
             return Keep(f"{counted(len(tools), 'tool')}, and nothing to gain by fewer")
-        finding = OfferFinder(self._wishes, request, ctx, tools)
-        chosen = await finding.narrowed(self.keep, sizes)
-        return _narrowed(request, tools, chosen, finding.how) if chosen is not None else Keep("nothing is asked for")
+        # all are offered: a change of those that may be called costs nothing
+        limits = OfferLimits(self.keep, self.keep, sum(sizes), sizes, UNCACHED, is_forced=True, idle_has_all=True)
+        finder = OfferFinder(self._wishes, request, ctx, tools)
+        chosen = await finder.find(limits)
+        return _narrowed(request, tools, chosen, finder.how) if chosen is not None else Keep("nothing is asked for")
 
     def _natively(self, request: ChatRequest, ctx: Context) -> Decision | None:
         """Return the request with a search of the provider's in front of its tools; None where it has none.
@@ -243,9 +249,7 @@ class FilterTools(Policy, BringsTools):
 
     @property
     def _wishes(self) -> Wishes:
-        return Wishes(
-            self.least, self.max_tokens, self.always, self.small_talk, self.wait, self._examples, self._groups
-        )
+        return Wishes(self.always, self.small_talk, self.wait, self._examples, self._groups)
 
 
 def _offered(request: ChatRequest, tools: Sequence[Tool], chosen: Collection[int]) -> Listed[Tool]:

@@ -77,12 +77,8 @@ def raws_of(items: Sequence[JsonObject]) -> tuple[bytes, ...]:
 
 
 async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Relevance:
-    """Return how well each tool fits a query; from memory where it was worked out before with all vectors there."""
+    """Return how well each tool fits a query."""
     query = ends(query, LONGEST)
-    key = ("tool relevance", pool.digest, query, ctx.embedder.name if ctx.embedder else "")
-    known: Relevance | None = ctx.once.known([key])[0]
-    if known is not None:
-        return known
     gloss = english(query)
     asked = [query] if gloss is None else [query, gloss]
     by_meaning = await together([_by_meaning(each, pool, ctx, wait) for each in asked])
@@ -96,12 +92,7 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
     cosines, is_known = numpy.fmax.reduce(by_meaning), ~numpy.isnan(by_meaning)
     is_complete = ctx.embedder is None or bool(is_known.all())
     scores = numpy.where(is_known.any(axis=0), numpy.maximum(0.0, cosines) + _WORDS * shares, _ALONE * shares)
-    relevance_of_each = Relevance(
-        _with_groups(scores.tolist(), pool.groups), is_complete, has_meaning=bool(is_known.any())
-    )
-    if is_complete:
-        ctx.once.remember(key, relevance_of_each)
-    return relevance_of_each
+    return Relevance(_with_groups(scores.tolist(), pool.groups), is_complete, has_meaning=bool(is_known.any()))
 
 
 async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
@@ -147,7 +138,7 @@ def _pool(tools: Sequence[Tool], examples: Mapping[str, Sequence[str]], groups: 
         (*(text.meaning for text in texts), *(one for each in phrases for one in each)),
         (*range(len(tools)), *(place for place, each in enumerate(phrases) for _ in each)),
         index("\n".join((text.words, *each)) for text, each in zip(texts, phrases, strict=True)),
-        grouped(tools, texts, groups),
+        grouped(tools, groups),
     )
 
 
@@ -212,8 +203,6 @@ def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
     yield from _parameters(schema.get("items"), depth - 1)
 
 
-_SENTENCE = re.compile(r"^[^:]*: (.{20,300}?[.:!])\s")
-"""The first of several sentences of a description; where tools share it, it is about their server."""
 _MOST = 0.5
 """The share of all tools that a prefix may have: one that nearly all have tells nothing."""
 _ACTIONS = """
@@ -224,20 +213,15 @@ upload view write
 _VERBS = frozenset(_ACTIONS.split())
 
 
-def grouped(tools: Sequence[Tool], texts: Sequence[ToolText], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def grouped(tools: Sequence[Tool], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return the group of each tool, empty for a lone one. `groups` are globs of names, by the group's name."""
     prefixes = [_prefix(tool.name) for tool in tools]
-    openings = [_opening(text) for text in texts]
-    often, shared = Counter(prefixes), Counter(openings)
+    often = Counter(prefixes)
     group_of_each: list[str] = []
-    for tool, prefix, opening in zip(tools, prefixes, openings, strict=True):
+    for tool, prefix in zip(tools, prefixes, strict=True):
         own = next((name for name, globs in groups.items() if matches(tool.name, globs)), None)
-        if own:
-            group_of_each.append(f"group {own}")
-        elif opening and shared[opening] > 1:
-            group_of_each.append(f"opening {opening}")
-        else:
-            group_of_each.append(f"prefix {prefix}" if prefix and 1 < often[prefix] <= _MOST * len(tools) else "")
+        shared = f"prefix {prefix}" if prefix and 1 < often[prefix] <= _MOST * len(tools) else ""
+        group_of_each.append(f"group {own}" if own else shared)
     return tuple(group_of_each)
 
 
@@ -253,8 +237,3 @@ def _prefix(name: str) -> str:
         return spaced(server).lower()
     first, _, more = spaced(name).lower().partition(" ")
     return first if more and first not in _VERBS else ""
-
-
-def _opening(text: ToolText) -> str:
-    found = _SENTENCE.match(text.meaning)
-    return found[1] if found else ""

@@ -13,6 +13,7 @@ from policies.filter_tools import FilterTools, ToolGroup
 from proxy.chat import ChatRequest, Fields, Tool, listed
 from proxy.context import CacheRules, Context, Identity
 from proxy.policy import Decision, Keep, Rewrite
+from proxy.state.cache import OnceService
 from proxy.state.decisions import Memos
 from proxy.state.sqlite import SqliteStore
 from proxy.testing import context, profile, tool
@@ -113,10 +114,10 @@ class TestSelect:
         assert nowhere.messages[1] is request.messages[1]
         assert "song_change" in [each.name for each in nowhere.tools]
 
-    async def test_where_nothing_searches_a_call_of_what_was_not_offered_brings_its_group(self) -> None:
+    async def test_where_nothing_searches_a_call_of_what_was_not_offered_brings_it(self) -> None:
         request = with_call(asked("delete the alarm"), "invoice_list")
         names = await offered(request, SELECT, runs_tools=False)
-        assert {f"invoice_{action}" for action in ACTIONS} <= {*names}
+        assert {"alarm_delete", "invoice_list"} <= {*names}
         assert len(names) == 8
         assert await offered(with_call(request, "invoice_list"), SELECT, runs_tools=False) == names
 
@@ -499,6 +500,15 @@ async def test_what_was_chosen_by_words_is_chosen_again_where_that_costs_nothing
     assert "flight_list" in await names(session="other")
     near.ready = False  # from now on it is settled
     assert is_behind is False or await names(with_call(request, "alarm_delete")) == again
+
+
+async def test_vectors_are_asked_for_again_only_where_some_were_missing() -> None:
+    once, near, request = OnceService(), Slow(), asked("delete the alarm")
+    for ready, is_asked in ((False, True), (True, True), (True, False)):
+        near.ready, near.texts = ready, []
+        await offered(request, embedder=near, once=once.bind(Identity("t")))
+        assert bool(near.texts) is is_asked
+    once.close()
 
 
 def cost_of(requests: Sequence[ChatRequest]) -> float:

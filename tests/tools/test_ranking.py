@@ -23,7 +23,7 @@ TOOLS = (CLOCK, LIGHT, MAIL)
 
 
 class Meaning(ToldEmbedder):
-    """Lacks the vectors of texts with one word; counts how often it is asked."""
+    """Lacks the vectors of texts with one word; counts how often it is asked for the noise."""
 
     def __init__(self, cosines: Mapping[str, Mapping[str, float]] | None = None, missing: str | None = None) -> None:
         super().__init__(cosines)
@@ -31,12 +31,6 @@ class Meaning(ToldEmbedder):
 
     def near(self, query: str, text: str) -> float | None:
         return None if self.missing and self.missing in text else super().near(query, text)
-
-    async def similarities(
-        self, query: str, texts: Sequence[str], *, wait: float, order: Sequence[int] | None = None
-    ) -> Sequence[float | None]:
-        self.asked += 1
-        return await super().similarities(query, texts, wait=wait, order=order)
 
     async def noise(self, texts: Sequence[str], *, wait: float) -> float | None:
         self.asked += 1
@@ -92,16 +86,6 @@ async def test_a_tool_gains_by_the_company_of_the_best() -> None:
     tools += [tool(f"other{n}", "Something else.") for n in range(3)]
     scores = {each.name: score for each, score in await ranked("pay my bill", tools)}
     assert scores["bank_balance"] > scores["zoo_feed"] == 0.0
-
-
-async def test_what_a_tenant_knows_is_not_asked_again_and_what_was_incomplete_is() -> None:
-    once = OnceService()
-    whole, partly = Meaning({"x": {"": 0.5}}), Meaning(missing="set alarm")
-    for near, tenant in ((partly, "one"), (partly, "one"), (whole, "one"), (whole, "one"), (whole, "two")):
-        ctx = context(embedder=near, once=once.bind(Identity(tenant)))
-        await relevance("x alarm", await pooled(TOOLS, ctx, {}, {}), ctx, 0.0)
-    once.close()
-    assert (partly.asked, whole.asked) == (2, 2)
 
 
 async def test_the_noise_of_a_set_of_tools_is_asked_for_once() -> None:
@@ -168,16 +152,7 @@ async def test_clashing_names_are_two_tools() -> None:
     ],
 )
 def test_tools_of_a_kind_are_grouped(tools: list[str], groups: list[str]) -> None:
-    made = [tool(name) for name in tools]
-    found = grouped(made, [text_of(each) for each in made], {"mine": ["own_1", "third"]})
-    assert list(found) == groups
-
-
-def test_a_shared_first_sentence_groups() -> None:
-    made = [*(tool(name, f"Part of the car control set. {name} it.") for name in "ab"), tool("c")]
-    found = grouped(made, [text_of(each) for each in made], {})
-    assert found[0] == found[1] != ""
-    assert found[2] == ""
+    assert list(grouped([tool(name) for name in tools], {"mine": ["own_1", "third"]})) == groups
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ CACHE = CacheRules(read=0.1, write=1.0, minimum=0, ttl=300)
         ("s u1", [2]),
         ("s u1 a1 u2", [2, 4]),
         ("u1 u2 a1", [2]),
-        ("u1 a1! t1 a2! t2 a3", [1, 3]),  # the first call of a tool, not the second
+        ("u1 a1! t1 a2! t2 u2 a3", [1, 6]),
         ("s a1", []),
     ],
 )
-def test_moments_are_user_messages_and_first_calls(conversation: str, ends: list[int]) -> None:
+def test_moments_are_requests_behind_user_messages(conversation: str, ends: list[int]) -> None:
     assert [moment.end for moment in moments(chat(conversation))] == ends
 
 
@@ -39,7 +39,7 @@ def test_an_answer_is_no_small_talk() -> None:
     assert moments(ChatRequest("m", (assistant("Booked."), fine)))[0].is_idle
 
 
-LIMITS = OfferLimits(2, 2, 10**6, (100,) * 6, ("",) * 6, CACHE)
+LIMITS = OfferLimits(2, 2, 10**6, (100,) * 6, CACHE)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,17 @@ async def test_an_empty_chain_is_compared_with_the_default_one(client: Client, b
     assert ([row["id"] for row in told["report"]["conversations"]], told["without_text"]) == ([listed["id"]], 1)
 
 
+async def test_requests_without_input_end_no_comparison(client: Client, behind: Upstream) -> None:
+    await record(client, "ann", 1)
+    behind.respond = answering(b"{}")
+    for _ in range(2):
+        headers = {"x-penstock-session": "bob"}
+        assert (await client.post("/v1/responses", {"model": "m", "prompt": {"id": "pmpt_1"}}, headers)).status == 200
+    assert (await begin(client, chain="default")).status == 202
+    told = await ended(client)
+    assert (told["error"], told["without_text"], told["report"]["total"][0]["requests"]) == (None, 1, 1)
+
+
 async def test_all_workers_know_of_the_one_that_compares(lab: Lab) -> None:
     async with served(CONFIG.format(url=lab.behind.url), lab.folder, "--workers", "2") as made:
         await until_ready(made.base)

@@ -137,8 +137,10 @@ def _running() -> Rejected:
 
 
 def _is_whole(record: Mapping[str, Any]) -> bool:
-    text = record.get("text") or {"before": [None]}
-    return bool(record.get("model")) and not any(None in (text.get(name) or ()) for name in _TEXTS)
+    text = record.get("text") or {}  # nothing stands before a request of Responses that has no input
+    return bool(record.get("model") and text.get("before")) and not any(
+        None in (text.get(name) or ()) for name in _TEXTS
+    )
 
 
 def _append(file: IO[bytes], requests: Sequence[Mapping[str, Any]]) -> None:

@@ -17,7 +17,7 @@ from proxy.access.callers import Caller
 from proxy.chat.errors import BadRequest, RateLimited
 from proxy.chat.parse import Body
 from proxy.config.settings import Allowance, LimitsSettings
-from proxy.economics import money, reported_cost
+from proxy.economics import money
 from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage
 from proxy.state.cache import Cache
@@ -161,6 +161,7 @@ DAY = 86400.0
 _DAYS_TTL = 2 * DAY
 _HOUR = 3600.0
 """Seconds of a reservation's bucket: the reservations of a killed process count for one to two of them."""
+_UNITS = ("tokens", "usd")
 PATIENCE = 2.0
 """Timeout of the counters in seconds; after it the request passes uncounted."""
 _PAUSE = 1.0
@@ -185,9 +186,10 @@ class Terms(Allowance):
     def are_counted(self) -> bool:
         return any(getattr(self, name) is not None for name in Allowance.model_fields)
 
-    @property
-    def has_day(self) -> bool:
-        return self.tokens_per_day is not None or self.budget_per_day is not None
+    @cached_property
+    def of_day(self) -> dict[str, float]:
+        limits = {"tokens": self.tokens_per_day, "usd": self.budget_per_day}
+        return {unit: limit for unit, limit in limits.items() if limit is not None}
 
 
 class KeyLimits:
@@ -203,14 +205,11 @@ class KeyLimits:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Set up the counts; `patience` is in seconds, and `clock` returns seconds since 1970."""
-        self._settings = settings
-        self._counters = counters
+        self._settings, self._counters, self._patience = settings, counters, patience
         self._known: Cache[tuple[str, str | None], Terms] = Cache(10_000)
         self._all = Terms.of(settings, Caller(""))
         self._down_until = 0.0
-        self._patience = patience
-        self.metrics = metrics
-        self.clock = clock
+        self.metrics, self.clock = metrics, clock
 
     def terms(self, caller: Caller) -> Terms:
         if caller.key is None:
@@ -225,7 +224,7 @@ class KeyLimits:
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float] | None:
         """Add to counts and return the sums; None if the counters fail."""
-        return await self._guarded(lambda: self._counters.add(amounts, ttl=ttl))
+        return await self._guarded(lambda: self._counters.add(amounts, ttl=ttl)) if amounts else {}
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float] | None:
         """Return counts; None if the counters fail."""
@@ -233,7 +232,6 @@ class KeyLimits:
 
     async def _guarded(self, ask: Callable[[], Awaitable[Mapping[str, float]]]) -> Mapping[str, float] | None:
         now = time.monotonic()
-        cause = "paused"
         if now >= self._down_until:
             if self._down_until:  # this request is the probe, and no other waits meanwhile
                 self._down_until = now + self._patience + _PAUSE
@@ -249,60 +247,45 @@ class KeyLimits:
         self.metrics.of("limits_unchecked").inc()
         return None
 
-    async def refuse(self, error: RateLimited, reason: str, undo: Mapping[str, float]) -> RateLimited:
-        """Count a refusal in the metrics, and add the negative amounts in `undo`."""
-        self.metrics.of("limited_requests", reason).inc()
-        if undo:
-            await self.add(undo, ttl=_MINUTES_TTL)
-        return error
-
 
 class Admission:
     """The account of one request with the limits of its key."""
 
     def __init__(self, limits: KeyLimits, caller: Caller) -> None:
-        self._limits = limits
+        self._limits, self._account = limits, caller.account
         self._terms = limits.terms(caller)
-        self._account = caller.account
-        self._reserved: tuple[str, Demand] | None = None
-        self._day_reserved: Mapping[str, float] = {}
         self._call: Call | None = None
+        self._demand = Demand(0, 0)
+        self._minute: dict[str, float] = {}
+        """What the request has taken of this minute's tokens."""
+        self._day: dict[str, float] = {}
+        """What it has reserved of the day."""
         self._usage: Usage | None = Usage()
         self._cost: float | None = None
 
     async def begin(self, headers: Headers, *, spends: bool = True) -> None:
         """Count the request. Raise `RateLimited` if the minute is full, or if it `spends` and the day is used up."""
-        terms = self._terms
-        if terms.has_day and spends:
-            await self._check_day(terms)
-        if terms.requests_per_minute is not None:
-            refusal = await self._take("requests", 1, terms.requests_per_minute, headers)
-            if refusal is not None:
-                raise refusal
+        if spends and self._terms.of_day:
+            used = self._of_day()
+            counts = await self._limits.add(dict.fromkeys(used.values(), 0.0), ttl=_DAYS_TTL)
+            if counts is not None and (error := self._used_up({unit: counts[key] for unit, key in used.items()})):
+                raise await self._refused(error, "budget")
+        if self._terms.requests_per_minute is not None:
+            await self._take("requests", 1, self._terms.requests_per_minute, headers)
 
     async def reserve(self, call: Call, headers: Headers) -> None:
         """Reserve a call's estimated tokens. Raise `RateLimited`, or `BadRequest` if it asks for more than allowed."""
         terms = self._terms
         check_caps(call, terms.max_output_tokens, terms.max_n)
-        if terms.tokens_per_minute is None and not terms.has_day:
+        if terms.tokens_per_minute is None and not terms.of_day:
             return
-        if self._reserved is not None:  # a fallback model: the reservation for the first one covers it
-            self._call = call
-            return
-        demand = demand_of(call)
-        minute, _ = divmod(self._limits.clock(), MINUTE)
-        if terms.tokens_per_minute is not None:
-            refusal = await self._take("tokens", demand.total, terms.tokens_per_minute, headers)
-            if refusal is not None:
-                raise refusal
-        if terms.has_day:
-            try:
-                await self._reserve_day(terms, call, demand)
-            except RateLimited:
-                if terms.tokens_per_minute is not None:
-                    await self._limits.add({self._key("tokens", minute): -demand.total}, ttl=_MINUTES_TTL)
-                raise
-        self._reserved, self._call = (self._key("tokens", minute), demand), call
+        if self._call is None:  # for a fallback model, the reservation for the first one stands
+            self._demand = demand_of(call)
+            if terms.tokens_per_minute is not None:
+                self._minute = await self._take("tokens", self._demand.total, terms.tokens_per_minute, headers)
+            if terms.of_day:
+                await self._reserve_day({"tokens": float(self._demand.total), "usd": _price(call, self._demand)})
+        self._call = call
 
     def note(self, usage: Usage | None, cost: float | None) -> None:
         """Record the reported usage and its cost in US dollars; None if nothing was used."""
@@ -317,37 +300,34 @@ class Admission:
 
     async def settle(self) -> None:
         """Replace the estimate by the recorded usage, if any was reported."""
-        if self._reserved is None or self._call is None:
+        if self._call is None:
             return
-        key, demand = self._reserved
-        usage, cost = self._usage, self._cost
-        tokens = 0.0 if usage is None else demand.total
+        usage, tokens, cost = self._usage, float(self._demand.total), self._cost or 0.0
         if usage is None:
-            cost = 0.0
+            tokens = cost = 0.0
         elif usage.input is not None:
-            tokens = usage.input + (usage.output or 0)
-        elif cost is None:
-            cost = _price(self._call, demand)
-        if self._terms.tokens_per_minute is not None and tokens != demand.total:
-            await self._limits.add({key: tokens - demand.total}, ttl=_MINUTES_TTL)
-        used = {self._day("tokens"): float(tokens), self._day("usd"): cost or 0.0} if tokens else {}
-        released = {key: -amount for key, amount in self._day_reserved.items()}
-        if self._terms.has_day and (used or released):
-            await self._limits.add(used | released, ttl=_DAYS_TTL)
+            tokens = float(usage.input + (usage.output or 0))
+        elif self._cost is None:
+            cost = _price(self._call, self._demand)
+        if tokens != self._demand.total:
+            await self._limits.add({key: tokens - taken for key, taken in self._minute.items()}, ttl=_MINUTES_TTL)
+        if self._terms.of_day:
+            used = dict(zip(self._of_day().values(), (tokens, cost), strict=True)) if tokens else {}
+            await self._limits.add(used | _negative(self._day), ttl=_DAYS_TTL)
 
-    async def _take(self, kind: str, amount: float, limit: int, headers: Headers) -> RateLimited | None:
-        """Take `requests` or `tokens` from the minute and add the headers of its limit. Return the error, if any."""
+    async def _take(self, kind: str, amount: float, limit: int, headers: Headers) -> dict[str, float]:
+        """Take `requests` or `tokens` from the minute, add the headers of its limit, and return what was taken."""
         minute, elapsed = divmod(self._limits.clock(), MINUTE)
-        current, before = self._key(kind, minute), self._key(kind, minute - 1)
         if amount > limit:
             message = (
                 f"Request too large: {amount:,.0f} {kind} including the answer, but this key has {limit:,} per minute."
             )
             error = RateLimited(message, kind=kind, headers={"x-should-retry": "false"})
-            return await self._limits.refuse(error, kind, {})
+            raise await self._refused(error, kind)
+        current, before = (count_key(self._account, kind, "minute", each) for each in (minute, minute - 1))
         counts = await self._limits.add({current: amount, before: 0.0}, ttl=_MINUTES_TTL)
         if counts is None:
-            return None
+            return {current: amount}
         window = Window(max(0.0, counts[before]), max(0.0, counts[current]), elapsed)
         refused = window.used > limit
         if refused:
@@ -355,63 +335,60 @@ class Admission:
         figures = {"limit": str(limit), "remaining": str(window.remaining(limit)), "reset": duration(window.reset)}
         headers += [(f"x-ratelimit-{name}-{kind}".encode(), value.encode()) for name, value in figures.items()]
         if not refused:
-            return None
+            return {current: amount}
         message = f"Rate limit reached for {kind} per minute: limit {limit:,}, used {window.used:,.0f}"
         message += f", requested {amount:,.0f}." if amount != 1 else "."
         wait = window.wait(amount, limit)
         error = RateLimited(f"{message} Try again in {duration(wait)}.", kind=kind, headers=retry_after(wait))
-        return await self._limits.refuse(error, kind, {current: -amount})
+        self._minute = {current: amount}
+        raise await self._refused(error, kind)
 
-    async def _check_day(self, terms: Terms) -> None:
-        tokens, usd = self._day("tokens"), self._day("usd")
-        counts = await self._limits.add({tokens: 0.0, usd: 0.0}, ttl=_DAYS_TTL)
-        if counts is None:
-            return
-        error = self._used_up(terms, counts[tokens], counts[usd])
-        if error is not None:
-            raise await self._limits.refuse(error, "budget", {})
-
-    async def _reserve_day(self, terms: Terms, call: Call, demand: Demand) -> None:
-        """Reserve a call's estimate. Raise `RateLimited` if the day is used up, or its rest is reserved."""
-        hour, used = self._limits.clock() // _HOUR, {unit: self._day(unit) for unit in ("tokens", "usd")}
+    async def _reserve_day(self, own: Mapping[str, float]) -> None:
+        """Reserve an estimate. Raise `RateLimited` if the day is used up, or its rest is reserved."""
+        hour, used = self._limits.clock() // _HOUR, self._of_day()
         now, before = (
-            {unit: count_key(self._account, unit, "reserved", hour - ago) for unit in used} for ago in (0, 1)
+            {unit: count_key(self._account, unit, "reserved", hour - ago) for unit in _UNITS} for ago in (0, 1)
         )
-        own = {now["tokens"]: float(demand.total), now["usd"]: _price(call, demand)}
-        counts = await self._limits.add(own | dict.fromkeys((*used.values(), *before.values()), 0.0), ttl=_DAYS_TTL)
+        self._day = {now[unit]: own[unit] for unit in _UNITS}
+        others = dict.fromkeys((*used.values(), *before.values()), 0.0)
+        counts = await self._limits.add(self._day | others, ttl=_DAYS_TTL)
         if counts is None:
+            self._day = {}
             return
-        self._day_reserved = own
-        reserved = {unit: max(0.0, counts[now[unit]]) + max(0.0, counts[before[unit]]) for unit in used}
-        is_alone = reserved["tokens"] <= demand.total
-        limits = {"tokens": terms.tokens_per_day, "usd": terms.budget_per_day}
-        fits = all(limit is None or counts[used[unit]] + reserved[unit] <= limit for unit, limit in limits.items())
-        error = self._used_up(terms, counts[used["tokens"]], counts[used["usd"]])
+        reserved = {unit: max(0.0, counts[now[unit]]) + max(0.0, counts[before[unit]]) for unit in _UNITS}
+        is_alone = reserved["tokens"] <= own["tokens"]
+        fits = all(counts[used[unit]] + reserved[unit] <= limit for unit, limit in self._terms.of_day.items())
+        error = self._used_up({unit: counts[key] for unit, key in used.items()})
         if error is None and (fits or is_alone):
             return
-        self._day_reserved = {}
-        await self._limits.add({key: -amount for key, amount in own.items()}, ttl=_DAYS_TTL)
         message = "Requests under way have reserved what is left of this key's day. Try again in 1s."
         error = error or RateLimited(message, kind="tokens", headers=retry_after(1.0))
-        raise await self._limits.refuse(error, "budget", {})
+        raise await self._refused(error, "budget")
 
-    def _used_up(self, terms: Terms, tokens: float, usd: float) -> RateLimited | None:
-        spent = terms.budget_per_day is not None and usd >= terms.budget_per_day
-        if not spent and not (terms.tokens_per_day is not None and tokens >= terms.tokens_per_day):
+    async def _refused(self, error: RateLimited, reason: str) -> RateLimited:
+        """Count a refusal, and give back what the request has taken."""
+        self._limits.metrics.of("limited_requests", reason).inc()
+        await self._limits.add(_negative(self._day), ttl=_DAYS_TTL)
+        await self._limits.add(_negative(self._minute), ttl=_MINUTES_TTL)
+        self._day, self._minute = {}, {}
+        return error
+
+    def _used_up(self, used: Mapping[str, float]) -> RateLimited | None:
+        spent = [unit for unit, limit in self._terms.of_day.items() if used[unit] >= limit]
+        if not spent:
             return None
         return RateLimited(
-            f"This key has used up its {'budget' if spent else 'tokens'} for today; the next day begins at 00:00 UTC.",
+            f"This key has used up its {'budget' if 'usd' in spent else 'tokens'} for today; "
+            "the next day begins at 00:00 UTC.",
             kind="insufficient_quota",
             code="insufficient_quota",
             # the time until tomorrow is for people; no SDK should wait so long
             headers={"x-should-retry": "false", **retry_after(DAY - self._limits.clock() % DAY)},
         )
 
-    def _key(self, kind: str, minute: float) -> str:
-        return count_key(self._account, kind, "minute", minute)
-
-    def _day(self, unit: str) -> str:
-        return count_key(self._account, unit, "day", self._limits.clock() // DAY)
+    def _of_day(self) -> dict[str, str]:
+        """Return the keys of what the account has used today, by unit."""
+        return {unit: count_key(self._account, unit, "day", self._limits.clock() // DAY) for unit in _UNITS}
 
 
 def count_key(account: str, unit: str, span: Literal["minute", "day", "reserved"], number: float) -> str:
@@ -419,8 +396,11 @@ def count_key(account: str, unit: str, span: Literal["minute", "day", "reserved"
     return f"{account}/{unit}/{span}/{number:.0f}"
 
 
+def _negative(amounts: Mapping[str, float]) -> dict[str, float]:
+    return {key: -amount for key, amount in amounts.items()}
+
+
 def _price(call: Call, demand: Demand) -> float:
     if call.profile is None:
         return 0.0
-    profile, prompt = call.profile, demand.prompt
-    return money(profile.prices.at(prompt), reported_cost(profile.cache, prompt, 0, 0), demand.answer)
+    return money(call.profile.prices.at(demand.prompt), demand.prompt, demand.answer)

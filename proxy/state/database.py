@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -56,7 +55,7 @@ _SYSTEM: dict[int, Cause] = {
 
 
 class Database:
-    """One SQLite file, and this process's threads for it. Opened anew where it was replaced or failed."""
+    """One SQLite file, and this process's connections to it. Opened anew where it was replaced or failed."""
 
     def __init__(
         self,
@@ -69,14 +68,15 @@ class Database:
         busy: float = 1.0,
         replaces_broken: bool = True,
     ) -> None:
-        """Without a file it is in memory; without `threads` callers do the work. `busy` is in seconds."""
+        """Without a file it is in memory. Of two threads one writes; without any, callers do the work.
+
+        `busy` is in seconds.
+        """
         self._file, self._schema, self._synchronous, self._busy = file, schema, synchronous, busy
         self._replaces_broken = replaces_broken
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"penstock-{name}") if threads else None
-        self._opening, self._writing = threading.Lock(), threading.Lock()
-        self._connections: dict[int, _Connection] = {}
+        self._lanes = [_Lane(name, has_thread=threads > 0) for _ in range(max(1, threads))]
+        self._opening = threading.Lock()
         self._identity: tuple[int, int] | None = None
-        self._waiting = 0
         self._closed = False
         self.losses = 0
         """The number of times that the file was removed or replaced."""
@@ -92,21 +92,22 @@ class Database:
         """Do work in one transaction, by default with a lock. A loss of power may undo it unless it is `synced`."""
         if self._closed:
             raise StoreError("closed")
-        if self._threads is None:
-            return self._do(work, writes, synced, waits)
-        if self._waiting >= MOST_WAITING:
-            raise StoreError("busy")
-        self._waiting += 1
+        lane = self._lanes[0 if writes else -1]
+        job = partial(self._do, lane, work, writes, synced, waits)
+        if lane.threads is None:
+            return job()
+        if lane.waiting >= (MOST_WAITING if waits else 1):
+            raise StoreError("busy" if waits else "locked")
+        lane.waiting += 1
         try:
-            job = partial(self._do, work, writes, synced, waits)
-            return await asyncio.get_running_loop().run_in_executor(self._threads, job)
+            return await asyncio.get_running_loop().run_in_executor(lane.threads, job)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if self._closed and task is not None and not task.cancelling():  # not the caller, the work was cancelled
                 raise StoreError("closed") from None
             raise
         finally:
-            self._waiting -= 1
+            lane.waiting -= 1
 
     async def tidy(self) -> None:
         """Bring what was written into the file itself, so that nothing that was overwritten is left beside it."""
@@ -118,70 +119,44 @@ class Database:
         await self.run(work)
 
     async def aclose(self) -> None:
-        """End the threads, and with them the connections; what is being written is finished first."""
+        """End the threads and close the connections; what is being written is finished first."""
         self._closed = True
-        if self._threads is not None:
-            await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
-        while self._connections:
-            await asyncio.to_thread(self._connections.popitem()[1].database.close)
+        for lane in self._lanes:
+            await asyncio.to_thread(lane.close)
 
-    def _do(self, work: Callable[[sqlite3.Connection], T], writes: bool, synced: bool, waits: bool) -> T:
+    def _do(self, lane: "_Lane", work: Callable[[sqlite3.Connection], T], writes: bool, synced: bool, waits: bool) -> T:
         for attempt in (0, 1):
             try:
-                with self._turn(waits) if writes else nullcontext():
-                    connection = self._opened()
-                    database = connection.database
-                    connection.set("busy_timeout", str(int(self._busy * 1000 * waits)))
-                    if writes:
-                        connection.set("synchronous", "FULL" if synced else self._synchronous)
-                    with database:
-                        database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-                        return work(database)
+                database = self._opened(lane)
+                lane.set("busy_timeout", str(int(self._busy * 1000 * waits)))
+                if writes:
+                    lane.set("synchronous", "FULL" if synced else self._synchronous)
+                with database:
+                    database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+                    return work(database)
             except (sqlite3.Error, OSError) as error:
-                cause, known = cause_of(error), self._connections.get(threading.get_ident())
-                if known is not None and cause not in _KEEP_OPEN:
-                    known.is_doubtful = True
+                cause = cause_of(error)
+                lane.is_doubtful |= cause not in _KEEP_OPEN
                 if cause != "corrupted" or attempt or not self._begin_anew():
                     raise StoreError(cause) from error
         raise AssertionError("unreachable")
 
-    @contextmanager
-    def _turn(self, waits: bool) -> Iterator[None]:
-        """Let one thread write: SQLite's lock is asked for again and again, and one of two may never be lucky."""
-        if not self._writing.acquire(blocking=waits):
-            raise StoreError("locked")
-        try:
-            yield
-        finally:
-            self._writing.release()
-
-    def _opened(self) -> "_Connection":
-        known = self._connections.get(threading.get_ident())
+    def _opened(self, lane: "_Lane") -> sqlite3.Connection:
         # a database whose file was removed or replaced takes writes as before, and shares them with nobody
-        is_same = known is not None and (self._file is None or identity(self._file) == known.file)
-        if known is not None and is_same and not known.is_doubtful:
+        known = lane.database if self._file is None or identity(self._file) == lane.file else None
+        if known is not None and not lane.is_doubtful:
             return known
         with self._opening:
             try:
-                database = self._open()
+                database = connect(self._file, busy=self._busy, schema=self._schema, locks=self._replaces_broken)
             except (sqlite3.Error, OSError):
-                if known is None or not is_same:
+                if known is None:
                     raise
                 return known  # where it cannot be opened again, it may still be read
             before, self._identity = self._identity, None if self._file is None else identity(self._file)
             self.losses += before not in (None, self._identity)
-            new = self._connections[threading.get_ident()] = _Connection(database, self._identity)
-        if known is not None:
-            known.database.close()
-        return new
-
-    def _open(self) -> sqlite3.Connection:
-        if self._file is None:
-            return _connect(":memory:", self._busy, self._schema)
-        if self._replaces_broken:
-            return connect(self._file, busy=self._busy, schema=self._schema)
-        make_private(self._file.parent)
-        return _connect(os.fspath(self._file), self._busy, self._schema)
+            lane.use(database, self._identity)
+        return database
 
     def _begin_anew(self) -> bool:
         if self._file is None or not self._replaces_broken:
@@ -193,18 +168,33 @@ class Database:
         return True
 
 
-@dataclass(slots=True)
-class _Connection:
-    database: sqlite3.Connection
-    file: tuple[int, int] | None
-    is_doubtful: bool = False
-    """True after a failure: it is to be opened again, if that can be done."""
-    pragmas: dict[str, str] = field(default_factory=dict)
+class _Lane:
+    """One connection, and the thread that works with it."""
+
+    def __init__(self, name: str, *, has_thread: bool) -> None:
+        self.threads = ThreadPoolExecutor(1, thread_name_prefix=f"penstock-{name}") if has_thread else None
+        self.waiting = 0
+        self.is_doubtful = False
+        """True after a failure: it is to be opened again, if that can be done."""
+        self.database: sqlite3.Connection | None = None
+        self.file: tuple[int, int] | None = None
+        self._pragmas: dict[str, str] = {}
+
+    def use(self, database: sqlite3.Connection | None, file: tuple[int, int] | None) -> None:
+        """Take a connection in place of the one before."""
+        if self.database is not None:
+            self.database.close()
+        self.database, self.file, self.is_doubtful, self._pragmas = database, file, False, {}
 
     def set(self, pragma: str, value: str) -> None:
-        if self.pragmas.get(pragma) != value:
+        if self.database is not None and self._pragmas.get(pragma) != value:
             self.database.execute(f"PRAGMA {pragma} = {value}")
-            self.pragmas[pragma] = value
+            self._pragmas[pragma] = value
+
+    def close(self) -> None:
+        if self.threads is not None:
+            self.threads.shutdown(wait=True, cancel_futures=True)
+        self.use(None, None)
 
 
 def identity(file: Path) -> tuple[int, int] | None:
@@ -236,10 +226,15 @@ def used_bytes(database: sqlite3.Connection) -> int:
     return int(used)
 
 
-def connect(file: Path, *, busy: float, schema: str = "") -> sqlite3.Connection:
-    """Return a connection in autocommit mode that any thread may use. Raises `sqlite3.Error` and `OSError`."""
+def connect(file: Path | None, *, busy: float, schema: str = "", locks: bool = True) -> sqlite3.Connection:
+    """Return a connection in autocommit mode that any thread may use. Raises `sqlite3.Error` and `OSError`.
+
+    With `locks`, it waits while another process removes a broken file.
+    """
+    if file is None:
+        return _connect(":memory:", busy, schema)
     make_private(file.parent)
-    with _locked(file, fcntl.LOCK_SH):
+    with _locked(file, fcntl.LOCK_SH) if locks else nullcontext():
         return _connect(os.fspath(file), busy, schema)
 
 

@@ -191,50 +191,40 @@ class SqliteStore(Store):
 _MOST = 2**28
 
 
-class Overlay(Store):
-    """A `Store` over one of which nothing is changed, not even when a value was used last."""
+class Overlay(SqliteStore):
+    """A `Store` in memory over one of which nothing is changed, not even when a value was used last."""
 
     def __init__(self, below: Store) -> None:
-        self._below, self._own = below, SqliteStore(None, _MOST)
-        self._cleared = 0
+        super().__init__(None, _MOST)
+        self._below, self._cleared = below, 0
 
     @property
     def losses(self) -> int:
         return self._below.losses + self._cleared
 
     async def get_all(self, keys: Sequence[str], *, ttl: float | None = None) -> list[bytes | None]:
-        own, below = await self._own.get_all(keys, ttl=ttl), await self._below.get_all(keys)
+        own, below = await super().get_all(keys, ttl=ttl), await self._below.get_all(keys)
         return [old if new is None else new for new, old in zip(own, below, strict=True)]
-
-    async def put_all(self, values: Mapping[str, bytes], *, ttl: float) -> None:
-        await self._own.put_all(values, ttl=ttl)
 
     async def add(self, key: str, value: bytes, *, ttl: float) -> bytes:
         found = await self._below.get(key)
-        return await self._own.add(key, value if found is None else found, ttl=ttl)
+        return await super().add(key, value if found is None else found, ttl=ttl)
 
     async def touch(self, keys: Collection[str], *, ttl: float) -> frozenset[str]:
-        own = await self._own.touch(keys, ttl=ttl)
+        own = await super().touch(keys, ttl=ttl)
         return own | {key for key in keys if key not in own and await self._below.get(key) is not None}
 
-    async def delete(self, keys: Collection[str]) -> None:
-        await self._own.delete(keys)
-
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        found = {*await self._own.keys(prefix, limit=limit), *await self._below.keys(prefix, limit=limit)}
+        found = {*await super().keys(prefix, limit=limit), *await self._below.keys(prefix, limit=limit)}
         return tuple(sorted(found)[:limit])
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        found = (*await self._own.latest(prefix, limit=limit), *await self._below.latest(prefix, limit=limit))
+        found = (*await super().latest(prefix, limit=limit), *await self._below.latest(prefix, limit=limit))
         return tuple(dict.fromkeys(found))[:limit]
 
     async def clear(self) -> None:
-        await self._own.aclose()
-        self._own = SqliteStore(None, _MOST)
+        await self._run(lambda database: database.execute("DELETE FROM Cache"))
         self._cleared += 1
-
-    async def aclose(self) -> None:
-        await self._own.aclose()
 
 
 _SWEEP = 60.0
@@ -262,28 +252,30 @@ class SqliteCounters:
         self._swept = 0.0
 
     async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
-        given = dict(amounts)
-        return await self._database.run(lambda database: self._written(database, given, ttl))
+        rows = sorted(amounts.items())
+
+        def write(database: sqlite3.Connection) -> dict[str, float]:
+            now = self._clock()
+            if now - self._swept >= _SWEEP:
+                self._swept = now
+                database.execute("DELETE FROM counts WHERE expires <= ?", (now,))
+            each = {"expires": now + ttl, "now": now}
+            return {
+                key: database.execute(_ADD_COUNT, {"key": key, "amount": amount, **each}).fetchone()[0]
+                for key, amount in rows
+            }
+
+        return await self._database.run(write)
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
         asked = tuple(keys)
-        return await self._database.run(lambda database: self._counts(database, asked))
+
+        def look(database: sqlite3.Connection) -> dict[str, float]:
+            now = self._clock()
+            rows = ((key, database.execute(_READ_COUNT, (key, now)).fetchone()) for key in asked)
+            return {key: 0.0 if row is None else row[0] for key, row in rows}
+
+        return await self._database.run(look)
 
     async def aclose(self) -> None:
         await self._database.aclose()
-
-    def _written(self, database: sqlite3.Connection, amounts: Mapping[str, float], ttl: float) -> dict[str, float]:
-        now = self._clock()
-        if now - self._swept >= _SWEEP:
-            self._swept = now
-            database.execute("DELETE FROM counts WHERE expires <= ?", (now,))
-        sums: dict[str, float] = {}
-        for key, amount in sorted(amounts.items()):
-            row = {"key": key, "amount": amount, "expires": now + ttl, "now": now}
-            sums[key] = database.execute(_ADD_COUNT, row).fetchone()[0]
-        return sums
-
-    def _counts(self, database: sqlite3.Connection, keys: Collection[str]) -> dict[str, float]:
-        now = self._clock()
-        rows = ((key, database.execute(_READ_COUNT, (key, now)).fetchone()) for key in keys)
-        return {key: 0.0 if row is None else row[0] for key, row in rows}

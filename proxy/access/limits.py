@@ -257,9 +257,9 @@ class Admission:
         self._call: Call | None = None
         self._demand = Demand(0, 0)
         self._minute: dict[str, float] = {}
-        """What the request has taken of this minute's tokens."""
+        """Amounts that the request has taken of its minute."""
         self._day: dict[str, float] = {}
-        """What it has reserved of the day."""
+        """Amounts that it has reserved of the day."""
         self._usage: Usage | None = Usage()
         self._cost: float | None = None
 

@@ -13,7 +13,7 @@ import logging
 import time
 import zlib
 from base64 import b32encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -96,18 +96,13 @@ class Archives:
                 await self.store.delete((pointer,))
         return content
 
-    async def forget(self, tenant: str, session: str | None = None) -> int:
-        owner, part = _owner(tenant), "" if session is None else _part(session)
-        prefix, deleted = f"archive/{owner}" + (f"{part}/" if part else ""), 0
-        while keys := await self.store.keys(prefix):
-            pointers = [f"handle/{owner}{key.rpartition('/')[2]}" for key in keys]
-            parts = await self.store.get_all(pointers)
-            ours = [each for each, known in zip(pointers, parts, strict=True) if not part or known == part.encode()]
-            await self.store.delete([*keys, *ours])
-            deleted += len(keys)
-        while not part and (lost := await self.store.keys(f"handle/{owner}")):
-            await self.store.delete(lost)
-        self._seen.forget(owner, *([part] if part else ()))
+    async def forget(self, tenant: str) -> int:
+        owner, deleted = _owner(tenant), 0
+        for kind in ("archive", "handle"):
+            while keys := await self.store.keys(f"{kind}/{owner}"):
+                await self.store.delete(keys)
+                deleted += len(keys) if kind == "archive" else 0
+        self._seen.forget(owner)
         return deleted
 
     def forget_seen(self, tenant: str) -> int:
@@ -162,25 +157,20 @@ class BoundArchive:
         """Store content durably, or touch it, and return its handle; None, and a line in the log, where that fails."""
         archives = self._archives
         handle = handle_of(content) if len(content) <= INLINE else await asyncio.to_thread(handle_of, content)
-        key = self._prefix + handle
         self._note(handle)
         if await self._fresh([handle]):
             return handle
-        pointer, part, losses = self._pointers + handle, self._part.encode(), archives.store.losses
+        losses = archives.store.losses
         try:
-            found = await archives.store.touch((key, pointer), ttl=archives.ttl)
-            if key not in found:
-                packed = await asyncio.to_thread(_packed, content, archives.largest)
-                await archives.store.put_all({key: packed, pointer: part}, ttl=archives.ttl)
+            if not await self._use([handle]):
+                values = {self._prefix + handle: await asyncio.to_thread(_packed, content, archives.largest)}
+                await archives.store.put_all(values | {self._pointers + handle: self._part.encode()}, ttl=archives.ttl)
                 archives.wrote()
-            elif pointer not in found:
-                with suppress(StoreError):
-                    await archives.store.put(pointer, part, ttl=archives.ttl)
+                archives.see(self._owner, self._part, handle, losses)
         except StoreError as error:
             archives.warn("keep", error)
             self.failed = self.failed or error.cause != "too_large"
             return None
-        archives.see(self._owner, self._part, handle, losses)
         return handle
 
     async def fetch(self, handle: str) -> str | None:
@@ -203,29 +193,30 @@ class BoundArchive:
 
     async def touch(self, handles: Iterable[str]) -> frozenset[str]:
         """Use what handles name, where a conversation carries them without their content; those that are there."""
-        archives, asked = self._archives, [*dict.fromkeys(handles)]
-        losses = archives.store.losses
-        fresh = await self._fresh(asked)
-        if len(fresh) == len(asked):
-            self._note(*asked)
-            return fresh
-        known = [each for each in asked if HANDLE.fullmatch(each)]
+        known = [each for each in dict.fromkeys(handles) if HANDLE.fullmatch(each)]
+        fresh = await self._fresh(known)
         self._note(*known)
-        keys = {self._prefix + handle: handle for handle in known if handle not in fresh}
+        used = frozenset[str]()
         try:
-            pointers = {key: self._pointers + handle for key, handle in keys.items()}
-            touched = await archives.store.touch([*keys, *pointers.values()], ttl=archives.ttl)
-            there = touched & keys.keys()
-            lost = [pointers[key] for key in there if pointers[key] not in touched]
-            if lost:
-                with suppress(StoreError):
-                    await archives.store.put_all(dict.fromkeys(lost, self._part.encode()), ttl=archives.ttl)
+            if rest := [each for each in known if each not in fresh]:
+                used = await self._use(rest)
         except StoreError as error:
-            archives.warn("touch", error)
-            self.failed, self._outage.begun, there = True, True, frozenset()
-        for key in there:
-            archives.see(self._owner, self._part, keys[key], losses)
-        return frozenset((*(keys[key] for key in there), *await self._fresh(fresh)))
+            self._archives.warn("touch", error)
+            self.failed = self._outage.begun = True
+        return used | await self._fresh(fresh)
+
+    async def _use(self, handles: Sequence[str]) -> frozenset[str]:
+        """Use contents, mend lost pointers to them, and return the handles of those that are there."""
+        archives, losses = self._archives, self._archives.store.losses
+        keys = {handle: (self._prefix + handle, self._pointers + handle) for handle in handles}
+        touched = await archives.store.touch([name for names in keys.values() for name in names], ttl=archives.ttl)
+        there = [handle for handle, (key, _) in keys.items() if key in touched]
+        if lost := [keys[handle][1] for handle in there if keys[handle][1] not in touched]:
+            with suppress(StoreError):
+                await archives.store.put_all(dict.fromkeys(lost, self._part.encode()), ttl=archives.ttl)
+        for handle in there:
+            archives.see(self._owner, self._part, handle, losses)
+        return frozenset(there)
 
     async def _fresh(self, handles: Iterable[str]) -> frozenset[str]:
         """Return those that are not looked up; the first of them is, once for each request."""

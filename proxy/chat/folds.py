@@ -25,14 +25,13 @@ _NAMES = 48
 class Form:
     """The messages of one form of a conversation, and what was worked out of them."""
 
-    __slots__ = ("_beginning", "_head", "_whole", "lineage", "messages", "settled")
+    __slots__ = ("_beginning", "_whole", "lineage", "messages", "settled")
 
     def __init__(self, messages: tuple[Any, ...], settled: int, before: "Form | None", *, forks: bool = False) -> None:
         """Resume from `before`; if it `forks`, that form goes on beside it."""
         self.messages = messages
         self.settled = settled
         """The expected number of messages that the next request has too; an assistant message stands behind them."""
-        self._head = messages[:settled]
         self._whole: dict[Hashable, Any] = {}
         self._beginning: dict[Hashable, tuple[int, Any]] = {}
         if before is not None:  # of requests at once, a later one has what an earlier one is still working out
@@ -41,8 +40,11 @@ class Form:
         """The same for a form and for that of the next request that was resumed from it."""
 
     def begins(self, messages: Sequence[Any]) -> bool:
-        """Return whether these messages begin with the settled ones of this form."""
-        return len(self._head) <= len(messages) and all(map(is_, self._head, messages))
+        """Return whether these messages begin with the settled ones of this form, of which there are some."""
+        own, count = self.messages, self.settled
+        # forms of one conversation begin alike for long, and differ in the last message
+        ends_alike = count <= len(messages) and own[count - 1] is messages[count - 1]
+        return ends_alike and all(map(is_, own[:count], messages))
 
     def fold(self, name: Hashable, empty: State, extend: Callable[[State, Sequence[Any]], State]) -> State:
         """Return what `extend` makes of all messages, from `empty` on.

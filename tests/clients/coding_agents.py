@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.served import CHAINS
 from proxy.chat.parse import Body
 from proxy.chat.wire import flaws
-from tests.e2e.servers import Received, Upstream, proxy, say, send, upstream
+from tests.e2e.servers import Received, Upstream, filled, proxy, say, send, upstream
 from tests.e2e.test_agents import CONFIG, MessagesAgent, ResponsesAgent
 from tests.loopback import serving
 from tests.scripted import answer
@@ -159,7 +159,7 @@ async def try_agent(programs: Path, folder: Path, model: str) -> None:
         said = await ask(programs, server.url, folder / f"{model}-direct", model)
         direct, requests = wire(server, model).cost, len(server.usages)
         wire.forget(server)
-        async with proxy(CONFIG.format(url=server.url), folder) as base:
+        async with proxy(filled(CONFIG, url=server.url), folder) as base:
             said += await ask(programs, base, folder / f"{model}-proxied", model)
     figures = {"requests_direct": requests, "requests": len(server.usages), "refused": len(server.refused)}
     figures |= {"reasoning_lost": getattr(server, "lost", 0), "cost": round(wire(server, model).cost / direct, 3)}

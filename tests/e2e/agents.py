@@ -16,14 +16,13 @@ from tests.e2e.servers import Received, Upstream, say
 from tests.scripted import answer
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models:
-  - {{match: "*", upstream: main, window: 3000, reserve: 0, tokenizer: chars,
-     cache: {{read: 0.1, write: 1.25, ttl: 300, minimum: 100}}}}
+  - {match: "*", upstream: main, window: 3000, reserve: 0, tokenizer: chars,
+     cache: {read: 0.1, write: 1.25, ttl: 300, minimum: 100}}
 chains:
-  default: [isolate_tasks: {{}}, consolidate_system: {{}}, compact_tool_results: {{over: 600, read_again: 0}},
-    offload_content: {{}}, compress_history: {{}}, pin_context: {{}}, keep_notes: {{}}, recall_history: {{}},
-    select_memories: {{threshold: 0.1, fallback: 0, floor: 0}}, include_shared: {{}}, filter_tools: {{}}, offer_recall: {{}}]
+  default: [isolate_tasks: {}, consolidate_system: {}, compact_tool_results: {over: 600, read_again: 0},
+    offload_content: {}, compress_history: {}, pin_context: {}, keep_notes: {}, recall_history: {},
+    select_memories: {threshold: 0.1, fallback: 0, floor: 0}, include_shared: {}, filter_tools: {}, offer_recall: {}]
 vectors: none
 state: {state}
 """

@@ -1,7 +1,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,32 +9,33 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.e2e.servers import Upstream, proxy, upstream
+from tests.e2e.served import Served, served
+from tests.e2e.servers import Upstream, filled, proxy, upstream
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{url}", wires: [responses, messages]}}
-  keyed: {{kind: openai, base_url: "{url}", api_key: sk-operators-own, headers: {{x-org: acme}}}}
-  asking: {{kind: openai, base_url: "{url}", ask_usage: true}}
-  echo: {{kind: echo}}
+  main: {kind: openai, base_url: "{url}", wires: [responses, messages]}
+  keyed: {kind: openai, base_url: "{url}", api_key: sk-operators-own, headers: {x-org: acme}}
+  asking: {kind: openai, base_url: "{url}", ask_usage: true}
+  echo: {kind: echo}
 models:
-  - {{match: echo, upstream: echo, window: 8192}}
-  - {{match: "keyed-*", upstream: keyed, chain: empty}}
-  - {{match: "asking-*", upstream: asking, chain: empty}}
-  - {{match: alias, upstream: main, model: the-real-name, chain: empty}}
-  - {{match: ["chain-*", "org/chain-*"], upstream: main, window: 8192, reserve: 0}}
-  - {{match: "tiny-*", upstream: main, window: 60, reserve: 0}}
-  - {{match: "plain-*", upstream: main, chain: empty}}
+  - {match: echo, upstream: echo, window: 8192}
+  - {match: "keyed-*", upstream: keyed, chain: empty}
+  - {match: "asking-*", upstream: asking, chain: empty}
+  - {match: alias, upstream: main, model: the-real-name, chain: empty}
+  - {match: ["chain-*", "org/chain-*"], upstream: main, window: 8192, reserve: 0}
+  - {match: "tiny-*", upstream: main, window: 60, reserve: 0}
+  - {match: "plain-*", upstream: main, chain: empty}
 chains:
   default:
-    - consolidate_system: {{}}
-    - window_history: {{keep_turns: 4, stride: 2, summary: false}}
-    - reject_oversize: {{}}
+    - consolidate_system: {}
+    - window_history: {keep_turns: 4, stride: 2, summary: false}
+    - reject_oversize: {}
   empty: []
   observed:
-    - window_history: {{keep_turns: 1, stride: 1, summary: false, mode: observe}}
-server: {{max_body_mib: 1}}
-auth: {{kind: pass-through, paths: "/audio/*"}}
+    - window_history: {keep_turns: 1, stride: 1, summary: false, mode: observe}
+server: {max_body_mib: 1}
+auth: {kind: pass-through, paths: "/audio/*"}
 """
 
 
@@ -118,33 +119,6 @@ class Client:
                 await asyncio.sleep(0.01)
 
 
-@dataclass
-class Setup:
-    """A proxy, the upstream behind it, and a client session."""
-
-    base: str
-    upstream: Upstream
-    session: aiohttp.ClientSession
-
-    @property
-    def url(self) -> str:
-        return f"{self.base}/v1/chat/completions"
-
-    @property
-    def client(self) -> Client:
-        return Client(self.base, self.session)
-
-
-@pytest.fixture
-async def setup(tmp_path: Path) -> AsyncGenerator[Setup, None]:
-    async with (
-        upstream() as behind,
-        proxy(CONFIG.format(url=behind.url), tmp_path) as base,
-        aiohttp.ClientSession(auto_decompress=False) as session,
-    ):
-        yield Setup(base, behind, session)
-
-
 @pytest.fixture
 async def behind() -> AsyncGenerator[Upstream, None]:
     """An upstream, for proxies that a test starts by itself."""
@@ -155,8 +129,17 @@ async def behind() -> AsyncGenerator[Upstream, None]:
 @pytest.fixture
 async def http() -> AsyncGenerator[aiohttp.ClientSession, None]:
     """A client whose every request has a connection of its own, so that any worker may take it."""
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session:
+    async with aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(force_close=True), auto_decompress=False
+    ) as session:
         yield session
+
+
+COMMON = """
+upstreams: {main: {kind: openai, base_url: "{url}"}}
+models: [{match: "*", upstream: main, window: 100000}]
+"""
+"""What stands in a configuration that has no such sections of its own."""
 
 
 @dataclass
@@ -168,23 +151,33 @@ class Lab:
     http: aiohttp.ClientSession
     stack: AsyncExitStack
 
-    async def start(self, config: str, name: str = "") -> str:
+    def config(self, text: str, **values: Any) -> str:
+        """A configuration with the address of the upstream, and with values in the place of their names in braces."""
+        sections = {line.partition(":")[0] for line in text.splitlines()}
+        more = [line for line in COMMON.splitlines() if line.partition(":")[0] not in sections]
+        return filled("\n".join([text, *more, ""]), **{"url": self.behind.url, **values})
+
+    async def start(self, text: str, name: str = "", **values: Any) -> str:
         """Start a proxy that runs until the end of the test, in a folder of this name; its base URL."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        return await self.stack.enter_async_context(proxy(config, folder))
+        return await self.stack.enter_async_context(proxy(self.config(text, **values), folder))
 
-    async def client(self, config: str, key: str = "", name: str = "") -> Client:
+    async def client(self, text: str, key: str = "", name: str = "", **values: Any) -> Client:
         """Start a proxy, and have a client of it."""
-        return Client(await self.start(config, name), self.http, key)
+        return Client(await self.start(text, name, **values), self.http, key)
+
+    def served(self, text: str, *arguments: str, **values: Any) -> AbstractAsyncContextManager[Served]:
+        """A proxy in a process of its own, in the folder of the test."""
+        return served(self.config(text, **values), self.folder, *arguments)
 
     async def upstream(self) -> Upstream:
         """Start another upstream."""
         return await self.stack.enter_async_context(upstream())
 
-    async def two(self, config: str) -> list[str]:
+    async def two(self, text: str, **values: Any) -> list[str]:
         """Start two proxies of one configuration; their base URLs."""
-        return [await self.start(config, name) for name in ("first", "second")]
+        return [await self.start(text, name, **values) for name in ("first", "second")]
 
 
 @pytest.fixture
@@ -197,4 +190,4 @@ async def lab(tmp_path: Path, behind: Upstream, http: aiohttp.ClientSession) -> 
 async def client(lab: Lab, request: pytest.FixtureRequest) -> Client:
     """A client of a proxy with the `CONFIG` of the test's module, with its `KEY` if it has one."""
     module = vars(request.module)
-    return await lab.client(module["CONFIG"].format(url=lab.behind.url), module.get("KEY", ""))
+    return await lab.client(module["CONFIG"], module.get("KEY", ""))

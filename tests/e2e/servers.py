@@ -209,6 +209,13 @@ async def upstream() -> AsyncGenerator[Upstream, None]:
         await server.wait_closed()
 
 
+def filled(config: str, **values: object) -> str:
+    """A configuration with values in the place of their names in braces."""
+    for name, value in values.items():
+        config = config.replace(f"{{{name}}}", str(value))
+    return config
+
+
 def patient(config: str, folder: Path) -> str:
     """A configuration whose steps have all the time that a busy machine needs, but for times that it names itself: what
     is late leaves a request as it was. Where it names none, state is in the folder, and there is no model of vectors."""

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.served import served
-from tests.e2e.servers import Upstream
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: m, upstream: main, window: 8192, prices: {{input: 2, output: 8}}}}]
-chains: {{default: [consolidate_system: {{}}, window_history: {{keep_turns: 1, stride: 1, summary: false}}]}}
-server: {{{server}}}
+models: [{match: m, upstream: main, window: 8192, prices: {input: 2, output: 8}}]
+chains: {default: [consolidate_system: {}, window_history: {keep_turns: 1, stride: 1, summary: false}]}
+server: {{server}}
 """
 SECRET = "my grandmother's recipe"
 BODY = {"model": "m", "messages": [{"role": "user", "content": f"{SECRET} {n}"} for n in range(3)]}
@@ -24,14 +21,6 @@ PATHS = ["/admin/config", "/admin/requests", "/admin/requests/x", "/ui", "/ui/ap
 OPEN = PATHS[3:]
 """Those that show nothing by themselves."""
 ROOT = Path(__file__).parent.parent.parent
-
-
-def config(behind: Upstream, server: str = "") -> str:
-    return CONFIG.format(url=behind.url, server=server)
-
-
-async def started(lab: Lab, server: str = "") -> Client:
-    return await lab.client(config(lab.behind, server))
 
 
 async def outcomes(client: Client, paths: Iterable[str], *several: Any, method: str = "GET") -> set[Any]:
@@ -44,14 +33,14 @@ NOT_FOUND, UNAUTHORIZED = (404, "not_found"), (401, "invalid_api_key")
 
 
 async def test_without_a_key_or_a_port_there_is_nothing(lab: Lab) -> None:
-    client = await started(lab, "host: 0.0.0.0")
+    client = await lab.client(CONFIG, server="host: 0.0.0.0")
     assert await outcomes(client, PATHS, ADMIN, {}) == {NOT_FOUND}
     assert await outcomes(client, ["/admin/reload"], method="POST") == {NOT_FOUND}
     assert await outcomes(client, ["/metrics"]) == {200}
 
 
 async def test_on_loopback_the_page_is_open_to_the_machine(lab: Lab) -> None:
-    client = await started(lab)
+    client = await lab.client(CONFIG, server="")
     await client.post("/v1/chat/completions", BODY, {"x-request-id": "anns"}, key="sk-ann")
     own = {"host": "localhost:4000", "origin": "http://localhost:4000"}
     assert await outcomes(client, (*PATHS[:2], "/admin/requests/anns", *OPEN), {}, own) == {200}
@@ -68,19 +57,18 @@ async def test_on_loopback_the_page_is_open_to_the_machine(lab: Lab) -> None:
 
 
 async def test_the_first_line_says_where_the_page_is(lab: Lab) -> None:
-    text = config(lab.behind)
-    async with served(text, lab.folder) as running:
+    async with lab.served(CONFIG, server="") as running:
         assert running.line == f"penstock: listening on {running.base}/v1 (1 worker); the page: {running.base}/ui\n"
         async with lab.http.get(f"{running.base}/", allow_redirects=False) as answer:
             assert (answer.status, answer.headers["location"]) == (307, "ui")
         assert await outcomes(Client(running.base, lab.http), ["/admin/requests"]) == {200}
-    async with served(text, lab.folder, "--host", "0.0.0.0") as running:
+    async with lab.served(CONFIG, "--host", "0.0.0.0", server="") as running:
         assert running.line.endswith("/v1 (1 worker)\n"), "others than this machine reach it"
         assert await outcomes(Client(running.base, lab.http), ["/ui"]) == {NOT_FOUND}
 
 
 async def test_the_key_opens_it(lab: Lab) -> None:
-    client = await started(lab, "admin_key: s3cret")
+    client = await lab.client(CONFIG, server="admin_key: s3cret")
     wrong: tuple[Any, ...] = (
         {},
         {"authorization": "Bearer s3cre"},
@@ -105,14 +93,14 @@ async def test_the_key_opens_it(lab: Lab) -> None:
 
 
 async def test_where_clients_have_keys_metrics_are_not_for_them(lab: Lab) -> None:
-    text = config(lab.behind).replace("openai, ", "openai, api_key: k, ")
-    client = await lab.client(f"{text}auth: {{kind: keys}}\n")
+    keyed = 'upstreams: {main: {kind: openai, base_url: "{url}", api_key: k}}\nauth: {kind: keys}\n'
+    client = await lab.client(CONFIG + keyed, server="")
     paths = ("/metrics", *PATHS)
     assert await outcomes(client, paths, {}, ADMIN) == {NOT_FOUND}, "others' keys, and what they use"
 
 
 async def test_a_port_of_its_own(lab: Lab) -> None:
-    async with served(config(lab.behind, "admin_port: 0"), lab.folder) as running:
+    async with lab.served(CONFIG, server="admin_port: 0") as running:
         client, operator = Client(running.base, lab.http), Client(await running.admin(), lab.http)
         await client.post("/v1/chat/completions", BODY, {"x-request-id": "mine"}, key="k")
         assert await outcomes(client, (*PATHS, "/metrics")) == {NOT_FOUND}
@@ -125,7 +113,7 @@ async def test_a_port_of_its_own(lab: Lab) -> None:
 async def test_a_changed_configuration_is_checked_and_not_put_in_force(lab: Lab) -> None:
     secret = lab.folder / "secret"
     secret.write_text("marmalade-77")
-    client = await started(lab)
+    client = await lab.client(CONFIG, server="")
 
     async def check(text: str) -> Any:
         answer = await client.post("/admin/check", {"yaml": text})
@@ -160,7 +148,7 @@ class Page(HTMLParser):
 
 
 async def test_the_page_runs_nothing_but_itself(lab: Lab) -> None:
-    client = await started(lab, "admin_key: s3cret")
+    client = await lab.client(CONFIG, server="admin_key: s3cret")
     page = Page((await client.get("/ui")).body.decode())
     assert not [name for _, name, _ in page.found if name.startswith("on") or name == "style"]
     linked = [value for tag, name, value in page.found if (tag, name) in (("script", "src"), ("link", "href"))]

@@ -8,29 +8,29 @@ import pytest
 
 from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.served import served
+from tests.e2e.servers import filled
 
 ANN, BOB = "pk-ann-s3cret", "pk-bob-s3cret"
 CONFIG = """
-server: {{{server}}}
-upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-operators-own}}}}
-models: [{{match: "*", upstream: main, window: 8192, prices: {{input: 1000000, output: 1000000}}}}]
-chains: {{default: [], lean: []}}
-auth: {{kind: keys, {file} keys: [{{name: bob, hash: {bob}, tenant: acme, budget_per_day: 20}}]}}
-limits: {{requests_per_minute: 100}}
+server: {{server}}
+upstreams: {main: {kind: openai, base_url: "{url}", api_key: sk-operators-own}}
+models: [{match: "*", upstream: main, window: 8192, prices: {input: 1000000, output: 1000000}}]
+chains: {default: [], lean: []}
+auth: {kind: keys, {file} keys: [{name: bob, hash: {bob}, tenant: acme, budget_per_day: 20}]}
+limits: {requests_per_minute: 100}
 vectors: none
 """
 FILE = f"# the team's\nkeys:\n- name: ann\n  hash: {hash_of(ANN)}\n"
 
 
-def config(lab: Lab, server: str = "admin_key: the-operator", file: str = "file: keys.yaml,") -> str:
+def config(lab: Lab, file: str = "file: keys.yaml,") -> str:
     (lab.folder / "keys.yaml").write_text(FILE)
-    return CONFIG.format(url=lab.behind.url, server=server, file=file, bob=hash_of(BOB))
+    return filled(CONFIG, file=file, bob=hash_of(BOB))
 
 
 @pytest.fixture
 async def operator(lab: Lab) -> Client:
-    return await lab.client(config(lab), "the-operator")
+    return await lab.client(config(lab), "the-operator", server="admin_key: the-operator")
 
 
 async def status(operator: Client, key: str) -> int:
@@ -108,7 +108,7 @@ async def test_nobody_else_changes_keys(operator: Client, tmp_path: Path) -> Non
 
 
 async def test_an_operator_without_a_key_only_looks(lab: Lab) -> None:
-    async with served(config(lab, "admin_port: 0"), lab.folder) as running:
+    async with lab.served(config(lab), server="admin_port: 0") as running:
         operator = Client(await running.admin(), lab.http)
         for method, path in (("POST", "/admin/keys"), ("DELETE", "/admin/keys/ann")):
             assert (await operator.send(method, path, json={"name": "x"})).refusal == (403, "admin_key_needed")
@@ -119,7 +119,7 @@ async def test_an_operator_without_a_key_only_looks(lab: Lab) -> None:
 
 
 async def test_without_a_file_nothing_is_changed_here(lab: Lab) -> None:
-    operator = await lab.client(config(lab, file=""), "the-operator")
+    operator = await lab.client(config(lab, ""), "the-operator", server="admin_key: the-operator")
     assert (await operator.post("/admin/keys", {"name": "x"})).refusal[1] == "no_file_of_keys"
     told = (await operator.get("/admin/keys")).json
     assert "auth.file" in told["locked"]

@@ -11,21 +11,21 @@ import openai
 import pytest
 
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import proxy
+from tests.e2e.servers import filled, proxy
 from tests.upstreams.anthropic.rules import bare
 from tests.upstreams.anthropic.stand_in import KEY, stand_in
 from tests.wires import openai_server
 
 CONFIG = """
-upstreams: {{claude: {{kind: anthropic, base_url: "{url}"}}, main: {{kind: openai, base_url: "{url}/v1"}}}}
-models: [{{match: "claude-*", upstream: claude}}, {{match: "gpt-*", upstream: main}}]
+upstreams: {claude: {kind: anthropic, base_url: "{url}"}, main: {kind: openai, base_url: "{url}/v1"}}
+models: [{match: "claude-*", upstream: claude}, {match: "gpt-*", upstream: main}]
 chains:
-  default: [isolate_tasks: {{}}, consolidate_system: {{}}, compact_tool_results: {{}}, offload_content: {{}},
-    compress_history: {{}}, pin_context: {{}}, recall_history: {{}}, include_shared: {{}}, filter_tools: {{}},
-    offer_recall: {{}}, reject_oversize: {{share: 0.95}}, mark_cache: {{}}]
-state: {{kind: memory}}
-server: {{watch: false, admin_key: admin}}
-records: {{text: true}}
+  default: [isolate_tasks: {}, consolidate_system: {}, compact_tool_results: {}, offload_content: {},
+    compress_history: {}, pin_context: {}, recall_history: {}, include_shared: {}, filter_tools: {},
+    offer_recall: {}, reject_oversize: {share: 0.95}, mark_cache: {}]
+state: {kind: memory}
+server: {watch: false, admin_key: admin}
+records: {text: true}
 """
 NOTING = CONFIG.replace("offer_recall", "keep_notes")
 UNBOUND, BOUND, GPT = "claude-opus-5", "claude-opus-5-5", "gpt-5.6"
@@ -101,7 +101,7 @@ class Agent:
 
     async def goes_through(self, lab: Lab, config: str = CONFIG) -> str:
         """Start a proxy in front of the server, and ask that from now on; its base URL."""
-        self.bases = [await lab.start(config.format(url=self.server.url))]
+        self.bases = [await lab.start(config, url=self.server.url)]
         return self.bases[0]
 
     def next_base(self) -> str:
@@ -256,7 +256,7 @@ async def test_an_agent_finishes_and_pays_less(agent: Any, lab: Lab) -> None:
 @pytest.mark.parametrize("agent", [BOUND, GPT], indirect=True)
 @pytest.mark.parametrize("fault", ["restart without its store", "bypass", "reload to nothing", "another replica"])
 async def test_no_fault_breaks_signed_reasoning(fault: str, agent: Any, lab: Lab) -> None:
-    config, state = CONFIG.format(url=agent.server.url), "state: {kind: memory}"
+    config, state = filled(CONFIG, url=agent.server.url), "state: {kind: memory}"
     chain = config[config.index("  default:") : config.index("state:")]
     first = (
         config if fault == "restart without its store" else config.replace(state, f"state: {{directory: {lab.folder}}}")

@@ -12,12 +12,11 @@ from tests.e2e.conftest import Lab
 from tests.e2e.servers import DEFAULT_ANSWER, answering
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models:
-  - {{match: "*", upstream: main, window: 200000, tokenizer: o200k_base, prices: {{input: 5, output: 25}},
-     cache: {{read: 0.1, write: {write}, minimum: 1024, ttl: 300}}}}
-state: {{kind: memory}}
-chains: {{default: [{chain}]}}
+  - {match: "*", upstream: main, window: 200000, tokenizer: o200k_base, prices: {input: 5, output: 25},
+     cache: {read: 0.1, write: {write}, minimum: 1024, ttl: 300}}
+state: {kind: memory}
+chains: {default: [{chain}]}
 """
 WORDS = "the quick brown fox jumps over a lazy dog while nobody looks and the sun goes down behind the old barn "
 FILE = "".join(f"{one} {other} {WORDS}\n" for one, other in product(WORDS.split(), "abcde"))
@@ -82,7 +81,7 @@ SHORTEN = "compact_tool_results: {over: 600, read_again: 0, turns: 30}"
 async def test_what_is_saved_is_net(lab: Lab, requests: Any, chain: str, is_cheaper: bool | None) -> None:
     """A cut in each turn removes a third of the tokens, and makes the bill higher: nothing of that is a saving."""
     unchanged, sent = Bill(), Bill()
-    client = await lab.client(CONFIG.format(url=lab.behind.url, chain="{" + chain + "}", write=1.25))
+    client = await lab.client(CONFIG, chain="{" + chain + "}", write=1.25)
     for body in requests(14):
         unchanged.add(body)
         record = await client.record(await client.post("/v1/chat/completions", body))
@@ -107,7 +106,7 @@ async def test_a_cache_that_is_never_read_is_not_counted_on(lab: Lab) -> None:
     """An upstream that reports no reads charges for each prompt in full."""
     usage = {"prompt_tokens": 3000, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 0}}
     lab.behind.respond = answering(json.dumps({**json.loads(DEFAULT_ANSWER), "usage": usage}).encode())
-    client = await lab.client(CONFIG.format(url=lab.behind.url, chain="{" + SHORTEN + "}", write=1.0))
+    client = await lab.client(CONFIG, chain="{" + SHORTEN + "}", write=1.0)
     answers = [await client.post("/v1/chat/completions", body) for body in chat(14)]
     records = [await client.record(answer) for answer in answers]
     costs = [record["usd_estimated"] * 1e6 / 5 / record["tokens_after"] for record in records]

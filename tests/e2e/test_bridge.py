@@ -18,11 +18,11 @@ from tests.scripted import answer, event
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{url}", keyless: true, wires: []}}
-models: [{{match: "*", upstream: main, window: 60000, tokenizer: chars}}]
-chains: {{default: [compact_tool_results: {{}}, reject_oversize: {{}}]}}
-state: {{kind: memory}}
-embedding: {{kind: none}}
+  main: {kind: openai, base_url: "{url}", keyless: true, wires: []}
+models: [{match: "*", upstream: main, window: 60000, tokenizer: chars}]
+chains: {default: [compact_tool_results: {}, reject_oversize: {}]}
+state: {kind: memory}
+embedding: {kind: none}
 """
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
@@ -58,7 +58,7 @@ class World:
 
 @pytest.fixture
 async def world(lab: Lab) -> AsyncGenerator[World, None]:
-    base, script = await lab.start(CONFIG.format(url=lab.behind.url)), list[Any]()
+    base, script = await lab.start(CONFIG), list[Any]()
 
     async def respond(_: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
         assert received.path.endswith("/v1/chat/completions")

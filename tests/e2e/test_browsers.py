@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.served import served
 from tests.e2e.servers import answering
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-operators-own}}}}
-models: [{{match: m, upstream: main, chain: empty}}]
-chains: {{empty: []}}
-server: {{{server}}}
+upstreams: {main: {kind: openai, base_url: "{url}", api_key: sk-operators-own}}
+models: [{match: m, upstream: main, chain: empty}]
+chains: {empty: []}
+server: {{server}}
 auth: {auth}
 vectors: none
 """
@@ -38,7 +37,7 @@ class Page(Client):
 
 
 async def page(lab: Lab, server: str = "", auth: str = "{kind: pass-through}") -> Page:
-    return Page(await lab.start(CONFIG.format(url=lab.behind.url, server=server, auth=auth)), lab.http)
+    return Page(await lab.start(CONFIG, server=server, auth=auth), lab.http)
 
 
 FOREIGN: dict[str, tuple[dict[str, str], str]] = {
@@ -150,8 +149,8 @@ async def test_a_page_of_a_configured_origin_may_ask_and_read(lab: Lab) -> None:
 
 
 async def test_without_an_admin_key_only_the_servers_own_page_is_an_operator(lab: Lab) -> None:
-    config = CONFIG.format(url=lab.behind.url, server='admin_port: 0, cors_origins: "*"', auth="{kind: pass-through}")
-    async with served(config, lab.folder) as running:
+    server = 'admin_port: 0, cors_origins: "*"'
+    async with lab.served(CONFIG, server=server, auth="{kind: pass-through}") as running:
         client = Page(await running.admin(), lab.http)
         for method, path in (("POST", "/admin/reload"), ("DELETE", "/admin/tenants/x"), ("GET", "/admin/requests")):
             for headers in ({"host": "evil.example"}, {"origin": PAGE}, {"sec-fetch-site": "cross-site"}):

@@ -10,14 +10,14 @@ from tests.e2e.servers import answering
 
 CONFIG = """
 upstreams:
-  first: {{kind: openai, base_url: "{first}"}}
-  again: {{kind: openai, base_url: "{first}", idle_timeout: 5}}
-  other: {{kind: openai, base_url: "{other}"}}
-  keyed: {{kind: openai, base_url: "{other}", api_key: sk-own}}
-  keyless: {{kind: openai, base_url: "{first}", keyless: true}}
+  first: {kind: openai, base_url: "{first}"}
+  again: {kind: openai, base_url: "{first}", idle_timeout: 5}
+  other: {kind: openai, base_url: "{other}"}
+  keyed: {kind: openai, base_url: "{other}", api_key: sk-own}
+  keyless: {kind: openai, base_url: "{first}", keyless: true}
 models:
-  - {{match: "other-*", upstream: other}}
-  - {{match: "*", upstream: first}}
+  - {match: "other-*", upstream: other}
+  - {match: "*", upstream: first}
 default_upstream: {default}
 """
 CLIENTS = {
@@ -34,7 +34,7 @@ async def test_the_clients_key_goes_only_to_the_server_that_it_is_meant_for(lab:
     behind, elsewhere = lab.behind, await lab.upstream()
     # without a key, as few servers do
     behind.respond = elsewhere.respond = answering(json.dumps({"object": "list", "data": MODELS}).encode())
-    client = await lab.client(CONFIG.format(first=behind.url, other=elsewhere.url, default=default))
+    client = await lab.client(CONFIG, first=behind.url, other=elsewhere.url, default=default)
     answer = await client.get("/v1/models", CLIENTS, params={"key": "sk-clients"})
     meant, stranger = (behind, elsewhere) if default == "first" else (elsewhere, behind)
     assert {model["id"] for model in answer.json["data"]} == {"first-1", "other-1"}, "those who ask for no key"
@@ -56,20 +56,20 @@ async def test_the_clients_key_goes_only_to_the_server_that_it_is_meant_for(lab:
 
 ORDERED = """
 upstreams:
-  main: {{kind: openai, base_url: "{url}"}}
-  echo: {{kind: echo}}
+  main: {kind: openai, base_url: "{url}"}
+  echo: {kind: echo}
 models:
-  - {{match: named, upstream: main, prices: {{input: 1, output: 1}}}}
-  - {{match: ["gpt-*", "other-*"], upstream: main}}
-  - {{match: sized, upstream: main, window: 5000}}
-  - {{match: [echo, "echo-*"], upstream: echo, window: 8192}}
+  - {match: named, upstream: main, prices: {input: 1, output: 1}}
+  - {match: ["gpt-*", "other-*"], upstream: main}
+  - {match: sized, upstream: main, window: 5000}
+  - {match: [echo, "echo-*"], upstream: echo, window: 8192}
 """
 
 
 async def test_models_stand_in_the_order_of_their_entries_without_invented_limits(lab: Lab) -> None:
     models = [{"id": name, "object": "model"} for name in ("gpt-5", "other-1", "sized", "unserved")]
     lab.behind.respond = answering(json.dumps({"object": "list", "data": models}).encode())
-    base = await lab.start(ORDERED.format(url=lab.behind.url))
+    base = await lab.start(ORDERED)
     async with openai.AsyncOpenAI(base_url=base, api_key="any", max_retries=0) as client:  # without /v1
         asked = await client.chat.completions.create(model="echo", messages=[{"role": "user", "content": "hi"}])
         assert (asked.choices[0].message.content or "").startswith("1 message (1 user), 0 tools")

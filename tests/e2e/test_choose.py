@@ -33,34 +33,34 @@ class RouteBySize(Policy):
 '''
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{main}", api_key: sk-of-main}}
-  other: {{kind: openai, base_url: "{other}", api_key: sk-of-other}}
-  dead: {{kind: openai, base_url: "http://127.0.0.1:9/v1", keyless: true}}
-  chat-only: {{kind: ollama, base_url: "{other}"}}
+  main: {kind: openai, base_url: "{url}", api_key: sk-of-main}
+  other: {kind: openai, base_url: "{other}", api_key: sk-of-other}
+  dead: {kind: openai, base_url: "http://127.0.0.1:9/v1", keyless: true}
+  chat-only: {kind: ollama, base_url: "{other}"}
 models:
-  - {{match: large, upstream: main, chain: routing, window: 8000}}
-  - {{match: small, upstream: other, model: small-there, chain: small, window: 4000}}
-  - {{match: dead, upstream: dead, fallbacks: [small]}}
-  - {{match: local, upstream: chat-only}}
-  - {{match: to-nobody, upstream: main, chain: to-nobody}}
-  - {{match: to-itself, upstream: main, chain: to-itself}}
-  - {{match: to-dead, upstream: main, chain: to-dead}}
-  - {{match: to-each-other, upstream: main, chain: to-large}}
-  - {{match: to-chat-only, upstream: main, chain: to-chat-only}}
+  - {match: large, upstream: main, chain: routing, window: 8000}
+  - {match: small, upstream: other, model: small-there, chain: small, window: 4000}
+  - {match: dead, upstream: dead, fallbacks: [small]}
+  - {match: local, upstream: chat-only}
+  - {match: to-nobody, upstream: main, chain: to-nobody}
+  - {match: to-itself, upstream: main, chain: to-itself}
+  - {match: to-dead, upstream: main, chain: to-dead}
+  - {match: to-each-other, upstream: main, chain: to-large}
+  - {match: to-chat-only, upstream: main, chain: to-chat-only}
 chains:
   default: []
-  routing: [size_routes.route: {{}}, consolidate_system: {{}}]
-  small: [consolidate_system: {{}}, reject_oversize: {{}}]
-  to-nobody: [size_routes.route: {{model: nobody}}]
-  to-itself: [size_routes.route: {{model: to-itself}}]
-  to-dead: [size_routes.route: {{model: dead}}]
-  to-large: [size_routes.route: {{model: large}}]
-  to-chat-only: [size_routes.route: {{model: local}}]
-state: {{kind: memory}}
+  routing: [size_routes.route: {}, consolidate_system: {}]
+  small: [consolidate_system: {}, reject_oversize: {}]
+  to-nobody: [size_routes.route: {model: nobody}]
+  to-itself: [size_routes.route: {model: to-itself}]
+  to-dead: [size_routes.route: {model: dead}]
+  to-large: [size_routes.route: {model: large}]
+  to-chat-only: [size_routes.route: {model: local}]
+state: {kind: memory}
 auth:
   kind: keys
-  keys: [{{name: all, hash: {all}}}, {{name: large-only, hash: {large}, models: [large]}},
-    {{name: poor, hash: {poor}, requests_per_minute: 2}}]
+  keys: [{name: all, hash: {all}}, {name: large-only, hash: {large}, models: [large]},
+    {name: poor, hash: {poor}, requests_per_minute: 2}]
 """
 ALL, LARGE, POOR = "penstock-all", "penstock-large", "penstock-poor"
 
@@ -95,7 +95,7 @@ async def world(lab: Lab) -> World:
     (lab.folder / "size_routes/route.py").write_text(POLICY)
     other = await lab.upstream()
     keys = {"all": hash_of(ALL), "large": hash_of(LARGE), "poor": hash_of(POOR)}
-    return World(await lab.client(CONFIG.format(main=lab.behind.url, other=other.url, **keys), ALL), lab.behind, other)
+    return World(await lab.client(CONFIG, ALL, other=other.url, **keys), lab.behind, other)
 
 
 async def test_a_short_question_goes_to_the_model_that_the_policy_chose(world: World) -> None:

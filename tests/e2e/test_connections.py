@@ -7,13 +7,13 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.served import Served, served
-from tests.e2e.servers import Upstream, said, upstream
+from tests.e2e.servers import Upstream, filled, said, upstream
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: m, upstream: main, window: 8192}}]
-chains: {{default: [consolidate_system: {{}}, window_history: {{keep_turns: 1, stride: 1, summary: false}}]}}
-state: {{kind: memory}}
+upstreams: {main: {kind: openai, base_url: "{url}"}}
+models: [{match: m, upstream: main, window: 8192}]
+chains: {default: [consolidate_system: {}, window_history: {keep_turns: 1, stride: 1, summary: false}]}
+state: {kind: memory}
 vectors: none
 """
 BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": f"turn {n}"} for n in range(3)]}).encode()
@@ -35,7 +35,7 @@ async def shared() -> AsyncGenerator[Upstream, None]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory, shared: Upstream) -> AsyncGenerator[Served, None]:
-    async with served(CONFIG.format(url=shared.url), tmp_path_factory.mktemp("shared")) as made:
+    async with served(filled(CONFIG, url=shared.url), tmp_path_factory.mktemp("shared")) as made:
         yield made
 
 

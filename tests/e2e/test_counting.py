@@ -5,14 +5,12 @@ from tests.e2e.test_recall import CONVERSATION, TOOLS, handle_in
 from tests.e2e.test_recall import model as recalling
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "*", upstream: main, window: 100000}}]
-chains: {{default: [{chain}]}}
+chains: {default: [{chain}]}
 """
 
 
 async def running(lab: Lab, chain: str) -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url, chain=chain), "k")
+    return await lab.client(CONFIG, "k", chain=chain)
 
 
 async def counted(client: Client, *names: str) -> list[float]:

@@ -8,22 +8,17 @@ from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Client, Lab
 
 CONFIG = """
-server: {{may_choose_chain: {may}}}
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "*", upstream: main, window: 100000, tokenizer: chars}}]
+server: {may_choose_chain: {may}}
+models: [{match: "*", upstream: main, window: 100000, tokenizer: chars}]
 chains:
   default:
-    - select_memories: {{}}
-    - window_history: {{keep_turns: 2, stride: 1}}
+    - select_memories: {}
+    - window_history: {keep_turns: 2, stride: 1}
   empty: []
 """
 KEY = "admin-" + "k" * 32
 LONG = "Please look at this again, for I am not sure of it. " * 30
 TALK = [{"role": role, "content": f"{turn}: {LONG}"} for turn in range(5) for role in ("user", "assistant")][:-1]
-
-
-async def start(lab: Lab, key: str = "k", may: str = "false", more: str = "") -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url, may=may) + more, key)
 
 
 async def explained(client: Client, **asked: Any) -> Any:
@@ -33,7 +28,7 @@ async def explained(client: Client, **asked: Any) -> Any:
 
 
 async def test_what_is_explained_is_then_served(lab: Lab) -> None:
-    client, headers = await start(lab), {"x-penstock-user": "ann"}
+    client, headers = await lab.client(CONFIG, "k", may="false"), {"x-penstock-user": "ann"}
     memory = {"text": "The user drinks coffee without sugar in the morning.", "user": "ann"}
     assert (await client.post("/v1/memories", memory, headers)).status in (200, 201)
     asked = {"role": "user", "content": "How do I take my coffee in the morning?"}
@@ -51,7 +46,7 @@ async def test_what_is_explained_is_then_served(lab: Lab) -> None:
 
 
 async def test_nothing_of_it_is_kept(lab: Lab) -> None:
-    client = await start(lab)
+    client = await lab.client(CONFIG, "k", may="false")
     tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
     found = await explained(client, request={"model": "m", "messages": TALK, "tools": tools})
     handles = re.findall(r'recall\(\\*"([a-z2-7]{20})', json.dumps(found["text"]["after"]))
@@ -63,8 +58,7 @@ async def test_nothing_of_it_is_kept(lab: Lab) -> None:
 async def test_the_requests_before_it_count(lab: Lab) -> None:
     """What is read from the cache is what the request before this one had."""
     prices = "tokenizer: chars, prices: {input: 1}, cache: {read: 0.1, ttl: 300}"
-    config = CONFIG.format(url=lab.behind.url, may="true").replace("tokenizer: chars", prices)
-    client = await lab.client(config, "k")
+    client = await lab.client(CONFIG.replace("tokenizer: chars", prices), "k", may="true")
     first, second = ({"model": "m", "messages": TALK[:turns]} for turns in (1, 3))
     asked = {"request": second, "before": [first]}
     assert (await explained(client, request=first))["cached_expected"] == 0
@@ -83,7 +77,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 async def test_what_is_wrong_is_told(lab: Lab) -> None:
-    client = await start(lab)
+    client = await lab.client(CONFIG, "k", may="false")
     for asked, told in WRONG:
         answer = await client.post("/v1/explain", asked)
         assert answer.status == 400
@@ -92,15 +86,16 @@ async def test_what_is_wrong_is_told(lab: Lab) -> None:
 
 async def test_a_key_explains_what_it_may_ask_for(lab: Lab) -> None:
     keys = f"auth: {{kind: keys, keys: [{{name: ann, hash: {hash_of('pk-1')}, models: [m]}}]}}\n"
-    config = CONFIG.format(url=lab.behind.url, may="true").replace("kind: openai,", "kind: openai, keyless: true,")
-    client = await lab.client(config + keys, "pk-1")
+    keys += 'upstreams: {main: {kind: openai, base_url: "{url}", keyless: true}}\n'
+    client = await lab.client(CONFIG + keys, "pk-1", may="true")
     for key, model, status in (("pk-1", "m", 200), ("pk-2", "m", 401), ("pk-1", "other", 404)):
         asked = {"request": {"model": model, "messages": TALK}}
         assert (await client.post("/v1/explain", asked, key=key)).status == status
 
 
 async def test_an_operator_tries_chains_on_a_request(lab: Lab) -> None:
-    operator, request = await start(lab, KEY, f"false, admin_key: {KEY}"), {"model": "m", "messages": TALK}
+    request = {"model": "m", "messages": TALK}
+    operator = await lab.client(CONFIG, KEY, may=f"false, admin_key: {KEY}")
     tried = "- window_history: {keep_turns: 1, stride: 1, summary: false}\n"
     found = (await operator.post("/admin/explain", {"request": request, "chain_yaml": tried, "against": "empty"})).json
     assert [message["content"] for message in found["explained"]["text"]["after"]] == [TALK[-1]["content"]]

@@ -26,20 +26,20 @@ from tests.scripted import answer, assembled
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{url}"}}
-  small: {{kind: openai, base_url: "{url}"}}
+  main: {kind: openai, base_url: "{url}"}
+  small: {kind: openai, base_url: "{url}"}
 models:
-  - {{match: tiny-writer, upstream: small, window: 16000, chain: empty}}
-  - {{match: "claude-*", upstream: main, window: 5000, reserve: 0, tokenizer: chars}}
-  - {{match: plain, upstream: main, chain: empty, model: plain-1}}
-  - {{match: "*", upstream: main, window: 5000, reserve: 0, tokenizer: chars}}
+  - {match: tiny-writer, upstream: small, window: 16000, chain: empty}
+  - {match: "claude-*", upstream: main, window: 5000, reserve: 0, tokenizer: chars}
+  - {match: plain, upstream: main, chain: empty, model: plain-1}
+  - {match: "*", upstream: main, window: 5000, reserve: 0, tokenizer: chars}
 chains:
-  default: [isolate_tasks: {{}}, consolidate_system: {{}}, resolve_clashes: {{}}, check_facts: {{}},
-    compact_tool_results: {{over: 600, read_again: 0}}, offload_content: {{}}, compress_history: {{summary: written}},
-    pin_context: {{}}, recall_history: {{}}, select_memories: {{}}, include_shared: {{}}, filter_tools: {{keep: 8}},
-    keep_notes: {{}}, self_correct: {{}}, offer_recall: {{}}, reject_oversize: {{}}]
+  default: [isolate_tasks: {}, consolidate_system: {}, resolve_clashes: {}, check_facts: {},
+    compact_tool_results: {over: 600, read_again: 0}, offload_content: {}, compress_history: {summary: written},
+    pin_context: {}, recall_history: {}, select_memories: {}, include_shared: {}, filter_tools: {keep: 8},
+    keep_notes: {}, self_correct: {}, offer_recall: {}, reject_oversize: {}]
   empty: []
-writer: {{model: tiny-writer, timeout: 20}}
+writer: {model: tiny-writer, timeout: 20}
 """
 SAID = [message.text for message in lifelike().messages if message.role == "user"]
 TOOLS = [tool("read_log", "Reads a log."), *lifelike().tools]
@@ -135,7 +135,7 @@ async def world(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(app, "build_services", kept_services)
     monkeypatch.setattr(app, "build_writing", kept_writing)
     lab.behind.respond = model
-    client = await lab.client(CONFIG.format(url=lab.behind.url))
+    client = await lab.client(CONFIG)
     return World(client, load(lab.folder / "config.yaml", {}), lab.behind, services, writing)
 
 

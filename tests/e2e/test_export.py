@@ -15,9 +15,7 @@ from tests.e2e.conftest import Answer, Lab
 from tests.e2e.servers import answering
 from tests.e2e.test_wires import ANSWERS, CONFIG, KINDS, request_body
 
-KEYED = (
-    f"server: {{{{admin_key: adm}}}}\nauth: {{{{kind: keys, keys: [{{{{name: ann, hash: {hash_of('pk-ann')}}}}}]}}}}\n"
-)
+KEYED = f"server: {{admin_key: adm}}\nauth: {{kind: keys, keys: [{{name: ann, hash: {hash_of('pk-ann')}}}]}}\n"
 
 
 class Conversations:
@@ -28,10 +26,9 @@ class Conversations:
 
     async def start(self, kind: type[Body], *, text: bool = True, **sessions: str) -> None:
         """Send one request in each session, with a question."""
-        config = KEYED + CONFIG.replace('"{url}"}}', '"{url}", api_key: k}}')
-        config = config.replace("text: true", f"text: {text}".lower())
+        config = KEYED + CONFIG.replace("text: true", f"text: {text}".lower())
         self.lab.behind.respond = answering(json.dumps(ANSWERS[kind]).encode())
-        self.client = await self.lab.client(config.format(url=self.lab.behind.url), "adm")
+        self.client = await self.lab.client(config, "adm")
         for session, question in sessions.items():
             await self.send(kind, session, question)
 

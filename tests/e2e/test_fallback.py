@@ -25,48 +25,48 @@ from tests.e2e.servers import (
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{main}", idle_timeout: {patience}, breaker: {{failures: {failures}, open_for: 60}}}}
-  same: {{kind: openai, base_url: "{main}", breaker: {{failures: 0}}}}
-  mine: {{kind: openai, base_url: "{main}", api_key: sk-of-main, breaker: {{failures: 0}}}}
-  other: {{kind: openai, base_url: "{other}", api_key: sk-of-other, breaker: {{failures: 0}}}}
-  strange: {{kind: openai, base_url: "{other}", provider: deepseek, api_key: sk-of-other, breaker: {{failures: 0}}}}
-  dead: {{kind: openai, base_url: "http://127.0.0.1:9/v1"}}
-  echo: {{kind: echo}}
+  main: {kind: openai, base_url: "{url}", idle_timeout: {patience}, breaker: {failures: {failures}, open_for: 60}}
+  same: {kind: openai, base_url: "{url}", breaker: {failures: 0}}
+  mine: {kind: openai, base_url: "{url}", api_key: sk-of-main, breaker: {failures: 0}}
+  other: {kind: openai, base_url: "{other}", api_key: sk-of-other, breaker: {failures: 0}}
+  strange: {kind: openai, base_url: "{other}", provider: deepseek, api_key: sk-of-other, breaker: {failures: 0}}
+  dead: {kind: openai, base_url: "http://127.0.0.1:9/v1"}
+  echo: {kind: echo}
 models:
-  - {{match: first, upstream: main, fallbacks: [second, third]}}
-  - {{match: repeating, upstream: main, fallbacks: [second, third], may_repeat: true}}
-  - {{match: second, upstream: other, model: second-there, fallbacks: [second]}}
-  - {{match: third, upstream: echo}}
-  - {{match: thinking, upstream: main, fallbacks: [stranger]}}
-  - {{match: stranger, upstream: strange}}
-  - {{match: thinking-fitting, upstream: main, fallbacks: [stranger-fitting]}}
-  - {{match: stranger-fitting, upstream: strange, chain: fitting}}
-  - {{match: round, upstream: mine, fallbacks: [about]}}
-  - {{match: about, upstream: other, fallbacks: [round]}}
-  - {{match: dead, upstream: dead, fallbacks: [second]}}
-  - {{match: twin, upstream: main, fallbacks: [twin-too]}}
-  - {{match: twin-too, upstream: same}}
-  - {{match: alone, upstream: main}}
-  - {{match: alone-repeating, upstream: main, may_repeat: true}}
-  - {{match: small, upstream: main, chain: fitting, window: 60, reserve: 0, larger: large}}
-  - {{match: late, upstream: main, chain: late, window: 60, reserve: 0}}
-  - {{match: late-small, upstream: main, chain: late, window: 60, reserve: 0, larger: largest}}
-  - {{match: unkept, upstream: main, chain: keeping, window: 400, reserve: 0}}
-  - {{match: unkept-small, upstream: main, chain: keeping, window: 400, reserve: 0, larger: largest}}
-  - {{match: unchecked, upstream: main, chain: cutting, window: 60, reserve: 0, larger: large}}
-  - {{match: unknown, upstream: main, larger: large}}
-  - {{match: large, upstream: other, chain: fitting, window: 500, reserve: 0, larger: largest}}
-  - {{match: largest, upstream: echo, window: 100000}}
-  - {{match: narrow, upstream: main, fallbacks: [tiny]}}
-  - {{match: tiny, upstream: other, chain: fitting, window: 20, reserve: 0}}
+  - {match: first, upstream: main, fallbacks: [second, third]}
+  - {match: repeating, upstream: main, fallbacks: [second, third], may_repeat: true}
+  - {match: second, upstream: other, model: second-there, fallbacks: [second]}
+  - {match: third, upstream: echo}
+  - {match: thinking, upstream: main, fallbacks: [stranger]}
+  - {match: stranger, upstream: strange}
+  - {match: thinking-fitting, upstream: main, fallbacks: [stranger-fitting]}
+  - {match: stranger-fitting, upstream: strange, chain: fitting}
+  - {match: round, upstream: mine, fallbacks: [about]}
+  - {match: about, upstream: other, fallbacks: [round]}
+  - {match: dead, upstream: dead, fallbacks: [second]}
+  - {match: twin, upstream: main, fallbacks: [twin-too]}
+  - {match: twin-too, upstream: same}
+  - {match: alone, upstream: main}
+  - {match: alone-repeating, upstream: main, may_repeat: true}
+  - {match: small, upstream: main, chain: fitting, window: 60, reserve: 0, larger: large}
+  - {match: late, upstream: main, chain: late, window: 60, reserve: 0}
+  - {match: late-small, upstream: main, chain: late, window: 60, reserve: 0, larger: largest}
+  - {match: unkept, upstream: main, chain: keeping, window: 400, reserve: 0}
+  - {match: unkept-small, upstream: main, chain: keeping, window: 400, reserve: 0, larger: largest}
+  - {match: unchecked, upstream: main, chain: cutting, window: 60, reserve: 0, larger: large}
+  - {match: unknown, upstream: main, larger: large}
+  - {match: large, upstream: other, chain: fitting, window: 500, reserve: 0, larger: largest}
+  - {match: largest, upstream: echo, window: 100000}
+  - {match: narrow, upstream: main, fallbacks: [tiny]}
+  - {match: tiny, upstream: other, chain: fitting, window: 20, reserve: 0}
 chains:
   default: []
-  fitting: [reject_oversize: {{}}]
-  late: [compact_tool_results: {{timeout: 0.000001}}, reject_oversize: {{}}]
-  keeping: [compress_history: {{keep_last: 2}}, reject_oversize: {{}}]
-  cutting: [consolidate_system: {{}}]
-state: {{directory: "{state}"}}
-server: {{patience: 0.000001}}
+  fitting: [reject_oversize: {}]
+  late: [compact_tool_results: {timeout: 0.000001}, reject_oversize: {}]
+  keeping: [compress_history: {keep_last: 2}, reject_oversize: {}]
+  cutting: [consolidate_system: {}]
+state: {directory: "{state}"}
+server: {patience: 0.000001}
 """
 SECRETS = {
     "authorization": "Bearer sk-of-client",
@@ -112,8 +112,8 @@ async def world(lab: Lab, request: pytest.FixtureRequest) -> World:
     main, other, state = lab.behind, await lab.upstream(), lab.folder / "a file"
     failures, patience = getattr(request, "param", (0, 60))
     state.write_text("")
-    config = CONFIG.format(main=main.url, other=other.url, failures=failures, patience=patience, state=state)
-    return World(await lab.client(config), main, other)
+    values: dict[str, Any] = {"failures": failures, "patience": patience, "state": state}
+    return World(await lab.client(CONFIG, other=other.url, **values), main, other)
 
 
 def error(status: int, code: str | None = None) -> Respond:

@@ -6,17 +6,16 @@ from tests.e2e.conftest import Client
 from tests.e2e.servers import Upstream
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models:
-  - {{match: "strict-*", upstream: main, window: 8000, chain: strict}}
-  - {{match: "*", upstream: main, window: 8000}}
+  - {match: "strict-*", upstream: main, window: 8000, chain: strict}
+  - {match: "*", upstream: main, window: 8000}
 chains:
   default:
-    - check_facts: {{facts: ["The capital of Australia is Canberra."]}}
-    - resolve_clashes: {{}}
+    - check_facts: {facts: ["The capital of Australia is Canberra."]}
+    - resolve_clashes: {}
   strict:
-    - check_facts: {{facts: ["The capital of Australia is Canberra."], action: reject}}
-state: {{kind: memory}}
+    - check_facts: {facts: ["The capital of Australia is Canberra."], action: reject}
+state: {kind: memory}
 """
 KEY = "k"
 TALK = [

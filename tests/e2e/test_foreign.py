@@ -1,20 +1,21 @@
 """A provider behind litellm, through the running proxy: litellm works in a process of its own."""
 
-from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import proxy
+from contextlib import AsyncExitStack
+
+from tests.e2e.conftest import Lab
 from tests.upstreams.foreign.fake_anthropic import fake_anthropic
 
 CONFIG = """
-upstreams: {{claude: {{kind: foreign, provider: anthropic, base_url: "{url}"}}}}
-models: [{{match: "*", upstream: claude}}]
-chains: {{default: []}}
-state: {{kind: memory}}
+upstreams: {claude: {kind: foreign, provider: anthropic, base_url: "{url}"}}
+models: [{match: "*", upstream: claude}]
+chains: {default: []}
+state: {kind: memory}
 """
 
 
 async def test_its_answers_arrive_and_its_cpu_is_counted(lab: Lab) -> None:
-    async with fake_anthropic() as provider, proxy(CONFIG.format(url=provider.url), lab.folder) as base:
-        client = Client(base, lab.http)
+    async with fake_anthropic() as provider, AsyncExitStack() as lab.stack:
+        client = await lab.client(CONFIG, url=provider.url)
         for stream in (False, True):
             answer = await client.chat("Hi", "claude-sonnet-4-5", seed=1, stream=stream)
             assert answer.headers["x-penstock-ignored"] == "seed"

@@ -10,20 +10,18 @@ import pytest
 from proxy.config.keys_file import hash_of
 from proxy.identity import tenant_named
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.served import served
 from tests.e2e.servers import Received, Upstream, say
 from tests.e2e.test_recall import CONVERSATION, TOOLS, handle_in
 from tests.e2e.test_recall import model as recalling
 from tests.scripted import answer
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
-models: [{{match: "*", upstream: main, window: 100000}}]
-server: {{admin_key: s3cret}}
-chains: {{default: [{{compact_tool_results: {{over: 600, read_again: 0}}}}, {{offer_recall: {{}}}}, {{include_shared: {{}}}}]}}
+upstreams: {main: {kind: openai, base_url: "{url}", api_key: sk-own}}
+server: {admin_key: s3cret}
+chains: {default: [{compact_tool_results: {over: 600, read_again: 0}}, {offer_recall: {}}, {include_shared: {}}]}
 auth:
   kind: keys
-  keys: [{{name: one, hash: {one}}}, {{name: two, hash: {two}}}]
+  keys: [{name: one, hash: {one}}, {name: two, hash: {two}}]
 """
 
 
@@ -76,15 +74,12 @@ def recalls(behind: Upstream) -> None:
     behind.respond = recalling_or_signing
 
 
-def config(behind: Upstream) -> str:
-    return CONFIG.format(url=behind.url, one=hash_of("pk-1"), two=hash_of("pk-2"))
-
-
+HASHES = {"one": hash_of("pk-1"), "two": hash_of("pk-2")}
 EVERYTHING, NOTHING = [1, 1, 200, 200], [0, 0, 404, 404]
 
 
 async def test_all_of_one_tenant_goes_and_all_of_another_stays(lab: Lab) -> None:
-    one = await lab.client(config(lab.behind), "pk-1")
+    one = await lab.client(CONFIG, "pk-1", **HASHES)
     first, second = Tenant(one, lab.behind), Tenant(replace(one, key="pk-2"), lab.behind)
     handle, others = await first.leaves(), await second.leaves()
     assert (await first.sees(handle), await second.sees(others)) == (EVERYTHING, EVERYTHING)
@@ -104,7 +99,7 @@ async def test_all_of_one_tenant_goes_and_all_of_another_stays(lab: Lab) -> None
 
 
 async def test_every_worker_forgets(lab: Lab) -> None:
-    async with served(config(lab.behind), lab.folder, "--workers", "2") as running:
+    async with lab.served(CONFIG, "--workers", "2", **HASHES) as running:
         handles: list[str] = []
         for _ in range(4):  # a connection each, so that both workers have something
             async with aiohttp.ClientSession() as http:

@@ -9,13 +9,12 @@ from tests.e2e.conftest import Client
 from tests.e2e.servers import Upstream
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models:
-  - {{match: guarded, upstream: main, window: 2000, reserve: 0, fallbacks: [open]}}
-  - {{match: open, upstream: main, chain: open}}
+  - {match: guarded, upstream: main, window: 2000, reserve: 0, fallbacks: [open]}
+  - {match: open, upstream: main, chain: open}
 chains:
-  default: [tests.examples.redact_emails: {{}}, offload_content: {{}}, compress_history: {{}}, pin_context: {{}},
-    recall_history: {{}}, offer_recall: {{}}, reject_oversize: {{}}]
+  default: [tests.examples.redact_emails: {}, offload_content: {}, compress_history: {}, pin_context: {},
+    recall_history: {}, offer_recall: {}, reject_oversize: {}]
   open: []
 """
 ADDRESS = "ana.ruiz@example.com"

@@ -18,7 +18,7 @@ _examples: Iterator[int] = itertools.count()
 
 @pytest.fixture
 async def base(lab: Lab) -> str:
-    return await lab.start(CONFIG.format(url=lab.behind.url, state="{kind: memory, max_mib: 256}"))
+    return await lab.start(CONFIG, state="{kind: memory, max_mib: 256}")
 
 
 STEP = st.tuples(st.integers(0, 4), st.integers(0, 6), st.integers(0, 10_000))
@@ -44,7 +44,7 @@ async def test_nothing_crosses(lab: Lab, base: str, cast: list[int], steps: list
 
 async def test_nothing_crosses_between_two_proxies_on_one_server(running: RedisProcess, lab: Lab) -> None:
     state = f'{{kind: redis, url: "{running.url}", timeout: 30}}'
-    bases = await lab.two(CONFIG.format(url=lab.behind.url, state=state))
+    bases = await lab.two(CONFIG, state=state)
     everybody, chosen = world_of("pk"), random.Random(4)
     world = World(bases, lab.behind, lab.http, everybody)
     for agents in (everybody[:5], everybody[10:16], everybody[8:16:3] + everybody[24:32:3]):

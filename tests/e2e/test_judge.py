@@ -14,19 +14,18 @@ from tests.e2e.test_summaries import saying
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{main}"}}
-  small: {{kind: openai, base_url: "{small}"}}
+  main: {kind: openai, base_url: "{url}"}
+  small: {kind: openai, base_url: "{small}"}
 models:
-  - {{match: tiny-judge, upstream: small, chain: empty}}
-  - {{match: "*", upstream: main, window: 8000, reserve: 0, tokenizer: chars}}
+  - {match: tiny-judge, upstream: small, chain: empty}
+  - {match: "*", upstream: main, window: 8000, reserve: 0, tokenizer: chars}
 chains:
   default:
-    - resolve_clashes: {{reconcile: open, wait: {wait}, timeout: 50}}
-    - check_facts: {{facts: ["Ada Lovelace was an English mathematician."], judge: {judge}, timeout: 50}}
+    - resolve_clashes: {reconcile: open, wait: {wait}, timeout: 50}
+    - check_facts: {facts: ["Ada Lovelace was an English mathematician."], judge: {judge}, timeout: 50}
   empty: []
-judge: {{model: {model}, timeout: {timeout}}}
-server: {{chain_deadline: 60}}
-state: {{directory: "{folder}"}}
+judge: {model: {model}, timeout: {timeout}}
+server: {chain_deadline: 60}
 """
 LONG = 10.0
 """Seconds that no test waits for, where the small model answers; more are not allowed."""
@@ -46,9 +45,14 @@ class Running:
         self.lab, self.main, self.small = lab, lab.behind, small
 
     async def proxy(self, **settings: Any) -> Client:
-        known = {"main": self.main.url, "small": self.small.url, "folder": self.lab.folder / "state"}
-        known |= {"wait": LONG, "judge": 0, "timeout": 45, "model": "tiny-judge"}
-        return await self.lab.client(CONFIG.format(**known | settings), "k")
+        known: dict[str, Any] = {
+            "small": self.small.url,
+            "wait": LONG,
+            "judge": 0,
+            "timeout": 45,
+            "model": "tiny-judge",
+        }
+        return await self.lab.client(CONFIG, "k", **known | settings)
 
     async def ask(self, client: Client, *said: str) -> tuple[list[str], dict[str, Any]]:
         """The texts that the model got, and what each step says of itself."""

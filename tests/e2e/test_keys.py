@@ -10,45 +10,43 @@ import pytest
 
 from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Answer, Client, Lab
-from tests.e2e.servers import DEFAULT_ANSWER, JSON, Upstream, answering
+from tests.e2e.servers import DEFAULT_ANSWER, JSON, Upstream, answering, filled
 
 ANN, BOB, OLD, TIGHT = (f"pk-{name}-{'s3cret' * 8}" for name in ("ann", "bob", "old", "tight"))
 OPERATOR = "the-operator"
 CONFIG = """
-server: {{admin_key: the-operator}}
+server: {admin_key: the-operator}
 upstreams:
-  main: {{kind: openai, base_url: "{url}", api_key: sk-operators-own}}
-  plain: {{kind: openai, base_url: "{url}", keyless: true}}
-  claude: {{kind: anthropic, base_url: "{server}", api_key: sk-operators-own}}
-  llama: {{kind: ollama, base_url: "{server}", api_key: sk-operators-own}}
-  echo: {{kind: echo}}
+  main: {kind: openai, base_url: "{url}", api_key: sk-operators-own}
+  plain: {kind: openai, base_url: "{url}", keyless: true}
+  claude: {kind: anthropic, base_url: "{server}", api_key: sk-operators-own}
+  llama: {kind: ollama, base_url: "{server}", api_key: sk-operators-own}
+  echo: {kind: echo}
 models:
-  - {{match: "claude-*", upstream: claude}}
-  - {{match: "llama-*", upstream: llama}}
-  - {{match: ["echo", "echo-2"], upstream: echo, window: 8192}}
-  - {{match: "keyless-*", upstream: plain}}
-  - {{match: "*", upstream: main, window: 4000, reserve: 100, prices: {{input: 1000000, output: 1000000}}}}
-chains: {{default: [], local: [], strict: [reject_oversize: {{}}]}}
+  - {match: "claude-*", upstream: claude}
+  - {match: "llama-*", upstream: llama}
+  - {match: ["echo", "echo-2"], upstream: echo, window: 8192}
+  - {match: "keyless-*", upstream: plain}
+  - {match: "*", upstream: main, window: 4000, reserve: 100, prices: {input: 1000000, output: 1000000}}
+chains: {default: [], local: [], strict: [reject_oversize: {}]}
 auth:
   kind: keys
   keys:
-    - {{name: ann, hash: {ann}}}
-    - {{name: bob, hash: {bob}, models: ["echo", "gpt-*"], chains: [local]}}
-    - {{name: old, hash: {old}, expires: 2026-01-01}}
-    - {{name: tight, hash: {tight}, requests_per_minute: 40, tokens_per_minute: 2000, budget_per_day: 20,
-       max_output_tokens: 50, max_n: 2, max_concurrent: 1}}
-telemetry: {{log_level: info}}
+    - {name: ann, hash: {ann}}
+    - {name: bob, hash: {bob}, models: ["echo", "gpt-*"], chains: [local]}
+    - {name: old, hash: {old}, expires: 2026-01-01}
+    - {name: tight, hash: {tight}, requests_per_minute: 40, tokens_per_minute: 2000, budget_per_day: 20,
+       max_output_tokens: 50, max_n: 2, max_concurrent: 1}
+telemetry: {log_level: info}
 """
 
 
-def config(url: str) -> str:
-    ann, bob, old, tight = map(hash_of, (ANN, BOB, OLD, TIGHT))
-    return CONFIG.format(url=url, server=url.removesuffix("/v1"), ann=ann, bob=bob, old=old, tight=tight)
+CONFIG = filled(CONFIG, ann=hash_of(ANN), bob=hash_of(BOB), old=hash_of(OLD), tight=hash_of(TIGHT))
 
 
 @pytest.fixture
 async def client(lab: Lab) -> Client:
-    return await lab.client(config(lab.behind.url))
+    return await lab.client(CONFIG, server=lab.behind.url.removesuffix("/v1"))
 
 
 def sdk(client: Client, key: str) -> Any:
@@ -90,7 +88,7 @@ async def test_without_a_key_that_counts_the_sdk_raises_at_once(client: Client, 
 async def test_a_key_that_may_use_some_models_only_is_answered_by_no_other_one(lab: Lab) -> None:
     small = "match: gpt-small, upstream: main, window: 60, reserve: 0, chain: strict, larger: big, fallbacks: [big]"
     more = f"models:\n  - {{{small}}}\n  - {{match: big, upstream: echo, window: 100000}}"
-    client = await lab.client(config(lab.behind.url).replace("models:", more, 1))
+    client = await lab.client(CONFIG.replace("models:", more, 1), server=lab.behind.url)
     lab.behind.respond = answering(b'{"error":{"message":"full","type":"t","param":null,"code":null}}', status=500)
     for key, expected in ((ANN, [200, 200]), (BOB, [400, 500])):
         assert [(await client.chat(text, "gpt-small", key=key)).status for text in ("word " * 200, "hi")] == expected

@@ -5,16 +5,14 @@ import re
 from typing import Any
 
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.served import served
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: m, upstream: main}}]
+models: [{match: m, upstream: main}]
 chains:
   default:
-    - heavy.policy: {{folder: "{folder}", name: first}}
-    - heavy.policy: {{folder: "{folder}", name: second}}
-state: {{directory: "{folder}/state"}}
+    - heavy.policy: {folder: "{folder}", name: first}
+    - heavy.policy: {folder: "{folder}", name: second}
+state: {directory: "{folder}/state"}
 """
 
 POLICY = '''
@@ -74,7 +72,7 @@ async def test_nothing_more_is_done_for_a_client_that_left(lab: Lab) -> None:
             while line not in told.read_text().splitlines():
                 await asyncio.sleep(0.01)
 
-    async with served(CONFIG.format(url=lab.behind.url, folder=lab.folder), lab.folder) as running:
+    async with lab.served(CONFIG, folder=lab.folder) as running:
         url = f"{running.base}/v1/chat/completions"
         try:
             works = asyncio.ensure_future(lab.http.post(url, json=asked("a")))

@@ -3,21 +3,21 @@
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import orjson
 import pytest
 
 from proxy.__main__ import main
-from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import proxy
-from tests.e2e.test_records import SHORTENED, TOOLS, config, sent, talk
+from tests.e2e.conftest import Lab
+from tests.e2e.test_records import SHORTENED, TOOLS, running, sent, talk
 
 
 async def recorded(lab: Lab, records: str = "{}") -> Path:
     """The configuration of a proxy that has served two conversations of different clients."""
-    async with proxy(config(lab.behind, records), lab.folder) as base:
-        client = Client(base, lab.http, "k")
+    async with AsyncExitStack() as lab.stack:
+        client = await running(lab, records)
         await talk(client, 7)
         await sent(client, messages=SHORTENED, tools=TOOLS, key="other")
     return lab.folder / "config.yaml"

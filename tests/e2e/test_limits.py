@@ -7,17 +7,16 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.served import Served, served
+from tests.e2e.served import Served
 from tests.e2e.servers import Received, Upstream, begin_stream, plainly, said, send_chunk
 from tests.e2e.test_kills import Turns, workers
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{url}"}}
-models: [{{match: "*", upstream: main}}]
-state: {{directory: "{state}", max_mib: 8}}
-server: {{drain: 2{server}}}
-limits: {{{limits}}}
+  main: {kind: openai, base_url: "{url}"}
+models: [{match: "*", upstream: main}]
+server: {drain: 2{server}}
+limits: {{limits}}
 """
 
 
@@ -26,8 +25,7 @@ async def running(
     limits: str, lab: Lab, *arguments: str, server: str = ""
 ) -> AsyncGenerator[tuple[Served, Client], None]:
     """A server in a process of its own, and a client of it."""
-    made = CONFIG.format(url=lab.behind.url, state=lab.folder / "state", limits=limits, server=server)
-    async with served(made, lab.folder, *arguments) as proxy:
+    async with lab.served(CONFIG, *arguments, limits=limits, server=server) as proxy:
         yield proxy, Client(proxy.base, lab.http, "k")
 
 
@@ -43,8 +41,7 @@ async def test_workers_count_together_and_a_restart_forgets_nothing(lab: Lab) ->
         assert told == [(200, "3"), (200, "2"), (200, "1"), (200, "0"), (429, "0"), (429, "0")]
         assert answers[-1].refusal == (429, "rate_limit_exceeded")
         assert (await client.chat(key="other")).status == 200
-    config = CONFIG.format(url=lab.behind.url, state=lab.folder / "state", limits="requests_per_minute: 4", server="")
-    answer = await (await lab.client(config, "k")).chat()
+    answer = await (await lab.client(CONFIG, "k", limits="requests_per_minute: 4", server="")).chat()
     # by now some of it may be more than a minute ago
     assert answer.status == 429 or int(answer.headers[remaining]) < 3
     keys = [received.header("authorization") for received in lab.behind.received][:5]

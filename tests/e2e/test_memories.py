@@ -14,14 +14,13 @@ from tests.e2e.servers import Upstream
 
 KEY, OTHERS_KEY = "pk-1", "pk-2"
 CONFIG = f"""
-upstreams: {{{{main: {{{{kind: openai, base_url: "{{url}}", api_key: sk-own}}}}}}}}
-models: [{{{{match: "*", upstream: main, window: 100000}}}}]
-server: {{{{max_body_mib: 0.5}}}}
-chains: {{{{default: [{{{{select_memories: {{{{timeout: 30, wait: 20}}}}}}}}]}}}}
-memories: {{{{max_import: 300, max_characters: 500}}}}
+upstreams: {{main: {{kind: openai, base_url: "{{url}}", api_key: sk-own}}}}
+server: {{max_body_mib: 0.5}}
+chains: {{default: [{{select_memories: {{timeout: 30, wait: 20}}}}]}}
+memories: {{max_import: 300, max_characters: 500}}
 auth:
   kind: keys
-  keys: [{{{{name: one, hash: {hash_of(KEY)}}}}}, {{{{name: two, hash: {hash_of(OTHERS_KEY)}}}}}]
+  keys: [{{name: one, hash: {hash_of(KEY)}}}, {{name: two, hash: {hash_of(OTHERS_KEY)}}}]
 """
 SHARED = "The canteen has tea, coffee and juice to drink"
 TEA = "The user drinks green tea, coffee or juice"
@@ -241,23 +240,23 @@ TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "Plan a dinner for us."},
 ]
 ONCE = """
-upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
-models: [{{match: "*", upstream: main, window: {window}}}]
+upstreams: {main: {kind: openai, base_url: "{url}", api_key: sk-own}}
+models: [{match: "*", upstream: main, window: {window}}]
 chains:
   default:
-    - window_history: {{keep_turns: 1, stride: 1}}
-    - keep_notes: {{}}
-    - inject_facts: {{always: true}}
-    - recall_history: {{}}
-    - include_shared: {{}}
-    - select_memories: {{timeout: 30, wait: 20, threshold: 0.5, fallback: 0.2, floor: 0.2}}
-embedding: {{kind: static}}
+    - window_history: {keep_turns: 1, stride: 1}
+    - keep_notes: {}
+    - inject_facts: {always: true}
+    - recall_history: {}
+    - include_shared: {}
+    - select_memories: {timeout: 30, wait: 20, threshold: 0.5, fallback: 0.2, floor: 0.2}
+embedding: {kind: static}
 """
 
 
 @pytest.mark.parametrize("window", [16_000, 8_000])
 async def test_a_fact_from_five_sources_stands_once(lab: Lab, window: int) -> None:
-    client = await lab.client(ONCE.format(url=lab.behind.url, window=window), "pk-1")
+    client = await lab.client(ONCE, "pk-1", window=window)
     for text in ("The user is a vegetarian.", "The user is allergic to peanuts"):
         assert (await client.post("/v1/memories", {"text": text, "user": "ann"})).status == 200
     same = {"planner": "The user is vegetarian.", "booker": "User is a vegetarian"}
@@ -282,7 +281,7 @@ async def test_a_fact_from_five_sources_stands_once(lab: Lab, window: int) -> No
 
 async def test_with_the_built_in_model(lab: Lab) -> None:
     more = "embedding: {kind: sentence-transformers}\nvectors: {kind: embedded, timeout: 60}\n"
-    client = await lab.client(CONFIG.format(url=lab.behind.url) + more, KEY)
+    client = await lab.client(CONFIG + more, KEY)
     facts = [
         "The user is a vegetarian and allergic to peanuts",
         "The user's daughter studies in Tokyo",

@@ -15,17 +15,17 @@ from tests.e2e.servers import answering
 
 CONFIG = """
 upstreams:
-  claude: {{kind: anthropic, base_url: "{url}", api_key: k}}
-  local: {{kind: openai, base_url: "{url}", keyless: true}}
+  claude: {kind: anthropic, base_url: "{url}", api_key: k}
+  local: {kind: openai, base_url: "{url}", keyless: true}
 models:
-  - {{match: "claude-*", upstream: claude, window: 20000, max_output: 2000, reserve: 1000, binds_reasoning: true}}
-  - {{match: searching, upstream: claude, chain: searching, window: 20000}}
-  - {{match: "gpt-*", upstream: local, chain: compacting, window: 20000, reserve: 1000, binds_reasoning: true}}
-  - {{match: "*", upstream: local, chain: searching, window: 20000}}
+  - {match: "claude-*", upstream: claude, window: 20000, max_output: 2000, reserve: 1000, binds_reasoning: true}
+  - {match: searching, upstream: claude, chain: searching, window: 20000}
+  - {match: "gpt-*", upstream: local, chain: compacting, window: 20000, reserve: 1000, binds_reasoning: true}
+  - {match: "*", upstream: local, chain: searching, window: 20000}
 chains:
-  default: [clear_tool_results: {{clear_at: 0.5, stride: 0.2, keep_last: 3}}]
-  compacting: [compress_history: {{native: true}}]
-  searching: [filter_tools: {{strategy: native, keep: 5}}]
+  default: [clear_tool_results: {clear_at: 0.5, stride: 0.2, keep_last: 3}]
+  compacting: [compress_history: {native: true}]
+  searching: [filter_tools: {strategy: native, keep: 5}]
 """
 ANSWER = {
     "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn",
@@ -54,7 +54,7 @@ def talk(*, signed: bool) -> list[Any]:
 
 async def sent(lab: Lab, *, signed: bool = True, **asked: Any) -> tuple[Any, str | None]:
     """Return what reached the vendor of a request, and the betas that it was asked under."""
-    base = await lab.start(CONFIG.format(url=lab.behind.url.removesuffix("/v1")))
+    base = await lab.start(CONFIG, url=lab.behind.url.removesuffix("/v1"))
     lab.behind.respond = answering(json.dumps(ANSWER).encode())
     async with anthropic.AsyncAnthropic(base_url=base, api_key="k", max_retries=0) as client:
         await client.messages.create(
@@ -97,7 +97,7 @@ MARKED: Any = {"name": "marked", "input_schema": {"type": "object"}, "cache_cont
 
 
 async def test_tools_are_searched_by_the_vendor(lab: Lab) -> None:
-    client = await lab.client(CONFIG.format(url=lab.behind.url.removesuffix("/v1")))
+    client = await lab.client(CONFIG, url=lab.behind.url.removesuffix("/v1"))
     lab.behind.respond = answering(json.dumps(ANSWER).encode())
 
     async def ask(tools: Any) -> tuple[Any, str]:
@@ -121,7 +121,7 @@ async def test_tools_are_searched_by_the_vendor(lab: Lab) -> None:
 async def test_responses_are_compacted_by_the_vendor_where_reasoning_is_signed_and_no_other_wire_has_edits(
     lab: Lab,
 ) -> None:
-    base = await lab.start(CONFIG.format(url=lab.behind.url))
+    base = await lab.start(CONFIG)
     lab.behind.respond = answering(json.dumps(RESPONSE).encode())
     signed = [{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2ln"}]
     call = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"}

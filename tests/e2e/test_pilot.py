@@ -12,15 +12,14 @@ from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, send
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models:
   - match: m
     upstream: main
     window: 8192
     tokenizer: chars
-    prices: {{input: {price}, output: 1}}
-    cache: {{read: 0.1, write: 1.25, minimum: 100, ttl: {ttl}}}
-chains: {{default: [{{consolidate_system: {{}}}}]}}
+    prices: {input: {price}, output: 1}
+    cache: {read: 0.1, write: 1.25, minimum: 100, ttl: {ttl}}
+chains: {default: [{consolidate_system: {}}]}
 pilot: {pilot}
 """
 SYSTEM = {"role": "system", "content": "You help with the garden. " * 40}
@@ -61,7 +60,7 @@ async def talk(lab: Lab, base: str, place: int, turn: int) -> None:
 async def rested(lab: Lab, **settings: Any) -> tuple[str, int]:
     """Let conversations go on after one idle time, and be idle again; return the number of the requests so far."""
     values = {"price": 1, "ttl": 2.0, "pilot": "{max_usd_per_day: 1}", **settings}
-    base = await lab.start(CONFIG.format(url=lab.behind.url, **values))
+    base = await lab.start(CONFIG, **values)
     for turn in range(2):
         await asyncio.gather(*(talk(lab, base, place, turn) for place in range(TALKS)))
         assert len(lab.behind.received) == TALKS * (turn + 1)
@@ -114,6 +113,6 @@ async def test_siblings_wait(lab: Lab, hold: float, answered: float, least: floa
         await send(writer, 200, DEFAULT_ANSWER)
 
     lab.behind.respond = respond
-    base = await lab.start(CONFIG.format(url=lab.behind.url, price=1, ttl=300, pilot=f"{{hold: {hold}}}"))
+    base = await lab.start(CONFIG, price=1, ttl=300, pilot=f"{{hold: {hold}}}")
     await asyncio.gather(*(talk(lab, base, place, 0) for place in range(3)))
     assert least <= min(arrived[1:]) - arrived[0] <= max(arrived) - arrived[0] < most

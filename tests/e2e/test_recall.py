@@ -12,12 +12,10 @@ from tests.e2e.servers import Received, Upstream, say
 from tests.scripted import answer, calls
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "*", upstream: main, window: 100000}}]
 chains:
   default:
-    - compact_tool_results: {{over: 600, read_again: 0}}
-    - offer_recall: {{}}
+    - compact_tool_results: {over: 600, read_again: 0}
+    - offer_recall: {}
 """
 WORDS = [str(n).translate(str.maketrans("0123456789", "abcdefghij")) for n in range(120)]
 REPORT = "\n".join(f"paragraph {n}: the story of how nothing {word} came to pass here" for n, word in enumerate(WORDS))
@@ -51,7 +49,7 @@ async def model(upstream: Upstream, received: Received, writer: asyncio.StreamWr
 
 async def test_the_model_reads_what_was_shortened_and_the_client_sees_nothing_of_it(lab: Lab) -> None:
     lab.behind.respond = model
-    base = await lab.start(CONFIG.format(url=lab.behind.url))
+    base = await lab.start(CONFIG)
     async with openai.AsyncOpenAI(base_url=f"{base}/v1", api_key="k", max_retries=0) as client:
         raw = await client.chat.completions.with_raw_response.create(model="m", messages=CONVERSATION, tools=TOOLS)
         told = raw.parse()

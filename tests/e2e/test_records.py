@@ -2,30 +2,29 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from proxy.testing import lifelike
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.served import served
-from tests.e2e.servers import Upstream, plainly, proxy, say
+from tests.e2e.servers import Upstream, plainly, say
 from tests.scripted import answer
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models:
   - match: m
     upstream: main
     window: 8192
-    prices: {{input: 2, output: 8}}
-    cache: {{read: 0.1, ttl: 300}}
-  - {{match: free, upstream: main, window: 8192}}
-  - {{match: plain, upstream: main, chain: none}}
+    prices: {input: 2, output: 8}
+    cache: {read: 0.1, ttl: 300}
+  - {match: free, upstream: main, window: 8192}
+  - {match: plain, upstream: main, chain: none}
 chains:
-  default: [compact_tool_results: {{over: 600, read_again: 0}}, window_history: {{keep_turns: 3, stride: 2, summary: false}}, offer_recall: {{}}]
+  default: [compact_tool_results: {over: 600, read_again: 0}, window_history: {keep_turns: 3, stride: 2, summary: false}, offer_recall: {}]
   none: []
-server: {{admin_key: s3cret}}
+server: {admin_key: s3cret}
 records: {records}
 """
 SECRET = "my grandmother's recipe"
@@ -43,12 +42,8 @@ SHORTENED: list[Message] = [
 ]
 
 
-def config(behind: Upstream, records: str = "{}") -> str:
-    return CONFIG.format(url=behind.url, records=records)
-
-
 async def running(lab: Lab, records: str = "{}") -> Client:
-    return await lab.client(config(lab.behind, records), "k")
+    return await lab.client(CONFIG, "k", records=records)
 
 
 async def sent(client: Client, name: str = "", **fields: Any) -> Any:
@@ -178,16 +173,14 @@ async def test_lists_take_filters_and_pages(lab: Lab) -> None:
 
 
 async def test_all_workers_write_and_a_restart_loses_nothing(lab: Lab) -> None:
-    text = config(lab.behind)
-    async with served(text, lab.folder, "--workers", "2") as made:
+    async with lab.served(CONFIG, "--workers", "2", records="{}") as made:
         client = Client(made.base, lab.http, "k")
         for n in range(8):
             await sent(client, f"{n}", content=f"{n}")
         before = (await told(client, "/requests"))["requests"]
         for n in range(8):  # whichever worker had it
             assert (await told(client, f"/requests/{n}"))["model"] == "m"
-    async with proxy(text, lab.folder) as base:
-        assert (await told(Client(base, lab.http), "/requests"))["requests"] == before
+    assert (await told(await running(lab), "/requests"))["requests"] == before
     # two workers may end theirs in the same millisecond
     assert sorted(before, key=lambda each: str(each["ended"]), reverse=True) == before
     assert sorted(each["request_id"] for each in before) == [f"{n}" for n in range(8)]
@@ -236,8 +229,8 @@ async def streaming(behind: Upstream, received: Any, writer: Any) -> None:
 async def test_the_text_is_kept_where_the_operator_wants_it(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     lab.behind.respond = streaming
     body: dict[str, Any] = {"model": "free", "messages": SHORTENED, "tools": TOOLS}
-    async with proxy(config(lab.behind, "{text: true}"), lab.folder) as base:
-        client = Client(base, lab.http, "k")
+    async with AsyncExitStack() as lab.stack:
+        client = await running(lab, "{text: true}")
         assert "records keep the text of prompts and answers" in caplog.text
         await sent(client, "one", **body)
         went = json.loads(lab.behind.last.body)

@@ -14,11 +14,11 @@ from tests.wires import openai_server
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{url}"}}
-  claude: {{kind: anthropic, base_url: "{url}", api_key: k}}
-models: [{{match: "claude-*", upstream: claude}}, {{match: "*", upstream: main}}]
-chains: {{default: [redact_secrets: {{}}, reject_oversize: {{}}]}}
-records: {{text: true}}
+  main: {kind: openai, base_url: "{url}"}
+  claude: {kind: anthropic, base_url: "{url}", api_key: k}
+models: [{match: "claude-*", upstream: claude}, {match: "*", upstream: main}]
+chains: {default: [redact_secrets: {}, reject_oversize: {}]}
+records: {text: true}
 """
 CHAT, MESSAGES, RESPONSES = "chat/completions", "messages", "responses"
 PATHS = pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])

@@ -8,23 +8,23 @@ from tests.redis_process import RedisProcess
 
 ANN, SPARE, BOB = "pk-ann", "pk-spare", "pk-bob"
 CONFIG = """
-server: {{admin_key: the-operator}}
-upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: sk-own}}}}
-models: [{{match: "*", upstream: main, window: 4000, reserve: 100, prices: {{input: 1000000, output: 1000000}}}}]
-state: {{kind: redis, url: "{redis}", timeout: 60}}
+server: {admin_key: the-operator}
+upstreams: {main: {kind: openai, base_url: "{url}", api_key: sk-own}}
+models: [{match: "*", upstream: main, window: 4000, reserve: 100, prices: {input: 1000000, output: 1000000}}]
+state: {kind: redis, url: "{redis}", timeout: 60}
 auth:
   kind: keys
   keys:
-    - {{name: ann, hash: {ann}, {limits}}}
-    - {{name: spare, hash: {spare}, tenant: ann, {limits}}}
-    - {{name: bob, hash: {bob}, {limits}}}
+    - {name: ann, hash: {ann}, {limits}}
+    - {name: spare, hash: {spare}, tenant: ann, {limits}}
+    - {name: bob, hash: {bob}, {limits}}
 """
 
 
 async def two(limits: str, running: RedisProcess, lab: Lab) -> list[Client]:
     keys = {name: hash_of(key) for name, key in (("ann", ANN), ("spare", SPARE), ("bob", BOB))}
-    config = CONFIG.format(url=lab.behind.url, redis=running.url, limits=limits, **keys)
-    return [Client(base, lab.http, ANN) for base in await lab.two(config)]
+    bases = await lab.two(CONFIG, redis=running.url, limits=limits, **keys)
+    return [Client(base, lab.http, ANN) for base in bases]
 
 
 async def test_a_minutes_requests_count_once_for_both(running: RedisProcess, lab: Lab) -> None:

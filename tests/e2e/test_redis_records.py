@@ -8,19 +8,18 @@ from typing import Any
 from proxy.state.redis import RedisLog
 from proxy.state.redis_server import RedisServer
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.served import served
-from tests.e2e.servers import Upstream
+from tests.e2e.servers import filled
 from tests.e2e.test_admin import BODY, CONFIG, SECRET
 from tests.redis_process import RedisProcess
 
 
-def config(behind: Upstream, running: RedisProcess, patience: float = 60.0) -> str:
-    made = CONFIG.format(url=behind.url, server="admin_key: s3cret")
-    return f'{made}state: {{kind: redis, url: "{running.url}", timeout: {patience}}}\n'
+def config(running: RedisProcess, patience: float = 60.0) -> str:
+    state = f'state: {{kind: redis, url: "{running.url}", timeout: {patience}}}\n'
+    return filled(CONFIG, server="admin_key: s3cret") + state
 
 
 async def replicas(lab: Lab, running: RedisProcess, patience: float = 60.0) -> list[Client]:
-    return [Client(base, lab.http, "mine") for base in await lab.two(config(lab.behind, running, patience))]
+    return [Client(base, lab.http, "mine") for base in await lab.two(config(running, patience))]
 
 
 async def chat(client: Client, name: str, key: str = "mine") -> None:
@@ -80,9 +79,9 @@ async def test_the_server_gets_no_text_and_no_key(running: RedisProcess, lab: La
 
 
 async def test_workers_and_replicas_tell_a_request_once(running: RedisProcess, lab: Lab) -> None:
-    text = config(lab.behind, running)
+    text = config(running)
     elsewhere = await lab.client(text, "mine", "other")
-    async with served(text, lab.folder, "--workers", "2") as one:
+    async with lab.served(text, "--workers", "2") as one:
         workers = Client(one.base, lab.http, "mine")
         for n in range(6):
             await chat(workers, f"id-{n}")

@@ -22,18 +22,17 @@ from tests.scripted import answer
 
 NOISE = 0.1
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models:
   - match: m
     upstream: main
     window: 8192
-    prices: {{input: 10, output: 10}}
-    cache: {{read: 0.1, minimum: 1024, ttl: 300}}
+    prices: {input: 10, output: 10}
+    cache: {read: 0.1, minimum: 1024, ttl: 300}
 chains:
   default: []
-  careful: [{{consolidate_system: {{}}}}, {{compact_tool_results: {{}}}}]
-  harmful: [{{window_history: {{keep_turns: 2, stride: 1, summary: false}}}}]
-embedding: {{kind: none}}
+  careful: [{consolidate_system: {}}, {compact_tool_results: {}}]
+  harmful: [{window_history: {keep_turns: 2, stride: 1, summary: false}}]
+embedding: {kind: none}
 """
 
 Message = dict[str, Any]
@@ -78,7 +77,7 @@ class Model:
 async def referee(lab: Lab, capsys: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
     config, file = lab.folder / "config.yaml", lab.folder / "trips.jsonl"
     lab.behind.respond = Model().respond
-    config.write_text(CONFIG.format(url=lab.behind.url))
+    config.write_text(lab.config(CONFIG))
     file.write_text("\n".join(map(json.dumps, conversations())))
     arguments = ["referee", str(file), "--model", "m", "--config", str(config), *options]
     code = await asyncio.to_thread(main, arguments)
@@ -104,7 +103,7 @@ async def test_a_harmless_chain_changes_nothing_beyond_the_noise(lab: Lab, capsy
 
 async def test_another_proxy_stands_in_the_place_of_a_chain(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     cut = "default: [window_history: {keep_turns: 1, stride: 1, summary: false}]"
-    other = await lab.start(CONFIG.format(url=lab.behind.url).replace("default: []", cut), "other")
+    other = await lab.start(CONFIG.replace("default: []", cut), "other")
     code, out = await referee(lab, capsys, "--against", f"{other}/v1", "--most", "36")
     assert code == 1
     assert f"36 requests of 6 conversations; A is the model's own chain, B is {other}/v1" in out

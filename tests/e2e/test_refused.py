@@ -12,14 +12,14 @@ from tests.e2e.servers import Received, Respond, Upstream, begin_stream, plainly
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{url}"}}
+  main: {kind: openai, base_url: "{url}"}
 models:
-  - {{match: ["llama-3-*", mine], upstream: main, window: 2048, reserve: 0}}
-  - {{match: "*", upstream: main}}
+  - {match: ["llama-3-*", mine], upstream: main, window: 2048, reserve: 0}
+  - {match: "*", upstream: main}
 chains:
   default:
-    - compress_history: {{}}
-    - reject_oversize: {{}}
+    - compress_history: {}
+    - reject_oversize: {}
 """
 LIMIT = 2048
 

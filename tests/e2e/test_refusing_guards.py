@@ -7,9 +7,9 @@ from tests.e2e.conftest import Client
 from tests.e2e.servers import Upstream
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}", keyless: true, wires: [responses, messages]}}}}
-models: [{{match: "*", upstream: main, window: 4000}}]
-chains: {{default: [tests.examples.refuse_project: {{}}, tests.examples.redact_emails: {{}}, reject_oversize: {{}}]}}
+upstreams: {main: {kind: openai, base_url: "{url}", keyless: true, wires: [responses, messages]}}
+models: [{match: "*", upstream: main, window: 4000}]
+chains: {default: [tests.examples.refuse_project: {}, tests.examples.redact_emails: {}, reject_oversize: {}]}
 """
 VERSION = {"anthropic-version": "2023-06-01"}
 NAMED, LONG = "What is Bluebird?", "Write to ana@example.com. " + "Some words here. " * 2500

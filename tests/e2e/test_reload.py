@@ -13,17 +13,17 @@ import pytest
 from proxy.config.load import load
 from tests.e2e.conftest import Client, Lab
 from tests.e2e.served import served
-from tests.e2e.servers import DEFAULT_ANSWER, Respond, Upstream, answering, proxy, until_ready
+from tests.e2e.servers import DEFAULT_ANSWER, Respond, Upstream, answering, filled, proxy, until_ready
 
 CONFIG = """
 # {n}
-upstreams: {{a: {{kind: openai, base_url: "{a}"}}, b: {{kind: openai, base_url: "{b}"}}}}
-models: [{{match: m, upstream: {to}, window: 8192, chain: {chain}}}]
-chains: {{empty: [], full: [consolidate_system: {{}}]}}
-server: {{watch: false, admin_key: admin}}
-state: {{directory: "{folder}", max_mib: 64}}
-embedding: {{kind: none}}
-telemetry: {{log_level: info}}
+upstreams: {a: {kind: openai, base_url: "{a}"}, b: {kind: openai, base_url: "{b}"}}
+models: [{match: m, upstream: {to}, window: 8192, chain: {chain}}]
+chains: {empty: [], full: [consolidate_system: {}]}
+server: {watch: false, admin_key: admin}
+state: {directory: "{folder}", max_mib: 64}
+embedding: {kind: none}
+telemetry: {log_level: info}
 """
 SECRET = "my grandmother's recipe"
 BODY = {"model": "m", "messages": [{"role": "user", "content": SECRET}]}
@@ -44,7 +44,7 @@ class Setup:
 
     def config(self, n: int) -> str:
         to, chain = ("a", "empty") if n % 2 == 0 else ("b", "full")
-        return CONFIG.format(n=n, a=self.a.url, b=self.b.url, to=to, chain=chain, folder=self.path.parent / "state")
+        return filled(CONFIG, n=n, a=self.a.url, b=self.b.url, to=to, chain=chain, folder=self.path.parent / "state")
 
     async def ask(self) -> tuple[str, str, bool]:
         """Return who answered, under which version, and whether the chain of the odd ones ran."""

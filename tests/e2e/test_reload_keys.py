@@ -9,17 +9,17 @@ import pytest
 from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Client, Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
+from tests.e2e.servers import Received, Upstream, begin_stream, filled, send_chunk, until_ready
 
 ANN, BOB = "pk-ann", "pk-bob"
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: "${{file:{secret}}}"}}}}
-models: [{{match: "*", upstream: main, window: 8192}}]
-auth: {{kind: keys, file: keys.yaml}}
-limits: {{header_timeout: {patience}}}
-state: {{directory: "{state}", max_mib: 8}}
-embedding: {{kind: none}}
-telemetry: {{log_level: info}}
+upstreams: {main: {kind: openai, base_url: "{url}", api_key: "${file:{secret}}"}}
+models: [{match: "*", upstream: main, window: 8192}]
+auth: {kind: keys, file: keys.yaml}
+limits: {header_timeout: {patience}}
+state: {directory: "{state}", max_mib: 8}
+embedding: {kind: none}
+telemetry: {log_level: info}
 """
 
 
@@ -37,7 +37,7 @@ class Mount:
         old, self._made = self.folder / f"..{self._made}", self._made + 1
         new = self.folder / f"..{self._made}"
         new.mkdir()
-        config = CONFIG.format(url=self._url, secret=self.folder / "secret", state=self._state, patience=patience)
+        config = filled(CONFIG, url=self._url, secret=self.folder / "secret", state=self._state, patience=patience)
         for name, text in (("config.yaml", config), ("keys.yaml", keys), ("secret", secret)):
             (new / name).write_text(text)
         (self.folder / "..new").symlink_to(new.name)

@@ -32,29 +32,28 @@ from tests.scripted import calls
 Message = dict[str, Any]
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
 models:
   - match: "*"
     upstream: main
     window: {window}
     reserve: 0
     tokenizer: chars
-    prices: {{input: 1, output: 1}}
-    cache: {{read: 0.1, write: 1, minimum: 1024, ttl: 300}}
+    prices: {input: 1, output: 1}
+    cache: {read: 0.1, write: 1, minimum: 1024, ttl: 300}
 chains:
   default:
-    - isolate_tasks: {{}}
-    - consolidate_system: {{}}
-    - compact_tool_results: {{}}
-    - offload_content: {{}}
-    - compress_history: {{}}
-    - pin_context: {{}}
-    - recall_history: {{}}
-    - include_shared: {{}}
-    - filter_tools: {{}}
-    - offer_recall: {{}}
-    - reject_oversize: {{share: 0.95}}
-state: {{kind: memory}}
+    - isolate_tasks: {}
+    - consolidate_system: {}
+    - compact_tool_results: {}
+    - offload_content: {}
+    - compress_history: {}
+    - pin_context: {}
+    - recall_history: {}
+    - include_shared: {}
+    - filter_tools: {}
+    - offer_recall: {}
+    - reject_oversize: {share: 0.95}
+state: {kind: memory}
 """
 SPANISH = [
     "Buenas tardes, el pedido {id} no ha llegado y lo necesito antes del {day} de marzo.",
@@ -169,7 +168,7 @@ async def test_a_replay_tells_what_the_upstream_saw(
 ) -> None:
     provider, unchanged, saved = Provider(), Cache(), tmp_path / "saved.jsonl"
     lab.behind.respond = provider.respond
-    async with proxy(CONFIG.format(url=lab.behind.url, window=window), tmp_path, saving=Saving(saved)) as base:
+    async with proxy(lab.config(CONFIG, window=window), tmp_path, saving=Saving(saved)) as base:
         for name, request in in_turn(talks):
             unchanged.read(request)
             headers = {"x-penstock-session": "work", "x-penstock-agent": name} if name else {}

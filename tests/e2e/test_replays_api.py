@@ -6,17 +6,15 @@ import time
 from typing import Any
 
 from tests.e2e.conftest import Answer, Client, Lab
-from tests.e2e.served import served
 from tests.e2e.servers import Upstream, answering, until_ready
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: m, upstream: main, window: 8192, prices: {{input: 2, output: 8}}, cache: {{read: 0.2, ttl: 600}}}}]
+models: [{match: m, upstream: main, window: 8192, prices: {input: 2, output: 8}, cache: {read: 0.2, ttl: 600}}]
 chains:
-  default: [window_history: {{keep_turns: 1, stride: 1, summary: false}}]
-  lean: [compact_tool_results: {{}}]
+  default: [window_history: {keep_turns: 1, stride: 1, summary: false}]
+  lean: [compact_tool_results: {}]
 vectors: none
-records: {{text: true}}
+records: {text: true}
 """
 FILLER = "and some more of it, which takes room in the window of the model "
 
@@ -97,7 +95,7 @@ async def test_requests_without_input_end_no_comparison(client: Client, behind: 
 
 
 async def test_all_workers_know_of_the_one_that_compares(lab: Lab) -> None:
-    async with served(CONFIG.format(url=lab.behind.url), lab.folder, "--workers", "2") as made:
+    async with lab.served(CONFIG, "--workers", "2") as made:
         await until_ready(made.base)
         client = Client(made.base, lab.http)
         await record(client, "ann")
@@ -114,7 +112,7 @@ async def test_all_workers_know_of_the_one_that_compares(lab: Lab) -> None:
 
 
 async def test_without_text_it_says_so(lab: Lab) -> None:
-    client = await lab.client(CONFIG.format(url=lab.behind.url).replace("text: true", "text: false"))
+    client = await lab.client(CONFIG.replace("text: true", "text: false"))
     await record(client, "ann", 1)
     refused = await begin(client, chain="default")
     assert refused.refusal == (403, "records_without_text")

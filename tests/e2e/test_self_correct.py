@@ -11,10 +11,9 @@ from tests.e2e.servers import Received, Upstream, answering, begin_stream, send,
 from tests.scripted import answer, calls, event
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "*", upstream: main, window: 8000, tokenizer: chars}}]
-chains: {{default: [self_correct: {{}}]}}
-state: {{kind: memory}}
+models: [{match: "*", upstream: main, window: 8000, tokenizer: chars}]
+chains: {default: [self_correct: {}]}
+state: {kind: memory}
 """
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = {"tools": [{"type": "function", "function": {"name": "book", "parameters": CITY}}]}

@@ -22,7 +22,7 @@ PATH = "/v1/context/share"
 
 @pytest.fixture
 async def client(lab: Lab) -> Client:
-    return await lab.client(CONFIG.format(url=lab.behind.url, state=f'{{directory: "{lab.folder}/state"}}'), "k")
+    return await lab.client(CONFIG, "k", state=f'{{directory: "{lab.folder}/state"}}')
 
 
 async def give(client: Client, names: dict[str, str], **body: Any) -> Answer:
@@ -69,7 +69,7 @@ async def test_the_next_request_of_the_receiver_has_it_and_all_later_ones_at_the
 
 
 async def test_tags_reach_no_provider_whatever_the_chain_and_all_else_stays_as_it_came(lab: Lab) -> None:
-    head, _, _ = CONFIG.format(url=lab.behind.url, state="{kind: memory}").partition("chains:\n")
+    head, _, _ = CONFIG.partition("chains:\n")
     chains = {"default": "", "plain": "consolidate_system: {}", "observing": "isolate_tasks: {mode: observe}"}
     chains["apart"] = "isolate_tasks: {}"
     client = await lab.client(

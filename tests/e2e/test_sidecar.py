@@ -2,25 +2,25 @@
 
 import json
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from proxy.telemetry.observation import Telemetry
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import proxy, until_ready
+from tests.e2e.servers import until_ready
 from tests.e2e.test_recall import CONVERSATION, NEEDLE, TOOLS
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "*", upstream: main, window: 100000, chain: default}}]
-server: {{max_body_mib: 0.1}}
+models: [{match: "*", upstream: main, window: 100000, chain: default}]
+server: {max_body_mib: 0.1}
 chains:
   default:
-    - compact_tool_results: {{over: 600, read_again: 0}}
-    - offer_recall: {{}}
+    - compact_tool_results: {over: 600, read_again: 0}
+    - offer_recall: {}
   strict:
-    - reject_oversize: {{share: 0.001}}
+    - reject_oversize: {share: 0.001}
   empty: []
 """
 ORIGINAL = CONVERSATION[2]["content"]
@@ -29,7 +29,7 @@ NOWHERE = "a" * 20
 
 @pytest.fixture
 async def client(lab: Lab) -> AsyncGenerator[Client, None]:
-    yield await lab.client(CONFIG.format(url=lab.behind.url), "k")
+    yield await lab.client(CONFIG, "k")
     assert not lab.behind.received, "nothing was sent to the upstream"
 
 
@@ -99,12 +99,11 @@ async def test_clients_without_a_key_are_one_tenant(client: Client) -> None:
 
 
 async def test_a_state_that_cannot_be_read_is_not_an_empty_one(lab: Lab) -> None:
-    config = CONFIG.format(url=lab.behind.url)
-    async with proxy(config, lab.folder) as base:
-        (handle,) = (await compressed(Client(base, lab.http)))["handles"]
+    async with AsyncExitStack() as lab.stack:
+        (handle,) = (await compressed(await lab.client(CONFIG)))["handles"]
     for each in (lab.folder / "state" / "archive").iterdir():
         each.write_bytes(b"this is no database" * 1000)
-    client = await lab.client(config, "k")
+    client = await lab.client(CONFIG, "k")
     await until_ready(client.base)
     for session in ({}, {"x-penstock-session": "s"}):
         answer = await client.get(f"/v1/retrieve/{handle}", session)
@@ -177,7 +176,7 @@ class LeaveOut(Policy):
 async def test_a_field_that_the_chain_removes_is_null(lab: Lab) -> None:
     (lab.folder / "removing").mkdir()
     (lab.folder / "removing" / "leave_out.py").write_text(REMOVES)
-    config = CONFIG.format(url=lab.behind.url).replace("empty: []", "empty: []\n  bare: [removing.leave_out: {}]")
+    config = CONFIG.replace("empty: []", "empty: []\n  bare: [removing.leave_out: {}]")
     client = await lab.client(config, "k")
     bare = await compressed(client, headers={"x-penstock-chain": "bare"}, user="ana", seed=1, tools=TOOLS)
     assert bare["fields"] == {"user": None}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import Received, Upstream, send
+from tests.e2e.servers import Received, Upstream, filled, send
 
 Message = dict[str, Any]
 
@@ -22,14 +22,14 @@ FULL = (
     "recall_history: {}, filter_tools: {}, offer_recall: {}, reject_oversize: {share: 0.95}]"
 )
 CONFIG = """
-upstreams: {{strict: {{kind: openai, base_url: "{url}"}}}}
+upstreams: {strict: {kind: openai, base_url: "{url}"}}
 models:
   - match: m
     upstream: strict
     window: {window}
     reserve: 0
-    cache: {{read: 0.1, write: 1, minimum: 1024, ttl: 300}}
-chains: {{default: {chain}}}
+    cache: {read: 0.1, write: 1, minimum: 1024, ttl: 300}
+chains: {default: {chain}}
 state: {state}
 """
 
@@ -122,7 +122,7 @@ async def begin(
 ) -> tuple[Strict, Talk, list[str]]:
     """Start two proxies that share nothing; the client talks to the first."""
     lab.behind.respond = strict = Strict([*answers])
-    bases = await lab.two(CONFIG.format(url=lab.behind.url, chain=FULL, window=window, state="{kind: memory}"))
+    bases = await lab.two(CONFIG, chain=FULL, window=window, state="{kind: memory}")
     return strict, Talk(Client(bases[0], lab.http), tools), bases
 
 
@@ -184,8 +184,7 @@ async def test_an_open_tool_loop_is_never_cut(lab: Lab) -> None:
 async def test_a_large_result_of_an_internal_tool_stays_as_the_model_read_it(is_restarted: bool, lab: Lab) -> None:
     """It was sent as it is within the loop, so the answer behind it is bound to that."""
     lab.behind.respond = strict = Strict([calls("orders", 1, q="all"), calls("invoices", 2, q="all")])
-    state = f'{{directory: "{lab.folder}/state"}}'
-    config = CONFIG.format(url=lab.behind.url, chain=FULL, window=20_000, state=state)
+    config = filled(CONFIG, chain=FULL, window=20_000, state=f'{{directory: "{lab.folder}/state"}}')
     talk = Talk(await lab.client(config), [tool("orders"), tool("invoices")])
     talk.messages.append({"role": "system", "content": "Help a shop. " * 600})
     await talk.ask(said("Where are my orders?"))

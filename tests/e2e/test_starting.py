@@ -18,10 +18,9 @@ from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import until_ready
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "counted-*", upstream: main, tokenizer: cl100k_base}}, {{match: "*", upstream: main, chain: empty}}]
-chains: {{default: {chain}, empty: []}}
-state: {{kind: memory}}
+models: [{match: "counted-*", upstream: main, tokenizer: cl100k_base}, {match: "*", upstream: main, chain: empty}]
+chains: {default: {chain}, empty: []}
+state: {kind: memory}
 """
 STEPS = "[consolidate_system: {}]"
 
@@ -59,7 +58,7 @@ async def test_it_is_not_ready_before_it_can_count_and_serves_who_comes_anyway(
     lab: Lab, loading: Loading, fails: bool
 ) -> None:
     loading.error = fails
-    client = await lab.client(CONFIG.format(url=lab.behind.url, chain=STEPS))
+    client = await lab.client(CONFIG, chain=STEPS)
     assert await ready(client) == (503, "starting")
     assert (await client.chat(model="other")).status == 200, "an empty chain counts nothing"
     early = asyncio.ensure_future(client.chat(model="counted-1"))
@@ -72,7 +71,7 @@ async def test_it_is_not_ready_before_it_can_count_and_serves_who_comes_anyway(
 
 
 async def test_without_a_chain_there_is_nothing_to_wait_for(lab: Lab, loading: Loading) -> None:
-    base = await lab.start(CONFIG.format(url=lab.behind.url, chain="[]"))
+    base = await lab.start(CONFIG, chain="[]")
     await until_ready(base)
     assert loading.asked == []
 
@@ -87,8 +86,7 @@ async def test_a_warm_start_has_run_each_chain_before_it_is_ready(lab: Lab, monk
         return Keep("as it was")
 
     monkeypatch.setattr(ConsolidateSystem, "apply", apply)
-    config = "server: {warm: true}\n" + CONFIG.format(url=lab.behind.url, chain=STEPS)
-    client = await lab.client(config)
+    client = await lab.client(CONFIG + "server: {warm: true}\n", chain=STEPS)
     while not seen:
         await asyncio.sleep(0.01)
     assert await ready(client) == (503, "starting")

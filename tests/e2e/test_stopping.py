@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -13,11 +12,10 @@ from tests.e2e.served import Served, served
 from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: m, upstream: main, window: 8192, chain: {chain}}}]
-chains: {{empty: [], default: [consolidate_system: {{}}]}}
-server: {{{server}}}
-telemetry: {{log_level: info}}
+models: [{match: m, upstream: main, window: 8192, chain: {chain}}]
+chains: {empty: [], default: [consolidate_system: {}]}
+server: {{server}}
+telemetry: {log_level: info}
 """
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
 EVENT = b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n'
@@ -42,10 +40,6 @@ class Held:
         await send_chunk(writer, b"")
 
 
-def config(behind: Upstream, server: str, chain: str = "empty") -> str:
-    return CONFIG.format(url=behind.url, server=server, chain=chain)
-
-
 async def refuses(base: str) -> bool:
     try:
         _, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
@@ -64,7 +58,7 @@ async def ends_well(running: Served) -> None:
 
 async def test_no_stream_is_broken(lab: Lab) -> None:
     lab.behind.respond = held = Held()
-    async with served(config(lab.behind, "drain: 60"), lab.folder, "--workers", "2") as running:
+    async with lab.served(CONFIG, "--workers", "2", server="drain: 60", chain="empty") as running:
         begun = asyncio.Semaphore(0)
 
         async def stream(chain: str) -> bytes:
@@ -92,7 +86,7 @@ async def test_it_is_not_ready_while_it_still_takes_connections(lab: Lab) -> Non
     held = Held()
     held.go_on.set()
     lab.behind.respond = held
-    async with served(config(lab.behind, "drain_delay: 600"), lab.folder) as running:
+    async with lab.served(CONFIG, server="drain_delay: 600", chain="empty") as running:
         await until_ready(running.base)
         client = Client(running.base, lab.http)
         assert (await client.get("/readyz")).json["status"] == "ready"
@@ -116,16 +110,15 @@ async def test_it_is_not_ready_while_it_still_takes_connections(lab: Lab) -> Non
     ("workers", "number", "server"), [("1", signal.SIGINT, "drain_delay: 600"), ("2", signal.SIGTERM, "")]
 )
 async def test_a_stop_waits_for_no_model_that_loads_and_an_interrupt_for_no_delay(
-    tmp_path: Path, workers: str, number: signal.Signals, server: str
+    lab: Lab, workers: str, number: signal.Signals, server: str
 ) -> None:
-    modules = tmp_path / "modules"
+    modules = lab.folder / "modules"
     modules.mkdir()
     (modules / "torch.py").write_text("import time\nfrom pathlib import Path\n"
                                       "Path(__file__).with_name('begun').touch()\ntime.sleep(600)\n")  # fmt: skip
-    text = CONFIG.format(url="http://127.0.0.1:9/v1", server=server, chain="default")
-    text = text.replace("consolidate_system", "recall_history")
+    text = lab.config(CONFIG, server=server, chain="default").replace("consolidate_system", "recall_history")
     text += f'embedding: {{kind: sentence-transformers, model: "{modules}"}}\n'
-    async with served(text, tmp_path, "--workers", workers, before=modules) as running, asyncio.timeout(300):
+    async with served(text, lab.folder, "--workers", workers, before=modules) as running, asyncio.timeout(300):
         while not (modules / "begun").exists():
             await asyncio.sleep(0.05)
         await until_ready(running.base)
@@ -137,7 +130,7 @@ async def test_a_stop_waits_for_no_model_that_loads_and_an_interrupt_for_no_dela
 @pytest.mark.parametrize("begins", [True, False])
 async def test_what_does_not_end_is_cut_with_an_error(lab: Lab, begins: bool) -> None:
     lab.behind.respond = Held(begins=begins)
-    async with served(config(lab.behind, "drain: 1"), lab.folder) as running:
+    async with lab.served(CONFIG, server="drain: 1", chain="empty") as running:
         asking = asyncio.ensure_future(lab.http.post(f"{running.base}/v1/chat/completions", json=BODY))
         await lab.behind.arrived(1)
         if begins:

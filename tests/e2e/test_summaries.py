@@ -15,16 +15,16 @@ from tests.scripted import answer
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{main}"}}
-  small: {{kind: openai, base_url: "{small}"}}
+  main: {kind: openai, base_url: "{url}"}
+  small: {kind: openai, base_url: "{small}"}
 models:
-  - {{match: tiny-writer, upstream: small, window: 16000, chain: empty}}
-  - {{match: "*", upstream: main, window: 4000, reserve: 0, tokenizer: chars}}
+  - {match: tiny-writer, upstream: small, window: 16000, chain: empty}
+  - {match: "*", upstream: main, window: 4000, reserve: 0, tokenizer: chars}
 chains:
-  default: [compress_history: {{summary: written}}]
+  default: [compress_history: {summary: written}]
   empty: []
-writer: {{model: tiny-writer, timeout: 20}}
-state: {{directory: "{folder}"}}
+writer: {model: tiny-writer, timeout: 20}
+state: {directory: "{folder}"}
 """
 
 Body = dict[str, Any]
@@ -62,8 +62,7 @@ class Running:
         self.lab, self.main, self.small = lab, lab.behind, small
 
     async def proxy(self, name: str = "one") -> Client:
-        config = CONFIG.format(main=self.main.url, small=self.small.url, folder=self.lab.folder / "state")
-        return await self.lab.client(config, "k", name)
+        return await self.lab.client(CONFIG, "k", name, small=self.small.url, folder=self.lab.folder / "state")
 
     async def ask(self, client: Client, turns: int, key: str = "k") -> list[Body]:
         """Return what the model gets of a conversation of so many turns."""

@@ -20,20 +20,20 @@ from tests.e2e.servers import Received, send
 KEY = "pk-of.its.own"
 ISSUER = "https://login.example.com/"
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}", api_key: k}}}}
-models: [{{match: "*", upstream: main}}]
-chains: {{default: []}}
-server: {{admin_key: adm}}
+upstreams: {main: {kind: openai, base_url: "{url}", api_key: k}}
+models: [{match: "*", upstream: main}]
+chains: {default: []}
+server: {admin_key: adm}
 auth:
   kind: keys
-  keys: [{{name: ann, hash: {hash}}}]
+  keys: [{name: ann, hash: {hash}}]
   tokens:
     - name: staff
       issuer: {issuer}
       audience: penstock
       keys_url: "{keys}"
       {more}
-records: {{text: true}}
+records: {text: true}
 """
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -75,8 +75,7 @@ class Provider:
         server = await self.lab.upstream()
         server.respond = self._respond
         keys = f"{server.url.removesuffix('/v1')}/keys"
-        config = CONFIG.format(url=self.lab.behind.url, issuer=ISSUER, keys=keys, more=more, hash=hash_of(KEY))
-        self.client = await self.lab.client(config)
+        self.client = await self.lab.client(CONFIG, issuer=ISSUER, keys=keys, more=more, hash=hash_of(KEY))
 
     async def _respond(self, upstream: Any, received: Received, writer: Any) -> None:
         self.asked += 1

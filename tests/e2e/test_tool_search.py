@@ -13,13 +13,11 @@ from tests.e2e.servers import Received, Respond, Upstream, say
 from tests.scripted import answer
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}}}
-models: [{{match: "*", upstream: main, window: 100000}}]
 chains:
   default:
-    - compact_tool_results: {{over: 600, read_again: 0}}
-    - filter_tools: {{strategy: defer, always: [pinned]}}
-    - offer_recall: {{}}
+    - compact_tool_results: {over: 600, read_again: 0}
+    - filter_tools: {strategy: defer, always: [pinned]}
+    - offer_recall: {}
 """
 
 
@@ -82,7 +80,7 @@ def as_sent_back(message: Any) -> Any:
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 async def test_a_tool_is_found_called_and_answered(lab: Lab, stream: bool) -> None:
-    base = await lab.start(CONFIG.format(url=lab.behind.url))
+    base = await lab.start(CONFIG)
     lab.behind.respond = saying(
         {"tool_calls": [call("search_tools", {"query": "weather"}, "s1")], "content": "Searching."},
         {"tool_calls": [weather("w1", town="Lima")]},

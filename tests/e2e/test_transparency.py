@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from tests.e2e.conftest import CONFIG, Answer, Lab, Setup
+from tests.e2e.conftest import CONFIG, Answer, Client, Lab
 from tests.e2e.odd_answers import ODD
 from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, answering, begin_stream, send_chunk, silent, streaming
 
@@ -19,10 +19,10 @@ ODD_BODY = (
 )
 
 
-async def post(setup: Setup, body: bytes | dict[str, Any], **headers: str) -> Answer:
+async def post(client: Client, body: bytes | dict[str, Any], **headers: str) -> Answer:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"content-type": "application/json", "authorization": "Bearer sk-client", **headers}
-    return await setup.client.send("POST", "/v1/chat/completions", sent, data=data)
+    return await client.send("POST", "/v1/chat/completions", sent, data=data)
 
 
 def request(model: str, *texts: str, **fields: Any) -> dict[str, Any]:
@@ -43,36 +43,38 @@ BODIES = [
 """Bodies that a re-serialisation would change."""
 
 
-async def test_bytes_go_through_as_they_are_also_through_a_chain_that_changes_nothing(setup: Setup) -> None:
+async def test_bytes_go_through_as_they_are_also_through_a_chain_that_changes_nothing(
+    client: Client, behind: Upstream
+) -> None:
     for body in BODIES:
         for model in (b"plain-1", b"chain-1"):
             sent = body.replace(b"plain-1", model)
-            answer = await post(setup, sent)
-            assert (answer.status, answer.body, setup.upstream.last.body) == (200, DEFAULT_ANSWER, sent)
+            answer = await post(client, sent)
+            assert (answer.status, answer.body, behind.last.body) == (200, DEFAULT_ANSWER, sent)
             assert answer.headers["x-penstock-context"].endswith(";8192") or model == b"plain-1"
 
 
-async def test_a_rewrite_leaves_every_other_byte_alone(setup: Setup) -> None:
+async def test_a_rewrite_leaves_every_other_byte_alone(client: Client, behind: Upstream) -> None:
     old = b'{"role":"user", "content":"\\u00e9", "x":1.0}'
     turns = b",".join([b'{"role":"user","content":"old"}'] * 5 + [old])
     sent = b'{"temperature": 1e0, "model":"chain-1","messages":[' + turns + b'],"x_last":2.50}'
-    await post(setup, sent)
-    forwarded = setup.upstream.last.body
+    await post(client, sent)
+    forwarded = behind.last.body
     assert forwarded == (
         b'{"temperature":1e0,"model":"chain-1","messages":[{"role":"user","content":"old"},'
         b'{"role":"user","content":"old"},{"role":"user","content":"old"},' + old + b'],"x_last":2.50}'
     )
 
 
-async def test_bypass_is_byte_identical(setup: Setup) -> None:
+async def test_bypass_is_byte_identical(client: Client, behind: Upstream) -> None:
     sent = json.dumps(request("chain-1", *"abcdefgh")).encode()
-    await post(setup, sent, **{"x-penstock-bypass": "true"})
-    assert setup.upstream.last.body == sent
+    await post(client, sent, **{"x-penstock-bypass": "true"})
+    assert behind.last.body == sent
 
 
 async def test_what_the_operator_does_not_allow_is_refused(lab: Lab) -> None:
-    config = CONFIG.replace("server: {{", "server: {{may_bypass: false, may_choose_chain: false, ")
-    client = await lab.client(config.format(url=lab.behind.url))
+    config = CONFIG.replace("server: {", "server: {may_bypass: false, may_choose_chain: false, ")
+    client = await lab.client(config)
     for header, value, code in (
         ("x-penstock-bypass", "true", "bypass_not_allowed"),
         ("x-penstock-chain", "empty", "chain_not_allowed"),
@@ -84,61 +86,65 @@ async def test_what_the_operator_does_not_allow_is_refused(lab: Lab) -> None:
     assert (await client.chat(model="chain-1")).status == 200
 
 
-async def test_shadow_mode_forwards_the_clients_bytes_and_says_what_it_would_do(setup: Setup) -> None:
+async def test_shadow_mode_forwards_the_clients_bytes_and_says_what_it_would_do(
+    client: Client, behind: Upstream
+) -> None:
     sent = json.dumps(request("chain-1", "a", "b", "c")).encode()
-    answer = await post(setup, sent, **{"x-penstock-chain": "observed"})
-    assert setup.upstream.last.body == sent
+    answer = await post(client, sent, **{"x-penstock-chain": "observed"})
+    assert behind.last.body == sent
     assert "observed: dropped 2 of 3 turns" in answer.headers["server-timing"]
 
 
-async def test_an_alias_changes_the_model_and_nothing_else(setup: Setup) -> None:
-    await post(setup, b'{"model": "alias", "messages": [{"role":"user","content":"x"}], "n": 1.0}')
-    assert setup.upstream.last.body == (b'{"model":"the-real-name","messages":[{"role":"user","content":"x"}],"n":1.0}')
+async def test_an_alias_changes_the_model_and_nothing_else(client: Client, behind: Upstream) -> None:
+    await post(client, b'{"model": "alias", "messages": [{"role":"user","content":"x"}], "n": 1.0}')
+    assert behind.last.body == (b'{"model":"the-real-name","messages":[{"role":"user","content":"x"}],"n":1.0}')
 
 
-async def test_the_query_rides_along(setup: Setup) -> None:
+async def test_the_query_rides_along(client: Client, behind: Upstream) -> None:
     for model in ("plain-1", "chain-1"):
-        url = URL(f"{setup.url}?api-version=2024%2D10", encoded=True)
-        async with setup.session.post(url, json=request(model)) as response:
+        url = URL(f"{client.base}/v1/chat/completions?api-version=2024%2D10", encoded=True)
+        async with client.http.post(url, json=request(model)) as response:
             assert response.status == 200
-        assert setup.upstream.last.path == "/v1/chat/completions?api-version=2024%2D10"
+        assert behind.last.path == "/v1/chat/completions?api-version=2024%2D10"
 
 
-async def test_the_clients_headers_travel_on_and_those_of_the_connection_do_not(setup: Setup) -> None:
+async def test_the_clients_headers_travel_on_and_those_of_the_connection_do_not(
+    client: Client, behind: Upstream
+) -> None:
     on = {"authorization": "Bearer sk-client", "openai-organization": "org-1", "x-vendor": "yes"}
     trace = "00-0af7651916cd43dd8448eb211c80319c-"
     gone = {"cookie": "a=b", "x-penstock-tag": "1", "x-forwarded-for": "10.0.0.1", "baggage": "user=1", "x-hop": "1"}
     connection = {"connection": "keep-alive, x-hop", "traceparent": f"{trace}b7ad6b7169203331-01"}
-    await post(setup, ODD_BODY, **on, **gone, **connection)
-    sent = {name.lower(): value for name, value in setup.upstream.last.headers}
+    await post(client, ODD_BODY, **on, **gone, **connection)
+    sent = {name.lower(): value for name, value in behind.last.headers}
     assert sent.items() >= on.items()
     assert sent["traceparent"].startswith(trace)
-    assert (sent["host"], sent["accept-encoding"]) == (f"127.0.0.1:{setup.upstream.port}", "identity")
+    assert (sent["host"], sent["accept-encoding"]) == (f"127.0.0.1:{behind.port}", "identity")
     assert not sent.keys() & {*gone, "x-request-id"}
 
 
-async def test_the_upstreams_headers_come_back(setup: Setup) -> None:
+async def test_the_upstreams_headers_come_back(client: Client, behind: Upstream) -> None:
     extra = (
         "content-type: application/json\r\nx-request-id: req_up\r\nx-ratelimit-remaining-tokens: 7\r\n"
         "retry-after-ms: 5\r\nset-cookie: a=b\r\nx-many: 1\r\nx-many: 2\r\nconnection: x-secret\r\nx-secret: 1\r\n"
     )
     slow = b'{"error":{"message":"slow","type":"tokens","param":null,"code":"x"}}'
-    setup.upstream.respond = answering(slow, status=429, headers=extra)
-    answer = await post(setup, ODD_BODY, **{"x-request-id": "mine-1"})
+    behind.respond = answering(slow, status=429, headers=extra)
+    answer = await post(client, ODD_BODY, **{"x-request-id": "mine-1"})
     assert answer.status == 429
     assert answer.body.startswith(b'{"error":{"message":"slow"')
     kept = {"x-request-id": "mine-1", "x-upstream-request-id": "req_up", "retry-after-ms": "5"}
     assert {name: answer.headers.get(name) for name in kept} == kept
     assert answer.headers.getall("x-many") == ["1", "2"]
     assert not {"set-cookie", "x-secret"} & {name.lower() for name in answer.headers}
-    assert len(setup.upstream.received) == 1, "a 4xx is never tried again"
+    assert len(behind.received) == 1, "a 4xx is never tried again"
 
 
-async def test_the_operators_key_replaces_the_clients(setup: Setup) -> None:
-    await post(setup, request("keyed-1"))
-    assert setup.upstream.last.header("authorization") == "Bearer sk-operators-own"
-    assert setup.upstream.last.header("x-org") == "acme"
-    assert "sk-client" not in str(setup.upstream.last.headers)
+async def test_the_operators_key_replaces_the_clients(client: Client, behind: Upstream) -> None:
+    await post(client, request("keyed-1"))
+    assert behind.last.header("authorization") == "Bearer sk-operators-own"
+    assert behind.last.header("x-org") == "acme"
+    assert "sk-client" not in str(behind.last.headers)
 
 
 RELAYED = ("content-type", "content-encoding", "location", "retry-after")
@@ -146,7 +152,7 @@ RELAYED = ("content-type", "content-encoding", "location", "retry-after")
 
 
 class TestStreams:
-    async def test_each_chunk_arrives_before_the_next_is_sent(self, setup: Setup) -> None:
+    async def test_each_chunk_arrives_before_the_next_is_sent(self, client: Client, behind: Upstream) -> None:
         step = asyncio.Event()
         events = [b'data: {"n":%d}\n\n' % n for n in range(5)]
 
@@ -158,8 +164,10 @@ class TestStreams:
                 step.clear()
             await send_chunk(writer, b"")
 
-        setup.upstream.respond = answer
-        async with setup.session.post(setup.url, json=request("plain-1", stream=True)) as response:
+        behind.respond = answer
+        async with client.http.post(
+            f"{client.base}/v1/chat/completions", json=request("plain-1", stream=True)
+        ) as response:
             assert response.headers["content-type"] == "text/event-stream"
             assert response.headers["cache-control"] == "no-cache"
             for event in events:
@@ -167,7 +175,9 @@ class TestStreams:
                 step.set()
 
     @pytest.mark.parametrize("split", [None, 1])
-    async def test_what_upstreams_answer_is_never_reframed(self, setup: Setup, split: int | None) -> None:
+    async def test_what_upstreams_answer_is_never_reframed(
+        self, client: Client, behind: Upstream, split: int | None
+    ) -> None:
         """Where Penstock looks for usage that it asked for itself, ends of lines may change."""
         for name, odd in ODD.items():
             whole = b"".join(odd.parts)
@@ -175,9 +185,9 @@ class TestStreams:
                 continue
             parts = odd.parts if split is None else [whole[at : at + split] for at in range(0, len(whole), split)]
             head = "".join(f"{key}: {value}\r\n" for key, value in odd.headers.items())
-            setup.upstream.respond = streaming(*filter(None, parts), status=odd.status, headers=head)
+            behind.respond = streaming(*filter(None, parts), status=odd.status, headers=head)
             for model in ("plain-1", "chain-1", "asking-1"):
-                answer = await post(setup, request(model, stream=True))
+                answer = await post(client, request(model, stream=True))
                 body = answer.body
                 if model == "asking-1":
                     if "usage" in name:
@@ -190,7 +200,9 @@ class TestStreams:
                     name
                 )
 
-    async def test_usage_that_only_the_proxy_asked_for_does_not_reach_the_client(self, setup: Setup) -> None:
+    async def test_usage_that_only_the_proxy_asked_for_does_not_reach_the_client(
+        self, client: Client, behind: Upstream
+    ) -> None:
         async def answer(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
             asked = json.loads(received.body).get("stream_options", {}).get("include_usage")
             await begin_stream(writer)
@@ -201,31 +213,31 @@ class TestStreams:
             await send_chunk(writer, b"data: [DONE]\n\n")
             await send_chunk(writer, b"")
 
-        setup.upstream.respond = answer
-        assert b"usage" not in (await post(setup, request("asking-1", stream=True))).body
-        assert json.loads(setup.upstream.last.body)["stream_options"] == {"include_usage": True}
-        wanted = await post(setup, request("asking-1", stream=True, stream_options={"include_usage": True}))
+        behind.respond = answer
+        assert b"usage" not in (await post(client, request("asking-1", stream=True))).body
+        assert json.loads(behind.last.body)["stream_options"] == {"include_usage": True}
+        wanted = await post(client, request("asking-1", stream=True, stream_options={"include_usage": True}))
         assert b'"prompt_tokens":5' in wanted.body
-        assert 'penstock_tokens_total{kind="input",model="asking-1"} 10.0' in await setup.client.metrics()
+        assert 'penstock_tokens_total{kind="input",model="asking-1"} 10.0' in await client.metrics()
 
 
 class TestOtherPaths:
-    async def test_they_pass_through_untouched(self, setup: Setup) -> None:
+    async def test_they_pass_through_untouched(self, client: Client, behind: Upstream) -> None:
         body = b'{ "model": "plain-1", "input": ["a"], "encoding_format":"base64" }'
-        url = URL(f"{setup.base}/v1/embeddings?x=%2F1", encoded=True)
-        async with setup.session.post(url, data=body, headers={"content-type": "application/json"}) as response:
+        url = URL(f"{client.base}/v1/embeddings?x=%2F1", encoded=True)
+        async with client.http.post(url, data=body, headers={"content-type": "application/json"}) as response:
             assert await response.read() == DEFAULT_ANSWER
-        assert setup.upstream.last.path == "/v1/embeddings?x=%2F1"
-        assert setup.upstream.last.body == body
+        assert behind.last.path == "/v1/embeddings?x=%2F1"
+        assert behind.last.body == body
 
-    async def test_a_form_names_its_model_too(self, setup: Setup) -> None:
+    async def test_a_form_names_its_model_too(self, client: Client, behind: Upstream) -> None:
         form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nkeyed-1\r\n--x--\r\n'
         headers = {"content-type": "multipart/form-data; boundary=x"}
-        assert (await setup.client.send("POST", "/v1/audio/transcriptions", headers, data=form)).status == 200
-        assert setup.upstream.last.header("authorization") == "Bearer sk-operators-own"
-        assert setup.upstream.last.body == form
+        assert (await client.send("POST", "/v1/audio/transcriptions", headers, data=form)).status == 200
+        assert behind.last.header("authorization") == "Bearer sk-operators-own"
+        assert behind.last.body == form
 
-    async def test_sound_is_heard_as_it_is_made(self, setup: Setup) -> None:
+    async def test_sound_is_heard_as_it_is_made(self, client: Client, behind: Upstream) -> None:
         heard = asyncio.Event()
 
         async def speak(upstream: Upstream, received: Received, writer: asyncio.StreamWriter) -> None:
@@ -238,11 +250,11 @@ class TestOtherPaths:
             else:
                 writer.close()
 
-        setup.upstream.respond = speak
+        behind.respond = speak
         for text in ("whole", "broken"):
             heard.clear()
             asked = {"model": "plain-1", "input": text}
-            async with setup.session.post(f"{setup.base}/v1/audio/speech", json=asked) as response:
+            async with client.http.post(f"{client.base}/v1/audio/speech", json=asked) as response:
                 assert (response.status, response.headers["content-type"]) == (200, "audio/mpeg")
                 assert await response.content.readexactly(3) == b"one"
                 heard.set()
@@ -250,9 +262,9 @@ class TestOtherPaths:
                     assert await response.read() == b"two"
 
     async def test_an_upstream_that_never_lists_its_models_is_left_out(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+        self, client: Client, behind: Upstream, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("proxy.server.api.models._PATIENCE", 0.1)
-        setup.upstream.respond = silent
+        behind.respond = silent
         for path in ("/v1/models", "/v1/models/alias"):
-            assert (await setup.client.get(path)).status == 200
+            assert (await client.get(path)).status == 200

@@ -14,12 +14,12 @@ from tests.e2e.test_recall import model as recalling
 
 ANN, BOB, POOR = "pk-ann", "pk-bob", "pk-poor"
 UPSTREAMS = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"}}, echo: {{kind: echo}}}}
+upstreams: {main: {kind: openai, base_url: "{url}"}, echo: {kind: echo}}
 models:
-  - {{match: echo, upstream: echo}}
-  - {{match: ["gpt-*", "o-*"], upstream: main, window: 4000, reserve: 100, prices: {{input: 1000000, output: 2000000}}}}
-  - {{match: "*", upstream: main}}
-state: {{kind: memory}}
+  - {match: echo, upstream: echo}
+  - {match: ["gpt-*", "o-*"], upstream: main, window: 4000, reserve: 100, prices: {input: 1000000, output: 2000000}}
+  - {match: "*", upstream: main}
+state: {kind: memory}
 """
 CONFIG = (
     UPSTREAMS.replace('"{url}"', '"{url}", api_key: sk-own')
@@ -27,9 +27,9 @@ CONFIG = (
 auth:
   kind: keys
   keys:
-    - {{{{name: ann, hash: {hash_of(ANN)}, tenant: acme}}}}
-    - {{{{name: bob, hash: {hash_of(BOB)}, tenant: acme, requests_per_minute: 5000, tokens_per_minute: 5000, max_n: 2}}}}
-    - {{{{name: poor, hash: {hash_of(POOR)}, budget_per_day: 20, tokens_per_day: 1000}}}}
+    - {{name: ann, hash: {hash_of(ANN)}, tenant: acme}}
+    - {{name: bob, hash: {hash_of(BOB)}, tenant: acme, requests_per_minute: 5000, tokens_per_minute: 5000, max_n: 2}}
+    - {{name: poor, hash: {hash_of(POOR)}, budget_per_day: 20, tokens_per_day: 1000}}
 """
 )
 NOTHING = {
@@ -81,9 +81,9 @@ async def test_what_was_used_before_a_round_failed_is_paid_for(lab: Lab, model: 
             await send(writer, 429, b'{"error":{"message":"full","type":"requests","param":null,"code":null}}')
 
     lab.behind.respond = once
-    text = CONFIG.replace("models:", "models:\n  - {{match: not-alone, upstream: main, fallbacks: [alone]}}", 1)
-    text += "chains: {{default: [{{compact_tool_results: {{over: 600, read_again: 0}}}}, {{offer_recall: {{}}}}]}}\n"
-    client = await lab.client(text.format(url=lab.behind.url))
+    text = CONFIG.replace("models:", "models:\n  - {match: not-alone, upstream: main, fallbacks: [alone]}", 1)
+    text += "chains: {default: [{compact_tool_results: {over: 600, read_again: 0}}, {offer_recall: {}}]}\n"
+    client = await lab.client(text)
     assert (await client.chat(model=model, messages=CONVERSATION, tools=TOOLS, key=POOR)).status == 429
     told = await used(client, POOR, lambda told: told["limits"]["tokens_per_day"]["remaining"] < 1000)
     assert told["limits"]["tokens_per_day"]["remaining"] == 1000 - 110
@@ -112,7 +112,7 @@ async def test_a_key_that_has_used_its_day_can_still_ask(client: Client) -> None
 
 
 async def test_with_keys_of_an_upstream_the_path_is_the_upstreams(lab: Lab) -> None:
-    client = await lab.client(UPSTREAMS.format(url=lab.behind.url), "sk-client")
+    client = await lab.client(UPSTREAMS, "sk-client")
     for method in ("GET", "POST"):
         assert (await client.send(method, "/v1/usage")).status == 200
         assert (lab.behind.last.method, lab.behind.last.path) == (method, "/v1/usage")

@@ -5,24 +5,22 @@ import pytest
 from tests.e2e.conftest import Lab
 
 CONFIG = """
-upstreams: {{echo: {{kind: echo}}}}
-models: [{{match: "*", upstream: echo, window: 10000}}]
-chains: {{default: [tests.vectors.nearest: {{timeout: 30}}]}}
-state: {{directory: "{folder}/state"}}
+upstreams: {echo: {kind: echo}}
+models: [{match: "*", upstream: echo, window: 10000}]
+chains: {default: [tests.vectors.nearest: {timeout: 30}]}
 vectors: {vectors}
-embedding: {{kind: openai, model: nomic, base_url: "{embedding}"}}
+embedding: {kind: openai, model: nomic, base_url: "{url}"}
 """
 
 
 @pytest.mark.parametrize(
-    "vectors", ['{{kind: embedded, directory: "{folder}/file"}}', '{{kind: qdrant, url: "http://127.0.0.1:1"}}']
+    "vectors", ['{kind: embedded, directory: "{folder}/file"}', '{kind: qdrant, url: "http://127.0.0.1:1"}']
 )
 async def test_an_index_that_cannot_be_had_is_done_without(
     vectors: str, lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     (lab.folder / "file").write_text("no directory")
-    vectors = vectors.format(folder=lab.folder)
-    client = await lab.client(CONFIG.format(folder=lab.folder, vectors=vectors, embedding=lab.behind.url))
+    client = await lab.client(CONFIG, vectors=vectors, folder=lab.folder)
     messages = [{"role": "user", "content": f"text {place}"} for place in range(6)]
     for _ in range(2):
         assert (await client.chat(messages=messages)).status == 200

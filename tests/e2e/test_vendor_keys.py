@@ -12,12 +12,12 @@ from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, answering
 
 ANTHROPICS, OPENAIS = "sk-ant-api03-secret", "sk-proj-secret"
 ALONE = """
-upstreams: {{openai: {{kind: openai, base_url: "{openai}"}}}}
-models: [{{match: "*", upstream: openai}}]
-chains: {{default: []}}
+upstreams: {openai: {kind: openai, base_url: "{url}"}}
+models: [{match: "*", upstream: openai}]
+chains: {default: []}
 """
-BOTH = ALONE.replace('"}}}}', '"}}, claude: {{kind: anthropic, base_url: "{anthropic}"}}}}').replace(
-    "models: [", 'models: [{{match: "claude-*", upstream: claude}}, '
+BOTH = ALONE.replace('"}}', '"}, claude: {kind: anthropic, base_url: "{anthropic}"}}').replace(
+    "models: [", 'models: [{match: "claude-*", upstream: claude}, '
 )
 EMPTY = {"object": "list", "data": [], "has_more": False, "first_id": None, "last_id": None}
 MESSAGE = {
@@ -48,7 +48,7 @@ async def begin(lab: Lab, config: str = BOTH) -> tuple[Client, Upstream]:
     """Start a proxy before a stand-in for each vendor; OpenAI's is `lab.behind`."""
     claude = await lab.upstream()
     claude.respond, lab.behind.respond = says(MESSAGE), says({**json.loads(DEFAULT_ANSWER), **EMPTY})
-    return await lab.client(config.format(openai=lab.behind.url, anthropic=claude.url.removesuffix("/v1"))), claude
+    return await lab.client(config, anthropic=claude.url.removesuffix("/v1")), claude
 
 
 def key_in(received: Received) -> str:
@@ -106,7 +106,7 @@ async def test_a_key_of_another_vendor_is_refused_on_each_path_and_reaches_nobod
     ("own", "key"), [("keyless: true", ""), ("api_key: sk-own", "sk-own"), ("provider: anthropic", ANTHROPICS)]
 )
 async def test_an_upstream_may_need_no_key_or_name_the_vendor_of_its_keys(lab: Lab, own: str, key: str) -> None:
-    client, _ = await begin(lab, ALONE.replace('"{openai}"', f'"{{openai}}", {own}'))
+    client, _ = await begin(lab, ALONE.replace('"{url}"', f'"{{url}}", {own}'))
     for method, path, body in (*NAMED, ("GET", "models", None)):
         answer = await client.send(method, f"/v1/{path}", {"authorization": f"Bearer {ANTHROPICS}"}, json=body)
         assert (answer.status, key_in(lab.behind.last)) == (200, key), path
@@ -136,6 +136,6 @@ async def test_the_list_of_models_tells_of_a_wrong_key_of_the_clients_alone(lab:
             for path in ("/v1/models", "/v1/models/gpt-5"):
                 answer = await client.get(path, key=OPENAIS)
                 assert (answer.status, told in answer.json["error"]["message"]) == (status, True)
-    client, _ = await begin(lab, ALONE.replace('"{openai}"', '"{openai}", api_key: sk-own').replace('"*"', '[a, "*"]'))
+    client, _ = await begin(lab, ALONE.replace('"{url}"', '"{url}", api_key: sk-own').replace('"*"', '[a, "*"]'))
     lab.behind.respond = says(REFUSALS["Incorrect API key provided."], 401)
     assert [each["id"] for each in (await client.get("/v1/models", key=OPENAIS)).json["data"]] == ["a"]

@@ -18,22 +18,22 @@ from proxy.config.keys_file import hash_of
 from proxy.server import admin, app
 from proxy.server.app import CHAT
 from tests.e2e.default_chain import MARKER
-from tests.e2e.servers import Received, Upstream, proxy, send
+from tests.e2e.servers import Received, Upstream, filled, proxy, send
 from tests.scripted import answer
 
 CONFIG = """
-upstreams: {{main: {{kind: openai, base_url: "{url}"{key}}}}}
-models: [{{match: "*", upstream: main, window: 8192, prices: {{input: 2, output: 8}}, cache: {{read: 1}}}}]
+upstreams: {main: {kind: openai, base_url: "{url}"{key}}}
+models: [{match: "*", upstream: main, window: 8192, prices: {input: 2, output: 8}, cache: {read: 1}}]
 chains:
   default:
-    - compact_tool_results: {{over: 600, read_again: 0}}
-    - window_history: {{keep_turns: 2, stride: 1, summary: false}}
-    - keep_notes: {{}}
-    - select_memories: {{threshold: 0.1, fallback: 0, floor: 0}}
-    - include_shared: {{}}
-    - offer_recall: {{}}
+    - compact_tool_results: {over: 600, read_again: 0}
+    - window_history: {keep_turns: 2, stride: 1, summary: false}
+    - keep_notes: {}
+    - select_memories: {threshold: 0.1, fallback: 0, floor: 0}
+    - include_shared: {}
+    - offer_recall: {}
 vectors: none
-records: {{text: true}}
+records: {text: true}
 """
 KEYS = f"""
 server: {{admin_key: s3cret}}
@@ -110,7 +110,7 @@ async def site(
     monkeypatch.setattr(app, "HttpRoute", Noted)
     monkeypatch.setattr(admin, "Route", Noted)
     has_keys = request.param == "keys"
-    text = CONFIG.format(url=behind.url, key=", api_key: sk-own" if has_keys else "")
+    text = filled(CONFIG, url=behind.url, key=", api_key: sk-own" if has_keys else "")
     async with proxy(text + KEYS * has_keys, tmp_path) as base:
         yield Site(base, http, routes, {"authorization": "Bearer s3cret"} if has_keys else {}, set())
 

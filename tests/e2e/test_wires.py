@@ -25,13 +25,13 @@ from tests.wires.test_policies import chat, messages, responses
 
 CONFIG = """
 upstreams:
-  main: {{kind: openai, base_url: "{url}", api_key: k}}
-  claude: {{kind: anthropic, base_url: "{url}", api_key: k}}
+  main: {kind: openai, base_url: "{url}", api_key: k}
+  claude: {kind: anthropic, base_url: "{url}", api_key: k}
 models:
-  - {{match: "claude-*", upstream: claude, window: 100000, tokenizer: chars}}
-  - {{match: "*", upstream: main, window: 100000, tokenizer: chars}}
-chains: {{default: [compact_tool_results: {{over: 600, read_again: 0}}], none: []}}
-records: {{text: true}}
+  - {match: "claude-*", upstream: claude, window: 100000, tokenizer: chars}
+  - {match: "*", upstream: main, window: 100000, tokenizer: chars}
+chains: {default: [compact_tool_results: {over: 600, read_again: 0}], none: []}
+records: {text: true}
 """
 BODIES: Mapping[type[Body], Any] = {Body: chat(), MessagesBody: messages(), ResponsesBody: responses()}
 KINDS = pytest.mark.parametrize("kind", BODIES, ids=lambda kind: kind.wire)
@@ -165,7 +165,7 @@ def attributes(span: Span) -> dict[str, object]:
 async def test_each_is_a_trace_with_its_steps(lab: Lab, kind: type[Body], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
     lab.behind.respond, sink = answering(json.dumps(ANSWERS[kind]).encode()), await lab.upstream()
-    client = await lab.client(CONFIG.format(url=lab.behind.url) + f'telemetry: {{endpoint: "{sink.url}"}}\n')
+    client = await lab.client(CONFIG + f'telemetry: {{endpoint: "{sink.url}"}}\n')
     await recorded(client, kind, body := request_body(kind))
     async with asyncio.timeout(60):
         while (name := f"POST /v1{kind.path}") not in exported(sink):
@@ -183,8 +183,7 @@ async def test_a_key_may_use_each_wire_within_its_day(lab: Lab) -> None:
     """Also without a step that counts tokens."""
     cases = {f"pk-{kind.wire}-{chain}": (kind, chain) for kind in BODIES for chain in ("default", "none")}
     keys = ", ".join(f"{{name: {key}, hash: {hash_of(key)}, tokens_per_day: 40000}}" for key in cases)
-    config = CONFIG.format(url=lab.behind.url) + f"auth: {{kind: keys, keys: [{keys}]}}\n"
-    client = await lab.client(config)
+    client = await lab.client(CONFIG + f"auth: {{kind: keys, keys: [{keys}]}}\n")
     for key, (kind, chain) in cases.items():
         used = {"input_tokens": 39000, "output_tokens": 1000}
         if kind is Body:

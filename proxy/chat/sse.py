@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import orjson
 
 from proxy.chat.errors import Unanswered
+from proxy.text.json_values import json_object
 
 MOST = 32 * 2**20
 """Bytes: a hundred times what any model says in one answer."""
@@ -56,6 +57,16 @@ class EventSplitter:
 def event_data(event: bytes) -> bytes:
     """Return the data of an event."""
     return b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")).strip()
+
+
+def read_event(event: bytes) -> dict[str, Any]:
+    """Return the object that is the data of an event; an empty one for an event that has none."""
+    return json_object(event_data(event))
+
+
+def encoded_event(kind: str, **content: Any) -> bytes:
+    """Return an event of a type as the bytes of a stream."""
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **content}))
 
 
 def with_data(event: bytes, data: Any) -> bytes:

@@ -14,14 +14,13 @@ import orjson
 from proxy.chat import ChatRequest, with_fields
 from proxy.chat.errors import Unanswered
 from proxy.chat.reasoning import AS_TEXT
-from proxy.chat.sse import ByteStream, EventSplitter
+from proxy.chat.sse import ByteStream, EventSplitter, encoded_event, read_event
 from proxy.state.threads import do_sized
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import STREAM_HEADERS, nonsense, parsed
 from proxy.upstreams.refusal import refusal_in
 from proxy.upstreams.routing import Route
 from proxy.wires import WIRES
-from proxy.wires.messages_answer import read_event, written
 from proxy.wires.to_chat import INPUT, bridge
 from proxy.wires.view import MALFORMED, parsed_arguments
 
@@ -144,7 +143,7 @@ class MessagesWriter(AnswerWriter):
     def begin(self) -> Iterator[bytes]:
         message = {**self._answer(), "content": [], "stop_reason": None}
         message["usage"] = {"input_tokens": self._prompt, "output_tokens": 0}
-        yield written({"type": "message_start", "message": message})
+        yield encoded_event("message_start", message=message)
 
     def _added(self, piece: AnswerPart) -> Iterator[bytes]:
         block: dict[str, Any] = {"type": "text", "text": ""}
@@ -153,14 +152,14 @@ class MessagesWriter(AnswerWriter):
         elif piece.kind == "call":
             block = {"type": "tool_use", "id": piece.id or _identifier("toolu"), "name": piece.name, "input": {}}
         self._blocks.append(block)
-        yield written({"type": "content_block_start", "index": len(self._blocks) - 1, "content_block": block})
+        yield encoded_event("content_block_start", index=len(self._blocks) - 1, content_block=block)
 
     def _more(self, piece: AnswerPart) -> Iterator[bytes]:
         name = self._blocks[-1]["type"]
         delta = {"type": f"{name}_delta", name: piece.text}
         if piece.kind == "call":
             delta = {"type": "input_json_delta", "partial_json": piece.text}
-        yield written({"type": "content_block_delta", "index": len(self._blocks) - 1, "delta": delta})
+        yield encoded_event("content_block_delta", index=len(self._blocks) - 1, delta=delta)
 
     def _done(self, kind: str, text: str) -> Iterator[bytes]:
         block = self._blocks[-1]
@@ -168,14 +167,14 @@ class MessagesWriter(AnswerWriter):
             block["input"] = parsed_arguments(text)
         else:
             block[block["type"]] = text
-        yield written({"type": "content_block_stop", "index": len(self._blocks) - 1})
+        yield encoded_event("content_block_stop", index=len(self._blocks) - 1)
 
     def end(self) -> Iterator[bytes]:
         yield from self._close()
         answer = self._answer()
         delta = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
-        yield written({"type": "message_delta", "delta": delta, "usage": answer["usage"]})
-        yield written({"type": "message_stop"})
+        yield encoded_event("message_delta", delta=delta, usage=answer["usage"])
+        yield encoded_event("message_stop")
 
     def _answer(self) -> dict[str, Any]:
         self._id = self._id or _identifier("msg")
@@ -210,7 +209,7 @@ class ResponsesWriter(AnswerWriter):
 
     def _numbered(self, kind: str, **content: Any) -> bytes:
         self._number += 1
-        return written({"type": kind, "sequence_number": self._number - 1, **content})
+        return encoded_event(kind, sequence_number=self._number - 1, **content)
 
     def _at(self) -> dict[str, Any]:
         return {"output_index": len(self._blocks) - 1, "item_id": self._blocks[-1]["id"]}

@@ -17,7 +17,7 @@ from proxy.chat.sse import ByteStream
 from proxy.gateway.hidden import Hidden, Record
 from proxy.models.usage import earlier
 from proxy.policy import InternalTool
-from proxy.text.json_values import json_object
+from proxy.text.json_values import json_object, json_objects
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
 from proxy.wires import WIRES
@@ -68,29 +68,21 @@ class Round:
 
 def heard(read: AnswerRound) -> Round:
     """Return what the model said in a round. The same message gives the same bytes, streamed or whole."""
-    result, names = read.result(), read.names
-    answer = result.message
-    internal: list[InternalCall] = []
-    client: list[Mapping[str, Any]] = []
-    calls: list[Mapping[str, Any]] = []
-    listed = answer.get("tool_calls")
-    mentioned = [call for call in listed if isinstance(call, Mapping)] if isinstance(listed, list) else []
-    taken_ids = {str(call.get("id", "")) for call in mentioned if called_name(call) not in names}
-    for place, call in enumerate(mentioned):
-        bare = {key: value for key, value in call.items() if key != "index"}
-        if called_name(bare) in names:
-            parsed = _internal(bare, place, taken_ids)
-            internal.append(parsed)
-            bare = _answerable(bare, parsed)
-            taken_ids.add(parsed.id)
-        else:
-            client.append(bare)
-        calls.append(bare)
-    rest = {key: value for key, value in answer.items() if key not in ("role", "content", "tool_calls", "index")}
-    fields = {key: value for key, value in rest.items() if value is not None and value != []}
-    message = Message({"role": "assistant", "content": answer.get("content") or None, **fields})
-    if calls:
-        message = message.with_changes(tool_calls=calls)
+    result, internal = read.result(), list[InternalCall]()
+    calls = [
+        {key: value for key, value in call.items() if key != "index"}
+        for call in json_objects(result.message.get("tool_calls"))
+    ]
+    client = [call for call in calls if called_name(call) not in read.names]
+    taken_ids = {str(call.get("id", "")) for call in client}
+    for place, call in enumerate(calls):
+        if called_name(call) in read.names:
+            internal.append(_internal(call, place, taken_ids))
+            calls[place] = _answerable(call, internal[-1])
+            taken_ids.add(internal[-1].id)
+    others = {key: value for key, value in result.message.items() if key not in ("role", "content", "index")}
+    fields = {key: value for key, value in {**others, "tool_calls": calls}.items() if value is not None and value != []}
+    message = Message({"role": "assistant", "content": result.message.get("content") or None, **fields})
     return Round(message, tuple(internal), tuple(client), whole=result.is_whole and result.stop not in CUT_OFF)
 
 
@@ -340,24 +332,22 @@ def _offered(tools: Sequence[InternalTool], request: ChatRequest) -> dict[str, I
 
 
 async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
-    rounds: list[AnswerRound] = []
-    later: Reply | None = reply
-    while later is not None:
-        reply = later
+    read: AnswerRound | None = None
+    while True:
         dialogue.note(reply.facts)
         if reply.chunks is not None:
             await reply.chunks.aclose()
             raise Unanswered("the upstream streamed an answer that was not to be streamed", code="upstream_invalid")
         answer = json_object(reply.body or b"") if reply.status == 200 else {}
-        read = dialogue.begin(rounds[-1] if rounds else None)
-        if not read.take(answer) or not (rounds or read.hidden):
+        read = dialogue.begin(read)
+        if not read.take(answer) or not (read.before or read.hidden):
             return with_fields(reply, facts=dialogue.facts)
-        rounds.append(read)
         with understanding():
             await read.hand_on(dialogue.hand(read))
             later = await dialogue.go_on(read)
-    with understanding():
-        return with_fields(reply, body=read.whole(answer, rounds), facts=dialogue.facts)
+            if later is None:
+                return with_fields(reply, body=orjson.dumps(read.whole(answer)), facts=dialogue.facts)
+        reply = later
 
 
 async def _continued(dialogue: Dialogue, reply: Reply) -> AsyncGenerator[bytes, None]:

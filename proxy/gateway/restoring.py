@@ -13,10 +13,9 @@ import orjson
 from proxy.chat import Message, with_fields
 from proxy.chat.errors import UpstreamFailed
 from proxy.chat.placeholders import OPENING, REASONING, VERBATIM, Restoring
-from proxy.chat.sse import ByteStream, EventSplitter, with_data
+from proxy.chat.sse import ByteStream, EventSplitter, read_event, with_data
 from proxy.text.json_values import json_objects
 from proxy.upstreams.base import Call, Reply
-from proxy.wires.messages_answer import read_event
 
 _Path = tuple[Any, ...]
 """Keys of objects, and in lists the `index` of an entry. The first is the number of a choice, a block or an item."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from proxy.chat.sse import ByteStream, EventSplitter, event_data, with_data
+from proxy.chat.sse import ByteStream, EventSplitter, read_event, with_data
 from proxy.context import CacheRules, Identity, ModelProfile
 from proxy.state.cache import Cache
 from proxy.text.json_values import json_object, json_objects
@@ -313,7 +313,7 @@ def _client_event(event: bytes) -> bytes:
     """Return an event without usage, empty if it carries nothing else, or its own bytes if it has none."""
     if b'"usage"' not in event:
         return event
-    answer = json_object(event_data(event))
+    answer = read_event(event)
     if "usage" not in answer:
         return event
     if answer["usage"] is not None and answer.get("choices") == []:

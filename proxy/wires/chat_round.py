@@ -6,14 +6,14 @@ Events that need no change keep their bytes.
 from collections.abc import Mapping, Sequence
 from functools import cached_property, reduce
 from operator import is_
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
 from proxy.chat import called_name
 from proxy.chat.reasoning import AS_BLOCKS, AS_TEXT
 from proxy.chat.sse import event_data, with_data
-from proxy.text.json_values import json_object
+from proxy.text.json_values import json_object, json_objects
 from proxy.wires.rounds import AnswerRound, Hand, RoundResult
 
 
@@ -41,7 +41,7 @@ class Calls:
         return called_name(call) in self._names
 
     def take(self, calls: Any) -> None:
-        self.all = [{**call} for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        self.all = [{**call} for call in json_objects(calls)]
         self.hidden = any(map(self.is_internal, self.all))
 
     def sort(self, entries: Sequence[Any]) -> list[Any]:
@@ -54,18 +54,15 @@ class Calls:
             place = self._place(entry)
             call = self.all[place]
             _merge(call, entry, once=_NAMING)
-            if place in self.indexes:
-                shown.append(self._placed(entry, self.indexes[place]))
-            elif self.is_internal(call):
+            if self.is_internal(call):
                 self.hidden = True
                 self.waiting.discard(place)
-            elif self.hidden or not called_name(call):
-                self.waiting.add(place)
-            elif place in self.waiting:  # SDKs take the first list of calls as it is, so each must be in it once
-                shown.append(self._shown(place, {**call}))
-                self.waiting.remove(place)
+            elif place in self.indexes or (called_name(call) and not self.hidden):
+                # SDKs take the first list of calls as it is, so each must be in it once
+                shown.append(self._shown(place, {**call} if place in self.waiting else entry))
+                self.waiting.discard(place)
             else:
-                shown.append(self._shown(place, entry))
+                self.waiting.add(place)
         return shown
 
     async def hand_on(self, hand: Hand) -> None:
@@ -82,18 +79,13 @@ class Calls:
         return shown
 
     def _shown(self, place: int, entry: dict[str, Any]) -> dict[str, Any]:
-        own = entry.get("index")
-        index = own if isinstance(own, int) and not self._is_moved else self._next
-        self.indexes[place], self._next = index, max(self._next, index + 1)
-        return self._placed(entry, index)
-
-    def _placed(self, entry: dict[str, Any], index: int) -> dict[str, Any]:
-        return entry if entry.get("index", None if self._is_moved else index) == index else {**entry, "index": index}
-
-    @property
-    def _is_moved(self) -> bool:
-        """True if indexes are no longer the upstream's."""
-        return self.hidden or bool(self.waiting)
+        """Return a delta, or a whole call, under the index that the call has for the client."""
+        own, is_moved = entry.get("index"), self.hidden or bool(self.waiting)
+        if place not in self.indexes:
+            self.indexes[place] = own if isinstance(own, int) and not is_moved else self._next
+            self._next = max(self._next, self.indexes[place] + 1)
+        index = self.indexes[place]
+        return entry if own == index or (own is None and not is_moved) else {**entry, "index": index}
 
     def _place(self, entry: Mapping[str, Any]) -> int:
         """Return the place of a delta's call, by its index; if a server sends none or always the same, by its id."""
@@ -116,7 +108,7 @@ _HEAD = ("id", "created", "model")
 class ChatRound(AnswerRound):
     """A round of chat completions."""
 
-    def __init__(self, names: frozenset[str], before: "ChatRound | None" = None) -> None:
+    def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
         super().__init__(names, before)
         self._answer: dict[str, Any] | None = None
         """The answer where it is no stream."""
@@ -128,13 +120,12 @@ class ChatRound(AnswerRound):
         self._gap = self._earlier
         """The text of earlier rounds, as long as this one has none."""
         self._blocks: int = 0 if before is None else before.thoughts
-        self._head: dict[str, Any] = {} if before is None else before.head
 
-    @property
+    @cached_property
     def head(self) -> dict[str, Any]:
-        """The id, time and model of the stream."""
-        head: dict[str, Any] = dict(self._head)
-        for chunk in map(json_object, self._data if self._before is None else ()):
+        """The id, time and model of the stream, once they are known."""
+        head: dict[str, Any] = {} if self.before is None else {**self.before.head}
+        for chunk in map(json_object, self._data if self.before is None else ()):
             head |= {key: chunk[key] for key in _HEAD if chunk.get(key) and key not in head}
             if len(head) == len(_HEAD):
                 break
@@ -203,28 +194,37 @@ class ChatRound(AnswerRound):
             await calls.hand_on(hand)
         return self._remaining()
 
-    def whole(self, answer: Mapping[str, Any], rounds: Sequence["ChatRound"]) -> bytes:
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        earlier = [each.result().message for each in self.rounds[:-1]]
         for choice, calls in zip(_choices(answer), self._calls.values(), strict=True):
-            if isinstance(message := choice.get("message"), dict):
-                _join(message, [each.result().message for each in rounds[:-1]])
-                if calls.hidden:
-                    _take_out_internal(message, choice, [each for each in calls.all if not calls.is_internal(each)])
-        return orjson.dumps(answer)
+            if not isinstance(message := choice.get("message"), dict):
+                continue
+            for key in ("content", *AS_TEXT):
+                texts = [text for each in earlier if isinstance(text := each.get(key), str) and text]
+                if texts and isinstance(last := message.get(key), str | None):
+                    message[key] = reduce(joined, (*texts, last or ""), "")
+            if calls.hidden:
+                message["tool_calls"] = [each for each in calls.all if not calls.is_internal(each)]
+                if not message["tool_calls"]:
+                    del message["tool_calls"]
+                    message["content"] = message.get("content") or ""
+                    _end_without_calls(choice)
+        return answer
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         data = event_data(event)
         chunk: dict[str, Any] = {}
         if data[:1] == b"{":
             self._data.append(data)
-            if self._before is not None or self._calls or b"tool_calls" in data:
+            if self.before is not None or self._calls or b"tool_calls" in data:
                 chunk = json_object(data)
-        is_changed = self._change(chunk)
-        choices = _choices(chunk)
+        if not chunk and data != b"[DONE]":
+            return event + boundary
+        is_changed, choices = self._change(chunk), _choices(chunk)
         is_end = not chunk.get("choices") or any(choice.get("finish_reason") for choice in choices)
-        is_end = is_end and not chunk.get("error") if chunk else data == b"[DONE]"
+        is_end = is_end and not chunk.get("error")
         if not (is_end and self._is_moved):
-            says_more = is_end or _speaks(chunk) or chunk.get("usage") or chunk.get("error")
-            if is_changed and not says_more:
+            if is_changed and not (is_end or _speaks(chunk) or chunk.get("usage") or chunk.get("error")):
                 return b""
             return (with_data(event, chunk) if is_changed else event) + boundary
         self._tail.append((event, chunk, boundary))
@@ -240,22 +240,19 @@ class ChatRound(AnswerRound):
 
     def _change(self, chunk: dict[str, Any]) -> bool:
         """Take out of a chunk what is not the client's, and make it go on behind earlier rounds; True if it changed."""
-        changed = self._before is not None and "choices" in chunk
+        changed = self.before is not None and "choices" in chunk
         if changed:
-            chunk |= self._head
+            chunk |= self.head
         for choice in _choices(chunk):
-            changed = self._sort(choice) or changed
-            if self._before is not None:
-                self._continue(choice.get("delta"))
+            if isinstance(delta := choice.get("delta"), dict):
+                changed = self._sort(choice, delta) or changed
+                if self.before is not None:
+                    self._continue(delta)
         return changed
 
-    def _sort(self, choice: dict[str, Any]) -> bool:
-        """Take the internal calls out of a choice; return True if that changed it."""
-        delta = choice.get("delta")
-        if not isinstance(delta, dict):
-            return False
-        listed = delta.get("tool_calls")
-        entries = listed if isinstance(listed, list) else []
+    def _sort(self, choice: Mapping[str, Any], delta: dict[str, Any]) -> bool:
+        """Take the internal calls out of a delta; return True if that changed it."""
+        entries = listed if isinstance(listed := delta.get("tool_calls"), list) else []
         calls = self._calls.setdefault(_index(choice), Calls(self.names))
         shown = calls.sort(entries)
         self.hidden = self.hidden or calls.hidden
@@ -268,13 +265,11 @@ class ChatRound(AnswerRound):
             del delta["tool_calls"]
         return True
 
-    def _continue(self, delta: Any) -> None:
+    def _continue(self, delta: dict[str, Any]) -> None:
         """Make the delta of a later round one that follows those of the earlier ones."""
-        if not isinstance(delta, dict):
-            return
         delta.pop("role", None)
-        for block in blocks if isinstance(blocks := delta.get(AS_BLOCKS), list) else ():
-            if isinstance(block, dict) and isinstance(block.get("index"), int):
+        for block in json_objects(delta.get(AS_BLOCKS)):
+            if isinstance(block.get("index"), int):
                 block["index"] += self._blocks
         content = delta.get("content")
         if isinstance(content, str) and content:
@@ -290,14 +285,13 @@ class ChatRound(AnswerRound):
                 events += b"data: " + orjson.dumps(chunk) + b"\n\n"
         return events
 
-    def _ended(self, event: bytes, chunk: dict[str, Any], boundary: bytes) -> bytes:
-        """Return an event of the end; where the client got no call, it is not told that it got one."""
-        for choice in _choices(chunk):
+    def _ended(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Return a chunk of the end; where the client got no call, it is not told that it got one."""
+        for choice in _choices(content):
             calls = self._calls.get(_index(choice))
-            if choice.get("finish_reason") == "tool_calls" and calls and calls.hidden and not calls.indexes:
-                choice["finish_reason"] = "stop"
-        is_changed = chunk and chunk != json_object(event_data(event))
-        return (with_data(event, chunk) if is_changed else event) + boundary
+            if calls is not None and calls.hidden and not calls.indexes:
+                _end_without_calls(choice)
+        return content
 
 
 def joined(before: str, after: str) -> str:
@@ -306,27 +300,13 @@ def joined(before: str, after: str) -> str:
     return before + ("\n\n" if is_close else "") + after
 
 
-def _take_out_internal(message: dict[str, Any], choice: dict[str, Any], own: list[Any]) -> None:
-    message["tool_calls"] = own
-    if not own:
-        del message["tool_calls"]
-        message["content"] = message.get("content") or ""
-        if choice.get("finish_reason") == "tool_calls":
-            choice["finish_reason"] = "stop"
-
-
-def _join(message: dict[str, Any], earlier: Sequence[Mapping[str, Any]]) -> None:
-    """Put what earlier rounds said in front of what the last one says."""
-    for key in ("content", *AS_TEXT):
-        texts = [text for each in earlier if isinstance(text := each.get(key), str) and text]
-        last = message.get(key)
-        if texts and (last is None or isinstance(last, str)):
-            message[key] = reduce(joined, (*texts, last or ""), "")
+def _end_without_calls(choice: dict[str, Any]) -> None:
+    if choice.get("finish_reason") == "tool_calls":
+        choice["finish_reason"] = "stop"
 
 
 def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
-    listed = chunk.get("choices")
-    choices = [choice for choice in listed if isinstance(choice, dict)] if isinstance(listed, list) else []
+    choices = json_objects(chunk.get("choices"))
     return choices if len(choices) < 2 else sorted(choices, key=_index)
 
 

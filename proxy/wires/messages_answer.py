@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
-from proxy.chat.sse import event_data
-from proxy.text.json_values import json_object
+from proxy.text.json_values import json_object, json_objects
 from proxy.wires.view import MALFORMED
 
 FINISH = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls", "refusal": "content_filter"}
@@ -44,8 +41,7 @@ class Blocks:
 
     def take(self, message: Mapping[str, Any]) -> None:
         self.begun, self.stop = message.get("type") == "message", message.get("stop_reason")
-        content, self.usage = message.get("content"), _object(message.get("usage"))
-        self.content[:] = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        self.content[:], self.usage = json_objects(message.get("content")), _object(message.get("usage"))
 
     def feed(self, event: Mapping[str, Any]) -> None:
         kind, delta = event.get("type"), event.get("delta")
@@ -92,16 +88,6 @@ def _without_mark(block: Mapping[str, Any]) -> dict[str, Any]:
     """Return a block whose arguments are no JSON, with an object that quotes them."""
     bare = {name: part for name, part in block.items() if name != "malformed"}
     return {**bare, "input": {MALFORMED: block["malformed"]}}
-
-
-def read_event(event: bytes) -> dict[str, Any]:
-    """Return the data of an event; nothing for one that has none."""
-    return json_object(event_data(event))
-
-
-def written(event: Mapping[str, Any]) -> bytes:
-    """Return an event as the bytes of a stream."""
-    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), orjson.dumps(event))
 
 
 def error_type(status: int) -> str:

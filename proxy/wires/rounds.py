@@ -5,7 +5,7 @@ another round may follow; of later rounds the client gets no second beginning.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from itertools import starmap
 from typing import Any, ClassVar, NamedTuple, Self
@@ -13,10 +13,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 import orjson
 
 from proxy.chat.errors import Unanswered
-from proxy.chat.sse import EventSplitter, check_held
-from proxy.text.json_values import json_object
+from proxy.chat.sse import EventSplitter, check_held, encoded_event, read_event, with_data
+from proxy.text.json_values import json_object, json_objects
 from proxy.wires import messages, responses
-from proxy.wires.messages_answer import FINISH, Blocks, read_event, written
+from proxy.wires.messages_answer import FINISH, Blocks
 from proxy.wires.view import Unwritable
 
 _log = logging.getLogger("penstock.loop")
@@ -57,7 +57,7 @@ class AnswerRound:
 
     def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
         """`names` are those of the internal tools, `before` is the round before this one."""
-        self.names, self._before = names, before
+        self.names, self.before = names, before
         self.hidden = False
         """True where an internal tool was called."""
         self._events, self._size = EventSplitter(), 0
@@ -75,9 +75,14 @@ class AnswerRound:
         return read
 
     @property
+    def rounds(self) -> list[Self]:
+        """The rounds of the answer so far."""
+        return [*([] if self.before is None else self.before.rounds), self]
+
+    @property
     def _is_moved(self) -> bool:
         """True where the client's answer is no longer the upstream's."""
-        return self._before is not None or self.hidden
+        return self.hidden or self.before is not None
 
     def feed(self, chunk: bytes) -> bytes:
         """Return what the client gets of the next bytes. Raise `UpstreamFailed` for an event without form or end."""
@@ -96,7 +101,11 @@ class AnswerRound:
 
     def tail(self) -> bytes:
         """Return the end, which waits because the answer may go on, or something has to be remembered first."""
-        return b"".join(starmap(self._ended, self._tail))
+        shown = b""
+        for event, content, boundary in self._tail:
+            made = self._ended(content)
+            shown += (event if made == read_event(event) else with_data(event, made)) + boundary
+        return shown
 
     def result(self) -> RoundResult:
         """Return what the model said; to be asked for once the round has ended."""
@@ -110,15 +119,15 @@ class AnswerRound:
         """Return the events of internal calls that are handed on to the client."""
         raise NotImplementedError
 
-    def whole(self, answer: Mapping[str, Any], rounds: Sequence[Any]) -> bytes:
-        """Return a whole answer with what all rounds said, the last one's own among them."""
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return a whole answer with what all rounds said."""
         raise NotImplementedError
 
     def _event(self, event: bytes, boundary: bytes) -> bytes:
         """Return what the client gets of an event."""
         raise NotImplementedError
 
-    def _ended(self, event: bytes, content: dict[str, Any], boundary: bytes) -> bytes:
+    def _ended(self, content: dict[str, Any]) -> dict[str, Any]:
         """Return what the client gets of an event of the end."""
         raise NotImplementedError
 
@@ -130,20 +139,25 @@ class NativeRound(AnswerRound):
     """The type of a part that is a call."""
     call_of: ClassVar[Callable[[Mapping[str, Any]], dict[str, Any]]]
     """Returns such a part in chat form."""
+    opening: ClassVar[tuple[str, str, str]]
+    """The type of an event with which a part begins, and the fields for its number and for the part."""
+    begins: ClassVar[Set[str]]
+    ends: ClassVar[Set[str]]
+    """The types of events with which an answer begins, and with which it ends."""
 
     def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
         super().__init__(names, before)
         self._next: int = 0 if before is None else before._next
         """The number of the next part that the client gets."""
-        self._shown: dict[Any, int | None] = {}
+        self._numbers: dict[Any, int | None] = {}
         """By the number of a part, that which it has for the client; None for one that it does not get."""
         self.parts: list[dict[str, Any]] = []
         """All that the model said, so far."""
 
     @property
-    def shown(self) -> list[dict[str, Any]]:
-        """The parts that the client gets."""
-        return [part for part in self.parts if not self._is_internal(part)]
+    def _shown(self) -> list[dict[str, Any]]:
+        """The parts of all rounds that the client gets."""
+        return [part for each in self.rounds for part in each.parts if not self._is_internal(part)]
 
     def _is_internal(self, part: Mapping[str, Any]) -> bool:
         return part.get("type") == self.call and str(part.get("name")) in self.names
@@ -153,18 +167,40 @@ class NativeRound(AnswerRound):
         for part in self.parts:
             given = await hand(type(self).call_of(part)) if self._is_internal(part) else None
             if given is not None:
-                events += b"".join(self._handed(part, self._next, given["function"]))
+                events += b"".join(self._handed(part, self._next, **given["function"]))
                 self._next += 1
         return events
 
-    def _number(self, number: Any, part: Mapping[str, Any]) -> None:
-        """Give a part that begins the number that it has for the client."""
-        is_internal = self._is_internal(part)
-        self.hidden = self.hidden or is_internal
-        self._shown[number] = None if is_internal else self._next
-        self._next += not is_internal
+    def _event(self, event: bytes, boundary: bytes) -> bytes:
+        content = read_event(event)
+        opening, place, part = self.opening
+        kind, begun, own = content.get("type"), content.get(part), content.get(place)
+        self._take_in(content)
+        if kind in self.begins and self.before is not None:
+            return b""
+        if kind in self.ends and self._is_moved:
+            self._tail.append((event, content, boundary))
+            return b""
+        if kind == opening and isinstance(begun, dict):
+            is_internal = self._is_internal(begun)
+            self.hidden = self.hidden or is_internal
+            self._numbers[own] = None if is_internal else self._next
+            self._next += not is_internal
+        number = self._numbers.get(own, own)
+        if number is None and own is not None:
+            return b""
+        shown = self._placed(content if number == own else {**content, place: number})
+        return (event if shown is content else with_data(event, shown)) + boundary
 
-    def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
+    def _placed(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Return an event that the client gets next."""
+        return content
+
+    def _take_in(self, content: dict[str, Any]) -> None:
+        """Take in what an event says."""
+        raise NotImplementedError
+
+    def _handed(self, part: dict[str, Any], number: int, name: str, arguments: str) -> Iterator[bytes]:
         """Make an internal call one of the client's, and yield its events."""
         raise NotImplementedError
 
@@ -172,15 +208,14 @@ class NativeRound(AnswerRound):
 class MessagesRound(NativeRound):
     """A round of Anthropic's Messages; its parts are blocks."""
 
-    call = "tool_use"
-    call_of = messages.call_of
+    call, call_of = "tool_use", messages.call_of
+    opening = ("content_block_start", "index", "content_block")
+    begins, ends = frozenset({"message_start"}), frozenset({"message_delta", "message_stop"})
 
     def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
         super().__init__(names, before)
         self.blocks = Blocks()
         self.parts = self.blocks.content
-        self._calls: bool = before is not None and before._calls
-        """True once the client has got a call."""
 
     def result(self) -> RoundResult:
         blocks, stop = self.blocks, self.blocks.stop
@@ -195,59 +230,39 @@ class MessagesRound(NativeRound):
         self.hidden = any(map(self._is_internal, self.parts))
         return isinstance(answer.get("content"), list)
 
-    def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
-        self._calls = True
-        part |= {"name": function["name"], "input": orjson.loads(function["arguments"])}
-        yield written({"type": "content_block_start", "index": number, "content_block": {**part, "input": {}}})
-        delta = {"type": "input_json_delta", "partial_json": orjson.dumps(part["input"]).decode()}
-        yield written({"type": "content_block_delta", "index": number, "delta": delta})
-        yield written({"type": "content_block_stop", "index": number})
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return {**answer, "content": self._shown, **self._stop(answer)}
 
-    def _event(self, event: bytes, boundary: bytes) -> bytes:
-        content = read_event(event)
-        kind, block = content.get("type"), content.get("content_block")
+    def _take_in(self, content: dict[str, Any]) -> None:
         self.blocks.feed(content)
-        if kind == "message_start" and self._before is not None:
-            return b""
-        if kind in ("message_delta", "message_stop") and self._is_moved:
-            self._tail.append((event, content, boundary))
-            return b""
-        if kind == "content_block_start" and isinstance(block, dict):
-            self._number(content.get("index"), block)
-            self._calls = self._calls or (block.get("type") == "tool_use" and not self._is_internal(block))
-        if not str(kind).startswith("content_block_"):
-            return event + boundary
-        number = self._shown.get(content.get("index"), content.get("index"))
-        if number is None:
-            return b""
-        return event + boundary if number == content.get("index") else written({**content, "index": number})
 
-    def _ended(self, event: bytes, content: dict[str, Any], boundary: bytes) -> bytes:
-        """Return an event of the end, with all that the round used. It names no calls that the client has not got."""
+    def _handed(self, part: dict[str, Any], number: int, name: str, arguments: str) -> Iterator[bytes]:
+        part |= {"name": name, "input": orjson.loads(arguments)}
+        yield encoded_event("content_block_start", index=number, content_block={**part, "input": {}})
+        delta = {"type": "input_json_delta", "partial_json": arguments}
+        yield encoded_event("content_block_delta", index=number, delta=delta)
+        yield encoded_event("content_block_stop", index=number)
+
+    def _ended(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Return an event of the end, with all that the round used."""
         if content.get("type") != "message_delta":
-            return event + boundary
+            return content
         delta = dict(content.get("delta") or {})
-        if delta.get("stop_reason") == "tool_use" and not self._calls:
-            delta["stop_reason"] = "end_turn"
-        return written({**content, "delta": delta, "usage": self.blocks.usage})
+        return {**content, "delta": delta | self._stop(delta), "usage": self.blocks.usage}
 
-    def whole(self, answer: Mapping[str, Any], rounds: Sequence[NativeRound]) -> bytes:
-        content = [block for each in rounds for block in each.shown]
-        stop = answer.get("stop_reason")
-        if stop == "tool_use" and not any(block.get("type") == "tool_use" for block in content):
-            stop = "end_turn"
-        return orjson.dumps({**answer, "content": content, "stop_reason": stop})
-
-
-_BEGINS = frozenset({"response.created", "response.in_progress", "response.queued"})
-_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+    def _stop(self, end: Mapping[str, Any]) -> dict[str, Any]:
+        """Return another stop reason for an end that names calls of which the client has got none."""
+        is_called = any(block.get("type") == "tool_use" for block in self._shown)
+        return {"stop_reason": "end_turn"} if end.get("stop_reason") == "tool_use" and not is_called else {}
 
 
 class ResponsesRound(NativeRound):
     """A round of Responses; its parts are items."""
 
-    call = "function_call"
-    call_of = responses.call_of
+    call, call_of = "function_call", responses.call_of
+    opening = ("response.output_item.added", "output_index", "item")
+    begins = frozenset({"response.created", "response.in_progress", "response.queued"})
+    ends = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
     def __init__(self, names: frozenset[str], before: Self | None = None) -> None:
         super().__init__(names, before)
@@ -268,57 +283,40 @@ class ResponsesRound(NativeRound):
         )
 
     def take(self, answer: Mapping[str, Any]) -> bool:
-        output = answer.get("output")
-        if not isinstance(output, list):
+        if not isinstance(answer.get("output"), list):
             return False
-        self.response, self.parts = dict(answer), [item for item in output if isinstance(item, dict)]
+        self.response, self.parts = dict(answer), json_objects(answer["output"])
         self.hidden = self.hidden or any(map(self._is_internal, self.parts))
         return True
 
-    def _handed(self, part: dict[str, Any], number: int, function: Mapping[str, Any]) -> Iterator[bytes]:
-        done = {"name": function["name"], "arguments": function["arguments"]}
+    def whole(self, answer: dict[str, Any]) -> dict[str, Any]:
+        return {**answer, "output": self._shown}
+
+    def _handed(self, part: dict[str, Any], number: int, name: str, arguments: str) -> Iterator[bytes]:
+        done = {"name": name, "arguments": arguments}
         part |= done
-        begun = {**part, "arguments": "", "status": "in_progress"}
-        yield self._numbered({"type": "response.output_item.added", "output_index": number, "item": begun})
-        at = {"output_index": number, "item_id": part.get("id", "")}
-        more = {"type": "response.function_call_arguments.delta", **at, "delta": part["arguments"]}
-        yield self._numbered(more)
-        yield self._numbered({"type": "response.function_call_arguments.done", **at, **done})
-        yield self._numbered({"type": "response.output_item.done", "output_index": number, "item": {**part}})
+        at = {"item_id": part.get("id", "")}
+        for kind, more in (
+            ("output_item.added", {"item": {**part, "arguments": "", "status": "in_progress"}}),
+            ("function_call_arguments.delta", {**at, "delta": arguments}),
+            ("function_call_arguments.done", {**at, **done}),
+            ("output_item.done", {"item": part}),
+        ):
+            yield encoded_event(f"response.{kind}", **self._numbered({"output_index": number, **more}))
 
-    def _event(self, event: bytes, boundary: bytes) -> bytes:
-        content = read_event(event)
-        kind, item = content.get("type"), content.get("item")
-        if kind in _BEGINS and self._before is not None:
-            return b""
-        if kind in _ENDS:
+    def _take_in(self, content: dict[str, Any]) -> None:
+        if content.get("type") in self.ends:
             self.take(content.get("response") or {})
-            if self._is_moved:
-                self._tail.append((event, content, boundary))
-                return b""
-        if kind == "response.output_item.added" and isinstance(item, dict):
-            self._number(content.get("output_index"), item)
-        if "output_index" in content:
-            number = self._shown.get(content["output_index"], content["output_index"])
-            if number is None:
-                return b""
-            content["output_index"] = number
-        if not self._is_moved:
-            self._sequence = max(self._sequence, int(content.get("sequence_number", -1)) + 1)
-            return event + boundary
-        return self._numbered(content) if content else event + boundary
 
-    def _ended(self, event: bytes, content: dict[str, Any], boundary: bytes) -> bytes:
-        rounds: list[ResponsesRound] = [self]
-        while (before := rounds[0]._before) is not None:
-            rounds.insert(0, before)
-        output = [item for each in rounds for item in each.shown]
-        return self._numbered({**content, "response": {**self.response, "output": output}})
+    def _placed(self, content: dict[str, Any]) -> dict[str, Any]:
+        if self._is_moved:
+            return self._numbered(content) if content else content
+        self._sequence = max(self._sequence, int(content.get("sequence_number", -1)) + 1)
+        return content
 
-    def _numbered(self, event: dict[str, Any]) -> bytes:
-        event = {**event, "sequence_number": self._sequence}
+    def _ended(self, content: dict[str, Any]) -> dict[str, Any]:
+        return self._numbered({**content, "response": self.whole(self.response)})
+
+    def _numbered(self, event: dict[str, Any]) -> dict[str, Any]:
         self._sequence += 1
-        return written(event)
-
-    def whole(self, answer: Mapping[str, Any], rounds: Sequence[NativeRound]) -> bytes:
-        return orjson.dumps({**answer, "output": [item for each in rounds for item in each.shown]})
+        return {**event, "sequence_number": self._sequence - 1}

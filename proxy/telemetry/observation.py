@@ -362,6 +362,8 @@ class ObservedCall:
         if self._ended:
             return
         self._ended = True
+        if isinstance(error, PenstockError) and error.code is None:
+            status, error = error.status, None
         kind = kind_of(error) or (str(status) if status is not None and status >= 400 else None)
         self._request._called(kind, usage, facts or {})
         if self._counted is not None:

@@ -144,6 +144,11 @@ _BY_STATUS = {
 }
 """OpenAI's type and code; other statuses have a type of their hundred and no code."""
 
+_OVERLOADED = 529
+"""Anthropic's status for an overload of all; no client of OpenAI's knows it."""
+_USUAL_WAIT = "2"
+"""Seconds until another try, where such a server does not say."""
+
 RETRY_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
 
 
@@ -171,6 +176,8 @@ def refused(
 
     One for a prompt that does not fit has our own figures where the server left them out.
     """
+    if status == _OVERLOADED:
+        status, headers = 503, {"retry-after": _USUAL_WAIT, **(headers or {})}
     overflow = find_overflow(text) if status in _STATUSES else None
     if overflow is not None or status == 413:
         prompt = (overflow and overflow.prompt) or (call.counted.total if call and call.counted else None)

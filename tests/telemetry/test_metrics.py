@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.chat.errors import ConfigError, UpstreamTimeout
+from proxy.chat.errors import ConfigError, PenstockError, Unanswered, UpstreamTimeout
 from proxy.config.load import policy_class, policy_names
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.models.usage import Usage
@@ -240,6 +240,15 @@ def test_retries_of_sdks_are_counted(telemetry: Telemetry, sent: str | None, cou
     begun(telemetry, {} if sent is None else {"x-stainless-retry-count": sent})
 
     assert scraped(telemetry.metrics)["penstock_client_retries_total"] == counted
+
+
+def test_an_upstreams_error_is_counted_by_its_code_else_by_its_status(telemetry: Telemetry) -> None:
+    for error in (Unanswered("no answer"), PenstockError("refused", status=400)):
+        begun(telemetry).call(provider="openai", model="gpt-4o").end(error=error)
+
+    found = scraped(telemetry.metrics)
+    for reason in ("upstream_broke_off", "400"):
+        assert found[f'penstock_upstream_errors_total{{reason="{reason}",upstream="openai"}}'] == 1
 
 
 def test_open_metrics_is_served_to_those_who_ask(telemetry: Telemetry) -> None:

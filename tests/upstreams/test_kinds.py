@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.chat import ChatRequest
-from proxy.chat.errors import BadRequest, PenstockError, UpstreamFailed, UpstreamTimeout
+from proxy.chat.errors import BadRequest, PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import AnthropicUpstream, ForeignUpstream, OllamaUpstream
 from proxy.testing import chat, tool
 from proxy.upstreams.anthropic import Anthropic
@@ -232,6 +232,17 @@ async def test_a_stream_that_breaks_before_its_first_chunk_keeps_its_status(lab:
     lab.end("empty")
 
     assert isinstance(await lab.fails(ask(stream=True)), UpstreamFailed)
+
+
+@both
+@pytest.mark.parametrize("answer", [b"<html>Hello, says a proxy.</html>", b"[]", b'{"a": 1}', b""])
+async def test_a_server_that_answers_nonsense_has_broken_off(lab: Lab, stream: bool, answer: bytes) -> None:
+    lab.server.raw = answer
+
+    error = await lab.fails(ask(stream=stream))
+
+    assert (type(error), error.status, error.code) == (Unanswered, 502, "upstream_broke_off")
+    assert "Hello" not in error.message
 
 
 async def test_a_server_that_is_down(start: Start) -> None:

@@ -32,11 +32,6 @@ VERSION = "2023-06-01"
 
 MOST_PAUSES = 8
 
-_OVERLOADED = 529
-"""Anthropic's status for an overload of all; no client of OpenAI's knows it."""
-_USUAL_WAIT = "2"
-"""Seconds until another try, where an overloaded server does not say."""
-
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*", re.ASCII)
 
 _KEPT = frozenset({"accept-encoding", "traceparent", "tracestate", "user-agent"})
@@ -156,8 +151,6 @@ class Anthropic(TranslatedUpstream):
 
     def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
         error = body["error"] if isinstance(body.get("error"), Mapping) else {}
-        if status == _OVERLOADED:
-            status, again = 503, {"retry-after": _USUAL_WAIT, **again}
         text = words_of(error)[:LONGEST_MESSAGE]
         return refused(status, text, call, is_own=error.get("message") is not None, headers=again)
 

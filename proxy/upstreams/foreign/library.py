@@ -10,12 +10,18 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
+
+import orjson
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import NotFound
 from proxy.models.encodings import lend
 from proxy.text.tables import table
+from proxy.upstreams.refusal import error_in
 from proxy.upstreams.request_fields import is_neutral
 
 _TABLE: Mapping[str, Any] = table("litellm")
@@ -82,6 +88,7 @@ def load() -> Any:
     for name, setting in _TABLE["switches"].items():
         setattr(library, name, setting)
     _send_once()
+    _listen()
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).disabled = True
     return library
@@ -101,6 +108,56 @@ def _send_once() -> None:
 
     handler.AsyncHTTPHandler.single_connection_post_request = refuse
     transport.AIOHTTP_EXC_MAP[aiohttp.ClientOSError] = httpx.ReadError
+
+
+@dataclass
+class LastAnswer:
+    """The last answer of a provider to one request, before litellm reads it."""
+
+    status: int = 0
+    """0 where none came."""
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    body: bytes | None = None
+    """None for a stream, unless it is refused."""
+
+    @property
+    def text(self) -> str:
+        """The body as words; none of a page."""
+        text = (self.body or b"").decode(errors="replace").strip()
+        return "" if text.startswith("<") else text
+
+    @property
+    def error(self) -> Mapping[str, Any]:
+        """The error in the body; nothing for an answer that is none."""
+        try:
+            answer = orjson.loads(self.body or b"")
+        except orjson.JSONDecodeError:
+            return {}
+        is_error = self.status >= 400 or (isinstance(answer, dict) and "error" in answer)
+        return error_in(answer) if is_error else {}
+
+
+LAST_ANSWER: ContextVar[LastAnswer | None] = ContextVar("last_answer", default=None)
+"""Where the answer to the request that is under way is noted."""
+
+
+@cache
+def _listen() -> None:
+    """Note the answers that litellm's HTTP client gets."""
+    client: Any = importlib.import_module("httpx").AsyncClient
+    send = client.send
+
+    async def listening(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
+        noted = LAST_ANSWER.get() or LastAnswer()
+        noted.status, noted.headers, noted.body = 0, (), None
+        response = await send(self, request, stream=stream, **more)
+        if not stream or response.status_code >= 400:
+            noted.body = await response.aread()
+        noted.status = response.status_code
+        noted.headers = [(name.lower(), value) for name, value in response.headers.raw]
+        return response
+
+    client.send = listening
 
 
 def knows(library: Any, provider: str) -> bool:

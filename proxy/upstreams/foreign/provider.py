@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -13,12 +13,22 @@ from proxy.models.usage import read_usage
 from proxy.upstreams.base import Reply
 from proxy.upstreams.completion import DONE, JSON_HEADERS, STREAM_HEADERS, hold_back, usage, wants_usage
 from proxy.upstreams.foreign.errors import explain
-from proxy.upstreams.foreign.library import arguments, knows, lacked, load, misroutes, no_such_model
+from proxy.upstreams.foreign.library import (
+    LAST_ANSWER,
+    LastAnswer,
+    arguments,
+    knows,
+    lacked,
+    load,
+    misroutes,
+    no_such_model,
+)
 from proxy.upstreams.images import Images
 from proxy.upstreams.request_fields import check_fields, ignored_fact
 
 NO_KEY = "none"
 """Sent where the client gave no key: for want of any, litellm would take one from the environment."""
+BROKE_OFF = "the provider broke off its answer; it may have processed the request"
 
 
 class Provider:
@@ -42,6 +52,7 @@ class Provider:
         ignored = left_out | lacked(library, self._settings.provider, request)
         facts = ignored_fact(ignored, strict=self._settings.strict_params)
         deadline = asyncio.get_running_loop().time() + self._settings.timeout
+        LAST_ANSWER.set(LastAnswer())
         try:
             if not request.stream:
                 answer = await _before(deadline, library.acompletion(**asked))
@@ -96,7 +107,7 @@ class Provider:
         hide = [value.get_secret_value() for value in self._settings.options.values()]
         base_url = self._settings.base_url or ""
         hide += [base_url, base_url.partition("://")[2].partition("/")[0], asked.get("api_key", "")]
-        refusal = explain(error, self.name, hide)
+        refusal = explain(error, self.name, LAST_ANSWER.get() or LastAnswer(), hide)
         if refusal.status == 401 and asked.get("api_key") == NO_KEY:
             refusal.message = f"no API key was given; upstream {self.name!r} needs one as a bearer token"
         return refusal
@@ -128,6 +139,26 @@ def _is_last(chunk: Any) -> bool:
     return bool(blocked) or any(candidate.get("finishReason") for candidate in chunk.get("candidates") or ())
 
 
+def _mend(stream: Any, note_end: Callable[[], None]) -> None:
+    """Mend litellm's parser of Gemini's chunks: note the last one, and end with a chunk that was cut off.
+
+    litellm goes on to ask for the rest of it behind the end of the stream, without a pause.
+    """
+    parse, gather = stream.chunk_parser, stream.handle_accumulated_json_chunk
+
+    def parse_noting(chunk: Any) -> Any:
+        if _is_last(chunk):
+            note_end()
+        return parse(chunk)
+
+    def gather_until_end(chunk: str) -> Any:
+        if (parsed := gather(chunk=chunk)) is None and not chunk:
+            raise Unanswered(BROKE_OFF)
+        return parsed
+
+    stream.chunk_parser, stream.handle_accumulated_json_chunk = parse_noting, gather_until_end
+
+
 async def _chunks(source: Any) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the chunks of a stream of litellm's. Raise `Unanswered` if the provider broke off its answer.
 
@@ -135,24 +166,17 @@ async def _chunks(source: Any) -> AsyncGenerator[dict[str, Any], None]:
     `received_finish_reason`. For Gemini it does not, so Gemini's own chunks are read on their way into litellm's
     parser.
     """
-    has_ended = False
+    ended = asyncio.Event()
     if getattr(source, "completion_stream", source) is None:
         await source.fetch_stream()
     stream: Any = getattr(source, "completion_stream", None)
-    parser: Any = getattr(stream, "chunk_parser", None)
-
-    def parse(chunk: Any) -> Any:
-        nonlocal has_ended
-        has_ended = has_ended or _is_last(chunk)
-        return parser(chunk)
-
-    if parser is not None:
-        stream.chunk_parser = parse
+    if hasattr(stream, "handle_accumulated_json_chunk"):
+        _mend(stream, ended.set)
     async for chunk in source:
         fields: dict[str, Any] = chunk.model_dump()
-        has_ended = has_ended or getattr(source, "received_finish_reason", source) is not None
+        has_ended = ended.is_set() or getattr(source, "received_finish_reason", source) is not None
         if not has_ended and any(choice.get("finish_reason") for choice in fields.get("choices") or ()):
-            raise Unanswered("the provider broke off its answer; it may have processed the request")
+            raise Unanswered(BROKE_OFF)
         yield fields
 
 

@@ -46,6 +46,8 @@ class StandIn:
     paths: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     usages: list[dict[str, int]] = field(default_factory=list)
+    raw: bytes | None = None
+    """Sent instead of an answer, as it is."""
     delay: float = 0.0
     """Seconds before an answer that is not streamed."""
     cache: PromptCache = field(default_factory=PromptCache)
@@ -91,6 +93,8 @@ class StandIn:
     async def tell(self, request: web.Request, message: dict[str, Any], ending: str) -> web.StreamResponse:
         """Send a message, whole or as a stream."""
         try:
+            if self.raw is not None:
+                return web.Response(body=self.raw)
             if self.bodies[-1].get("stream"):
                 return await self._stream(request, stream_events(message, ending), 0.05 * (ending == "never"))
             await asyncio.sleep(self.delay)

@@ -139,6 +139,10 @@ async def test_an_unreachable_or_slow_provider_raises(lab: Lab) -> None:
     with pytest.raises(UpstreamTimeout, match="'late'") as late:
         await lab.upstreams["late"].send(call(ask()))
     assert (late.value.status, late.value.headers["x-should-retry"]) == (504, "false")
+    lab.fake.delay, lab.fake.raw = 0, b"<html>"
+    with pytest.raises(Unanswered, match="no answer of this provider") as nonsense:
+        await lab.upstreams["claude"].send(call(ask()))
+    assert (nonsense.value.status, nonsense.value.code) == (502, "upstream_broke_off")
 
 
 async def test_an_operators_key_reaches_the_provider_and_stays_secret(lab: Lab) -> None:

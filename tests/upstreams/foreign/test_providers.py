@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from proxy.chat.errors import Unanswered
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.foreign.provider import Provider
 from tests.loopback import serving
@@ -18,10 +19,12 @@ Event = dict[str, Any]
 
 
 @asynccontextmanager
-async def provider(name: str, answer: Sequence[Event] | Event, status: int = 200) -> AsyncIterator[Provider]:
+async def provider(name: str, answer: Sequence[Event] | Event | bytes, status: int = 200) -> AsyncIterator[Provider]:
     """An upstream of litellm's provider `name`, whose server streams some events or answers with one body."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
+        if isinstance(answer, bytes):
+            return web.Response(body=answer, status=status)
         if isinstance(answer, dict):
             return web.json_response(answer, status=status)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
@@ -98,6 +101,26 @@ async def test_a_stream_ends_as_its_provider_ended_it(name: str, streamed: list[
     else:
         assert (reasons, last) == ([finish], "[DONE]")
         assert "error" not in reply.facts
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("answer", [b"<html>Hello</html>", b'data: {"candidates": [{"con', b"{}"])
+@pytest.mark.parametrize("name", ["gemini", "mistral", "groq", "openai", "cohere_chat"])
+async def test_an_answer_that_is_none_has_broken_off(name: str, answer: bytes, stream: bool) -> None:
+    """litellm has many words for that, and waits without end for the rest of what Gemini has cut off."""
+    async with provider(name, answer) as upstream:
+        with pytest.raises(Unanswered) as raised:
+            await send(upstream, ask(model="gemini-2.5-flash", stream=stream))
+
+    assert (raised.value.status, raised.value.code) == (502, "upstream_broke_off")
+    assert "litellm" not in raised.value.message.lower()
+
+
+async def test_an_error_in_an_answer_of_status_200_keeps_its_words() -> None:
+    async with provider("openrouter", {"error": {"code": 429, "message": "Slow down."}}) as upstream:
+        reply = await send(upstream, ask(model="m"))
+
+    assert (reply.status, error(reply)["message"]) == (429, "Slow down.")
 
 
 def google(code: int, status: str, message: str, **detail: Any) -> Event:

@@ -27,9 +27,16 @@ _SCRIPTS = re.compile(r"[\u0370-\u1dff\u2e80-\ud7ff\uf900-\ufaff]+")
 estimate that errs low: a refusal corrects it, and so does the first answer."""
 
 _SILENT = frozenset(
-    {"id", "tool_call_id", "tool_use_id", "type", "signature", "cache_control", "prompt_cache_breakpoint"}
-)
+    {
+        "call_id", "cache_control", "id", "prompt_cache_breakpoint", "reasoning_signature", "signature", "status",
+        "tool_call_id", "tool_use_id", "type",
+    }
+)  # fmt: skip
 """Keys whose values are not shown to the model."""
+_SEALED = frozenset({"encrypted_content", "data"})
+"""Keys of base64 that the provider alone can read, such as the reasoning or the summary of an earlier answer."""
+_SEALED_BYTES = 4
+"""Bytes of what is sealed for each token: it is text, and has no more bytes than its cipher."""
 _IMAGES = frozenset({"image_url", "input_image", "image"})
 _SOUNDS = frozenset({"input_audio", "audio"})
 _FILES = frozenset({"file", "input_file", "document"})
@@ -80,7 +87,7 @@ class Tally:
         for key, value in message.items():
             if key in _SILENT or value is None:
                 continue
-            if isinstance(value, str):
+            if isinstance(value, str) and key not in _SEALED:
                 self.add(value)
                 self.text += NAME_FRAME if key == "name" else 0
             elif key == "content":
@@ -90,7 +97,7 @@ class Tally:
             elif key == "function_call":
                 self._calls([{"function": value}])
             else:
-                self._foreign(value)
+                self._content({key: value})
 
     def _calls(self, calls: list[Any]) -> None:
         self.estimated = self.estimated or bool(calls)
@@ -103,36 +110,37 @@ class Tally:
                     self.add(value if isinstance(value, str) else "" if value is None else compact(value))
 
     def _content(self, content: Any) -> None:
-        waiting = list(reversed(content)) if isinstance(content, list) else [content]
+        """Count content, or a field that a provider adds to messages, such as `thinking_blocks`."""
+        waiting = [content]
         while waiting:  # a stack, not recursion: tool results may nest content as deep as a client likes
             part = waiting.pop()
             if isinstance(part, str):
                 self.add(part)
-            elif isinstance(part, list):
-                waiting.extend(reversed(part))
+            elif isinstance(part, list | tuple):
+                waiting += part
             elif isinstance(part, Mapping):
-                waiting.extend(self._part(part))
+                waiting += self._part(part)
 
     def _part(self, part: Mapping[str, Any]) -> Iterator[Any]:
+        """Count a part, and return what it has inside. Of one of an unknown kind all texts count."""
         kind = part.get("type")
-        if not isinstance(kind, str) or kind not in _PUBLISHED:
-            self.estimated = True
-        if isinstance(kind, str) and kind in _IMAGES | _SOUNDS | _FILES:
+        kind = kind if isinstance(kind, str) else ""
+        if kind in _PUBLISHED:
+            yield from (part[key] for key in ("text", "refusal") if isinstance(part.get(key), str))
+            return
+        self.estimated = True
+        if kind in _IMAGES | _SOUNDS | _FILES:
             self.media += self._medium(kind, part)
             return
-        for key in ("text", "refusal", "thinking"):
-            if isinstance(part.get(key), str):
-                self.add(part[key])
-        if isinstance(part.get("content"), str | list):
-            yield part["content"]
-        if isinstance(part.get("input"), Mapping):
-            self.add_json(part["input"])
-
-    def _foreign(self, value: Any) -> None:
-        """Count fields that providers add to messages, such as `thinking_blocks`: all texts, no signatures."""
-        self.estimated = True
-        for text in shown_texts(value):
-            self.add(text)
+        for key, value in part.items():
+            if key == "input" and isinstance(value, Mapping):
+                self.add_json(value)
+            elif isinstance(value, str) and value.startswith("data:image/"):
+                self.media += self._image({"url": value}, None)
+            elif isinstance(value, str) and key in _SEALED:
+                self.text += ceil(base64_bytes(value) / _SEALED_BYTES)
+            elif key not in _SILENT:
+                yield value
 
     def _medium(self, kind: str, part: Mapping[str, Any]) -> int:
         inner = part.get(kind, part.get("source", part))

@@ -1,14 +1,16 @@
 """MemoryScores say how well a memory helps with a question, whatever model made the vectors."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from proxy.memories.relevance import MemoryRelevance
+from proxy.text import bm25
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.packing import pairs
 from proxy.vectors.static import Static
-from tests.memories.made import Terms
+from tests.memories.made import ANN, ELSE, Terms, draft, found, remembering
 
 
 async def test_a_language_that_the_model_does_not_know_is_compared_by_words() -> None:
@@ -18,8 +20,8 @@ async def test_a_language_that_the_model_does_not_know_is_compared_by_words() ->
         relevance = MemoryRelevance(service, threads)
         await relevance.warm()
         assert await relevance.scores("t", "Какая столица у Перу?", texts, 30) == ([0.0] * 3, True)
-        found, _ = await relevance.scores("t", "Где работает сестра?", texts, 30)
-        assert max(zip(found, texts, strict=True))[1] == texts[1]
+        scores, _ = await relevance.scores("t", "Где работает сестра?", texts, 30)
+        assert max(zip(scores, texts, strict=True))[1] == texts[1]
     await service.aclose()
 
 
@@ -34,8 +36,8 @@ async def test_a_model_that_tells_nothing_apart_is_not_used() -> None:
     service = EmbeddingService(backend)
     with ThreadPoolExecutor(1) as threads:
         relevance = MemoryRelevance(service, threads)
-        found, _ = await relevance.scores("t", "green tea", ["likes green tea", "is tall"], 30)
-        assert [score > 0.5 for score in found] == [True, False], "by words"
+        scores, _ = await relevance.scores("t", "green tea", ["likes green tea", "is tall"], 30)
+        assert [score > 0.5 for score in scores] == [True, False], "by words"
     await service.aclose()
 
 
@@ -68,3 +70,21 @@ async def test_the_shipped_vectors_find_what_helps_without_a_word_in_common(ques
         assert best[1] == helps
         assert best[0] > 0.5
     await service.aclose()
+
+
+async def test_forget_read_drops_what_is_known_of_the_texts_of_one_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Sequence[str]] = []
+
+    def index(texts: Sequence[str]) -> bm25.Index:
+        read.append(texts)
+        return bm25.index(texts)
+
+    monkeypatch.setattr("proxy.memories.relevance.index", index)
+    async with remembering() as service:
+        for owner in (ANN, ELSE):
+            await service.add(owner, [draft("likes green tea")])
+        for is_forgotten, times in ((False, 2), (False, 2), (True, 3)):
+            if is_forgotten:
+                assert service.forget_read("t") == 1
+            assert [await found(service, owner, "tea") for owner in (ANN, ELSE)] == [["likes green tea"]] * 2
+            assert len(read) == times

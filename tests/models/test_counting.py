@@ -59,6 +59,14 @@ def assistant(**fields: Any) -> dict[str, Any]:
     return {"role": "assistant", **fields}
 
 
+SEALED = "gAAA" * 100
+
+
+def opaque(**item: Any) -> dict[str, Any]:
+    """An item of Responses that no message has."""
+    return {"role": "opaque", "content": [item]}
+
+
 def letters(text: str) -> int:
     """An encoder by which the rules can be counted by hand."""
     return len(text)
@@ -89,6 +97,12 @@ def of_tool(tool: dict[str, Any], encode: Encoder = letters, model: str = "gpt-4
                  True, id="signatures are not"),
     pytest.param(user([{"type": "tool_result", "content": [said("in")]}]), 3 + 4 + 2, True, id="nested content"),
     pytest.param(assistant(tool_calls=None, content=[]), 3 + 9, False, id="nothing in it"),
+    pytest.param(assistant(reasoning_items=[{"type": "reasoning", "summary": [said("hm")], "encrypted_content": SEALED}]),
+                 3 + 9 + 2 + 75, True, id="sealed reasoning is text of as many bytes at most"),
+    pytest.param(assistant(content=[{"type": "redacted_thinking", "data": SEALED}]), 3 + 9 + 75, True, id="in content"),
+    pytest.param(opaque(type="compaction", id="c_1", encrypted_content=SEALED), 3 + 6 + 75, True, id="a sealed summary"),
+    pytest.param(opaque(type="file_search_call", status="completed", queries=["who"], results=[{"text": "Ann"}]),
+                 3 + 6 + 3 + 3, True, id="all texts of an unknown item"),
 ])  # fmt: skip
 def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None:
     tally = of_message(message)
@@ -101,6 +115,7 @@ def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None
     pytest.param({"type": "image", "source": {"type": "base64", "data": url(GIF).partition(",")[2]}}, 85 + 170,
                  id="as Anthropic has it"),
     pytest.param({"type": "image_url"}, 765, id="an image without anything"),
+    pytest.param({"type": "screenshot", "image_url": url(GIF)}, 85 + 170, id="an image of an unknown kind"),
     pytest.param({"type": "input_audio", "input_audio": {"data": "A" * 213_334, "format": "mp3"}}, 100, id="mp3"),
     pytest.param({"type": "input_audio", "input_audio": None}, 300, id="sound without data"),
     pytest.param({"type": "file", "file": {"file_id": "file-1"}}, 2000, id="a file by id"),

@@ -9,9 +9,8 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from proxy.access.callers import Caller
 from proxy.chat.errors import BadRequest, RateLimited
@@ -36,8 +35,7 @@ _ANSWERS = ("n", "best_of")
 _BOUNDS = frozenset({*_OUTPUT, *_ANSWERS, "options"})
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """The estimated tokens of a request."""
 
     prompt: int
@@ -63,10 +61,9 @@ def check_caps(call: Call, max_output_tokens: int | None, max_n: int | None) -> 
     if max_output_tokens is None and max_n is None:
         return
     fields = _fields(call) or {}
-    for name in _OUTPUT:
-        _check(name, fields.get(name), max_output_tokens)
-    for name in _ANSWERS:
-        _check(name, fields.get(name), max_n)
+    for names, most in ((_OUTPUT, max_output_tokens), (_ANSWERS, max_n)):
+        for name in names:
+            _check(name, fields.get(name), most)
     options = fields.get("options")  # Ollama's own
     if isinstance(options, Mapping):
         _check("options.num_predict", options.get("num_predict"), max_output_tokens, least=0)
@@ -115,8 +112,7 @@ def _weight(body: bytes) -> int:
 MINUTE = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The counts at a moment."""
 
     before: float

@@ -15,6 +15,7 @@ from typing import TypeVar
 from proxy.state.database import Database, used_bytes
 from proxy.state.store import FULL, LARGEST_SHARE, PASSING, PROTECTED, SHORT, Cause, Store, StoreError
 from proxy.state.warnings import Warnings
+from proxy.text.tables import statements
 
 logger = logging.getLogger("penstock.state")
 
@@ -28,25 +29,7 @@ THREADS = 2
 _LOOK = 10.0
 _PAGES = 3 * 4096
 """Bytes that a row takes at most besides its value: parts of pages, and its place in the indices."""
-_AT_ONCE = 64
-"""Expired rows that one write removes."""
-
-# names and `raw`, which is 1, are those of diskcache, which made the files of earlier versions
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS Cache (key TEXT, raw INTEGER, expire_time REAL, access_time REAL, value BLOB);
-CREATE UNIQUE INDEX IF NOT EXISTS Cache_key_raw ON Cache (key, raw);
-CREATE INDEX IF NOT EXISTS Cache_expire_time ON Cache (expire_time);
-CREATE INDEX IF NOT EXISTS Cache_access_time ON Cache (access_time);
-"""
-_PUT = """
-INSERT INTO Cache (key, raw, expire_time, access_time, value) VALUES (?, 1, ?, ?, ?)
-ON CONFLICT (key, raw) DO UPDATE SET
-expire_time = excluded.expire_time, access_time = excluded.access_time, value = excluded.value
-"""
-_GET = "SELECT value, access_time FROM Cache WHERE key = ? AND raw = 1 AND expire_time > ?"
-_USE = "UPDATE Cache SET access_time = ?, expire_time = ? WHERE key = ? AND raw = 1 AND expire_time > ?"
-_EXPIRED = "DELETE FROM Cache WHERE rowid IN (SELECT rowid FROM Cache WHERE expire_time <= ? LIMIT ?)"
-_OLDEST = "SELECT rowid FROM Cache WHERE access_time <= ? AND key <> ? ORDER BY access_time LIMIT 1"
+_SQL = statements("state")
 
 
 class SqliteStore(Store):
@@ -67,7 +50,7 @@ class SqliteStore(Store):
     ) -> None:
         """`max_bytes` bounds the database, `protected` and `busy` are in seconds; `clock` is all workers' own."""
         file, threads = (None, 0) if directory is None else (directory / DATABASE, THREADS)
-        self._database = Database(file, _SCHEMA, name="store", threads=threads, busy=busy, replaces_broken=False)
+        self._database = Database(file, _SQL["schema"], name="store", threads=threads, busy=busy, replaces_broken=False)
         self._max_bytes, self._protected, self._clock = max_bytes, protected, clock
         self._warnings = Warnings(logger, "state degraded")
         self.degraded: Cause | None = None
@@ -114,15 +97,14 @@ class SqliteStore(Store):
         return await self._run(lambda database: self._use(database, keys, ttl)) if keys else frozenset()
 
     async def delete(self, keys: Collection[str]) -> None:
-        rows = [(key,) for key in keys]
-        await self._run(lambda database: database.executemany("DELETE FROM Cache WHERE key = ?", rows), synced=True)
+        rows = [{"key": key} for key in keys]
+        await self._run(lambda database: database.executemany(_SQL["delete"], rows), synced=True)
 
     async def keys(self, prefix: str, *, limit: int = 1000) -> tuple[str, ...]:
-        return await self._names(prefix, limit, "key")
+        return await self._names("keys", prefix, limit)
 
     async def latest(self, prefix: str, *, limit: int) -> tuple[str, ...]:
-        # the sign keeps the planner on the keys: by time it would read the whole table
-        return await self._names(prefix, limit, "+access_time DESC")
+        return await self._names("latest", prefix, limit)
 
     async def look(self) -> None:
         try:
@@ -153,24 +135,23 @@ class SqliteStore(Store):
             raise StoreError("too_large")
 
     def _read(self, database: sqlite3.Connection, key: str) -> tuple[bytes, float] | None:
-        row: tuple[bytes, float] | None = database.execute(_GET, (key, self._clock())).fetchone()
+        known = {"key": key, "now": self._clock()}
+        row: tuple[bytes, float] | None = database.execute(_SQL["get"], known).fetchone()
         if row is not None and type(row[0]) is not bytes:
             raise StoreError("corrupted")
         return row
 
     def _use(self, database: sqlite3.Connection, keys: Collection[str], ttl: float) -> frozenset[str]:
-        now = self._clock()
-        return frozenset(key for key in keys if database.execute(_USE, (now, now + ttl, key, now)).rowcount)
+        known = {"now": self._clock(), "ttl": ttl}
+        return frozenset(key for key in keys if database.execute(_SQL["use"], {"key": key, **known}).rowcount)
 
     def _set(self, database: sqlite3.Connection, key: str, value: bytes, ttl: float) -> None:
         now = self._clock()
-        database.execute(_EXPIRED, (now, _AT_ONCE))
+        database.execute(_SQL["remove_expired"], {"now": now})
         while used_bytes(database) + len(value) + _PAGES > self._max_bytes:
-            oldest = database.execute(_OLDEST, (now - self._protected, key)).fetchone()
-            if oldest is None:
+            if not database.execute(_SQL["remove_oldest"], {"until": now - self._protected, "key": key}).rowcount:
                 raise StoreError("full")
-            database.execute("DELETE FROM Cache WHERE rowid = ?", oldest)
-        database.execute(_PUT, (key, now + ttl, now, value))
+        database.execute(_SQL["put"], {"key": key, "value": value, "now": now, "ttl": ttl})
 
     def _is_short(self, database: sqlite3.Connection) -> bool:
         """Return whether the database is nearly full of values that were used in the last minutes."""
@@ -178,13 +159,9 @@ class SqliteStore(Store):
         is_recent = oldest is not None and oldest > self._clock() - SHORT
         return is_recent and used_bytes(database) >= FULL * self._max_bytes
 
-    async def _names(self, prefix: str, limit: int, order: str) -> tuple[str, ...]:
-        statement = (
-            "SELECT key FROM Cache WHERE key >= ? AND key < ? AND raw = 1 AND expire_time > ? "  # noqa: S608
-            f"ORDER BY {order} LIMIT ?"
-        )
-        values = prefix, prefix + chr(0x10FFFF), self._clock(), limit
-        rows = await self._run(lambda database: database.execute(statement, values).fetchall(), writes=False)
+    async def _names(self, statement: str, prefix: str, limit: int) -> tuple[str, ...]:
+        known = {"first": prefix, "end": prefix + chr(0x10FFFF), "now": self._clock(), "limit": limit}
+        rows = await self._run(lambda database: database.execute(_SQL[statement], known).fetchall(), writes=False)
         return tuple(key for (key,) in rows)
 
 
@@ -230,24 +207,13 @@ class Overlay(SqliteStore):
 _SWEEP = 60.0
 """Seconds between two removals of what is forgotten."""
 
-_COUNTS = (
-    "CREATE TABLE IF NOT EXISTS counts (key TEXT PRIMARY KEY, value REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID"
-)
-_ADD_COUNT = """
-INSERT INTO counts (key, value, expires) VALUES (:key, :amount, :expires) ON CONFLICT (key) DO UPDATE SET
-value = CASE WHEN expires <= :now THEN excluded.value ELSE value + excluded.value END, expires = excluded.expires
-RETURNING value
-"""
-
-_READ_COUNT = "SELECT value FROM counts WHERE key = ? AND expires > ?"
-
 
 class SqliteCounters:
     """Counts in a SQLite file for all workers of one machine, or in memory. A loss of power may lose them."""
 
     def __init__(self, directory: Path | None, *, busy: float = BUSY, clock: Callable[[], float] = time.time) -> None:
         file, threads = (None, 0) if directory is None else (directory / "counters.db", 1)
-        self._database = Database(file, _COUNTS, name="counters", threads=threads, synchronous="OFF", busy=busy)
+        self._database = Database(file, _SQL["counts"], name="counters", threads=threads, synchronous="OFF", busy=busy)
         self._clock = clock
         self._swept = 0.0
 
@@ -255,24 +221,20 @@ class SqliteCounters:
         rows = sorted(amounts.items())
 
         def write(database: sqlite3.Connection) -> dict[str, float]:
-            now = self._clock()
-            if now - self._swept >= _SWEEP:
-                self._swept = now
-                database.execute("DELETE FROM counts WHERE expires <= ?", (now,))
-            each = {"expires": now + ttl, "now": now}
-            return {
-                key: database.execute(_ADD_COUNT, {"key": key, "amount": amount, **each}).fetchone()[0]
-                for key, amount in rows
-            }
+            known = {"now": self._clock(), "ttl": ttl}
+            if known["now"] - self._swept >= _SWEEP:
+                self._swept = known["now"]
+                database.execute(_SQL["remove_counts"], known)
+            added = ((key, {"key": key, "amount": amount, **known}) for key, amount in rows)
+            return {key: database.execute(_SQL["add_count"], row).fetchone()[0] for key, row in added}
 
         return await self._database.run(write)
 
     async def read(self, keys: Collection[str]) -> Mapping[str, float]:
-        asked = tuple(keys)
+        asked = {key: {"key": key, "now": self._clock()} for key in keys}
 
         def look(database: sqlite3.Connection) -> dict[str, float]:
-            now = self._clock()
-            rows = ((key, database.execute(_READ_COUNT, (key, now)).fetchone()) for key in asked)
+            rows = ((key, database.execute(_SQL["read_count"], known).fetchone()) for key, known in asked.items())
             return {key: 0.0 if row is None else row[0] for key, row in rows}
 
         return await self._database.run(look)

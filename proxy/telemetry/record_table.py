@@ -6,18 +6,15 @@ All functions run in the thread of the database.
 import re
 import sqlite3
 from collections.abc import Iterable, Mapping
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import orjson
 
 from proxy.state.database import used_bytes
 from proxy.telemetry.record import KEY, TEXTS, date
+from proxy.text.tables import statements
 
-_PARTS = re.split(
-    r"^-- name: (\w+)\n", (files("proxy") / "data" / "records.sql").read_text(encoding="utf-8"), flags=re.M
-)
-_SQL = dict(zip(_PARTS[1::2], _PARTS[2::2], strict=True))
+_SQL = statements("records")
 SCHEMA = _SQL["schema"]
 
 POINTS = 60

@@ -9,16 +9,17 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from proxy.config.settings import RecordsSettings
 from proxy.state.database import Database
-from proxy.state.store import Cause, StoreError
+from proxy.state.store import StoreError
 from proxy.state.warnings import Warnings
 from proxy.telemetry import record_table as table
 from proxy.telemetry.ledger import Ledger
@@ -69,10 +70,11 @@ class Records:
         self.forgotten: Callable[[str], object] = lambda tenant: None
         """A function that gets a tenant whose records were removed."""
         room = _MOST_BYTES * (8 if settings.text else 1)
-        self._rows, self._unsent = _Backlog(room), _Backlog(room)
+        self._outlets = [_Outlet("kept", room, lambda rows: self._insert([row for _, row in rows]))]
+        if log is not None:
+            self._outlets.append(_Outlet("shared", room, log.append))
         self._news = asyncio.Event()
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
-        self._faults: dict[str, Cause] = {}
         self._overload = Warnings(_log, "some requests are not recorded: there are more than records.per_second")
         self.is_whole = True
         """True if the last answer had all that other replicas have written."""
@@ -106,7 +108,7 @@ class Records:
             await asyncio.sleep(_GATHER)
             self._news.clear()
             await self.flush()
-            if self._rows or self._unsent:
+            if any(self._outlets):
                 self._news.set()
 
     async def flush(self) -> None:
@@ -115,17 +117,13 @@ class Records:
                 self.skipped(self._skipped)
                 self._overload.warn({"requests": self._skipped})
                 self._skipped = 0
-            await self._make_rows()
-            await self._empty(self._rows, "kept", lambda rows: self._insert([row for _, row in rows]))
-            if self._log is not None:
-                await self._empty(self._unsent, "shared", self._log.append)
-
-    async def _make_rows(self) -> None:
-        while self._waiting:
-            for _ in range(min(_AT_ONCE, len(self._waiting))):
-                await self._make_row(self._waiting[0])
-                self._waiting.popleft()
-            await asyncio.sleep(0)
+            while self._waiting:
+                for record in [*islice(self._waiting, _AT_ONCE)]:
+                    await self._make_row(record)
+                    self._waiting.popleft()
+                await asyncio.sleep(0)
+            for outlet in self._outlets:
+                await outlet.empty()
 
     async def _make_row(self, record: Record) -> None:
         try:
@@ -133,10 +131,8 @@ class Records:
         except Exception as error:  # clients and policies choose its content: none may hold up the others
             _log.warning("a record is not kept", extra={"fields": {"fault": type(error).__name__}})
             return
-        if row is not None:
-            self._rows.add(record.tenant, row)
-            if self._log is not None:
-                self._unsent.add(record.tenant, row)
+        for outlet in self._outlets if row is not None else ():
+            outlet.add(record.tenant, row or b"")
 
     async def aclose(self) -> None:
         """Write waiting records, as far as that is quick; `write` must have ended."""
@@ -201,37 +197,37 @@ class Records:
         room, oldest = int(self.settings.max_mib * 2**20), self._clock() - 86400 * self.settings.days
         await self._table.run(partial(table.insert, rows=rows, max_bytes=room, oldest=oldest))
 
-    async def _empty(self, backlog: "_Backlog", done: str, write: Callable[[Rows], Any]) -> None:
-        rows = list(backlog)
-        if not rows:
-            return
-        backlog.clear()  # to cancel this cancels no thread that writes
-        try:
-            await write(rows)
-        except StoreError as error:
-            for tenant, row in rows if error.cause != "too_large" else ():  # that would be so again
-                backlog.add(tenant, row)
-            if done not in self._faults:
-                _log.warning(f"records are not {done}", extra={"fields": {"cause": error.cause}})
-            self._faults[done] = error.cause
-        else:
-            if self._faults.pop(done, None) is not None:
-                _log.info(f"records are {done} again")
 
+class _Outlet(deque[tuple[str, bytes]]):
+    """Rows on their way to one place, within a bound of bytes; the oldest leave first."""
 
-class _Backlog(deque[tuple[str, bytes]]):
-    """Waiting rows, within a bound of bytes; the oldest leave first."""
-
-    def __init__(self, most: int) -> None:
+    def __init__(self, done: str, most: int, write: Callable[[Rows], Awaitable[None]]) -> None:
         super().__init__()
-        self._most, self.size = most, 0
+        self._done, self._most, self._write = done, most, write
+        self._size = 0
+        self._has_failed = False
 
     def add(self, tenant: str, row: bytes) -> None:
         self.append((tenant, row))
-        self.size += len(row)
-        while self.size > self._most:
-            self.size -= len(self.popleft()[1])
+        self._size += len(row)
+        while self._size > self._most:
+            self._size -= len(self.popleft()[1])
 
-    def clear(self) -> None:
-        super().clear()
-        self.size = 0
+    async def empty(self) -> None:
+        rows = [*self]
+        if not rows:
+            return
+        self.clear()  # to cancel this cancels no thread that writes
+        self._size = 0
+        try:
+            await self._write(rows)
+        except StoreError as error:
+            for row in rows if error.cause != "too_large" else ():  # that would be so again
+                self.add(*row)
+            if not self._has_failed:
+                _log.warning(f"records are not {self._done}", extra={"fields": {"cause": error.cause}})
+            self._has_failed = True
+        else:
+            if self._has_failed:
+                _log.info(f"records are {self._done} again")
+            self._has_failed = False

@@ -1,7 +1,6 @@
-"""Spans, their attributes and their export. The only file that loads OpenTelemetry, and that only for spans to send.
+"""Spans, their attributes and their export; `data/spans.txt` has the names.
 
-The published constants of the GenAI conventions (`gen_ai.*`) are deprecated, so the names stand here. They belong on
-the span of the call to the model alone: backends count a generation for each span that has them.
+The only file that loads OpenTelemetry, and that only for spans to send.
 """
 
 import asyncio
@@ -30,34 +29,16 @@ from proxy.models.usage import Usage
 from proxy.policy import Fact
 from proxy.step import Step
 from proxy.telemetry.record import Record, conversation_id, names_of, turn_of
+from proxy.text.tables import sections
 
 SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 """The version of the conventions that the released names are from."""
 
-_FACTS = {
-    "http.response.status_code": "status",
-    "error.type": "error",
-    "penstock.request.id": "request_id",
-    "penstock.model": "model",
-    "penstock.upstream": "upstream",
-    "penstock.chain": "chain",
-    "penstock.context.tokens_before": "tokens_before",
-    "penstock.context.tokens_after": "tokens_after",
-    "penstock.context.window": "window",
-    "penstock.cost.usd": "usd",
-    "penstock.cost.prompt_estimated_usd": "usd_estimated",
-    "penstock.cost.chain_saved_usd": "usd_saved",
-}
-"""The attributes of a request's span, and the facts that they are."""
-_NUMBERS: Mapping[str, tuple[str, type[int] | type[float]]] = {
-    **dict.fromkeys(("max_tokens", "max_completion_tokens"), ("max_tokens", int)),
-    "seed": ("seed", int),
-    "n": ("choice.count", int),
-    **{name: (name, float) for name in ("temperature", "top_p", "frequency_penalty", "presence_penalty", "top_k")},
-}
+_NAMES = {section: [line.split() for line in lines] for section, lines in sections("spans").items()}
+_NUMBERS = {field: (name, kind) for kind in (int, float) for field, name in _NAMES[kind.__name__]}
 """The attributes of a call, below `gen_ai.request`, that are numbers in the request."""
 _TOO_LARGE = 2**63
-_MOST_CHOICES = 128
+_MOST_ITEMS = 128
 _LEVEL = re.compile(r"[a-z]{1,12}")
 _ID = re.compile(r"[\w-]{1,128}")
 
@@ -158,7 +139,7 @@ class RequestSpan:
                 start = self._epoch + int(step.started * 1e9)
                 span = self._tracer.start_span(f"policy {step.policy}", self._context, start_time=start)
                 _end(span, _of_step(step), has_failed=step.verdict == "fail", at=start + int(step.seconds * 1e9))
-        known = {name: facts.get(fact) for name, fact in _FACTS.items()}
+        known = {name: facts.get(field) for name, field in _NAMES["request"]}
         turn = None if request.rewriting is None else turn_of(request.rewriting.came)
         conversation = {f"penstock.{name}.id": id for name, id in names_of(request.who()).items()}
         has_failed = request.status >= 500 or (request.error is not None and request.status < 400)
@@ -178,8 +159,9 @@ class CallSpan:
 
     def end(self, usage: Usage | None, facts: Mapping[str, Fact], first_chunk: float | None, error: str | None) -> None:
         if self._is_own:
-            known: dict[str, object] = {} if usage is None else _of_usage(usage)
-            known |= {f"penstock.upstream.fact.{name}": value for name, value in facts.items()}
+            known: dict[str, object] = {f"penstock.upstream.fact.{name}": value for name, value in facts.items()}
+            if usage is not None:
+                known |= _named("answer", usage) | {f"gen_ai.usage.{name}": count for name, count in usage.modalities}
             known |= {"gen_ai.response.time_to_first_chunk": first_chunk, "error.type": error}
             _end(self._span, known, has_failed=error is not None)
 
@@ -194,16 +176,14 @@ def _end(span: Span, known: Mapping[str, object], *, has_failed: bool, at: int |
 # --- attributes ---
 
 
+def _named(section: str, source: object) -> dict[str, object]:
+    """Return the attributes of a section of `data/spans.txt`."""
+    return {name: getattr(source, field) for name, field in _NAMES[section]}
+
+
 def _of_step(step: Step) -> dict[str, object]:
-    return {
-        "penstock.policy.name": step.policy,
-        "penstock.policy.verdict": step.verdict,
-        "penstock.policy.why": step.why,
-        "penstock.policy.mode": "observe" if step.observed else "enforce",
-        "penstock.policy.tokens_before": step.tokens_before,
-        "penstock.policy.tokens_after": step.tokens_after,
-        **{f"penstock.policy.fact.{name}": value for name, value in step.facts.items()},
-    }
+    facts = {f"penstock.policy.fact.{name}": value for name, value in step.facts.items()}
+    return {**_named("step", step), "penstock.policy.mode": "observe" if step.observed else "enforce", **facts}
 
 
 def _asked(fields: Mapping[str, object]) -> dict[str, object]:
@@ -220,21 +200,6 @@ def _asked(fields: Mapping[str, object]) -> dict[str, object]:
     known["reasoning.level"] = next((each for each in levels if isinstance(each, str) and _LEVEL.fullmatch(each)), None)
     known["previous_response.id"] = previous if isinstance(previous, str) and _ID.fullmatch(previous) else None
     return {f"gen_ai.request.{name}": value for name, value in known.items()}
-
-
-def _of_usage(usage: Usage) -> dict[str, object]:
-    return {
-        "gen_ai.response.id": usage.response_id,
-        "gen_ai.response.model": usage.model,
-        "gen_ai.response.finish_reasons": list(usage.finish_reasons[:_MOST_CHOICES]) or None,
-        "gen_ai.usage.input_tokens": usage.input,
-        "gen_ai.usage.output_tokens": usage.output,
-        "gen_ai.usage.cache_read.input_tokens": usage.cached,
-        "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
-        "gen_ai.usage.cache_creation.input_tokens": usage.written,
-        "gen_ai.usage.cache_write.input_tokens": usage.written,  # the same by its latest name
-        **{f"gen_ai.usage.{name}": count for name, count in usage.modalities},
-    }
 
 
 @lru_cache(maxsize=64)
@@ -254,8 +219,8 @@ def _clean(attributes: Mapping[str, object]) -> dict[str, Value]:
 def _carried(value: object) -> Value | None:
     if isinstance(value, str):
         return _text(value)
-    if isinstance(value, list):
-        return [str(_carried(item)) for item in value]
+    if isinstance(value, list | tuple):
+        return [str(_carried(item)) for item in value[:_MOST_ITEMS]] or None
     if isinstance(value, int) and not -_TOO_LARGE <= value < _TOO_LARGE:
         return None
     return value if isinstance(value, int | float) else None

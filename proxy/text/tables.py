@@ -39,6 +39,12 @@ def sections(name: str) -> dict[str, list[str]]:
     return by_name
 
 
+def statements(name: str) -> dict[str, str]:
+    """Return the statements of `data/NAME.sql`, each behind a line `-- name: NAME`."""
+    _, *parts = re.split(r"^-- name: (\w+)\n", _text(f"{name}.sql"), flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
 def pattern_lists(name: str, **parts: str) -> dict[str, list[str]]:
     """Return the patterns by `[section]`, one a line; `<PART>` is one of `parts`, or an earlier section in capitals."""
     known, by_name = dict(parts), dict[str, list[str]]()

@@ -340,10 +340,8 @@ class ObservedCall:
         self._ended = False
 
     def carry(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers for the upstream: with the call's own `traceparent`, and never `baggage`."""
-        if self._span is not None:
-            return self._span.carry(headers)
-        return headers if "baggage" not in headers else {k: v for k, v in headers.items() if k != "baggage"}
+        """Return the headers for the upstream: with the call's own `traceparent`."""
+        return headers if self._span is None else self._span.carry(headers)
 
     def first_chunk(self) -> None:
         if self._first_chunk is None:

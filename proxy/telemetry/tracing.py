@@ -47,7 +47,7 @@ _LONGEST_VALUE = 1024
 _LONGEST_NAME = 128
 """Characters of a model's name in a span's name; where the configuration has globs, it is the client's to choose."""
 
-_TRACE_HEADERS = frozenset({"traceparent", "tracestate", "baggage"})
+_TRACE_HEADERS = frozenset({"traceparent", "tracestate"})
 
 _log = logging.getLogger("penstock.tracing")
 _propagator = TraceContextTextMapPropagator()

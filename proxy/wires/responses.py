@@ -335,10 +335,8 @@ def _new_items(message: Message) -> Iterator[bytes]:
         yield encode({"type": "function_call_output", **output})
         return
     if ITEMS in message:
-        bare = _REASONING not in message
-        for item in message[ITEMS] or ():
-            if not (bare and item["type"] == "reasoning"):
-                yield encode({key: value for key, value in item.items() if not (bare and key == "id")})
+        items = message[ITEMS] or ()
+        yield from map(encode, _without_reasoning(items) if _is_bare(message, items) else items)
         return
     kind = "output_text" if message.role == "assistant" else "input_text"
     if message.text.strip():
@@ -401,17 +399,26 @@ def _native(own: Any, before: _Parts, after: _Parts) -> Any:
 def _edited(message: Message, run: Sequence[JsonObject]) -> Iterator[bytes]:
     """Yield what a model said, with texts or calls changed, calls taken out, or without its reasoning."""
     calls, parts = [*(message.get("tool_calls") or ())], iter(message.parts)
-    bare = _REASONING not in message and any(_kind(item) == "reasoning" for item in run)
+    bare = _is_bare(message, run)
     for item in run:
         changes = _changes(item, parts, calls)
-        if changes is None or (bare and _kind(item) == "reasoning"):
-            continue
-        made = {**item, **changes}
-        if bare:
-            made.pop("id", None)  # an id names the reasoning that it came with
-        yield spliced(item.raw, item, made)
+        if changes is not None:
+            made = [{**item, **changes}]
+            yield from (spliced(item.raw, item, each) for each in (_without_reasoning(made) if bare else made))
     if calls or next(parts, None) is not None:
         raise Unwritable("something was added to an answer")
+
+
+def _is_bare(message: Message, items: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the reasoning that a model's items came with has left."""
+    return _REASONING not in message and any(_kind(item) == "reasoning" for item in items)
+
+
+def _without_reasoning(items: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the items that are no reasoning, without their ids, which name the reasoning that they came with."""
+    for item in items:
+        if _kind(item) != "reasoning":
+            yield {key: value for key, value in item.items() if key != "id"}
 
 
 def _changes(item: JsonObject, parts: Iterator[Mapping[str, Any]], calls: list[Any]) -> dict[str, Any] | None:

@@ -157,7 +157,7 @@ from proxy.telemetry.observation import Telemetry
 telemetry = Telemetry.open(TelemetrySettings())
 seen = telemetry.begin("POST", "/v1/chat/completions", {"traceparent": "t"})
 call = seen.call(provider="openai", model="gpt-4o")
-assert call.carry({"traceparent": "t", "tracestate": "s", "baggage": "b"}) == {"traceparent": "t", "tracestate": "s"}
+assert call.carry({"traceparent": "t", "tracestate": "s"}) == {"traceparent": "t", "tracestate": "s"}
 call.end(status=200)
 seen.end(200)
 assert seen.trace_id is None

@@ -6,7 +6,7 @@ from proxy.config.settings import TelemetrySettings
 from tests.telemetry.recorded import Recorded, request, step
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-CALLER = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "tracestate": "vendor=1", "baggage": "user=alice"}
+CALLER = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "tracestate": "vendor=1"}
 
 
 async def test_the_callers_trace_goes_on_to_the_upstream(recorded: Recorded) -> None:

@@ -9,7 +9,7 @@ import pytest
 from proxy.chat import ChatRequest, Message, chosen_tools
 from proxy.chat.errors import BadRequest
 from proxy.chat.reasoning import signed_places, without_reasoning
-from proxy.wires.responses import ResponsesBody
+from proxy.wires.responses import ITEMS, ResponsesBody
 from tests.wires.bodies import Json
 
 Change = Callable[[list[Message]], object]
@@ -100,6 +100,19 @@ def test_reasoning_leaves_with_the_ids_of_its_followers() -> None:
     found = written(lambda messages: messages.__setitem__(3, without_reasoning(messages[3])))
     followers = [{key: value for key, value in item.items() if key != "id"} for item in AGENT["input"][3:6]]
     assert found == [*AGENT["input"][:2], *followers, *AGENT["input"][6:]]
+
+
+@pytest.mark.parametrize("thoughts", [[], [{"type": "reasoning", "id": "rs_2", "summary": []}]])
+def test_the_items_of_a_round_keep_their_ids_unless_their_reasoning_leaves(thoughts: list[Json]) -> None:
+    said = {
+        "type": "message",
+        "id": "msg_2",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "I see."}],
+    }
+    hidden = Message({"role": "assistant", "content": "I see.", ITEMS: [*thoughts, said]})
+    (item,) = written(lambda messages: messages.insert(2, hidden))[1:2]
+    assert item == {key: value for key, value in said.items() if key != "id" or not thoughts}
 
 
 def test_an_exchange_leaves_whole() -> None:

@@ -305,8 +305,8 @@ class Admission:
             tokens = float(usage.input + (usage.output or 0))
         elif self._cost is None:
             cost = _price(self._call, self._demand)
-        if tokens != self._demand.total:
-            await self._limits.add({key: tokens - taken for key, taken in self._minute.items()}, ttl=_MINUTES_TTL)
+        corrected = {key: tokens - taken for key, taken in self._minute.items() if tokens != taken}
+        await self._limits.add(corrected, ttl=_MINUTES_TTL)
         if self._terms.of_day:
             used = dict(zip(self._of_day().values(), (tokens, cost), strict=True)) if tokens else {}
             await self._limits.add(used | _negative(self._day), ttl=_DAYS_TTL)
@@ -323,7 +323,7 @@ class Admission:
         current, before = (count_key(self._account, kind, "minute", each) for each in (minute, minute - 1))
         counts = await self._limits.add({current: amount, before: 0.0}, ttl=_MINUTES_TTL)
         if counts is None:
-            return {current: amount}
+            return {current: 0.0}
         window = Window(max(0.0, counts[before]), max(0.0, counts[current]), elapsed)
         refused = window.used > limit
         if refused:

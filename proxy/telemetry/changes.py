@@ -1,16 +1,4 @@
-"""The changes of a request by its chain, message by message: places, kinds and tokens, and no text.
-
-An entry has JSON values:
-
-- `before`, `after`: the place in the client's request and in the sent one; of several messages the first one's. None
-  for an added and for a removed message
-- `role`: None for several with different roles
-- `kind`: `unchanged`, `shortened`, `removed`, `added`, `moved` or `changed`
-- `tokens_before`, `tokens_after`
-- `step`: the step that did it; None where no step of this request did
-- `handle`: the handle of its archived text
-- `count`: the number of messages that it stands for
-"""
+"""The changes of a request by its chain, message by message: places, kinds and tokens, and no text."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -33,47 +21,57 @@ _KINDS = _ALIKE | {"shortened", "added", "moved", "changed"}
 _HANDLE = re.compile(r'recall\("([a-z2-7]{20})"\) has the whole\]\s*\Z')
 _TAIL = 400
 
-Change = dict[str, Any]
 Stages = Sequence[tuple[str, ChatRequest]]
 """The request behind each step that changed it, in order."""
 
 
-async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: Tokens) -> list[Change]:
+@dataclass(frozen=True)
+class MessageChange:
+    """The fate of a message, or of several neighbours that are one entry."""
+
+    before: int | None
+    """Place in the client's request; of several messages the first one's. None for an added message."""
+    after: int | None
+    """Place in the sent request; None for a removed message."""
+    role: str | None
+    """None for several with different roles."""
+    kind: str
+    """`unchanged`, `shortened`, `removed`, `added`, `moved` or `changed`."""
+    tokens_before: int
+    tokens_after: int
+    step: str | None = None
+    """The step that did it; None where no step of this request did."""
+    handle: str | None = None
+    """The handle of its archived text."""
+    count: int = 1
+
+    def joined(self, other: "MessageChange") -> "MessageChange":
+        """Return both as one entry."""
+        return replace(
+            self,
+            role=self.role if self.role == other.role else None,
+            tokens_before=self.tokens_before + other.tokens_before,
+            tokens_after=self.tokens_after + other.tokens_after,
+            handle=None,
+            count=self.count + other.count,
+        )
+
+
+async def changes(came: ChatRequest, sent: ChatRequest, stages: Stages, tokens: Tokens) -> list[dict[str, Any]]:
     """Return the change of each message of the client's, and the added ones, in the order of the sent request."""
     before = await tokens.sizes(came.messages)
     if came.messages is sent.messages:  # most requests
-        return [_unchanged(came.messages, 0, 0, sum(before))] if before else []
-    return _Walk(came, sent, stages, before, await tokens.sizes(sent.messages)).changes()
+        role, size = _role(came.messages), sum(before)
+        found = [MessageChange(0, 0, role, "unchanged", size, size, count=len(before))] if before else []
+    else:
+        found = _Walk(came, sent, stages, before, await tokens.sizes(sent.messages)).changes()
+    return [{**vars(change)} for change in found]
 
 
-def _change(
-    before: int | None,
-    after: int | None,
-    role: str | None,
-    kind: str,
-    tokens_before: int,
-    tokens_after: int,
-    step: str | None = None,
-    handle: str | None = None,
-    count: int = 1,
-) -> Change:
-    return {
-        "before": before,
-        "after": after,
-        "role": role,
-        "kind": kind,
-        "tokens_before": tokens_before,
-        "tokens_after": tokens_after,
-        "step": step,
-        "handle": handle,
-        "count": count,
-    }
-
-
-def _unchanged(messages: Sequence[Message], before: int, after: int, tokens: int) -> Change:
-    """Return the entry of messages that are the client's own, and where they were."""
-    role = messages[0].role if all(each.role == messages[0].role for each in messages) else None
-    return _change(before, after, role, "unchanged", tokens, tokens, count=len(messages))
+def _role(messages: Sequence[Message]) -> str | None:
+    """Return the role of messages; None for several."""
+    roles = {message.role for message in messages}
+    return roles.pop() if len(roles) == 1 else None
 
 
 class _Authors:
@@ -106,17 +104,14 @@ class _Listing:
     end: int = 0
     furthest: int = -1
     """The last place of the client's request that was reached."""
-    entries: list[Change] = field(default_factory=list)
+    entries: list[MessageChange] = field(default_factory=list)
     alike: Collection[str] = _ALIKE
     """The kinds of which neighbours with the same step are one entry."""
 
-    def add(self, entry: Change) -> None:
+    def add(self, entry: MessageChange) -> None:
         last = self.entries[-1] if self.entries else None
-        kind, step = entry["kind"], entry["step"]
-        if last is not None and kind in self.alike and last["kind"] == kind and last["step"] == step:
-            role = last["role"] if last["role"] == entry["role"] else None
-            sums = {name: last[name] + entry[name] for name in ("tokens_before", "tokens_after", "count")}
-            self.entries[-1] = {**last, **sums, "role": role, "handle": None}
+        if last is not None and entry.kind in self.alike and (last.kind, last.step) == (entry.kind, entry.step):
+            self.entries[-1] = last.joined(entry)
         elif len(self.entries) <= MOST or self.alike is not _KINDS:  # one more, so that the last one ends
             self.entries.append(entry)
 
@@ -142,7 +137,7 @@ class _Walk:
         self._origins = of_client(sent, came)
         self._stand = frozenset(self._origins.values())
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[MessageChange]:
         """Return all entries, at most `MOST`."""
         if [*self._origins.values()] == sorted(self._stand):
             name = "changes", self._came.form.lineage, self._sent.model
@@ -166,8 +161,8 @@ class _Walk:
         """Add messages that are the client's own, and where they were."""
         begin, first = listing.end, listing.furthest + 1
         listing.end, listing.furthest = begin + count, first + count - 1
-        size = sum(self._after[begin : listing.end])
-        listing.add(_unchanged(self._sent.messages[begin : listing.end], first, begin, size))
+        role, size = _role(self._sent.messages[begin : listing.end]), sum(self._after[begin : listing.end])
+        listing.add(MessageChange(first, begin, role, "unchanged", size, size, count=count))
 
     def _list(self, listing: _Listing, place: int) -> None:
         """Add a message of the sent request, behind those that left before it."""
@@ -175,23 +170,22 @@ class _Walk:
         step = self._authors.maker(message)
         listing.end = place + 1
         if origin is None:
-            listing.add(_change(None, place, message.role, "added", 0, size, step))
+            listing.add(MessageChange(None, place, message.role, "added", 0, size, step))
             return
         self._leave(listing, origin)
         kind, handle = _edit(self._came.messages[origin], message, self._before[origin], size)
         kind = "moved" if kind == "unchanged" and origin < listing.furthest else kind
         listing.furthest = max(listing.furthest, origin)
-        listing.add(_change(origin, place, message.role, kind, self._before[origin], size, step, handle))
+        listing.add(MessageChange(origin, place, message.role, kind, self._before[origin], size, step, handle))
 
     def _leave(self, listing: _Listing, until: int) -> None:
         """Add the messages before a place of the client's request that left."""
         gone = [place for place in range(listing.furthest + 1, until) if place not in self._stand]
         for step, run in groupby(gone, self._authors.removing(gone).get):
             places = [*run]
-            roles = {self._came.messages[place].role for place in places}
+            role = _role([self._came.messages[place] for place in places])
             size = sum(self._before[place] for place in places)
-            role = roles.pop() if len(roles) == 1 else None
-            listing.add(_change(places[0], None, role, "removed", size, 0, step, count=len(places)))
+            listing.add(MessageChange(places[0], None, role, "removed", size, 0, step, count=len(places)))
 
 
 def _edit(was: Message, message: Message, tokens_before: int, tokens_after: int) -> tuple[str, str | None]:

@@ -21,7 +21,7 @@ from proxy.models.usage import Usage
 from proxy.state.cache import Cache
 from proxy.step import Step
 from proxy.telemetry.bill import Bills, Effect, Estimate, estimated
-from proxy.telemetry.changes import Change, Stages, changes
+from proxy.telemetry.changes import Stages, changes
 from proxy.telemetry.ledger import LEDGER, Ledger
 from proxy.wires import WIRES
 
@@ -159,7 +159,7 @@ def date(seconds: float) -> str:
 async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -> bytes | None:
     """Return the JSON of a record's row, behind that of its new `texts`; None for one that JSON cannot hold."""
     request = record.request()
-    rewriting, changed, handles = record.rewriting, list[Change](), list[str]()
+    rewriting, changed, handles = record.rewriting, list[dict[str, Any]](), list[str]()
     sections: dict[str, Any] = {"before": None, "after": None}
     if rewriting is not None:
         came, sent = rewriting.came, rewriting.sent

@@ -281,6 +281,16 @@ async def test_counting_resumes_after_a_failure(monkeypatch: pytest.MonkeyPatch)
     await world.refused()
 
 
+async def test_only_counted_tokens_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.access.limits._PAUSE", 0)
+    world = World(tokens_per_minute=100)
+    world.counters.failure = "refuses"
+    admission, _ = await world.ask(80)
+    world.counters.failure = None
+    admission.note(Usage(input=10, output=0), None)
+    await world.has_left(90, admission)
+
+
 async def test_concurrent_requests_pass_up_to_the_limit() -> None:
     world = World(requests_per_minute=10)
     done = await asyncio.gather(*(world.ask() for _ in range(50)), return_exceptions=True)

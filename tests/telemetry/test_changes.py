@@ -10,7 +10,7 @@ from proxy.chat.markers import shortened
 from proxy.context import CacheRules
 from proxy.step import Step
 from proxy.telemetry.bill import Bills
-from proxy.telemetry.changes import MOST, Change, changes
+from proxy.telemetry.changes import MOST, changes
 from proxy.testing import CharTokens, chat, context, profile, tool
 from tests.talk import user
 
@@ -25,7 +25,7 @@ async def told(came: ChatRequest, *stages: tuple[str, ChatRequest]) -> list[tupl
     return [tuple(each[name] for name in ("kind", "before", "after", "count", "step")) for each in found]
 
 
-def check(came: ChatRequest, sent: ChatRequest, found: Sequence[Change]) -> None:
+def check(came: ChatRequest, sent: ChatRequest, found: Sequence[dict[str, Any]]) -> None:
     """Every message of both stands in the changes once."""
     before = [each["before"] + n for each in found if each["before"] is not None for n in range(each["count"])]
     after = [each["after"] + n for each in found if each["after"] is not None for n in range(each["count"])]

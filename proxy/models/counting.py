@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any
 
+from proxy.chat.attachments import FILES, IMAGES, SOUNDS
 from proxy.models.encodings import Encoder
 from proxy.models.families import Family, base64_bytes, base64_dimensions, data_url_dimensions, decoded_head
 
@@ -37,9 +38,6 @@ _SEALED = frozenset({"encrypted_content", "data"})
 """Keys of base64 that the provider alone can read, such as the reasoning or the summary of an earlier answer."""
 _SEALED_BYTES = 4
 """Bytes of what is sealed for each token: it is text, and has no more bytes than its cipher."""
-_IMAGES = frozenset({"image_url", "input_image", "image"})
-_SOUNDS = frozenset({"input_audio", "audio"})
-_FILES = frozenset({"file", "input_file", "document"})
 _PUBLISHED = frozenset({"text", "input_text", "output_text", "refusal"})
 
 _PAGE_TOKENS, _PAGE_BYTES = 2000, 50_000
@@ -129,7 +127,7 @@ class Tally:
             yield from (part[key] for key in ("text", "refusal") if isinstance(part.get(key), str))
             return
         self.estimated = True
-        if kind in _IMAGES | _SOUNDS | _FILES:
+        if kind in IMAGES | SOUNDS | FILES:
             self.media += self._medium(kind, part)
             return
         for key, value in part.items():
@@ -145,9 +143,9 @@ class Tally:
     def _medium(self, kind: str, part: Mapping[str, Any]) -> int:
         inner = part.get(kind, part.get("source", part))
         inner = inner if isinstance(inner, Mapping) else {"url": inner}
-        if kind in _IMAGES:
+        if kind in IMAGES:
             return self._image(inner, part.get("detail"))
-        if kind in _SOUNDS:
+        if kind in SOUNDS:
             return ceil(_seconds(inner.get("data")) * self.family.audio_rate)
         return _file_tokens(inner)
 

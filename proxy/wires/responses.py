@@ -340,8 +340,7 @@ def _new_items(message: Message) -> Iterator[bytes]:
         return
     kind = "output_text" if message.role == "assistant" else "input_text"
     if message.text.strip():
-        parts = [{**part, "type": kind} for part in message.parts]
-        yield encode({"type": "message", "role": message.role, "content": parts})
+        yield encode({"type": "message", "role": message.role, "content": _in_words(message.parts, kind)})
     for call in message.get("tool_calls") or ():
         function = {"name": called_name(call), "arguments": call["function"]["arguments"]}
         yield encode({"type": "function_call", "call_id": call["id"], **function})
@@ -383,13 +382,18 @@ def _with_output(item: JsonObject, root: View, message: Message) -> Mapping[str,
 _Parts = Sequence[Mapping[str, Any]]
 
 
+def _in_words(parts: _Parts, kind: str) -> list[Mapping[str, Any]]:
+    """Return parts in the words of the wire, whose texts are of this kind."""
+    return [{**part, "type": kind} if part.get("type") == "text" else part for part in parts]
+
+
 def _native(own: Any, before: _Parts, after: _Parts) -> Any:
     """Return content in the words of the wire; `own` is the client's, of which policies saw the parts `before`."""
     if isinstance(own, str):
         return Message({"content": [*after]}).text
     if len(before) != len(after):
         kind = own[0].get("type", "input_text") if own else "input_text"
-        return [{**part, "type": kind} if part.get("type") == "text" else part for part in after]
+        return _in_words(after, kind)
     changed = [
         {key: part[key] for key in part if part[key] != old.get(key)} for old, part in zip(before, after, strict=True)
     ]

@@ -120,6 +120,13 @@ def test_an_exchange_leaves_whole() -> None:
     assert found == [*AGENT["input"][:2], *AGENT["input"][8:]]
 
 
+def test_an_attachment_in_a_message_of_a_policy_keeps_its_type() -> None:
+    image = {"type": "input_image", "image_url": "https://x.test/wall.png"}
+    recalled = Message({"role": "user", "content": [{"type": "text", "text": "As before."}, image]})
+    content = written(lambda messages: messages.insert(-1, recalled))[-2]["content"]
+    assert content == [{"type": "input_text", "text": "As before."}, image]
+
+
 def test_a_message_of_a_policy_is_written_in_its_place() -> None:
     found = written(lambda messages: messages.insert(2, Message({"role": "user", "content": "Noted."})))
     noted = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Noted."}]}

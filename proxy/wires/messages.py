@@ -19,8 +19,8 @@ from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.parse import EarlierLists, parse_value
 from proxy.chat.reasoning import AS_BLOCKS, is_sealed
 from proxy.chat.splice import fields, spliced
-from proxy.wires.native import Came, NativeBody, NativeRequest, changed_list, check_untagged
-from proxy.wires.view import ToolView, Unwritable, View, plain, root_of, source_of
+from proxy.wires.native import Came, Grammar, NativeBody, NativeRequest, changed_list, check_untagged
+from proxy.wires.view import ToolView, Unwritable, View, answer_of, plain, read_function, root_of, source_of
 
 PATH = "/messages"
 
@@ -32,105 +32,39 @@ _NATIVE_CHOICES = {ours: theirs for theirs, ours in _CHOICES.items()}
 
 
 _NEEDED = {"text": ("text",), "tool_use": ("id", "name"), "tool_result": ("tool_use_id",)}
-_TOOL = ("name", "description", "input_schema")
-
-
-class MessagesRequest(NativeRequest):
-    """A request in Anthropic's form."""
-
-    wire: ClassVar = "messages"
-    names: ClassVar = ("messages", "system")
-
-    @staticmethod
-    def check(item: Mapping[str, Any], place: str) -> None:
-        if not isinstance(item.get("role"), str):
-            wrong(f"{place}.role", "must be a string")
-        check_untagged(item, place)
-        content = item.get("content")
-        if isinstance(content, list):
-            for index, block in enumerate(content):
-                _check_block(block, f"{place}.content[{index}]")
-        elif not isinstance(content, str) and not (content is None and item["role"] == "system"):
-            wrong(f"{place}.content", "must be a string or a list of blocks")
-
-    @staticmethod
-    def value(raw: bytes, name: str) -> Any:
-        value = parse_value(raw, name)
-        if name != "tool_choice" or not isinstance(value, dict):
-            return value
-        if value.get("type") == "tool":
-            return {"type": "function", "function": {"name": value.get("name", "")}}
-        return _CHOICES.get(str(value.get("type")), value)
-
-    @staticmethod
-    def views(listed: Sequence[JsonObject]) -> Iterator[View]:
-        return (view for item in listed for view in item.derive("views", partial(_views, item)))
-
-    @staticmethod
-    def tool(item: JsonObject) -> ToolView:
-        """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
-        if "input_schema" not in item:
-            return ToolView(item, item=item)
-        function = {"name": item.get("name", ""), "description": item.get("description") or ""}
-        function["parameters"] = item["input_schema"]
-        others = {key: value for key, value in item.items() if key not in (*_TOOL, "type")}
-        return ToolView({"type": "function", "function": function, **others}, item=item)
-
-    @staticmethod
-    def with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
-        content = item.get("content")
-        if before.get("role") != "assistant" or not isinstance(content, list):
-            return item
-        pairs = zip(before["content"], content, strict=True)
-        blocks = [old if old.get("type") in THOUGHTS and is_sealed(old) else new for old, new in pairs]
-        return item if blocks == content else item.with_changes(content=blocks)
-
-    @staticmethod
-    def written(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
-        head, said = split_head(messages)
-        listed = {id(item) for item in came.items}
-        count = next((place for place, each in enumerate(head) if id(source_of(each)) in listed), len(head))
-        head, said = head[:count], head[count:] + said
-        yield "system", _system(head, came.system)
-        yield "messages", changed_list(came.own, "messages", raws(came.items), _written(said, came))
-
-    @staticmethod
-    def native_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-        schema = {"type": "object", **(function.get("parameters") or {})}
-        made = {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
-        return made | {**others}
-
-    @staticmethod
-    def native_field(name: str, value: Any) -> Any:
-        if name != "tool_choice":
-            return value
-        if isinstance(value, str):
-            return {"type": _NATIVE_CHOICES[value]}
-        return {"type": "tool", "name": called_name(value)} if "function" in value else value
-
-
-class MessagesBody(NativeBody):
-    """The body of a request."""
-
-    wire: ClassVar = "messages"
-    path: ClassVar = PATH
-    conversation: ClassVar = ("messages", "system", "tools")
-    request: ClassVar = MessagesRequest
-
-    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> NativeRequest:
-        if self._has("thread"):
-            told = "a request must have the whole conversation here: steps read all of it"
-            raise BadRequest(told, param="thread", code="thread_unsupported_request")
-        return super().parse(most, earlier)
-
-
-class CountBody(MessagesBody):
-    """The body of a request whose tokens are to be counted."""
-
-    path: ClassVar = f"{PATH}/count_tokens"
 
 
 # --- read -------------------------------------------------------------------------------------------------------------
+
+
+def _check(item: Mapping[str, Any], place: str) -> None:
+    if not isinstance(item.get("role"), str):
+        wrong(f"{place}.role", "must be a string")
+    check_untagged(item, place)
+    content = item.get("content")
+    if isinstance(content, list):
+        for index, block in enumerate(content):
+            _check_block(block, f"{place}.content[{index}]")
+    elif not isinstance(content, str) and not (content is None and item["role"] == "system"):
+        wrong(f"{place}.content", "must be a string or a list of blocks")
+
+
+def _read_field(raw: bytes, name: str) -> Any:
+    value = parse_value(raw, name)
+    if name != "tool_choice" or not isinstance(value, dict):
+        return value
+    if value.get("type") == "tool":
+        return {"type": "function", "function": {"name": value.get("name", "")}}
+    return _CHOICES.get(str(value.get("type")), value)
+
+
+def _read(listed: Sequence[JsonObject]) -> Iterator[View]:
+    return (view for item in listed for view in item.derive("views", partial(_views, item)))
+
+
+def _read_tool(item: JsonObject) -> ToolView:
+    """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
+    return read_function(item, "input_schema") if "input_schema" in item else ToolView(item, item=item)
 
 
 def _check_block(block: Any, place: str) -> None:
@@ -155,7 +89,9 @@ def _views(item: JsonObject) -> tuple[View, ...]:
     if not isinstance(content, list):
         return (View({"role": role, "content": content}, item=item),)
     if role == "assistant":
-        return (View(_assistant_fields(content), item=item),)
+        calls = [call_of(block) for block in content if block["type"] == "tool_use"]
+        thoughts = [block for block in content if block["type"] in THOUGHTS]
+        return (View(answer_of([*filter(_is_content, content)], calls, thoughts, AS_BLOCKS), item=item),)
     results = [place for place, block in enumerate(content) if block["type"] == "tool_result"]
     found = [_result(item, place, content[place]) for place in results]
     others = [block for block in content if block["type"] != "tool_result"]
@@ -172,18 +108,6 @@ def _result(item: JsonObject, place: int, block: Mapping[str, Any]) -> View:
     return View(data, item=item, place=place)
 
 
-def _assistant_fields(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    thoughts = [block for block in blocks if block["type"] in THOUGHTS]
-    calls = [call_of(block) for block in blocks if block["type"] == "tool_use"]
-    others = [block for block in blocks if _is_content(block)]
-    return {
-        "role": "assistant",
-        "content": plain(others) if others else None,
-        **({AS_BLOCKS: thoughts} if thoughts else {}),
-        **({"tool_calls": calls} if calls else {}),
-    }
-
-
 def _is_content(block: Mapping[str, Any]) -> bool:
     return block["type"] not in THOUGHTS and block["type"] != "tool_use"
 
@@ -196,6 +120,38 @@ def call_of(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- write ------------------------------------------------------------------------------------------------------------
+
+
+def _write(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
+    head, said = split_head(messages)
+    listed = {id(item) for item in came.items}
+    count = next((place for place, each in enumerate(head) if id(source_of(each)) in listed), len(head))
+    head, said = head[:count], head[count:] + said
+    yield "system", _system(head, came.system)
+    yield "messages", changed_list(came.own, "messages", raws(came.items), _written(said, came))
+
+
+def _write_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    schema = {"type": "object", **(function.get("parameters") or {})}
+    made = {"name": function["name"], "description": function.get("description") or "", "input_schema": schema}
+    return made | {**others}
+
+
+def _write_field(name: str, value: Any) -> Any:
+    if name != "tool_choice":
+        return value
+    if isinstance(value, str):
+        return {"type": _NATIVE_CHOICES[value]}
+    return {"type": "tool", "name": called_name(value)} if "function" in value else value
+
+
+def _with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
+    content = item.get("content")
+    if before.get("role") != "assistant" or not isinstance(content, list):
+        return item
+    pairs = zip(before["content"], content, strict=True)
+    blocks = [old if old.get("type") in THOUGHTS and is_sealed(old) else new for old, new in pairs]
+    return item if blocks == content else item.with_changes(content=blocks)
 
 
 def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
@@ -353,3 +309,35 @@ def _answer(view: Message, before: Sequence[Mapping[str, Any]]) -> list[Any]:
     if calls:
         raise Unwritable("a call was added to an answer")
     return blocks + texts
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+class MessagesRequest(NativeRequest):
+    """A request in Anthropic's form."""
+
+    wire: ClassVar = "messages"
+    names: ClassVar = ("messages", "system")
+    grammar: ClassVar = Grammar(_check, _read, _write, _with_sealed, _read_tool, _write_tool, _read_field, _write_field)
+
+
+class MessagesBody(NativeBody):
+    """The body of a request."""
+
+    wire: ClassVar = "messages"
+    path: ClassVar = PATH
+    conversation: ClassVar = ("messages", "system", "tools")
+    request: ClassVar = MessagesRequest
+
+    def parse(self, most: int | None = None, earlier: EarlierLists | None = None) -> NativeRequest:
+        if self._has("thread"):
+            told = "a request must have the whole conversation here: steps read all of it"
+            raise BadRequest(told, param="thread", code="thread_unsupported_request")
+        return super().parse(most, earlier)
+
+
+class CountBody(MessagesBody):
+    """The body of a request whose tokens are to be counted."""
+
+    path: ClassVar = f"{PATH}/count_tokens"

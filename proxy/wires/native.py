@@ -10,7 +10,7 @@ from proxy.chat import ChatRequest, Fields, JsonObject, Message, Tool, encode, r
 from proxy.chat.cache_marks import write_marks
 from proxy.chat.errors import wrong
 from proxy.chat.names import TAG
-from proxy.chat.parse import EMPTY, Body, EarlierLists, parse_list
+from proxy.chat.parse import EMPTY, Body, Check, EarlierLists, parse_list
 from proxy.chat.reasoning import without_reasoning
 from proxy.chat.splice import fields, joined, spliced, with_items, with_members
 from proxy.wires.view import ToolView, Unwritable, View, root_of
@@ -31,6 +31,27 @@ class Came(NamedTuple):
     system: JsonObject | None
 
 
+class Grammar(NamedTuple):
+    """The functions that read and write the objects of a wire."""
+
+    check: Check
+    """Raises `BadRequest` for an object of a conversation that has a wrong shape, with its place."""
+    views: Callable[[Sequence[JsonObject]], Iterator[View]]
+    """Yields the messages that policies see of the client's own, the system prompt in front."""
+    write: Callable[[Sequence[Message], Came], Iterator[tuple[str, bytes | None]]]
+    """Yields the fields of the conversation. Raises `Unwritable`."""
+    with_sealed: Callable[[JsonObject, JsonObject], JsonObject]
+    """Returns an object with the sealed reasoning that another form of it has."""
+    read_tool: Callable[[JsonObject], ToolView]
+    """Returns the tool that policies see of the client's own."""
+    write_tool: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
+    """Returns a function that policies offer, with its other keys, as a tool of the wire."""
+    read_field: Callable[[bytes, str], Any]
+    """Returns the value of a field, of its bytes and its name, in chat's words."""
+    write_field: Callable[[str, Any], Any]
+    """Returns the value of a field, of its name and chat's value, in the words of the wire."""
+
+
 @dataclass(frozen=True, eq=False)
 class NativeRequest(ChatRequest):
     """A request that knows what the client sent. It is written by changing that."""
@@ -38,6 +59,7 @@ class NativeRequest(ChatRequest):
     keeps_system: ClassVar = True
     names: ClassVar[tuple[str, str]]
     """The fields of the conversation and of the system prompt."""
+    grammar: ClassVar[Grammar]
     came: Came = field(kw_only=True)
 
     @property
@@ -76,14 +98,14 @@ class NativeRequest(ChatRequest):
         if self.model != came.model:
             yield "model", encode(self.model)
         if self.messages is not came.messages:
-            yield from self.written(self.messages, came)
+            yield from self.grammar.write(self.messages, came)
         if self.tools is not came.tools:
             yield "tools", changed_list(came.own, "tools", map(self._tool, came.tools), map(self._tool, self.tools))
         for name in () if self.rest is came.rest else {*came.rest, *self.rest}:
             if name not in self.rest:
                 yield name, None
             elif name not in came.rest or self.rest.raw(name) != came.rest.raw(name):
-                yield name, encode(self.native_field(name, self.rest[name]))
+                yield name, encode(self.grammar.write_field(name, self.rest[name]))
 
     def _tool(self, tool: Tool) -> bytes:
         if isinstance(tool, ToolView) and tool.item is not None:
@@ -91,47 +113,7 @@ class NativeRequest(ChatRequest):
         if not isinstance(function := tool.get("function"), Mapping):
             return encode(tool)
         others = {key: value for key, value in tool.items() if key not in ("type", "function")}
-        return encode(self.native_tool(function, others))
-
-    @staticmethod
-    def check(item: Mapping[str, Any], place: str) -> None:
-        """Raise `BadRequest` for one of the client's objects that has a wrong shape, with its place."""
-        raise NotImplementedError
-
-    @staticmethod
-    def value(raw: bytes, name: str) -> Any:
-        """Return the value of a field in chat's words."""
-        raise NotImplementedError
-
-    @staticmethod
-    def views(listed: Sequence[JsonObject]) -> Iterator[View]:
-        """Yield the messages that policies see of the client's own, the system prompt in front."""
-        raise NotImplementedError
-
-    @staticmethod
-    def tool(item: JsonObject) -> ToolView:
-        """Return the tool that policies see of the client's own."""
-        raise NotImplementedError
-
-    @staticmethod
-    def with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
-        """Return an object with the sealed reasoning that another form of it has."""
-        raise NotImplementedError
-
-    @staticmethod
-    def written(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
-        """Yield the fields of the conversation. Raises `Unwritable`."""
-        raise NotImplementedError
-
-    @staticmethod
-    def native_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a function that policies offer, with its `others` keys, as a tool of the wire."""
-        raise NotImplementedError
-
-    @staticmethod
-    def native_field(name: str, value: Any) -> Any:
-        """Return a field in the words of the wire."""
-        raise NotImplementedError
+        return encode(self.grammar.write_tool(function, others))
 
 
 class NativeBody(Body):
@@ -147,13 +129,14 @@ class NativeBody(Body):
         if self._has(head):
             between = b"" if EMPTY.fullmatch(raw) else b","
             raw, ahead = b'[{"role":"system","content":' + self.raw_of(head) + b"}" + between + raw[1:], 1
-        parsed = parse_list(name, raw, JsonObject, kind.check, most, earlier, ahead)
+        parsed = parse_list(name, raw, JsonObject, kind.grammar.check, most, earlier, ahead)
         tools: tuple[Tool, ...] = ()
         if self._has("tools"):
+            read_tool = kind.grammar.read_tool
             listed = parse_list("tools", self.raw_of("tools"), JsonObject, _check_tool, most, earlier)
-            tools = tuple(item.derive(kind.tool, partial(kind.tool, item)) for item in listed.items)
-        rest = self._rest(("model", *kind.names, *(("tools",) if tools else ())), kind.value)
-        messages, system = tuple(kind.views(parsed.items)), parsed.items[0] if ahead else None
+            tools = tuple(item.derive(read_tool, partial(read_tool, item)) for item in listed.items)
+        rest = self._rest(("model", *kind.names, *(("tools",) if tools else ())), kind.grammar.read_field)
+        messages, system = tuple(kind.grammar.views(parsed.items)), parsed.items[0] if ahead else None
         came = Came(self.raw, _fields_of(self.raw), model, messages, tools, rest, parsed.items[ahead:], system)
         return kind(model, messages, tools, rest, folds=parsed.folds.begin(), came=came)
 
@@ -183,7 +166,7 @@ class _Renewal:
         """Objects whose sealed reasoning would be changed."""
         system = None if came.system is None else self._item(came.system)
         listed, tools = tuple(map(self._item, came.items)), tuple(map(self.tool, came.tools))
-        views = tuple(request.views(listed if system is None else (system, *listed)))
+        views = tuple(request.grammar.views(listed if system is None else (system, *listed)))
         if len(views) != len(came.messages):
             raise Unwritable("a message would become another one")
         self._views = dict[int, View]()
@@ -222,7 +205,7 @@ class _Renewal:
         if item is None:
             return cast(Tool, self._change(tool))
         new = self._item(item)
-        read = self._request.tool
+        read = self._request.grammar.read_tool
         return tool if new is item else new.derive(read, partial(read, new))
 
     def _item(self, item: JsonObject) -> JsonObject:
@@ -235,7 +218,7 @@ class _Renewal:
 
     def _spliced(self, item: JsonObject, new: JsonObject) -> JsonObject:
         """Return an object changed within its own bytes, its sealed reasoning as it was; the same if that was all."""
-        made = self._request.with_sealed(new, item)
+        made = self._request.grammar.with_sealed(new, item)
         return item if made == item else JsonObject(made, spliced(item.raw, item, made))
 
     def _is_opened(self, view: View) -> bool:

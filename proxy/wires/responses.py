@@ -16,8 +16,8 @@ from proxy.chat.errors import wrong
 from proxy.chat.parse import parse_value
 from proxy.chat.reasoning import is_sealed
 from proxy.chat.splice import fields, spliced
-from proxy.wires.native import Came, NativeBody, NativeRequest, changed_list, check_untagged
-from proxy.wires.view import ToolView, Unwritable, View, plain, root_of
+from proxy.wires.native import Came, Grammar, NativeBody, NativeRequest, changed_list, check_untagged
+from proxy.wires.view import ToolView, Unwritable, View, answer_of, plain, read_function, root_of
 
 PATH = "/responses"
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -40,140 +40,59 @@ _TEXTS = frozenset({"input_text", "output_text"})
 _REASONING = "reasoning_items"
 ITEMS = "items"
 """The key of a message that the client did not see: what the model said, in its own items."""
-_TOOL = ("type", "name", "description", "parameters")
 
 
 _NEEDED = {"message": ("role",), "function_call": ("call_id", "name", "arguments")}
 _NEEDED |= {"custom_tool_call": ("call_id", "name", "input")}
 
 
-class ResponsesRequest(NativeRequest):
-    """A request in the form of Responses."""
+# --- read -------------------------------------------------------------------------------------------------------------
 
-    wire: ClassVar = "responses"
-    limits: ClassVar = ("max_output_tokens",)
-    names: ClassVar = ("input", "instructions")
 
-    @staticmethod
-    def check(item: Mapping[str, Any], place: str) -> None:
-        kind = _kind(item)
-        if not isinstance(kind, str):
-            wrong(f"{place}.type", "must be a string")
-        check_untagged(item, place)
-        for name in _NEEDED.get(kind, ()):
-            if not isinstance(item.get(name), str):
-                wrong(f"{place}.{name}", "must be a string")
-        if kind == "message" and not isinstance(item.get("content"), str | list):
-            wrong(f"{place}.content", "must be a string or a list of parts")
-        for name in ("content", "output", "summary"):
-            parts = item.get(name)
-            if isinstance(parts, list) and not all(map(_is_part, parts)):
-                wrong(f"{place}.{name}", "must be a list of objects, whose types are strings")
+def _check(item: Mapping[str, Any], place: str) -> None:
+    kind = _kind(item)
+    if not isinstance(kind, str):
+        wrong(f"{place}.type", "must be a string")
+    check_untagged(item, place)
+    for name in _NEEDED.get(kind, ()):
+        if not isinstance(item.get(name), str):
+            wrong(f"{place}.{name}", "must be a string")
+    if kind == "message" and not isinstance(item.get("content"), str | list):
+        wrong(f"{place}.content", "must be a string or a list of parts")
+    for name in ("content", "output", "summary"):
+        parts = item.get(name)
+        if isinstance(parts, list) and not all(map(_is_part, parts)):
+            wrong(f"{place}.{name}", "must be a list of objects, whose types are strings")
 
-    @staticmethod
-    def value(raw: bytes, name: str) -> Any:
-        value = parse_value(raw, name)
-        if name == "tool_choice" and isinstance(value, dict) and value.get("type") == "allowed_tools":
-            return {"type": "allowed_tools", "allowed_tools": {key: value.get(key) for key in ("mode", "tools")}}
-        return value
 
-    @staticmethod
-    def views(listed: Sequence[JsonObject]) -> Iterator[View]:
-        """Yield one view for each run of items that a model said, one for each other item."""
-        run: list[JsonObject] = []
-        calls = _calls_of_results(listed)
-        answered = frozenset(calls.values())
-        for item in listed:
-            if _is_said(item, answered, begun=bool(run)):
-                run.append(item)
-                continue
-            if run:
-                yield _answer(run)
-                run = []
-            call = calls.get(id(item))
-            yield item.derive(("view", call), partial(_view, item, call))
+def _read_field(raw: bytes, name: str) -> Any:
+    value = parse_value(raw, name)
+    if name == "tool_choice" and isinstance(value, dict) and value.get("type") == "allowed_tools":
+        return {"type": "allowed_tools", "allowed_tools": {key: value.get(key) for key in ("mode", "tools")}}
+    return value
+
+
+def _read(listed: Sequence[JsonObject]) -> Iterator[View]:
+    """Yield one view for each run of items that a model said, one for each other item."""
+    run: list[JsonObject] = []
+    calls = _calls_of_results(listed)
+    answered = frozenset(calls.values())
+    for item in listed:
+        if _is_said(item, answered, begun=bool(run)):
+            run.append(item)
+            continue
         if run:
             yield _answer(run)
-
-    @staticmethod
-    def tool(item: JsonObject) -> ToolView:
-        """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
-        if item.get("type") != "function":
-            return ToolView(item, item=item)
-        function = {key: item.get(key) or "" for key in ("name", "description")}
-        function["parameters"] = item.get("parameters") or {}
-        others = {key: value for key, value in item.items() if key not in _TOOL}
-        return ToolView({"type": "function", "function": function, **others}, item=item)
-
-    @staticmethod
-    def with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
-        return before if before.get("type") == "reasoning" and is_sealed(before) else item
-
-    @staticmethod
-    def written(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
-        items: list[bytes] = []
-        has_system = came.system is None
-        standing = set[int]()
-        for message in messages:
-            root = root_of(message)
-            if root is None:
-                items += _new_items(message)
-            elif root.item is came.system and came.system is not None:
-                has_system, before = True, came.system["content"]
-                if message is not root:
-                    made = _native(before, root.parts, message.parts)
-                    yield "instructions", spliced(fields(came.system.raw)["content"], before, made)
-            else:
-                standing.add(id(root))
-                items += message.derive("written", partial(tuple, _items_of(message, root)))
-        _check_lost(came, standing)
-        if not has_system:
-            raise Unwritable("the instructions were taken out or merged")
-        yield "input", changed_list(came.own, "input", raws(came.items), items) or b"[]"
-
-    @staticmethod
-    def native_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-        return {"type": "function", "strict": False, **function, **others}
-
-    @staticmethod
-    def native_field(name: str, value: Any) -> Any:
-        if name != "tool_choice" or not isinstance(value, Mapping):
-            return value
-        if isinstance(allowed := value.get("allowed_tools"), Mapping):
-            tools = [{"type": "function", "name": called_name(tool)} for tool in allowed["tools"]]
-            return {"type": "allowed_tools", "mode": allowed["mode"], "tools": tools}
-        return {"type": "function", "name": called_name(value)} if "function" in value else value
+            run = []
+        call = calls.get(id(item))
+        yield item.derive(("view", call), partial(_view, item, call))
+    if run:
+        yield _answer(run)
 
 
-class ResponsesBody(NativeBody):
-    """The body of a request."""
-
-    wire: ClassVar = "responses"
-    path: ClassVar = PATH
-    conversation: ClassVar = ("input", "instructions", "tools")
-    request: ClassVar = ResponsesRequest
-
-    def check_messages(self) -> None:
-        if self._has("input") and bytes(self._fields["input"])[:1] not in (b"[", b'"'):
-            wrong("input", "must be a string or a list of items")
-
-    @property
-    def is_compaction(self) -> bool:
-        """True where the client has the conversation summed up; that is passed whole."""
-        return b'"compaction_trigger"' in self.raw
-
-    def listed(self) -> bytes:
-        said = self.raw_of("input") if self._has("input") else b"[]"
-        return b'[{"role":"user","content":' + said + b"}]" if said[:1] == b'"' else said
-
-
-class InputTokensBody(ResponsesBody):
-    """The body of a request whose tokens are to be counted."""
-
-    path: ClassVar = f"{PATH}/input_tokens"
-
-
-# --- read -------------------------------------------------------------------------------------------------------------
+def _read_tool(item: JsonObject) -> ToolView:
+    """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
+    return read_function(item, "parameters") if item.get("type") == "function" else ToolView(item, item=item)
 
 
 def _kind(item: Mapping[str, Any]) -> Any:
@@ -267,12 +186,7 @@ def said_in(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         parts += [] if kind in ("message", "reasoning") or _is_call(item) else [dict(item)]
     calls = [call_of(item) for item in run if _is_call(item)]
     reasoning = [dict(item) for item in run if _kind(item) == "reasoning"]
-    return {
-        "role": "assistant",
-        "content": plain(parts) if parts else None,
-        **({_REASONING: reasoning} if reasoning else {}),
-        **({"tool_calls": calls} if calls else {}),
-    }
+    return answer_of(parts, calls, reasoning, _REASONING)
 
 
 def call_of(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -310,6 +224,45 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- write ------------------------------------------------------------------------------------------------------------
+
+
+def _write(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
+    items: list[bytes] = []
+    has_system = came.system is None
+    standing = set[int]()
+    for message in messages:
+        root = root_of(message)
+        if root is None:
+            items += _new_items(message)
+        elif root.item is came.system and came.system is not None:
+            has_system, before = True, came.system["content"]
+            if message is not root:
+                made = _native(before, root.parts, message.parts)
+                yield "instructions", spliced(fields(came.system.raw)["content"], before, made)
+        else:
+            standing.add(id(root))
+            items += message.derive("written", partial(tuple, _items_of(message, root)))
+    _check_lost(came, standing)
+    if not has_system:
+        raise Unwritable("the instructions were taken out or merged")
+    yield "input", changed_list(came.own, "input", raws(came.items), items) or b"[]"
+
+
+def _write_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "function", "strict": False, **function, **others}
+
+
+def _write_field(name: str, value: Any) -> Any:
+    if name != "tool_choice" or not isinstance(value, Mapping):
+        return value
+    if isinstance(allowed := value.get("allowed_tools"), Mapping):
+        tools = [{"type": "function", "name": called_name(tool)} for tool in allowed["tools"]]
+        return {"type": "allowed_tools", "mode": allowed["mode"], "tools": tools}
+    return {"type": "function", "name": called_name(value)} if "function" in value else value
+
+
+def _with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
+    return before if before.get("type") == "reasoning" and is_sealed(before) else item
 
 
 def _check_lost(came: Came, standing: Collection[int]) -> None:
@@ -448,3 +401,43 @@ def _changes(item: JsonObject, parts: Iterator[Mapping[str, Any]], calls: list[A
     if kind != "reasoning":
         next(parts, None)
     return {}
+
+
+# --- bodies -----------------------------------------------------------------------------------------------------------
+
+
+class ResponsesRequest(NativeRequest):
+    """A request in the form of Responses."""
+
+    wire: ClassVar = "responses"
+    limits: ClassVar = ("max_output_tokens",)
+    names: ClassVar = ("input", "instructions")
+    grammar: ClassVar = Grammar(_check, _read, _write, _with_sealed, _read_tool, _write_tool, _read_field, _write_field)
+
+
+class ResponsesBody(NativeBody):
+    """The body of a request."""
+
+    wire: ClassVar = "responses"
+    path: ClassVar = PATH
+    conversation: ClassVar = ("input", "instructions", "tools")
+    request: ClassVar = ResponsesRequest
+
+    def check_messages(self) -> None:
+        if self._has("input") and bytes(self._fields["input"])[:1] not in (b"[", b'"'):
+            wrong("input", "must be a string or a list of items")
+
+    @property
+    def is_compaction(self) -> bool:
+        """True where the client has the conversation summed up; that is passed whole."""
+        return b'"compaction_trigger"' in self.raw
+
+    def listed(self) -> bytes:
+        said = self.raw_of("input") if self._has("input") else b"[]"
+        return b'[{"role":"user","content":' + said + b"}]" if said[:1] == b'"' else said
+
+
+class InputTokensBody(ResponsesBody):
+    """The body of a request whose tokens are to be counted."""
+
+    path: ClassVar = f"{PATH}/input_tokens"

@@ -1,6 +1,6 @@
 """A message as policies see it, in chat form, and where its own bytes are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import orjson
@@ -54,6 +54,14 @@ class ToolView(Tool):
         self.item = item
 
 
+def read_function(item: JsonObject, parameters: str) -> ToolView:
+    """Return a function in chat form; `parameters` is the field in which its wire has the schema."""
+    function = {"name": item.get("name") or "", "description": item.get("description") or ""}
+    function["parameters"] = item.get(parameters) or {}
+    others = {key: value for key, value in item.items() if key not in ("type", "name", "description", parameters)}
+    return ToolView({"type": "function", "function": function, **others}, item=item)
+
+
 def root_of(message: Message) -> View | None:
     """Return the client's message that one was made of; None for one that a policy made."""
     each: Message | None = message
@@ -73,6 +81,13 @@ def plain(parts: list[Any]) -> str | list[Any]:
     if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
         return str(parts[0]["text"])
     return parts
+
+
+def answer_of(parts: list[Any], calls: Sequence[Any], thoughts: Sequence[Any], name: str) -> dict[str, Any]:
+    """Return an answer in chat form; its reasoning stands in the field of this name."""
+    content = plain(parts) if parts else None
+    more = {name: thoughts, "tool_calls": calls}
+    return {"role": "assistant", "content": content, **{key: each for key, each in more.items() if each}}
 
 
 MALFORMED = "malformed_arguments"

@@ -83,17 +83,7 @@ async def test_a_key_is_made_shown_once_and_revoked(
     assert (answer.status, b"in the configuration itself" in answer.body) == (404, True)
 
 
-async def test_what_is_wrong_changes_nothing(operator: Client, tmp_path: Path) -> None:
-    for body, param in (
-        ({}, "name"), ({"name": "a b"}, "name"), ({"name": "../x"}, "name"), ({"name": "<img src=x>"}, "name"),
-        ({"name": "ann"}, "name"), ({"name": "bob"}, "name"), ({"name": "x", "hash": "0" * 64}, "hash"),
-        ({"name": "x", "budget_per_day": 0}, "budget_per_day"), ({"name": "x", "models": []}, "models"),
-        ({"name": "x", "chains": ["none"]}, "chains"), ({"name": "x", "tenant": "a\u2028b"}, "tenant"),
-        ({"name": "x", "expires": "soon"}, "expires"), ({"name": "x", "admin": True}, "admin"), ([], None),
-    ):  # fmt: skip
-        answer = await operator.post("/admin/keys", body)
-        assert (answer.status, answer.json["error"]["param"]) == (400, param), answer.json
-    assert (tmp_path / "keys.yaml").read_text() == FILE
+async def test_a_file_that_is_wrong_is_not_changed(operator: Client, tmp_path: Path) -> None:
     (tmp_path / "keys.yaml").write_text(f"{FILE}- oops\n")
     assert (await operator.post("/admin/keys", {"name": "x"})).refusal == (409, "keys_not_changed")
     assert b"oops" not in (await operator.get("/admin/keys")).body

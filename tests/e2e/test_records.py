@@ -153,9 +153,6 @@ async def test_lists_take_filters_and_pages(lab: Lab) -> None:
     assert await listed("status=error") == ["bad"]
     assert await listed(f"status=ok&since={middle}") == ["k2-1", "k2-0"]
     assert await listed(f"until={middle}") == ["k2-0", "k1-1", "k1-0"]
-    for wrong in ("since=yesterday", "status=bad", "limit=ten"):
-        answer = await client.get(f"/admin/requests?{wrong}", key="s3cret")
-        assert (*answer.refusal, answer.json["error"]["param"]) == (400, "invalid_value", wrong.split("=")[0])
     first = await told(client, "/conversations?limit=1")
     assert (len(first["conversations"]), first["more"]) == (1, True)
     rest = await told(client, f"/conversations?before={first['conversations'][0]['ended']}")
@@ -166,7 +163,6 @@ async def test_lists_take_filters_and_pages(lab: Lab) -> None:
     assert {each["name"] for each in policies} == {"compact_tool_results", "window_history", "offer_recall"}
     assert (await told(client, "/policies?model=plain"))["policies"] == []
     assert len((await told(client, f"/policies?tenant={tenant}&status=ok&chain=default"))["policies"]) == 3
-    assert (await client.get("/admin/conversations/none", key="s3cret")).refusal == (404, "unknown_conversation")
     await talk(client, 1, key="k1")  # an id may come again
     newer, older = await told(client, "/requests/k1-0"), await told(client, f"/requests/k1-0?until={middle}")
     assert newer["ended"] > middle > older["ended"]

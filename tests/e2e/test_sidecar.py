@@ -113,38 +113,9 @@ async def test_a_state_that_cannot_be_read_is_not_an_empty_one(lab: Lab) -> None
     assert "penstock_requests_without_state_total 1.0" in await client.metrics()
 
 
-ASKED, STRICT = {"model": "m", "messages": CONVERSATION}, {"x-penstock-chain": "strict"}
-MISTAKES: list[tuple[str, str, dict[str, Any], int, str]] = [
-    ("GET", "/v1/compress", {}, 405, "method_not_allowed"),
-    ("DELETE", "/v1/compress/", {}, 405, "method_not_allowed"),
-    ("POST", f"/v1/retrieve/{NOWHERE}", {}, 405, "method_not_allowed"),
-    ("PUT", "/v1/retrieve", {}, 405, "method_not_allowed"),
-    ("GET", f"/v1/retrieve/{NOWHERE}", {}, 404, "unknown_handle"),
-    ("GET", "/v1/retrieve", {}, 404, "unknown_handle"),
-    ("GET", "/v1/retrieve/a/b", {}, 404, "unknown_handle"),
-    ("GET", f"/v1/retrieve/{NOWHERE}?first_line=x", {}, 400, "invalid_part"),
-    ("GET", f"/v1/retrieve/{NOWHERE}", {"headers": {"x-penstock-agent": "ann"}}, 400, "session_required"),
-    ("GET", f"/v1/retrieve/{NOWHERE}?patern=x", {}, 400, "invalid_value"),
-    ("POST", "/v1/compress", {"data": b"{"}, 400, "invalid_json"),
-    ("POST", "/v1/compress", {"json": {"messages": CONVERSATION}}, 400, "invalid_type"),
-    ("POST", "/v1/compress", {"json": {"model": "m", "messages": []}}, 400, "empty_array"),
-    ("POST", "/v1/compress", {"data": b" " * 200_000}, 413, "request_too_large"),
-    ("POST", "/v1/compress", {"json": ASKED, "headers": STRICT}, 400, "context_length_exceeded"),
-    ("POST", "/v1/compress", {"json": ASKED, "headers": {"x-penstock-chain": "nope"}}, 400, "unknown_chain"),
-]
-
-
 async def test_half_of_an_emoji_comes_back_as_a_sign_that_a_text_can_hold(client: Client) -> None:
     answer = await compressed(client, messages=[{"role": "user", "content": "half \ud83d"}], user="\ude00")
     assert (answer["messages"][0]["content"], answer["fields"]) == ("half \ufffd", {})
-
-
-async def test_errors_are_openais(client: Client) -> None:
-    for method, path, options, status, code in MISTAKES:
-        answer = await client.send(method, path, **options)
-        assert answer.refusal == (status, code), (method, path)
-        assert answer.json["error"].keys() == {"message", "type", "param", "code"}
-        assert answer.json["error"]["type"] == "invalid_request_error"
 
 
 async def test_a_handle_is_in_no_telemetry(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,16 @@ def _walked(before: _SoFar, messages: Sequence[Message]) -> _SoFar:
     return here._replace(answers=tuple(answers))
 
 
+class _Request(NamedTuple):
+    end: int
+    """The number of its messages."""
+    tools: tuple[int, ...]
+    last: int | None
+    """The number of messages of the request before it."""
+    before: tuple[int, ...] | None
+    """The tools of that one; None for all."""
+
+
 class Offer:
     """The set as it stands while a conversation is walked through."""
 
@@ -164,9 +174,10 @@ class Offer:
         self._talk = [*accumulate(message_sizes, initial=0)]
         self._pinned = frozenset(pinned)
         self._all = sum(limits.sizes)
+        self._blocks: dict[tuple[int, ...], int] = {}
         self._wants = [0.0] * len(limits.sizes)
-        self._saved = 0.0
-        """Input tokens that the requests so far cost less with their tools."""
+        self._requests: list[_Request] = []
+        """The requests so far that had fewer tools."""
         self._last: int | None = None
         self._has_begun = self._is_declined = False
         self.chosen: tuple[int, ...] | None = None
@@ -241,37 +252,45 @@ class Offer:
         if self._limits.is_forced:
             return True
         if self.chosen is not None:
-            return _SPENT * self._saved + self._gain(end, new) >= 0
+            saved = sum(map(self._gain, self._requests))
+            return _SPENT * saved + self._gain(self._next(end, new)) >= 0
         if self._block(new) > _WORTH * self._all:
             return False
-        return len(new) <= len(self._pinned) or self._gain(end, new, _REQUESTS) >= 0
+        return len(new) <= len(self._pinned) or self._gain(self._next(end, new), _REQUESTS) >= 0
 
     def _send(self, end: int, tools: tuple[int, ...] | None) -> None:
         """Take note of a request of so many messages with these tools."""
         if tools is not None:
-            self._saved += self._gain(end, tools)
+            self._requests.append(self._next(end, tools))
         self.chosen, self._last = tools, end
 
-    def _gain(self, end: int, new: tuple[int, ...], requests: int = 1) -> float:
-        """Return how much less the next requests cost with these tools than with all of them, in input tokens."""
-        rules, talk, block = self._limits.rules, self._talk[end], self._block(new)
+    def _next(self, end: int, tools: tuple[int, ...]) -> "_Request":
+        return _Request(end, tools, self._last, self.chosen)
+
+    def _gain(self, request: "_Request", requests: int = 1) -> float:
+        """Return how much less this and later requests cost with these tools than with all, in input tokens."""
+        rules, talk, block = self._limits.rules, self._talk[request.end], self._block(request.tools)
         all_shared = shared = 0
-        if self._last is not None:
-            all_shared = self._all + self._talk[self._last]
-            shared = self._shared(new, block + self._talk[self._last])
+        if request.last is not None:
+            all_shared = self._all + self._talk[request.last]
+            shared = self._shared(request, block + self._talk[request.last])
         whole = cost_ahead(rules, all_shared, self._all + talk, requests, _GROWTH)
         return whole - cost_ahead(rules, shared, block + talk, requests, _GROWTH)
 
-    def _shared(self, new: tuple[int, ...], unchanged: int) -> int:
-        """Return the tokens that the next prompt has in common with the last one, if its tools are these."""
-        if new is self.chosen:
+    def _shared(self, request: "_Request", unchanged: int) -> int:
+        """Return the tokens that the prompt has in common with the last one."""
+        if request.tools is request.before:
             return unchanged
-        before = range(len(self._wants)) if self.chosen is None else self.chosen
-        first = min({*before} ^ {*new}, default=None)
-        return unchanged if first is None else self._tokens([place for place in new if place < first])
+        before = range(len(self._wants)) if request.before is None else request.before
+        first = min({*before} ^ {*request.tools}, default=None)
+        return unchanged if first is None else self._tokens([place for place in request.tools if place < first])
 
-    def _block(self, places: Collection[int]) -> int:
-        return self._tokens(places) + (self._limits.search if len(places) < len(self._wants) else 0)
+    def _block(self, places: tuple[int, ...]) -> int:
+        if (known := self._blocks.get(places)) is not None:  # most requests have the tools of the one before
+            return known
+        block = self._tokens(places) + (self._limits.search if len(places) < len(self._wants) else 0)
+        self._blocks[places] = block
+        return block
 
     def _tokens(self, places: Collection[int]) -> int:
         return sum([self._limits.sizes[place] for place in places])

@@ -6,8 +6,9 @@ Starlette's BaseHTTPMiddleware would hide the disconnect, and its StreamingRespo
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections import Counter
+from collections.abc import Callable
+from contextlib import aclosing
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -58,7 +59,7 @@ class Intake:
         """Set the bounds; `refused` is called with the reason of each refusal."""
         self._refused = refused
         self.bound(most, most_of_one, most_together)
-        self._by_address: dict[str, int] = {}
+        self._by_address: Counter[str] = Counter()
         self.incomplete = 0
         self.complete = 0
         """Bytes of the complete bodies of requests under way."""
@@ -69,43 +70,32 @@ class Intake:
 
     def keep(self, size: int) -> None:
         """Count a complete body until its `release`. Raise `Overloaded` if it does not fit."""
-        self._check("", size, incomplete=False)
+        self._check(size, is_over=False)
         self.complete += size
 
     def release(self, size: int) -> None:
         self.complete -= size
 
-    @contextmanager
-    def receiving(self, address: str, declared: int) -> Iterator[Callable[[int], None]]:
-        """Count a body as incomplete within; call what it yields with each part's size. Raise `Overloaded`."""
-        size = counted = 0
+    def take(self, address: str, size: int) -> int:
+        """Count bytes of an incomplete body until `give_back`. Raise `Overloaded` if they do not fit."""
+        self.check(address, size)
+        self._by_address[address] += size
+        self.incomplete += size
+        return size
 
-        def take(part: int) -> None:
-            nonlocal size, counted
-            size += part
-            more = max(size, LEAST) - counted
-            self._check(address, more)
-            self._by_address[address] = self._by_address.get(address, 0) + more
-            self.incomplete += more
-            counted += more
+    def give_back(self, address: str, size: int) -> None:
+        self.incomplete -= size
+        self._by_address[address] -= size
+        if not self._by_address[address]:
+            del self._by_address[address]
 
-        self._check(address, declared)
-        try:
-            take(0)
-            yield take
-        finally:
-            self.incomplete -= counted
-            if counted:
-                self._by_address[address] -= counted
-                if not self._by_address[address]:
-                    del self._by_address[address]
+    def check(self, address: str, more: int) -> None:
+        """Raise `Overloaded` if so many bytes of an incomplete body would not fit."""
+        is_over = self.incomplete + more > self._most or self._by_address[address] + more > self._most_of_one
+        self._check(more, is_over=is_over)
 
-    def _check(self, address: str, more: int, *, incomplete: bool = True) -> None:
-        is_over = more and self.incomplete + self.complete + more > self._most_together
-        if more and incomplete:
-            own = self._by_address.get(address, 0)
-            is_over = is_over or self.incomplete + more > self._most or own + more > self._most_of_one
-        if is_over:
+    def _check(self, more: int, *, is_over: bool) -> None:
+        if more and (is_over or self.incomplete + self.complete + more > self._most_together):
             self._refused("bodies")
             message = "Penstock has too many large requests under way. Try again soon."
             raise Overloaded(message, headers={**retry_after(1.0), "connection": "close"})
@@ -162,8 +152,11 @@ class Exchange:
         parts: list[bytes] = []
         size = 0
         more = True
-        client = self.scope.get("client")
-        with self._intake.receiving(client[0] if client else "", declared) as take:
+        client, counted = self.scope.get("client"), 0
+        address = client[0] if client else ""
+        self._intake.check(address, declared)
+        try:
+            counted += self._intake.take(address, LEAST)
             while more:
                 message = await self._receive()
                 if message["type"] == "http.disconnect":
@@ -172,9 +165,11 @@ class Exchange:
                 size += len(part)
                 if size > self._largest:
                     raise _too_large(self._largest)
-                take(len(part))
+                counted += self._intake.take(address, max(0, size - counted))
                 parts.append(part)
                 more = message.get("more_body", False)
+        finally:
+            self._intake.give_back(address, counted)
         raw = parts[0] if len(parts) == 1 else b"".join(parts)
         if coding is not None and raw:
             content = await asyncio.to_thread(decoded, raw, coding, self._largest)

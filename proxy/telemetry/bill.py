@@ -58,16 +58,12 @@ class PromptPrefixes(NamedTuple):
 class Bill(NamedTuple):
     """The cost of a prompt in one form of its conversation."""
 
-    prompt: PromptPrefixes
+    tokens: int
     cached: int
     """The tokens that the provider is expected to read from its cache."""
     cost: float
     """In input tokens at full price."""
     usd: float
-
-    @property
-    def tokens(self) -> int:
-        return self.prompt.tokens
 
 
 class _Turn(NamedTuple):
@@ -99,10 +95,8 @@ class Estimate:
 
     @property
     def usd(self) -> float:
-        if self.rounds == 1:
-            return self.sent.usd
-        again = _bill(self.sent.prompt, len(self.sent.prompt.keys), self.profile)
-        return self.sent.usd + (self.rounds - 1) * again.usd
+        prompt = self.turn.forms[_SENT]
+        return self.sent.usd + (self.rounds - 1) * _bill(prompt, len(prompt.keys), self.profile).usd
 
     @property
     def usd_unchanged(self) -> float | None:
@@ -115,16 +109,14 @@ class Estimate:
 
     def broken(self, tools: int) -> dict[str, Any] | None:
         """Return the change of the prefix if the provider's cache had it; None for none. `tools` is as in `changed`."""
-        before, rules = self.before, self.profile.cache
-        if before is None or not rules.ttl or self.turn.at - before.at > rules.ttl:
-            return None
-        return None if before.forms[_SENT].tokens < rules.minimum else self.changed(tools)
+        cached = [turn for turn in self.fresh if turn.forms[_SENT].tokens >= self.profile.cache.minimum]
+        return self.changed(tools) if any(turn is self.before for turn in cached) else None
 
     def changed(self, tools: int) -> dict[str, Any] | None:
         """Return the place at which the prompt departs from the one before it, and the step; None if nowhere."""
         if self.before is None:
             return None
-        last, sent = self.before.forms[_SENT], self.sent.prompt
+        last, sent = self.before.forms[_SENT], self.turn.forms[_SENT]
         place = last.shared(sent)
         if place == len(last.keys):
             return None
@@ -216,7 +208,7 @@ class Bills:
         if first is None or not ran:
             return [Effect()] * len(steps)
         prompt, rest, forms = await prompt_of(first, tokens), iter(stages), estimate.turn.forms
-        name = _CLIENT if prompt.keys[-1:] == estimate.came.prompt.keys[-1:] else _START
+        name = _CLIENT if prompt.keys[-1:] == forms[_CLIENT].keys[-1:] else _START
         forms[_START], bills = prompt, list[Bill]()
         is_known, last = estimate.is_known, None
         for step in ran:
@@ -247,7 +239,7 @@ def _bill(prompt: PromptPrefixes, place: int, profile: ModelProfile) -> Bill:
     """Return the bill of a prompt of which the provider has so many prefixes."""
     total, shared, rules = prompt.tokens, prompt.tokens_of(place), profile.cache
     cost = prompt_cost(rules, shared, total)
-    return Bill(prompt, cached_tokens(rules, shared), cost, money(profile.prices.at(total), cost))
+    return Bill(total, cached_tokens(rules, shared), cost, money(profile.prices.at(total), cost))
 
 
 def _effect(before: Bill, after: Bill, profile: ModelProfile) -> Effect:

@@ -1,8 +1,8 @@
 """Limits: what is taken before it is used, given back where it was not, and let pass where nobody can count."""
 
 import asyncio
+import json
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,16 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.access.callers import Caller
-from proxy.access.limits import MINUTE, Admission, KeyLimits, Terms, Window, duration
-from proxy.chat.errors import RateLimited
+from proxy.access.limits import (
+    FILE_TOKENS,
+    MINUTE,
+    Admission,
+    Demand,
+    KeyLimits,
+    Terms,
+    Window,
+    check_caps,
+    demand_of,
+    duration,
+)
+from proxy.chat.errors import BadRequest, RateLimited
+from proxy.chat.parse import Body
 from proxy.config.settings import KeySettings, LimitsSettings
 from proxy.context import CacheRules, ModelProfile, Prices, TokenCount
 from proxy.http.headers import Headers, retry_after
 from proxy.models.usage import Usage
-from proxy.state.sqlite import SqliteCounters
-from proxy.state.store import StoreError
 from proxy.telemetry.metrics import Metrics
 from proxy.upstreams.base import Call
+from tests.access.counting import FallibleCounters
 
 PROFILE = ModelProfile("m", 1000, 500, 0, prices=Prices(1e6, 2e6), cache=CacheRules(read=0.5))
 """A token costs a dollar, one of an answer two, one from the cache half a dollar."""
@@ -27,27 +38,12 @@ PROFILE = ModelProfile("m", 1000, 500, 0, prices=Prices(1e6, 2e6), cache=CacheRu
 SOMEBODY = Caller("t")
 
 
-class Broken(SqliteCounters):
-    """Counts until it is told to fail, or to hang."""
-
-    failure: str | None = None
-    asked = 0
-
-    async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
-        self.asked += 1
-        if self.failure == "hang":
-            await asyncio.Event().wait()
-        if self.failure:
-            raise StoreError("unreachable")
-        return await super().add(amounts, ttl=ttl)
-
-
 class World:
     """Limits at a time that a test sets."""
 
     def __init__(self, **limits: Any) -> None:
         self.now = 86400.0 * 3
-        self.counters = Broken(None, clock=lambda: self.now)
+        self.counters = FallibleCounters(None, clock=lambda: self.now)
         self.metrics = Metrics("test")
         settings = LimitsSettings.model_validate(limits)
         self.limits = KeyLimits(settings, self.counters, self.metrics, clock=lambda: self.now)
@@ -253,7 +249,7 @@ async def test_a_key_has_the_common_limits_where_it_has_none_of_its_own() -> Non
         await world.refused(caller=caller)
 
 
-@pytest.mark.parametrize("failure", ["refuses", "hang"])
+@pytest.mark.parametrize("failure", ["refuses", "hangs"])
 async def test_requests_pass_with_a_log_line_if_the_counters_fail(
     failure: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,3 +338,69 @@ def test_durations_have_the_format_of_openai(seconds: float, text: str) -> None:
 @pytest.mark.parametrize(("seconds", "whole", "exact"), [(0, "1", "1"), (0.2, "1", "200"), (1.0004, "2", "1001")])
 def test_retry_after_rounds_up(seconds: float, whole: str, exact: str) -> None:
     assert retry_after(seconds) == {"retry-after": whole, "retry-after-ms": exact}
+
+
+SMALL = ModelProfile("m", window=1000, max_output=500, reserve=100)
+
+
+def call(fields: dict[str, Any], *, parsed: bool = False, **more: Any) -> Call:
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}).encode()
+    request = Body(body).parse() if parsed else None
+    return Call("/chat/completions", "m", body, {}, request=request, **{"profile": SMALL, **more})
+
+
+def test_an_uncounted_prompt_counts_a_token_for_four_bytes() -> None:
+    made = call({})
+    assert demand_of(made) == Demand(len(made.body) // 4, 100)
+    assert demand_of(call({}, parsed=True, counted=TokenCount(1, 2, 4, exact=True))).prompt == 7
+
+
+@pytest.mark.parametrize("parsed", [False, True])
+@pytest.mark.parametrize(("fields", "answer"), [
+    ({}, 100),
+    ({"max_tokens": 7, "max_completion_tokens": 9}, 9),
+    ({"max_tokens": 7, "n": 3}, 21),
+    ({"n": None, "max_tokens": None}, 100),
+    ({"n": "3", "max_tokens": True}, 100),
+    ({"max_tokens": -1}, 100),
+])  # fmt: skip
+def test_demand_takes_the_longest_answer_allowed(fields: dict[str, Any], answer: int, parsed: bool) -> None:
+    assert demand_of(call(fields, parsed=parsed)).answer == answer
+    assert demand_of(call({"max_tokens": 5}, profile=None)).answer == 5
+    assert demand_of(call({}, profile=None)).answer == 0
+
+
+def test_a_file_counts_a_fixed_number_of_tokens() -> None:
+    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 400_000}}
+    sound = {"type": "input_audio", "input_audio": {"data": "B" * 400_000, "format": "wav"}}
+    for parts in ([url], [sound], [url, sound, url]):
+        body = json.dumps({"messages": [{"role": "user", "content": parts}]}, separators=(",", ":")).encode()
+        prompt = demand_of(Call("/chat/completions", "m", body, {})).prompt
+        assert len(parts) * FILE_TOKENS <= prompt < len(parts) * FILE_TOKENS + 100
+    assert demand_of(Call("/audio/transcriptions", "m", b"--form\r\n" * 1000, {})) == Demand(0, 0)
+
+
+@pytest.mark.parametrize("parsed", [False, True])
+@pytest.mark.parametrize("fields", [
+    {"max_tokens": 11},
+    {"max_completion_tokens": 10.5},
+    {"max_output_tokens": 10**30},
+    {"n": 3},
+    {"best_of": 3},
+    {"max_tokens": "11"},
+    {"Max_Tokens": 11},
+    {"n": True},
+    {"options": {"num_predict": 11}},
+    {"options": {"num_predict": -1}},
+])  # fmt: skip
+def test_a_request_is_refused_above_the_caps_of_its_key(fields: dict[str, Any], parsed: bool) -> None:
+    with pytest.raises(BadRequest) as caught:
+        check_caps(call(fields, parsed=parsed), 10, 2)
+    assert caught.value.status == 400
+    assert caught.value.param is not None
+    check_caps(call(fields, parsed=parsed), None, None)
+
+
+@pytest.mark.parametrize("fields", [{}, {"max_tokens": 10, "n": 2}, {"max_tokens": None, "n": None}, {"options": 5}])
+def test_a_request_passes_within_the_caps_of_its_key(fields: dict[str, Any]) -> None:
+    check_caps(call(fields), 10, 2)

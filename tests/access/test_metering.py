@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -10,24 +9,8 @@ from proxy.access import metering
 from proxy.access.limits import DAY
 from proxy.access.metering import ALL, Meter
 from proxy.models.usage import Usage
-from proxy.state.sqlite import SqliteCounters
 from proxy.state.store import StoreError
-
-
-class Fallible(SqliteCounters):
-    """Counts until it is told to fail."""
-
-    fails = False
-
-    async def add(self, amounts: Mapping[str, float], *, ttl: float) -> Mapping[str, float]:
-        if self.fails:
-            raise StoreError("unreachable")
-        return await super().add(amounts, ttl=ttl)
-
-    async def read(self, keys: Collection[str]) -> Mapping[str, float]:
-        if self.fails:
-            raise StoreError("unreachable")
-        return await super().read(keys)
+from tests.access.counting import FallibleCounters
 
 
 class World:
@@ -35,7 +18,7 @@ class World:
 
     def __init__(self) -> None:
         self.now = DAY * 3
-        self.counters = Fallible(None, clock=lambda: self.now)
+        self.counters = FallibleCounters(None, clock=lambda: self.now)
         self.one, self.other = (Meter(self.counters, clock=lambda: self.now) for _ in range(2))
 
 
@@ -102,14 +85,14 @@ async def test_many_figures_are_added_in_batches() -> None:
 
 async def test_use_is_lost_and_logged_once_if_the_counters_fail(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
-    world.counters.fails = True
+    world.counters.failure = "refuses"
     caplog.set_level(logging.ERROR, "penstock.limits")
     for _ in range(3):
         world.one.note("t/ann", "m", [Usage(input=1)], None)
         with pytest.raises(StoreError):
             await world.one.today("t/ann", ["m"])
     assert [record.message for record in caplog.records] == ["use of keys is not counted"]
-    world.counters.fails = False
+    world.counters.failure = None
     world.one.note("t/ann", "m", [Usage(input=5)], None)
     assert (await world.one.today("t/ann", []))[ALL] == figures(1, tokens=(5, 0, 0))
 

@@ -1,13 +1,16 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from proxy.chat import Message
+from proxy.chat.parse import Body, ParsedList
 from proxy.context import Identity
-from proxy.state.cache import INLINE, Cache, OnceService
+from proxy.state.cache import INLINE, Cache, OnceService, TenantCache
 from proxy.testing import chat
+from tests.chat.test_parse import body_of, large
 
 
 class Counted:
@@ -198,3 +201,20 @@ async def test_a_long_walk_over_known_texts_lets_others_run(monkeypatch: pytest.
     for _ in range(4):
         await once.of_key("known", 1, lambda: "small")
     assert ran.is_set()
+
+
+Parsed = Cache[tuple[str, bytes], ParsedList[Any]]
+
+
+def first_message(parsed: Parsed, tenant: str, body: Body) -> int:
+    return id(body.parse(None, TenantCache(parsed, tenant)).messages[0])
+
+
+def test_tenants_share_nothing_and_can_be_forgotten() -> None:
+    parsed, body = Parsed(2**20), body_of(large("a"))
+    kept = [body.parse(None, TenantCache(parsed, tenant)) for tenant in ("ann", "bob")]
+
+    assert first_message(parsed, "ann", body) == id(kept[0].messages[0]) != id(kept[1].messages[0])
+    assert parsed.forget("ann") == 2, "its messages and its tools"
+    assert first_message(parsed, "ann", body) != id(kept[0].messages[0])
+    assert first_message(parsed, "bob", body) == id(kept[1].messages[0])

@@ -7,11 +7,11 @@ from datetime import datetime
 import pytest
 
 from proxy.config.settings import TelemetrySettings
-from proxy.step import Step
 from proxy.telemetry.logs import configure
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Telemetry
 from proxy.telemetry.tracing import Tracing
+from tests.telemetry.recorded import request, step
 
 SECRET = "the-prompt-text"
 
@@ -25,23 +25,15 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     return [json.loads(line) for line in err.splitlines()]
 
 
-def request(telemetry: Telemetry) -> None:
-    seen = telemetry.begin("POST", "/v1/chat/completions", {"authorization": SECRET}, request_id="req_1")
-    seen.routed(model="gpt-*", upstream="main", chain="default")
-    steps = [
-        Step("window_history", "rewrite", "dropped 10 of 47 turns", 0.1, 0.0, 900, 400),
-        Step("filter_tools", "keep", "12 tools", 0.1, 0.0, 400, 400),
-        Step("summarise", "keep", "nothing to do", 0.1, 0.0, 400, 400),
-        Step("trim", "rewrite", "dropped 3", 0.1, 0.0, 400, 100, observed=True),
-    ]
-    seen.ran(steps, before=900, after=400, window=8192)
-    seen.call(provider="openai", model="gpt-4o", fields={"user": SECRET}).end(status=200)
-    seen.end(200, stream=True)
+STEPS = (
+    step(), step("filter_tools", verdict="keep"), step("summarise", verdict="keep"), step("trim", observed=True),
+)  # fmt: skip
 
 
 def test_a_request_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     configure(TelemetrySettings())
-    request(Telemetry(Metrics("1")))
+    headers, fields = {"authorization": SECRET}, {"user": SECRET}
+    request(Telemetry(Metrics("1")), *STEPS, headers=headers, fields=fields)
 
     (line,) = lines(capsys)
     assert isinstance(line.pop("ms"), float)

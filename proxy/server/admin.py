@@ -73,14 +73,9 @@ class Admin:
         host: str | None = None,
     ) -> None:
         """`host` is the address of the main port, if it is not the one of the settings."""
-        self._host = host
-        self._reloading = reloading
-        self._forgetting = forgetting
-        self._records = records
-        self._peers = peers
-        self._metrics = metrics
-        self._keys = KeysApi(reloading, meter, peers)
-        self.replays = ReplaysApi(reloading, records, peers)
+        self._host, self._reloading, self._records, self._peers = host, reloading, records, peers
+        self._metrics, self._forgetting = metrics, forgetting
+        self._keys, self.replays = KeysApi(reloading, meter, peers), ReplaysApi(reloading, records, peers)
         peers.on("config", self._config_here)
         peers.on("reload", self._reload_here)
 
@@ -128,16 +123,15 @@ class Admin:
 
     def _let_in(self, request: Request, *, keyed: bool, own_port: bool, local: bool = False) -> None:
         """Raise `PenstockError`, or `HTTPException` where for this client there is no such path."""
-        key = self._reloading.settings.server.admin_key
-        if key is None:
-            if not own_port and not (
-                local and is_open(self._reloading.settings, self._host) and _is_operators(request)
-            ):
+        settings = self._reloading.settings
+        if (key := settings.server.admin_key) is None:
+            if not (own_port or (local and is_open(settings, self._host) and _is_operators(request))):
                 raise HTTPException(404)
             self._check_page(request, local=not own_port)
         elif keyed:
             scheme, _, sent = request.headers.get("authorization", "").partition(" ")
-            is_it = hmac.compare_digest(_hash(sent.strip().encode("latin-1")), _hash(key.get_secret_value().encode()))
+            pair = (sent.strip().encode("latin-1"), key.get_secret_value().encode())
+            is_it = hmac.compare_digest(*(sha256(each).digest() for each in pair))
             if not is_it or scheme.lower() != "bearer":
                 told = "the admin key is missing or wrong; send it as a bearer token"
                 raise Unauthorized(told, headers={"www-authenticate": "Bearer"})
@@ -197,10 +191,6 @@ def _is_operators(request: Request) -> bool:
     return not any(name.startswith(_NOT_OPERATORS) for name in request.headers)
 
 
-def _hash(text: bytes) -> bytes:
-    return sha256(text).digest()
-
-
 _LOGIN = re.compile(r"://[^/?#]*:[^/?#@]+@")
 
 
@@ -227,14 +217,11 @@ def _is_secret(value: str, secrets: set[str]) -> bool:
 def _secrets(value: Any) -> Iterator[str]:
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
-    elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _secrets(getattr(value, name))
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _secrets(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
+        return
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(value, dict | list | tuple):
+        for each in value.values() if isinstance(value, dict) else value:
             yield from _secrets(each)
 
 

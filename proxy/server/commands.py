@@ -69,11 +69,10 @@ async def connect(config: Config) -> int:
             print(f"{named}: not asked: it has no address of its own")
         else:
             are_there.append(await _answers(named, _upstream(upstream, keyless=name in plain), upstream))
-    if isinstance(settings.state, RedisStateSettings):
-        store = build_stores(settings).store
-        are_there.append(await _answers("state", _service(store), store))
-    if (index := build_index(settings)) is not None:
-        are_there.append(await _answers("vectors", _service(index), index))
+    store = build_stores(settings).store if isinstance(settings.state, RedisStateSettings) else None
+    for named, service in (("state", store), ("vectors", build_index(settings))):
+        if service is not None:
+            are_there.append(await _answers(named, _service(service), service))
     if isinstance(settings.embedding, OpenAIEmbedding):
         backend = build_backend(settings.embedding)
         are_there.append(await _answers("embedding", _embedding(backend), backend))

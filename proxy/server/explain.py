@@ -19,7 +19,6 @@ from proxy.config.load import Config, load, read_chain
 from proxy.config.settings import Settings
 from proxy.context import ModelProfile, TokenCount
 from proxy.economics import money, prompt_cost
-from proxy.gateway.chain import Outcome
 from proxy.gateway.prepare import Services
 from proxy.server.build import build_upstreams
 from proxy.server.replay.player import NO_HEADERS, Explained, open_player, patient, play_all, player_beside
@@ -38,11 +37,10 @@ def explain_file(options: argparse.Namespace) -> int:
     """Print the explanation of a request in a file. Return 1 where its body is asked for and would not be sent."""
     raw = sys.stdin.buffer.read() if options.request == "-" else Path(options.request).read_bytes()
     lines = [] if options.before is None else options.before.read_bytes().splitlines()
-    config, headers, before = load(options.config), dict(options.header), [line for line in lines if line.strip()]
-    chains = [options.chain, *([options.against] if options.against else [])]
+    before, config, headers = [line for line in lines if line.strip()], load(options.config), dict(options.header)
     explained = [
         asyncio.run(explain(config, raw, chain_name=chain, headers=headers, before=before, waits=options.wait))
-        for chain in chains
+        for chain in (options.chain, *filter(None, [options.against]))
     ]
     if options.body:
         for line in not_compared(explained[0]):
@@ -94,26 +92,23 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
         [f"the upstream does not support {ignored}"] if ignored else [],
         [f"the answer's limit is lowered to the room for it: {lowered}"] if lowered else [],
         [_conclusion(explained, "" if profile.exact else "about ")],
-        [*_bars(explained.outcome), *_cost(explained)],
+        [] if explained.outcome.rejected is not None else [*_bars(explained), *_cost(explained)],
         [] if tell is None else _diff(explained, tell),
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines)
 
 
-def render_json(explained: Explained, against: Explained | None = None, *, tell: Tell | None = None) -> str:
+def render_json(*explained: Explained, tell: Tell | None = None) -> str:
     """Return the same for machines; of two chains both."""
-
-    def data(each: Explained) -> dict[str, Any]:
-        return {**shown(each), **({} if tell is None else {"diff": _diff(each, tell)})}
-
-    found = data(explained) if against is None else {"explained": data(explained), "against": data(against)}
+    told = [{**shown(each), **({} if tell is None else {"diff": _diff(each, tell)})} for each in explained]
+    found = told[0] if len(told) == 1 else dict(zip(("explained", "against"), told, strict=True))
     return json.dumps(found, indent=2, ensure_ascii=False)
 
 
 def shown(explained: Explained) -> dict[str, Any]:
     """Return what was explained, as JSON values."""
     outcome, profile = explained.outcome, explained.profile
-    before, after, rejected = outcome.before, outcome.after, outcome.rejected
+    before, after, rejected = explained.before, explained.after, outcome.rejected
     return {
         "model": explained.incoming.model,
         "upstream": explained.route.upstream.name,
@@ -122,9 +117,9 @@ def shown(explained: Explained) -> dict[str, Any]:
         "window": profile.window,
         "usable": explained.usable,
         "exact": profile.exact,
-        "tokens_before": before and before.total,
-        "tokens_after": after and after.total,
-        "sections": {"before": before and before.by_section(), "after": after and after.by_section()},
+        "tokens_before": before.total,
+        "tokens_after": after.total,
+        "sections": {"before": before.by_section(), "after": after.by_section()},
         "prompt_usd_before": _prompt_usd(profile, before),
         "prompt_usd_after": _prompt_usd(profile, after),
         **estimated(explained.estimate),
@@ -173,20 +168,16 @@ def _row(step: Step) -> tuple[str, ...]:
 
 def not_compared(explained: Explained) -> list[str]:
     """Return what is not as it would be served, because a model is not loaded here."""
-    steps = ", ".join(explained.not_compared)
-    told = (
-        f"{steps} went by words here: `penstock serve` compares texts by meaning ({explained.meaning}); so does --wait"
-    )
-    return [told] if steps else []
+    steps, served = ", ".join(explained.not_compared), f"compares texts by meaning ({explained.meaning})"
+    return [f"{steps} went by words here: `penstock serve` {served}; so does --wait"] if steps else []
 
 
 def _conclusion(explained: Explained, about: str) -> str:
-    outcome = explained.outcome
+    outcome, before, after = explained.outcome, explained.before, explained.after
     if outcome.rejected is not None:
         return f"rejected with {outcome.rejected.status} {outcome.rejected.code}: nothing would be sent"
-    if not outcome.steps or outcome.before is None or outcome.after is None:
+    if not outcome.steps:
         return "an empty chain: the bytes pass through as they are"
-    before, after = outcome.before, outcome.after
     share = f"{after.total / explained.usable:.1%} of the usable window"
     sections = f"system {after.system}, tools {after.tools}, conversation {after.messages}"
     if outcome.request is explained.incoming:
@@ -194,24 +185,21 @@ def _conclusion(explained: Explained, about: str) -> str:
     return f"{about}{before.total} -> {after.total} tokens ({sections}), {share}; {explained.seconds * 1000:.1f} ms"
 
 
-def _bars(outcome: Outcome) -> list[str]:
+def _bars(explained: Explained) -> list[str]:
     """Return a bar for each section: what is sent of it, and behind that what was taken out."""
-    if outcome.before is None or outcome.after is None or outcome.rejected is not None:
-        return []
-    before, after = outcome.before.by_section(), outcome.after.by_section()
+    before, after = explained.before.by_section(), explained.after.by_section()
     unit = max(*before.values(), *after.values(), 1) / _WIDTH
     rows = []
-    for name in before:
-        filled, all_of_it = (ceil(size / unit) for size in (after[name], max(before[name], after[name])))
-        bar = "█" * filled + "░" * (all_of_it - filled)
-        rows.append(("conversation" if name == "messages" else name, f"{before[name]} -> {after[name]}", bar))
+    for name, size in before.items():
+        filled, whole = ceil(after[name] / unit), ceil(max(size, after[name]) / unit)
+        bar = "█" * filled + "░" * (whole - filled)
+        rows.append(("conversation" if name == "messages" else name, f"{size} -> {after[name]}", bar))
     return columns(rows)
 
 
 def _cost(explained: Explained) -> list[str]:
-    profile, outcome = explained.profile, explained.outcome
-    before, after = (_prompt_usd(profile, count) for count in (outcome.before, outcome.after))
-    if outcome.rejected is not None or before is None or after is None:
+    before, after = (_prompt_usd(explained.profile, count) for count in (explained.before, explained.after))
+    if before is None or after is None:
         return []
     lines = [f"${before:.6f} -> ${after:.6f} for the prompt, if nothing of it is in the provider's cache"]
     running = explained.estimate
@@ -223,11 +211,10 @@ def _cost(explained: Explained) -> list[str]:
     return lines
 
 
-def _prompt_usd(profile: ModelProfile, count: TokenCount | None) -> float | None:
+def _prompt_usd(profile: ModelProfile, count: TokenCount) -> float | None:
     """Return US dollars for a prompt of which nothing is in the provider's cache; None where prices are not known."""
-    if count is None or not profile.prices.known:
-        return None
-    return round(money(profile.prices.at(count.total), prompt_cost(profile.cache, 0, count.total)), 9)
+    cost = money(profile.prices.at(count.total), prompt_cost(profile.cache, 0, count.total))
+    return round(cost, 9) if profile.prices.known else None
 
 
 def _diff(explained: Explained, tell: Tell) -> list[str]:

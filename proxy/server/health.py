@@ -27,9 +27,7 @@ class Draining:
 
     def __init__(self, begin: Callable[[], float], reload: Callable[[], None]) -> None:
         """Call `begin` once; it returns the seconds to go on taking connections. Call `reload` on SIGHUP."""
-        self.begun = False
-        self._begin = begin
-        self._reload = reload
+        self.begun, self._begin, self._reload = False, begin, reload
         self._before: dict[int, Any] = {}
         self._parent: BaseProcess | None = None
 
@@ -54,11 +52,9 @@ class Draining:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         server = self._before[number]
-        if self.begun:  # asked for again: now
-            server(number, frame)
-            return
-        self.begun = True
-        delay = self._begin()
+        delay = 0.0
+        if not self.begun:  # asked for again, it is now
+            self.begun, delay = True, self._begin()
         if delay and number == signal.SIGTERM:
             self._loop.call_soon_threadsafe(self._loop.call_later, delay, server, number, None)
         else:
@@ -133,9 +129,7 @@ class Health:
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 is_stuck = is_stuck or any(await self._peers.ask(question))
-        if is_stuck:
-            return JSONResponse({"status": "stuck"}, 503)
-        return Response(b'{"status":"ok"}', media_type="application/json")
+        return JSONResponse({"status": "stuck"}, 503) if is_stuck else JSONResponse({"status": "ok"})
 
     async def _is_stuck(self, question: Question) -> bool:
         """Return whether a thread is busy with one job for so long that it will probably never end."""
@@ -148,10 +142,8 @@ class Health:
         return is_stuck
 
     async def _readyz(self, request: Request) -> Response:
-        if self._draining.begun:
-            return JSONResponse({"status": "draining"}, 503)
-        if not self.is_ready:
-            return JSONResponse({"status": "starting"}, 503)
+        if self._draining.begun or not self.is_ready:
+            return JSONResponse({"status": "draining" if self._draining.begun else "starting"}, 503)
         degraded = [f"{name}: {why}" for name, why in self._degraded().items() if why]
         return JSONResponse({"status": "ready", "config": self._reloading.brief(), "degraded": degraded})
 

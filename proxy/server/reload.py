@@ -65,20 +65,17 @@ class Generation:
             if not self._users:
                 self._unused.set()
 
-    async def ended(self) -> None:
-        """Wait until the last exchange is over. Call it once the generation gets no new ones."""
-        if self._users:
+    async def aclose(self, *, waits: bool = False) -> None:
+        """Close what only this generation has; if it `waits`, once its last exchange is over and drafts are written.
+
+        Nobody waits for the judge's verdicts any more.
+        """
+        if waits and self._users:
             await self._unused.wait()
         if self.services.judge is not None:
-            await self.services.judge.aclose()  # nobody waits for its verdicts any more
-        if self.services.writing is not None:
-            await self.services.writing.drafts.drain()
-
-    async def aclose(self) -> None:
-        if self.services.judge is not None:
             await self.services.judge.aclose()
-        if self.services.writing is not None:
-            await self.services.writing.drafts.aclose()
+        if (writing := self.services.writing) is not None:
+            await (writing.drafts.drain() if waits else writing.drafts.aclose())
 
 
 def needs_restart(running: Settings, wanted: Settings) -> tuple[str, ...]:
@@ -112,10 +109,7 @@ class Reloading:
 
     def __init__(self, config: Config, make: Make, metrics: Metrics, applied: Callable[[Config], None]) -> None:
         self.current = make(config, {}, None)
-        self._running = config.settings
-        self._make = make
-        self._metrics = metrics
-        self._applied = applied
+        self._running, self._make, self._metrics, self._applied = config.settings, make, metrics, applied
         self._seen = config.files
         self._live = [self.current]
         self._ending = BackgroundWork[str]()
@@ -152,11 +146,10 @@ class Reloading:
         async with self._one_at_a_time:
             try:
                 outcome = await self._reloaded(cause)
-            except ConfigError as error:
-                self._refuse(error)
-                outcome = "refused"
             except Exception as error:  # a policy of the operator's own may do anything when it is loaded
-                self._refuse(ConfigError(f"{self.current.config.path}: {type(error).__name__} while it was loaded"))
+                if not isinstance(error, ConfigError):
+                    error = ConfigError(f"{self.current.config.path}: {type(error).__name__} while it was loaded")
+                self._refuse(error)
                 outcome = "refused"
             self._metrics.reloaded(outcome)
             return outcome
@@ -170,9 +163,8 @@ class Reloading:
             return "unchanged"
         waiting = needs_restart(self._running, config.settings)
         config = replace(config, settings=in_force(self._running, config.settings))
-        made = self._make(config, before.upstreams, before.config.settings)
-        self.current = made
-        self._live.append(made)
+        self.current = self._make(config, before.upstreams, before.config.settings)
+        self._live.append(self.current)
         self._since, self._refused, self._waiting = _now(), None, waiting
         self._metrics.has_config(config.version)
         self._applied(config)
@@ -188,16 +180,13 @@ class Reloading:
         self._seen = {**self.current.config.files, **(error.files or hashes([path]))}
         message = str(error).replace(str(path), path.name).removeprefix(path.name)
         line = re.match(r":\d+", message)
-        self._refused = {
-            "when": _now(),
-            "where": path.name + (line[0] if line else ""),
-            "error": path.name + message,
-        }
+        where = path.name + (line[0] if line else "")
+        self._refused = {"when": _now(), "where": where, "error": path.name + message}
         fields = {"error": self._refused["error"], "version": self.current.config.version}
         _log.error("configuration refused; the previous one stays in force", extra={"fields": fields})
 
     async def _ended(self, old: Generation) -> None:
-        await old.ended()
+        await old.aclose(waits=True)
         self._live.remove(old)
         await self._close(old)
 

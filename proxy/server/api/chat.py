@@ -69,7 +69,7 @@ class Api:
 
         async def serve(http: Exchange) -> None:
             raw = await http.read()
-            if kind is not Body and await do_sized(len(raw), partial(_model_in, raw)) is None:
+            if kind is not Body and not (await do_sized(len(raw), partial(_model_in, raw)))[0]:
                 await self._pass(kind.path, raw, http)  # no chain can read it: its bytes go as they are
                 return
             body = await do_sized(len(raw), partial(kind, raw))
@@ -147,22 +147,20 @@ def _check_stored(body: Body, caller: Caller) -> None:
         raise Rejected(told, param=(named or ["input"])[0], code="stored_not_allowed")
 
 
-def _model_in(raw: bytes) -> str | None:
-    model = Body(raw).get("model") if raw.lstrip()[:1] == b"{" else None
-    return model if isinstance(model, str) and model else None
+def _model_in(raw: bytes) -> tuple[str | None, Body | None]:
+    """Return the model that a body names, and the body if it is JSON."""
+    body = Body(raw) if raw.lstrip()[:1] == b"{" else None
+    model = None if body is None else body.get("model")
+    return (model if isinstance(model, str) else None), body
 
 
 def _named(raw: bytes, http: Exchange) -> tuple[str | None, Body | None]:
-    """Return the model that a body names, and the body if it is JSON."""
-    if http.headers.get("content-type", "").startswith("multipart/form-data"):
-        if http.caller is not None:
-            http.caller.check_form()
-        return _form_model(raw), None
-    if raw.lstrip()[:1] != b"{":
-        return None, None
-    body = Body(raw)
-    model = body.get("model")
-    return (model if isinstance(model, str) else None), body
+    """Return the same, also of a form."""
+    if not http.headers.get("content-type", "").startswith("multipart/form-data"):
+        return _model_in(raw)
+    if http.caller is not None:
+        http.caller.check_form()
+    return _form_model(raw), None
 
 
 def _form_model(raw: bytes) -> str | None:

@@ -68,41 +68,40 @@ class Endpoint:
             http.own_headers.append((b"x-penstock-explain", f"/v1/explain/{quote(http.request_id)}".encode()))
         await self._serve(http)
 
-    async def _let_in(self, http: Exchange) -> None:
-        browsers = self._generation.browsers
-        if browsers is not None:
-            browsers.check(http.scope["method"], http.headers, takes_forms=self._takes_forms)
-        try:
-            await self._handle(http)
-        except StoreError as error:
-            raise unavailable(error) from None
-
     async def _serve(self, http: Exchange) -> None:
-        fault: PenstockError | str | None = None
         try:
-            await self._let_in(http)
-        except ClientGone:
-            fault = "client_gone"
-        except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over
-            fault = PenstockError("Penstock is stopping; send the request again", code="server_stopping", status=503)
-        except PenstockError as error:
-            fault = error.with_traceback(None)  # it would keep all that the request has until the next collection
-        except Exception as error:
-            if is_gone(error):
-                fault = "client_gone"
-                return
-            fields = {"error": type(error).__name__, "request_id": http.request_id}
-            _log.error("unexpected error", exc_info=True, extra={"fields": fields})
-            fault = PenstockError("Penstock failed to handle this request; its log says more", code="internal_error")
+            fault = await self._fault(http)
         finally:
             http.release()
-            if not isinstance(fault, PenstockError):
-                http.seen.end(499 if fault else http.status or 499, error=fault, stream=http.streamed)
-        if isinstance(fault, PenstockError):
-            try:
-                await answer_error(http, fault)
-            finally:
-                http.seen.end(http.status or fault.status, error=fault, stream=http.streamed)
+        error = fault if isinstance(fault, PenstockError) else None
+        try:
+            if error is not None:
+                await answer_error(http, error)
+        finally:
+            status = http.status or (499 if error is None else error.status)
+            http.seen.end(499 if fault == "client_gone" else status, error=fault, stream=http.streamed)
+
+    async def _fault(self, http: Exchange) -> PenstockError | str | None:
+        """Serve an exchange. Return its error, `client_gone`, or None."""
+        try:
+            if (browsers := self._generation.browsers) is not None:
+                browsers.check(http.scope["method"], http.headers, takes_forms=self._takes_forms)
+            await self._handle(http)
+        except ClientGone:
+            return "client_gone"
+        except asyncio.CancelledError:  # the server cuts what is left when its time to stop is over
+            return PenstockError("Penstock is stopping; send the request again", code="server_stopping", status=503)
+        except StoreError as error:
+            return unavailable(error)
+        except PenstockError as error:
+            return error.with_traceback(None)  # it would keep all that the request has until the next collection
+        except Exception as error:
+            if is_gone(error):
+                return "client_gone"
+            fields = {"error": type(error).__name__, "request_id": http.request_id}
+            _log.error("unexpected error", exc_info=True, extra={"fields": fields})
+            return PenstockError("Penstock failed to handle this request; its log says more", code="internal_error")
+        return None
 
 
 def unavailable(error: StoreError) -> NotKept:

@@ -15,6 +15,7 @@ from proxy.vectors.base import IndexFailed
 from proxy.vectors.index import IndexService
 
 Here = Callable[[str], object]
+Forget = Callable[[str], Awaitable[int | bool]]
 
 KEPT: Mapping[str, str] = {
     "share": "shares",
@@ -44,15 +45,22 @@ class Forgetting:
 
     async def tenant(self, named: str) -> dict[str, Any]:
         """Delete a tenant, by its hash or its name in the configuration. Return the report."""
-        tenant = tenant_of_name(named)
+        tenant, services = tenant_of_name(named), self._services
         await self._peers.ask_all("forget", tenant=tenant)
+        stored: dict[str, Forget] = {
+            "memories": services.memories.forget_tenant,
+            "originals": services.archives.forget,
+            **{name: partial(self._remove, kind) for kind, name in KEPT.items()},
+            "vectors": self._forget_vectors,  # behind memories, which take theirs along one by one
+            "requests": self._forget_requests,
+        }
         forgotten: dict[str, int | bool] = {}
         failed: dict[str, str] = {}
-        for what, work in self._stored(tenant).items():
+        for name, forget in stored.items():
             try:
-                forgotten[what] = await work()
+                forgotten[name] = await forget(tenant)
             except (StoreError, IndexFailed) as error:
-                failed[what] = error.cause
+                failed[name] = error.cause
         return {
             "object": "tenant.forgotten",
             "tenant": tenant,
@@ -62,29 +70,19 @@ class Forgetting:
             "remains": REMAINS,
         }
 
-    def _stored(self, tenant: str) -> dict[str, Callable[[], Awaitable[int | bool]]]:
-        return {
-            "memories": partial(self._services.memories.forget_tenant, tenant),
-            "originals": partial(self._services.archives.forget, tenant),
-            **{what: partial(self._removed, f"{kind}/{quote(tenant, safe='')}/") for kind, what in KEPT.items()},
-            # behind memories, which take theirs along one by one
-            "vectors": partial(self._vectors, tenant),
-            "requests": partial(self._requests, tenant),
-        }
-
-    async def _removed(self, prefix: str) -> int:
+    async def _remove(self, kind: str, tenant: str) -> int:
         store, count = self._stores.store, 0
-        while keys := await store.keys(prefix):
+        while keys := await store.keys(f"{kind}/{quote(tenant, safe='')}/"):
             await store.delete(keys)
             count += len(keys)
         return count
 
-    async def _vectors(self, tenant: str) -> bool:
+    async def _forget_vectors(self, tenant: str) -> bool:
         if self._index is not None:
             await self._index.forget_tenant(tenant)
         return self._index is not None
 
-    async def _requests(self, tenant: str) -> int:
+    async def _forget_requests(self, tenant: str) -> int:
         # one that was under way meanwhile may have remembered what was still there
         await self._peers.ask_all("forget", tenant=tenant)
         return await self._stores.records.forget(tenant)

@@ -4,10 +4,12 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,33 +42,27 @@ class KeysApi:
         auth = settings.auth
         if not isinstance(auth, KeysAuth):
             return {"kind": auth.kind, "keys": [], "locked": "clients have keys of upstreams"}
-        listed, locked = set[str](), None
+        listed, locked, used = set[str](), None, None
         try:
             listed = await asyncio.to_thread(names_in, self._file())
         except (Rejected, ConfigError) as error:
             locked = str(error)
         callers = [Caller(tenant_named(key.tenant or key.name), key) for key in auth.keys]
-        try:
+        with suppress(StoreError, TimeoutError):
             used = await self._meter.days(caller.account for caller in callers)
-        except (StoreError, TimeoutError):
-            used = None
         today = f"{datetime.fromtimestamp(self._meter.day * DAY, UTC):%Y-%m-%d}"
-        return {
-            "kind": auth.kind,
-            "locked": locked,
-            "today": today,
-            "keys": [
-                {
-                    **key.model_dump(mode="json", include={"name", "models", "chains", "expires"}),
-                    "tenant": key.tenant or key.name,
-                    "tenant_id": caller.tenant,
-                    "limits": Terms.of(settings.limits, caller).model_dump(),
-                    "revocable": key.name in listed,
-                    "used": None if used is None else _summed(used[caller.account], today),
-                }
-                for key, caller in zip(auth.keys, callers, strict=True)
-            ],
-        }
+        keys = [
+            {
+                **key.model_dump(mode="json", include={"name", "models", "chains", "expires"}),
+                "tenant": key.tenant or key.name,
+                "tenant_id": caller.tenant,
+                "limits": Terms.of(settings.limits, caller).model_dump(),
+                "revocable": key.name in listed,
+                "used": None if used is None else _summed(used[caller.account], today),
+            }
+            for key, caller in zip(auth.keys, callers, strict=True)
+        ]
+        return {"kind": auth.kind, "locked": locked, "today": today, "keys": keys}
 
     async def make(self, request: Request) -> Response:
         fields = await json_object(request)
@@ -128,8 +124,13 @@ def _summed(days: list[dict[str, Any]], today: str) -> dict[str, Any]:
     }
 
 
-_MINUTES = {"requests_per_minute": "requests", "tokens_per_minute": "tokens"}
-_DAYS = {"tokens_per_day": "tokens", "budget_per_day": "usd"}
+_COUNTED: Mapping[str, tuple[str, Literal["minute", "day"]]] = {
+    "requests_per_minute": ("requests", "minute"),
+    "tokens_per_minute": ("tokens", "minute"),
+    "tokens_per_day": ("tokens", "day"),
+    "budget_per_day": ("usd", "day"),
+}
+"""The figure that each limit is about, and the time for which it is counted."""
 
 
 class UsageApi:
@@ -143,17 +144,13 @@ class UsageApi:
     async def report(self, http: Exchange) -> Mapping[str, object]:
         if http.caller is None:
             raise TypeError("there is no such path where clients have no key of Penstock")
-        caller = http.caller
-        now = self._limits.clock()
+        caller, now, used = http.caller, self._limits.clock(), None
         limits = await self._remaining(caller, now)
-        try:
+        with suppress(StoreError, TimeoutError):
             used = await self._meter.today(caller.account, self._models)
-        except (StoreError, TimeoutError):
-            used = None
         if limits is None or used is None:
-            raise Overloaded(
-                "usage is not known right now; try again soon", code="usage_unavailable", headers=retry_after(1.0)
-            )
+            told = "usage is not known right now; try again soon"
+            raise Overloaded(told, code="usage_unavailable", headers=retry_after(1.0))
         return {
             "object": "usage",
             "key": None if caller.key is None else caller.key.name,
@@ -165,25 +162,26 @@ class UsageApi:
 
     async def _remaining(self, caller: Caller, now: float) -> dict[str, dict[str, float]] | None:
         """Return each limit of a caller: `limit`, and if it is counted `remaining` and `resets_after` (seconds)."""
-        terms, account = self._limits.terms(caller), caller.account
-        limits = terms.model_dump()
         minute, elapsed = divmod(now, MINUTE)
-        minutes = {
-            name: (count_key(account, what, "minute", minute - 1), count_key(account, what, "minute", minute))
-            for name, what in _MINUTES.items()
+        times = {"minute": (minute - 1, minute), "day": (now // DAY,)}
+        keys = {
+            name: [count_key(caller.account, figure, unit, time) for time in times[unit]]
+            for name, (figure, unit) in _COUNTED.items()
         }
-        days = {name: count_key(account, what, "day", now // DAY) for name, what in _DAYS.items()}
-        counts = await self._limits.read([key for pair in minutes.values() for key in pair] + [*days.values()])
+        counts = await self._limits.read([*chain.from_iterable(keys.values())])
         if counts is None:
             return None
-        result = {name: {"limit": limit} for name, limit in limits.items() if limit is not None}
-        for name in result.keys() & minutes.keys():
-            before, current = (max(0.0, counts[key]) for key in minutes[name])
-            window = Window(before, current, elapsed)
-            result[name] |= {"remaining": window.remaining(limits[name]), "resets_after": round(window.reset, 3)}
-        for name in result.keys() & days.keys():
-            remaining = round(max(0.0, limits[name] - counts[days[name]]), 9)
-            result[name] |= {"remaining": remaining, "resets_after": round(DAY - now % DAY, 3)}
+        result: dict[str, dict[str, float]] = {}
+        for name, limit in self._limits.terms(caller).model_dump(exclude_none=True).items():
+            *before, current = [max(0.0, counts[key]) for key in keys.get(name, ())] or [0.0]
+            counted = {}
+            if before:
+                window = Window(before[0], current, elapsed)
+                counted = {"remaining": window.remaining(limit), "resets_after": round(window.reset, 3)}
+            elif name in keys:
+                remaining = round(max(0.0, limit - current), 9)
+                counted = {"remaining": remaining, "resets_after": round(DAY - now % DAY, 3)}
+            result[name] = {"limit": limit, **counted}
         return result
 
 

@@ -1,7 +1,7 @@
 """The endpoints for memories: what an application stores about its users, finds, and forgets."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec.structs import asdict
@@ -93,39 +93,34 @@ def entries(raw: bytes, bounds: MemoriesSettings) -> tuple[list[MemoryBody], boo
     """Return the memories of a body, and whether it has a list of them. Raise `BadRequest`."""
     body = parsed(raw)
     if not isinstance(body, dict) or "memories" not in body:
-        return [_entry(body, "", bounds)], False
+        return _valid([(body, "")], bounds), False
     shared = valid(_ListBody, body)
-    _check_count(len(shared.memories), bounds, "memories")
-    read = [_entry(each, f"memories[{number}]", bounds) for number, each in enumerate(shared.memories)]
-    for each in read:
+    listed = _valid([(each, f"memories[{number}]") for number, each in enumerate(shared.memories)], bounds, "memories")
+    for each in listed:
         for name in _NAMES:
             setattr(each, name, getattr(each, name) or getattr(shared, name))
-    return read, True
+    return listed, True
 
 
 def lines(raw: bytes, bounds: MemoriesSettings) -> list[MemoryBody]:
     """Return the memories of JSON lines; empty lines are passed over. Raise `BadRequest`, which names the line."""
-    read: list[MemoryBody] = []
-    for number, line in enumerate(raw.splitlines(), 1):
-        if line.strip():
-            _check_count(len(read) + 1, bounds, None)
-            place = f"line {number}"
-            read.append(_entry(parsed(line, place), place, bounds))
-    return read
+    filled = ((f"line {number}", line) for number, line in enumerate(raw.splitlines(), 1) if line.strip())
+    return _valid(((parsed(line, place), place) for place, line in filled), bounds)
 
 
-def _entry(value: Any, place: str, bounds: MemoriesSettings) -> MemoryBody:
-    entry = valid(MemoryBody, value, place)
-    if len(entry.text) > bounds.max_characters:
-        param = f"{place}.text" if place else "text"
-        message = f"{param}: must have at most {bounds.max_characters} characters"
-        raise BadRequest(message, param=param, code="string_above_max_length")
-    return entry
-
-
-def _check_count(count: int, bounds: MemoriesSettings, param: str | None) -> None:
-    if count > bounds.max_import:
-        raise BadRequest(f"at most {bounds.max_import} memories in one request", param=param, code="too_many_memories")
+def _valid(values: Iterable[tuple[Any, str]], bounds: MemoriesSettings, param: str | None = None) -> list[MemoryBody]:
+    """Return the memories that JSON values are, each with its place. Raise `BadRequest`."""
+    memories: list[MemoryBody] = []
+    for value, place in values:
+        if len(memories) == bounds.max_import:
+            message = f"at most {bounds.max_import} memories in one request"
+            raise BadRequest(message, param=param, code="too_many_memories")
+        memories.append(valid(MemoryBody, value, place))
+        if len(memories[-1].text) > bounds.max_characters:
+            param = f"{place}.text" if place else "text"
+            message = f"{param}: must have at most {bounds.max_characters} characters"
+            raise BadRequest(message, param=param, code="string_above_max_length")
+    return memories
 
 
 _WAIT = 5.0
@@ -152,30 +147,28 @@ class MemoriesApi:
         return _summed(await self._added(http, entered))
 
     async def _added(self, http: Exchange, entered: Sequence[MemoryBody]) -> list[Added]:
-        groups: dict[tuple[str | None, ...], list[int]] = {}
-        for place, each in enumerate(entered):
-            groups.setdefault(tuple(getattr(each, name) for name in _NAMES), []).append(place)
-        # all names are checked before anything is written
-        owned = [(self._owner(http, entered[places[0]]), places) for places in groups.values()]
+        owned: dict[Owner, list[int]] = {}
+        for place, each in enumerate(entered):  # all names are checked before anything is written
+            owned.setdefault(self._owner(http, each), []).append(place)
         added: dict[int, Added] = {}
-        for owner, places in owned:
+        for owner, places in owned.items():
             results = await self._service.add(owner, [entered[place].draft for place in places])
             added |= dict(zip(places, results, strict=True))
         return [added[place] for place in range(len(entered))]
 
     async def find(self, http: Exchange) -> Any:
         asked = _query(_Search, http)
-        owner, kind, query, limit = self._asked(http, asked), asked.kind, asked.query, asked.limit
-        if query is None:
-            memories = [each for each in await self._service.all(owner) if kind in (None, each.kind)]
+        owner, limit = self._asked(http, asked), asked.limit
+        if asked.query is None:
+            memories = [each for each in await self._service.all(owner) if asked.kind in (None, each.kind)]
             data = [_shown(each) for each in memories[:limit]]
             return {"object": "list", "data": data, "has_more": len(memories) > limit}
         if owner.scope is None:
             raise BadRequest("a query searches one scope, not all", param="scope", code="invalid_value")
         # of one kind there may be few among the nearest
-        most = limit if kind is None else _MOST_LISTED
-        hits, found_by = await self._service.search([owner], query, limit=most, wait=_WAIT)
-        fitting = [hit for hit in hits if kind in (None, hit.memory.kind)]
+        most = limit if asked.kind is None else _MOST_LISTED
+        hits, found_by = await self._service.search([owner], asked.query, limit=most, wait=_WAIT)
+        fitting = [hit for hit in hits if asked.kind in (None, hit.memory.kind)]
         data = [{**_shown(hit.memory), "score": round(hit.score, 4)} for hit in fitting[:limit]]
         return {"object": "list", "data": data, "found_by": found_by}
 
@@ -231,13 +224,12 @@ class MemoriesApi:
         """Whose memories a request is about. Raises `BadRequest` where headers name others than it does itself."""
         named: dict[str, str] = {}
         for kind in _NAMES:
-            name = named[f"x-penstock-{kind}"] = getattr(names, kind) or ""
-            header = http.headers.get(f"x-penstock-{kind}", "")
+            name, header = getattr(names, kind) or "", http.headers.get(f"x-penstock-{kind}", "")
             if name and header and name != header:
                 told = f"{kind} is another one than x-penstock-{kind} names"
                 code = "user_mismatch" if kind == "user" else "scope_mismatch"
                 raise BadRequest(told, param=kind, code=code, status=403)
-        named["x-penstock-user"] = names.user or http.headers.get("x-penstock-user", "")
+            named[f"x-penstock-{kind}"] = name or (header if kind == "user" else "")
         who = identify(named, None, http.tenant)
         return Owner(who.tenant, who.user, scope_of(who.session, who.agent, who.task))
 

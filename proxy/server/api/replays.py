@@ -44,10 +44,9 @@ class ReplaysApi:
         peers.on("cancel_replay", self._cancel_here)
 
     async def begin(self, request: Request) -> Response:
-        asked = valid(_Comparison, await json_object(request))
-        known = self._reloading.settings.chains
-        chains = [asked.chain or "", asked.against or ""]
-        for name, chain in zip(("chain", "against"), chains, strict=True):
+        asked, known = valid(_Comparison, await json_object(request)), self._reloading.settings.chains
+        sides = {"chain": asked.chain or "", "against": asked.against or ""}
+        for name, chain in sides.items():
             if chain and chain not in known:
                 told = f"{name}={chain[:40]!r} is not a chain; known: {', '.join(known)}"
                 raise BadRequest(told, param=name, code="invalid_value")
@@ -57,14 +56,14 @@ class ReplaysApi:
         if last["state"] == "running" or self._work:
             raise _running()
         job = {"state": "running", "started": time.time(), "played": 0, "requests": 0, "without_text": 0}
-        job |= {"chain": chains[0], "against": chains[1], "report": None, "error": None}
+        job |= {**sides, "report": None, "error": None}
         self._job = job
         # of two workers that begin at once, each sees the other's: the first one goes on
         others = await self._peers.ask({"ask": "replay"})
         if any(other["state"] == "running" and other["started"] <= job["started"] for other in others):
             self._job = last
             raise _running()
-        self._work.begin(self._run(job, chains, asked.ids, asked.newest), "replay")
+        self._work.begin(self._run(job, [*sides.values()], asked.ids, asked.newest), "replay")
         return answered(job, 202)
 
     async def get(self, request: Request) -> dict[str, Any]:

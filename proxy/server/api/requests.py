@@ -16,7 +16,7 @@ from proxy.access.exchange import Exchange
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, NotFound, Rejected
 from proxy.chat.markers import named_handles
-from proxy.server.api.endpoint import NO_STORE, valid
+from proxy.server.api.endpoint import NO_STORE, Fields, valid
 from proxy.server.api.erase import tenant_of_name
 from proxy.server.replay.reading import recorded_body, recorded_usage
 from proxy.state.archive import Archives
@@ -49,45 +49,42 @@ class RecordsApi:
 
     async def explain(self, http: Exchange) -> Any:
         """`GET /v1/explain/{request-id}`, for the key that it came with."""
-        request_id = http.scope["path_params"]["request_id"]
-        found = await self._latest(Filters(request_id=request_id, tenant=http.tenant), 1)
-        if not found:
+        filters = Filters(request_id=http.scope["path_params"]["request_id"], tenant=http.tenant)
+        if not (newest := await self._latest(filters, 1)):
             raise NotFound(f"no recent request of this key has this id{self._doubt}", code="unknown_request")
-        return {**found[0], "title": None}
+        return {**newest[0], "title": None}
 
     async def requests(self, request: Request) -> dict[str, Any]:
-        asked = valid(_AskedRecords, _sent(request))
+        asked = _asked(_AskedRecords, request.query_params)
         return {"requests": await self._latest(asked.filters, min(asked.limit, _MOST)), **self._about}
 
     async def request(self, request: Request) -> dict[str, Any]:
-        found = await self.find(request.path_params["request_id"], request.query_params)
-        if found is None:
+        record = await self.find(request.path_params["request_id"], request.query_params)
+        if record is None:
             raise NotFound(f"no recent request has this id{self._doubt}", code="unknown_request")
-        return found
+        return record
 
     async def original(self, request: Request) -> dict[str, Any]:
         """`GET /admin/requests/{request_id}/archive/{handle}`: an original that the request names."""
         record, handle = await self.request(request), request.path_params["handle"]
-        text = record.get("text")
-        if text is None:
+        if (text := record.get("text")) is None:
             raise without_text()
         is_named = handle in named_handles(encode(text["after"]))
-        found = await self._archives.find(record["tenant"], handle) if is_named else None
-        if found is None:
+        original = await self._archives.find(record["tenant"], handle) if is_named else None
+        if original is None:
             raise NotFound("unknown handle: this request names no original under it", code="unknown_handle")
-        return {"text": found}
+        return {"text": original}
 
     async def find(self, request_id: str, asked: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the newest record of an id; `tenant` and `until` say which, as clients may share one."""
-        filters = valid(_AskedRecords, {name: value for name, value in asked.items() if value}).filters
-        found = await self._latest(filters._replace(request_id=request_id), 1, text=True)
-        return found[0] if found else None
+        filters = _asked(_AskedRecords, asked).filters._replace(request_id=request_id)
+        return next(iter(await self._latest(filters, 1, text=True)), None)
 
     async def conversations(self, request: Request) -> dict[str, Any]:
-        asked = valid(_AskedConversations, _sent(request))
-        limit, filters, before = min(asked.limit, _MOST), asked.filters, _seconds(asked.before)
-        found = await self._ask(table.conversations, filters, limit + 1, before)
-        return {"conversations": found[:limit], "more": len(found) > limit, **self._about}
+        asked = _asked(_AskedConversations, request.query_params)
+        limit, before = min(asked.limit, _MOST), _seconds(asked.before)
+        listed = await self._ask(table.conversations, asked.filters, limit + 1, before)
+        return {"conversations": listed[:limit], "more": len(listed) > limit, **self._about}
 
     async def conversation(self, request: Request) -> dict[str, Any]:
         text = request.query_params.get("text") == "true"
@@ -104,33 +101,31 @@ class RecordsApi:
     async def recorded(self, id: str, *, text: bool = True) -> dict[str, Any]:
         """Return a conversation with its requests. Raise `PenstockError`."""
         await self._written()
-        found = await self._records.conversation(id, text=text)
-        if found is None:
+        conversation = await self._records.conversation(id, text=text)
+        if conversation is None:
             raise NotFound(f"no recent conversation has this id{self._doubt}", code="unknown_conversation")
-        return found
+        return conversation
 
     async def export(self, request: Request) -> Response:
         id, kind = request.path_params["id"], request.query_params.get("format")
         records = (await self.recorded(id))["requests"]
-        match kind:
-            case "jsonl":
-                if any(record.get("text") is None for record in records):
-                    raise without_text()
-                media, lines = "application/jsonl", (orjson.dumps(_saved(record)) + b"\n" for record in records)
-                content = b"".join(lines)
-            case "csv":
-                media, content = "text/csv; charset=utf-8", _costs(records)
-            case _:
-                raise BadRequest(f"format is {kind!r}; it must be jsonl or csv", param="format", code="invalid_value")
+        if kind == "jsonl":
+            if any(record.get("text") is None for record in records):
+                raise without_text()
+            media, content = "application/jsonl", b"".join(orjson.dumps(_saved(record)) + b"\n" for record in records)
+        elif kind == "csv":
+            media, content = "text/csv; charset=utf-8", _costs(records)
+        else:
+            raise BadRequest(f"format is {kind!r}; it must be jsonl or csv", param="format", code="invalid_value")
         name = f'attachment; filename="conversation-{re.sub(r"[^0-9A-Za-z]", "", id)[:16]}.{kind}"'
         return Response(content, headers={**NO_STORE, "content-type": media, "content-disposition": name})
 
     async def policies(self, request: Request) -> dict[str, Any]:
-        filters = valid(_AskedRecords, _sent(request)).filters
-        return {"policies": await self._ask(table.policies, filters), **self._about}
+        asked = _asked(_AskedRecords, request.query_params)
+        return {"policies": await self._ask(table.policies, asked.filters), **self._about}
 
     async def periods(self, request: Request) -> dict[str, Any]:
-        asked = valid(_AskedRecords, _sent(request))
+        asked = _asked(_AskedRecords, request.query_params)
         return {**await self._ask(table.periods, asked.filters, asked.by), "by": asked.by, **self._about}
 
     @property
@@ -179,9 +174,7 @@ def _saved(record: Record) -> dict[str, Any]:
 
 def _costs(records: Sequence[Record]) -> bytes:
     table = io.StringIO(newline="")
-    rows = csv.writer(table)
-    rows.writerow(_COSTS)
-    rows.writerows([_cell(record.get(name)) for name in _COSTS] for record in records)
+    csv.writer(table).writerows([_COSTS, *([_cell(record.get(name)) for name in _COSTS] for record in records)])
     return table.getvalue().encode()
 
 
@@ -189,11 +182,7 @@ def _cell(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def _in_utc(date: datetime) -> datetime:
-    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-
-
-Date = Annotated[datetime, AfterValidator(_in_utc)]
+Date = Annotated[datetime, AfterValidator(lambda date: date if date.tzinfo else date.replace(tzinfo=UTC))]
 
 
 class _AskedRecords(BaseModel):
@@ -227,8 +216,8 @@ class _AskedConversations(_AskedRecords):
     limit: Annotated[int, Field(ge=0)] = 50
 
 
-def _sent(request: Request) -> dict[str, str]:
-    return {name: value for name, value in request.query_params.items() if value}
+def _asked(kind: type[Fields], query: Mapping[str, Any]) -> Fields:
+    return valid(kind, {name: value for name, value in query.items() if value})
 
 
 def _seconds(date: datetime | None) -> float | None:

@@ -21,8 +21,6 @@ LARGEST = 256 * 1024
 """Bytes of UTF-8 that may be given at once."""
 
 _NAMES = ("session", "agent", "task")
-
-
 _Names = dict[Literal["session", "agent", "task"], str | None]
 
 
@@ -42,11 +40,14 @@ class Sharing:
         self._shares, self._archives = services.shares, services.archives
 
     async def give(self, http: Exchange) -> Mapping[str, Any]:
-        asked = valid(_Share, await sent_json(http))
-        own, named, to = _names(http.headers), _listed(asked.sender or {}), _listed(asked.to)
-        if any(own[name] and named[name] and own[name] != named[name] for name in _NAMES):
+        asked, headers = valid(_Share, await sent_json(http)), _names(http.headers)
+        named, to = (
+            dict.fromkeys(_NAMES, "") | {name: value for name, value in each.items() if value}
+            for each in (asked.sender or {}, asked.to)
+        )
+        if any(headers[name] and named[name] and headers[name] != named[name] for name in _NAMES):
             raise BadRequest("`from` and the headers name different ones", param="from", code="invalid_sender")
-        own = {name: own[name] or named[name] for name in _NAMES}
+        own = {name: headers[name] or named[name] for name in _NAMES}
         giver, receiver = _identity(http, own), _identity(http, {**to, "session": to["session"] or own["session"]})
         if giver.scope == receiver.scope:
             raise BadRequest("`to` must name another session, agent or task", param="to", code="invalid_receiver")
@@ -65,18 +66,16 @@ class Sharing:
         return {"id": share.id, "object": "context.share", "bytes": len(content.encode())}
 
     async def received(self, http: Exchange) -> Mapping[str, Any]:
-        received = await self._shares.received(_identity(http, _names(http.headers)))
-        return {"object": "list", "data": list(map(_entry, received))}
+        return {"object": "list", "data": [*map(_entry, await self._shares.received(_reader(http)))]}
 
     async def get(self, http: Exchange) -> Mapping[str, Any]:
-        received = await self._shares.received(_identity(http, _names(http.headers)))
-        entry = next((_entry(share) for share in received if share.id == _id(http)), None)
-        if entry is None:
-            raise _unknown()
-        return entry
+        for share in await self._shares.received(_reader(http)):
+            if share.id == _id(http):
+                return _entry(share)
+        raise _unknown()
 
     async def take_back(self, http: Exchange) -> Mapping[str, Any]:
-        if not await self._shares.take_back(_identity(http, _names(http.headers)), _id(http)):
+        if not await self._shares.take_back(_reader(http), _id(http)):
             raise _unknown()
         return {"id": _id(http), "object": "context.share", "deleted": True}
 
@@ -88,26 +87,21 @@ class Sharing:
             raise BadRequest("exactly one of content, messages and handle is needed", code="invalid_content")
         if asked.messages is not None:
             text = _transcript(asked.messages)
+        elif asked.content is not None:
+            text = asked.content
         else:
-            text = asked.content or await self._original(asked.handle or "", giver)
+            original = await self._archives.bind(giver).fetch(asked.handle or "")
+            if original is None:
+                told = "nothing is kept under this handle for this session, agent and task, or no longer"
+                raise NotFound(told, param="handle", code="unknown_handle")
+            text = readable(original).encode(errors="replace").decode()
         if len(text.encode()) > LARGEST:
             raise BadRequest(f"at most {LARGEST:,} bytes can be shared", param=sent[0], code="too_large", status=413)
         return text
 
-    async def _original(self, handle: str, giver: Identity) -> str:
-        found = await self._archives.bind(giver).fetch(handle)
-        if found is None:
-            told = "nothing is kept under this handle for this session, agent and task, or no longer"
-            raise NotFound(told, param="handle", code="unknown_handle")
-        return readable(found).encode(errors="replace").decode()
-
 
 def _names(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: headers.get(f"x-penstock-{name}", "") for name in _NAMES}
-
-
-def _listed(names: _Names) -> dict[str, str]:
-    return dict.fromkeys(_NAMES, "") | {name: value for name, value in names.items() if value}
 
 
 def _id(http: Exchange) -> str:
@@ -120,6 +114,10 @@ def _identity(http: Exchange, names: Mapping[str, str]) -> Identity:
         told = "name the session: by the header x-penstock-session"
         raise BadRequest(told, param="x-penstock-session", code="session_required")
     return identify({f"x-penstock-{name}": value for name, value in names.items()}, None, http.tenant)
+
+
+def _reader(http: Exchange) -> Identity:
+    return _identity(http, _names(http.headers))
 
 
 def _transcript(value: Any) -> str:

@@ -19,7 +19,7 @@ from proxy.chat.errors import BadRequest, UpstreamFailed
 from proxy.chat.parse import Body
 from proxy.chat.reasoning import is_signed
 from proxy.config.settings import Chain, RedisStateSettings, Settings, StateSettings
-from proxy.context import Identity, Material, ModelProfile, Pair, Question
+from proxy.context import Identity, Material, ModelProfile, Pair, Question, TokenCount
 from proxy.gateway.chain import Outcome
 from proxy.gateway.hidden import Hidden
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
@@ -61,6 +61,8 @@ class Explained:
     profile: ModelProfile
     chain: str
     outcome: Outcome
+    before: TokenCount
+    after: TokenCount
     body: bytes | None
     """The body for the upstream; None if the chain refuses the request."""
     seconds: float
@@ -120,20 +122,12 @@ class Player:
             self.counter(route.profile),
         )
         count = await tokens.count(sent)  # loading a vocabulary is not the chain's time
-        embedding, outcome = self._services.embedding, Outcome(sent, (), count, count)
+        embedding, unchanged = self._services.embedding, Outcome(sent, (), count, count)
         if embedding is not None and any("embedding" in policy.needs for _, policy in chosen.steps):
             await embedding.loaded()  # that is not the chain's time either
         started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
-        explained = Explained(
-            sent,
-            prepared,
-            profile,
-            chosen.name or route.chain,
-            outcome,
-            prepared.call.body,
-            perf_counter() - started,
-            tokens,
-        )
+        seconds, name, raw = perf_counter() - started, chosen.name or route.chain, prepared.call.body
+        explained = Explained(sent, prepared, profile, name, unchanged, count, count, raw, seconds, tokens)
         if (done := prepared.rewritten) is None:
             return explained
         outcome = done.outcome
@@ -143,14 +137,14 @@ class Player:
             await self._store.clear()
             bills = await self._bills_before(key, type(body), done, route, chosen, asked)
         estimate, effects = await _priced(bills, key, done)
-        if outcome.before is None:  # without steps nobody counted
-            outcome = replace(outcome, before=count, after=count)
         return replace(
             explained,
             incoming=done.sent,
             profile=done.ctx.model,
             outcome=outcome,
-            body=prepared.call.body if outcome.rejected is None else None,
+            before=outcome.before or count,  # without steps nobody counted
+            after=outcome.after or count,
+            body=raw if outcome.rejected is None else None,
             tokens=done.tokens,
             estimate=estimate,
             effects=effects,

@@ -12,7 +12,8 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from itertools import count
+from dataclasses import replace
+from itertools import chain, count
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -45,16 +46,16 @@ class Decision(NamedTuple):
     """The decision that an answer is. The first field that differs names the kind of a change."""
 
     failed: str
-    tools: tuple[str, ...]
-    arguments: tuple[str, ...]
+    tools: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
     """The arguments of the calls, in the order of the tools."""
-    facts: tuple[str, ...]
+    facts: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, wire: str, status: int, body: bytes) -> "Decision":
         answer = WIRES[wire].answer(body, streamed=False) if status == 200 else None
         if answer is None:
-            return cls(f"{status} {UsageReader().of_body(body).error or 'no answer'}", (), (), ())
+            return cls(f"{status} {UsageReader().of_body(body).error or 'no answer'}")
         calls = sorted((name, _canonical(arguments)) for name, arguments in answer.calls)
         facts = () if calls else tuple(sorted(value for value, _ in identifiers(answer.text)))
         return cls("", tuple(name for name, _ in calls), tuple(arguments for _, arguments in calls), facts)
@@ -81,7 +82,7 @@ class Side(NamedTuple):
 
     name: str
     base: str
-    headers: Mapping[str, str]
+    chain: str | None = None
 
 
 class ComparedRequest(NamedTuple):
@@ -124,10 +125,9 @@ class Referee:
             return compared
 
         try:
-            played = await asyncio.gather(*map(play, conversations))
+            return [*chain.from_iterable(await asyncio.gather(*map(play, conversations)))]
         finally:
             await self._transport.aclose()
-        return [each for compared in played for each in compared]
 
     async def _play(self, conversation: Conversation) -> list[ComparedRequest]:
         """Play a conversation. A is asked again last, so that its bill has no reads from this question's cache."""
@@ -143,17 +143,17 @@ class Referee:
     async def _ask(self, side: Side, point: RecordedRequest, session: str) -> tuple[Decision, float]:
         kept = {name: value for name, value in point.body.items() if name not in _NAMING}
         body = body_of(encode({**kept, "model": self._model}))
-        headers = {"content-type": "application/json", "accept-encoding": "identity", **self._headers, **side.headers}
-        headers["x-penstock-session"] = session
+        headers = {"content-type": "application/json", "accept-encoding": "identity", **self._headers}
+        headers |= {"x-penstock-session": session, **({"x-penstock-chain": side.chain} if side.chain else {})}
         try:
             reply = await self._transport.request("POST", URL(f"{side.base}{body.path}"), headers, body.raw)
-            status, answer = reply.status, await reply.read()
+            answer = await reply.read()
         except PenstockError as error:
-            return Decision(f"{error.status} {error.code}", (), (), ()), 0.0
+            return Decision(f"{error.status} {error.code}"), 0.0
         usage, profile = UsageReader().of_body(answer), self._profile
         tokens = usage.input or 0
         cost = reported_cost(profile.cache, tokens, usage.cached or 0, usage.written or 0)
-        return Decision.of(body.wire, status, answer), money(profile.prices.at(tokens), cost, usage.output or 0)
+        return Decision.of(body.wire, reply.status, answer), money(profile.prices.at(tokens), cost, usage.output or 0)
 
 
 def summary(compared: Sequence[ComparedRequest]) -> dict[str, Any]:
@@ -176,11 +176,9 @@ def _changed(groups: Sequence[Sequence[ComparedRequest]], kind: str) -> dict[str
         for group in groups
     ]
     noise, changed, requests = map(sum, zip(*sums, strict=True))
-    dice, drawn = random.Random(1), list[float]()
-    for _ in range(_DRAWS):
-        sample = dice.choices(sums, k=len(sums))
-        drawn.append(sum(more - less for less, more, _ in sample) / sum(size for *_, size in sample))
-    drawn.sort()
+    dice = random.Random(1)
+    samples = (dice.choices(sums, k=len(sums)) for _ in range(_DRAWS))
+    drawn = sorted(sum(more - less for less, more, _ in each) / sum(size for *_, size in each) for each in samples)
     shares = {"noise": noise / requests, "changed": changed / requests, "beyond": (changed - noise) / requests}
     return {**shares, "interval": (drawn[int(0.025 * _DRAWS)], drawn[int(0.975 * _DRAWS)])}
 
@@ -216,44 +214,31 @@ def referee_files(options: argparse.Namespace) -> int:
         raise PenstockError("say what to compare with: --against CHAIN or URL, or --against-config FILE")
     if min(options.most, options.at_once) < 1:
         raise PenstockError("--most and --at-once must be at least 1")
-    config = load(options.config)
-    conversations = [each for path in options.files for each in read(path)]
-    conversations = [*_first(conversations, options.most)]
+    config, most, conversations = load(options.config), options.most, list[Conversation]()
+    for each in (each for path in options.files for each in read(path)):
+        if most > 0:
+            conversations.append(replace(each, points=each.points[:most]))
+        most -= len(each.points)
     with ExitStack() as stack:
-        base = stack.enter_context(serving(config, _for_comparison))
-        other = base
+        base = other = stack.enter_context(serving(config, _for_comparison))
         if options.against_config:
             other = stack.enter_context(serving(load(options.against_config), _for_comparison))
-        a = Side(options.chain or "the model's own chain", f"{base}/v1", _chain(options.chain))
-        b = Side(options.against, f"{other}/v1", _chain(options.against))
+        a = Side(options.chain or "the model's own chain", f"{base}/v1", options.chain)
+        b = Side(options.against, f"{other}/v1", options.against)
         if options.against and "://" in options.against:
-            b = Side(options.against, options.against.rstrip("/"), {})
+            b = Side(options.against, options.against.rstrip("/"))
         elif options.against_config:
             b = b._replace(name=f"{options.against or 'the same'} of {options.against_config}")
         referee = Referee(options.model, _profile(config.settings, options.model), a, b, dict(options.header))
         compared = asyncio.run(referee.play_all(conversations, options.at_once))
     report = summary(compared)
-    if options.json:
-        print(json.dumps(report, indent=2))
-    else:
-        print("\n".join(render(report, compared, a.name, b.name)))
+    print(json.dumps(report, indent=2) if options.json else "\n".join(render(report, compared, a.name, b.name)))
     return 1 if is_changed(report) else 0
-
-
-def _first(conversations: Sequence[Conversation], most: int) -> Iterator[Conversation]:
-    for conversation in conversations:
-        if most > 0:
-            yield Conversation(conversation.name, conversation.source, conversation.points[:most])
-        most -= len(conversation.points)
 
 
 def _for_comparison(data: dict[str, Any]) -> None:
     data["server"] = {**(data.get("server") or {}), "may_choose_chain": True}
     data |= {"state": {"kind": "memory"}, "records": "off"}
-
-
-def _chain(name: str | None) -> Mapping[str, str]:
-    return {"x-penstock-chain": name} if name else {}
 
 
 def _profile(settings: Settings, model: str) -> ModelProfile:

@@ -192,7 +192,7 @@ class Replayed:
         turn = _UNSENT | {
             "number": len(self.turns) + 1,
             "chain": played.chain,
-            "before": outcome.before.by_section() if outcome.before else {},
+            "before": played.before.by_section(),
             "steps": [step.shown() for step in outcome.steps],
             "milliseconds": round(played.seconds * 1000, 3),
             "usable": played.usable,
@@ -207,7 +207,7 @@ class Replayed:
                 broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
             offered, came = ({tool.name for tool in each.tools} for each in (outcome.request, played.incoming))
             turn |= {
-                "after": outcome.after.by_section() if outcome.after else {},
+                "after": played.after.by_section(),
                 "broken": _break(played),
                 "recalled": sum(_recalled(step) for step in outcome.steps),
                 "left_out": [name for name in answer.called_tools if name in came - offered],

@@ -12,11 +12,10 @@ import orjson
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, PenstockError, Unanswered
 from proxy.upstreams.base import Call, Reply
+from proxy.wires.chat_round import merge
 
 DONE = b"data: [DONE]\n\n"
 _PING = b": ping\n\n"
-_MORE = b'"logprobs":null,"finish_reason":null}'
-"""The end of the choice in a chunk that is not the last one."""
 
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8")]
 JSON_HEADERS = [(b"content-type", b"application/json")]
@@ -82,71 +81,85 @@ def usage(prompt: int, completion: int, *, cached: int = 0, written: int = 0, re
     }
 
 
-class Completion:
-    """One answer to the client, whole or in chunks, which all have the same id, time and model.
+Deltas = AsyncGenerator[Mapping[str, Any] | None, None]
+"""Additions to a message, as chunks have them; None says that the server is at work.
 
-    It is made of deltas, as chunks have them; `logprobs` in one stand beside it. None says that the server is at work.
-    """
+Beside the parts of a message stand the `index` of its choice, where there are several, `logprobs`, and in the last one
+of a choice `finish_reason`.
+"""
+
+_BESIDE: Mapping[str, Any] = {"index": 0, "logprobs": None, "finish_reason": None}
+_FIRST = {"role": "assistant", "content": "", "refusal": None}
+
+
+class Completion:
+    """One answer to the client, made of deltas: in chunks, or whole as the stream that is put together."""
 
     def __init__(self, call: Call, facts: Facts) -> None:
         rest = {} if call.request is None else call.request.rest
         self.facts = facts
         self.stream = rest.get("stream") is True
         self._show_usage = wants_usage(rest) and not call.hide_usage
-        self.finish_reason = "stop"
         self.usage: dict[str, Any] = {}
-        self.service_tier: str | None = None
-        """Of a whole answer. Like reason and usage it counts once the deltas have ended."""
-        self._id, self._created, self._model = f"chatcmpl-{secrets.token_hex(12)}", int(time.time()), call.model
-        self._begin = b"data: " + encode(self._head("chat.completion.chunk"))[:-1] + b',"choices":[{"index":0,"delta":'
-        """All of a chunk before its delta, encoded once."""
+        """It counts once the deltas have ended."""
+        self.head: dict[str, Any] = {
+            "id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": call.model
+        }  # fmt: skip
+        """The fields that all chunks have in common."""
 
-    async def reply(
-        self, deltas: AsyncGenerator[Mapping[str, Any] | None, None], headers: Sequence[tuple[bytes, bytes]] = ()
-    ) -> Reply:
+    async def reply(self, deltas: Deltas, headers: Sequence[tuple[bytes, bytes]] = ()) -> Reply:
         """Return the answer. A stream is held back until there is something to say; see `hold_back`."""
         if self.stream:
             events = await hold_back(self._events(deltas), self.facts)
             return Reply(200, [*STREAM_HEADERS, *headers], chunks=events, facts=self.facts)
-        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+        choices: dict[int, dict[str, Any]] = {}
         async for delta in deltas:
-            message |= delta or {}
-        logprobs = message.pop("logprobs", None)
-        if calls := message.get("tool_calls"):
-            # the index places a call in a stream
-            message["tool_calls"] = [{key: part for key, part in call.items() if key != "index"} for call in calls]
-        elif message["content"] is None:
-            message["content"] = ""
-        choice = {"index": 0, "message": message, "logprobs": logprobs, "finish_reason": self.finish_reason}
-        whole = {**self._head("chat.completion"), "choices": [choice], "usage": self.usage}
-        if self.service_tier is not None:
-            whole["service_tier"] = self.service_tier
-        return Reply(200, [*JSON_HEADERS, *headers], body=encode(whole), facts=self.facts)
+            if delta is not None:
+                choice = _choice(delta)
+                merge(choices.setdefault(choice["index"], {"delta": {**_FIRST, "content": None}}), choice)
+        whole = {
+            "object": "chat.completion",
+            "choices": [_whole(choices[index]) for index in sorted(choices)],
+            "usage": self.usage or usage(0, 0),
+        }
+        return Reply(200, [*JSON_HEADERS, *headers], body=encode(self.head | whole), facts=self.facts)
 
-    async def _events(self, deltas: AsyncGenerator[Mapping[str, Any] | None, None]) -> AsyncGenerator[bytes, None]:
-        first = self._chunk({"role": "assistant", "content": "", "refusal": None})
+    async def _events(self, deltas: Deltas) -> AsyncGenerator[bytes, None]:
+        begun: set[int] = set()
         async with aclosing(deltas):
             async for delta in deltas:
                 if delta is None:
                     yield _PING
                     continue
-                yield first + self._chunk(delta)
-                first = b""
-        end = first + self._chunk({}, self.finish_reason)
-        if self._show_usage:
-            used = {**self._head("chat.completion.chunk"), "choices": [], "usage": self.usage}
-            end += b"data: " + encode(used) + b"\n\n"
-        yield end + DONE
+                choice = _choice(delta)
+                begins = choice["index"] not in begun
+                begun.add(choice["index"])
+                first = self._chunk(choices=[{**_BESIDE, "index": choice["index"], "delta": _FIRST}]) if begins else b""
+                yield first + self._chunk(choices=[choice])
+        yield (self._chunk(choices=[], usage=self.usage) if self._show_usage and self.usage else b"") + DONE
 
-    def _chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> bytes:
-        end = _MORE
-        if finish_reason is not None or "logprobs" in delta:
-            end = encode({"logprobs": delta.get("logprobs"), "finish_reason": finish_reason})[1:]
-            delta = {name: part for name, part in delta.items() if name != "logprobs"}
-        return self._begin + encode(delta) + b"," + end + b"]}\n\n"
+    def _chunk(self, **fields: Any) -> bytes:
+        return b"data: " + encode({**self.head, "object": "chat.completion.chunk", **fields}) + b"\n\n"
 
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self._id, "object": kind, "created": self._created, "model": self._model}
+
+def _choice(delta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a delta as the choice of a chunk."""
+    beside = {name: delta.get(name, usual) for name, usual in _BESIDE.items()}
+    return {**beside, "delta": {name: part for name, part in delta.items() if name not in _BESIDE}}
+
+
+def _whole(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return the choice of a whole answer."""
+    message = choice.pop("delta")
+    for name in ("tool_calls", "thinking_blocks"):
+        if parts := message.get(name):
+            # the index places a part in a stream
+            message[name] = [{key: value for key, value in part.items() if key != "index"} for part in parts]
+    if message["content"] is None and "tool_calls" not in message:
+        message["content"] = ""
+    if choice.get("logprobs"):
+        choice["logprobs"] = {"content": None, "refusal": None, **choice["logprobs"]}
+    return {**_BESIDE, **choice, "message": message}
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:

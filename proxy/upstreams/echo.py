@@ -1,14 +1,13 @@
 """An upstream that needs nothing: it answers with a report of what reached it."""
 
-from collections.abc import AsyncGenerator, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, NotFound
 from proxy.context import TokenCount
 from proxy.text import counted
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream
-from proxy.upstreams.completion import Completion, usage
+from proxy.upstreams.completion import Completion, Deltas, usage
 from proxy.upstreams.request_fields import check_fields
 
 
@@ -37,7 +36,7 @@ class Echo(Upstream):
         text = _report(call.request, count)
         completion = Completion(call, {})
         completion.usage = usage(count.total, len(text.split()))
-        return await completion.reply(_deltas(text.splitlines(keepends=True) if completion.stream else [text]))
+        return await completion.reply(_deltas(text))
 
 
 def _report(request: ChatRequest, count: TokenCount) -> str:
@@ -55,6 +54,7 @@ def _report(request: ChatRequest, count: TokenCount) -> str:
     return "\n".join(lines)
 
 
-async def _deltas(texts: Iterable[str]) -> AsyncGenerator[dict[str, Any], None]:
-    for text in texts:
-        yield {"content": text}
+async def _deltas(text: str) -> Deltas:
+    for line in text.splitlines(keepends=True):
+        yield {"content": line}
+    yield {"finish_reason": "stop"}

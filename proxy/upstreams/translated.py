@@ -1,23 +1,20 @@
 """Upstreams that chats are translated for. All their other paths pass as they are."""
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from proxy.chat import ChatRequest
-from proxy.chat.errors import Unanswered
-from proxy.config.settings import AnthropicUpstream, OllamaUpstream
+from proxy.chat.errors import NotFound, Unanswered
+from proxy.config.settings import AnthropicUpstream, OllamaUpstream, Translated
 from proxy.http.client import Response
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect
-from proxy.upstreams.completion import Completion, encoded
+from proxy.upstreams.completion import Completion, Deltas, encoded
 from proxy.upstreams.images import Images
 from proxy.upstreams.refusal import Refused, advice
 from proxy.upstreams.request_fields import ignored_fact
-
-Deltas = AsyncGenerator[dict[str, Any] | None, None]
-"""Additions to a message; None says that the server is at work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +31,10 @@ class Translation:
 class TranslatedUpstream(Upstream):
     """An upstream that translates chat requests, and the answers back."""
 
-    address: str
-    relayed: ClassVar[tuple[bytes, ...]] = ()
-    """The beginnings of headers of an answer that its clients read."""
-
-    def __init__(self, name: str, settings: AnthropicUpstream | OllamaUpstream, schemes: Collection[str]) -> None:
+    def __init__(self, name: str, settings: Translated, schemes: Collection[str]) -> None:
         """Connect nothing yet; `schemes` are those of image addresses that the server does not read itself."""
         self.name = name
-        self.address = settings.base_url
         self._strict = settings.strict_params
-        self._key = None if settings.api_key is None else settings.api_key.get_secret_value()
-        self._transport = connect(name, settings)
         self._images = Images(settings, schemes)
 
     async def send(self, call: Call) -> Reply:
@@ -57,18 +47,49 @@ class TranslatedUpstream(Upstream):
         if call.request is None or call.path != CHAT:
             return await self._pass(call)
         translation = await self._translated(call, await self._images.inlined(call.request))
-        facts = ignored_fact(translation.ignored, strict=self._strict)
-        response = await self._ask(call, translation.body)
-        completion = Completion(call, facts)
-        headers = [(name, value) for name, value in response.headers if name.startswith(self.relayed)]
-        return await completion.reply(self._deltas(response, completion, call, translation), headers)
+        completion = Completion(call, ignored_fact(translation.ignored, strict=self._strict))
+        return await self._answered(call, translation, completion)
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         return () if call.request is None or call.path != CHAT else (await self._translated(call, call.request)).ignored
 
     async def aclose(self) -> None:
-        await self._transport.aclose()
         await self._images.aclose()
+
+    @abstractmethod
+    async def _translated(self, call: Call, request: ChatRequest) -> Translation:
+        """Raise `BadRequest` for what has no form there."""
+
+    @abstractmethod
+    async def _answered(self, call: Call, translation: Translation, completion: Completion) -> Reply:
+        """Ask the model, and return the completion of its answer."""
+
+    async def _pass(self, call: Call) -> Reply:
+        """Forward a call to the server's own `/v1`, and relay its answer as it is."""
+        raise NotFound(f"upstream {self.name!r} serves only /v1{CHAT}")
+
+
+class TranslatedServer(TranslatedUpstream):
+    """A server with an API of its own."""
+
+    address: str
+    relayed: ClassVar[tuple[bytes, ...]] = ()
+    """The beginnings of headers of an answer that its clients read."""
+
+    def __init__(self, name: str, settings: AnthropicUpstream | OllamaUpstream, schemes: Collection[str]) -> None:
+        super().__init__(name, settings, schemes)
+        self.address = settings.base_url
+        self._key = None if settings.api_key is None else settings.api_key.get_secret_value()
+        self._transport = connect(name, settings)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+        await super().aclose()
+
+    async def _answered(self, call: Call, translation: Translation, completion: Completion) -> Reply:
+        response = await self._ask(call, translation.body)
+        headers = [(name, value) for name, value in response.headers if name.startswith(self.relayed)]
+        return await completion.reply(self._deltas(response, completion, call, translation), headers)
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
         """Return the answer to a translated request. Raise the server's refusal."""
@@ -85,10 +106,6 @@ class TranslatedUpstream(Upstream):
     # --- the server's own ---
 
     @abstractmethod
-    async def _translated(self, call: Call, request: ChatRequest) -> Translation:
-        """Raise `BadRequest` for what has no form there."""
-
-    @abstractmethod
     async def _post(self, call: Call, body: bytes) -> Response:
         """Send a translated body, and wait for the head of the answer. Raise `UpstreamFailed`."""
 
@@ -99,7 +116,3 @@ class TranslatedUpstream(Upstream):
     @abstractmethod
     def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
         """Yield what an answer adds to the message. Raise the error in a part of it."""
-
-    @abstractmethod
-    async def _pass(self, call: Call) -> Reply:
-        """Forward a call to the server's own `/v1`, and relay its answer as it is."""

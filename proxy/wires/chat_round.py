@@ -53,7 +53,7 @@ class Calls:
                 continue
             place = self._place(entry)
             call = self.all[place]
-            _merge(call, entry, once=_NAMING)
+            merge(call, entry, once=_NAMING)
             if self.is_internal(call):
                 self.hidden = True
                 self.waiting.discard(place)
@@ -150,7 +150,7 @@ class ChatRound(AnswerRound):
                 if index == min(indexes):
                     stop = choice.get("finish_reason") or stop
                     is_answer = is_answer or isinstance(part, dict)
-                    _merge(message, part if isinstance(part, dict) else {})
+                    merge(message, part if isinstance(part, dict) else {})
         message = {key: value for key, value in message.items() if key not in ("role", "tool_calls")}
         result = RoundResult(
             message, usage or {}, stop, len(indexes) == 1 and not is_broken, is_answer and not is_broken
@@ -324,7 +324,7 @@ _NAMING = frozenset({"index", "type", "id", "name", "format"})
 """Keys that pieces may repeat; all other texts are put together."""
 
 
-def _merge(known: dict[str, Any], more: Mapping[str, Any], *, once: frozenset[str] = frozenset()) -> None:
+def merge(known: dict[str, Any], more: Mapping[str, Any], *, once: frozenset[str] = frozenset()) -> None:
     """Put a piece to what is known. Keys of `once` keep their first value."""
     for key, value in more.items():
         before = known.get(key)
@@ -332,7 +332,7 @@ def _merge(known: dict[str, Any], more: Mapping[str, Any], *, once: frozenset[st
             continue
         if isinstance(value, dict):
             known[key] = dict(before) if isinstance(before, dict) else {}
-            _merge(known[key], value, once=once)
+            merge(known[key], value, once=once)
         elif isinstance(value, list):
             known[key] = _added(before if isinstance(before, list) else [], value)
         elif isinstance(value, str) and isinstance(before, str):
@@ -350,5 +350,5 @@ def _added(known: list[Any], entries: list[Any]) -> list[Any]:
         if index is None or begun is None:
             extended.append(dict(entry) if isinstance(entry, dict) else entry)
         else:
-            _merge(begun, entry, once=_NAMING)
+            merge(begun, entry, once=_NAMING)
     return extended

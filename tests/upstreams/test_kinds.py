@@ -38,7 +38,7 @@ class Lab:
     async def send(self, request: ChatRequest, **fields: Any) -> Reply:
         key = f"Bearer {KEY}"
         call = Call("/chat/completions", MODEL, b"", {"authorization": key}, request=request, **fields)
-        reply: Reply = await self.upstream.send(*((request, key) if isinstance(self.upstream, Provider) else (call,)))
+        reply: Reply = await self.upstream.send(call)
         return reply
 
     async def fails(self, request: ChatRequest, **fields: Any) -> PenstockError:

@@ -18,13 +18,13 @@ from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
 from proxy.http.headers import without_credentials
 from proxy.text.json_values import json_object, json_objects
-from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer
+from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer, events_of
 from proxy.upstreams.anthropic.request import AnthropicRequest
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
-from proxy.upstreams.completion import Completion, parsed, timestamp
+from proxy.upstreams.completion import Completion, Deltas, parsed, timestamp
 from proxy.upstreams.credentials import fitting
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, error_in, refused, words_of
-from proxy.upstreams.translated import Deltas, TranslatedUpstream, Translation
+from proxy.upstreams.translated import TranslatedServer, Translation
 from proxy.wires.messages_answer import STATUSES
 
 VERSION = "2023-06-01"
@@ -46,7 +46,7 @@ def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[
     return {name: Anthropic(name, each) for name, each in upstreams.items()}
 
 
-class Anthropic(TranslatedUpstream):
+class Anthropic(TranslatedServer):
     """Anthropic. Facts of an answer are also `cached_tokens` and `written_tokens`, and `pauses`."""
 
     provider = "anthropic"
@@ -100,30 +100,31 @@ class Anthropic(TranslatedUpstream):
         answer, body, facts = AnthropicAnswer(), translation.body, completion.facts
         asked = body["messages"]
         while True:
-            if completion.stream:
-                async with aclosing(self._events(response, call)) as events:
-                    async for event in events:
-                        for delta in [None] if event.get("type") == "ping" else answer.deltas(event):
-                            yield delta
-            else:
-                answer.read(parsed(await response.read(), SERVER))
+            async with aclosing(self._events(response, call, is_stream=completion.stream)) as events:
+                async for event in events:
+                    for delta in [None] if event.get("type") == "ping" else answer.deltas(event):
+                        yield delta
             if not answer.paused or answer.pauses >= MOST_PAUSES:
                 break
             body = {**body, "messages": [*asked, {"role": "assistant", "content": answer.content}]}
             answer.go_on()
             facts["pauses"] = answer.pauses
             response = await self._ask(call, body)
-        if not completion.stream:
-            yield answer.message()
         # clients may not send it back as it was; one that was cut off is not kept, because nobody goes on with it
         message = answer.kept_message()
         if message is not None and call.keep is not None and not await call.keep(Message(message)):
             facts["unkept"] = "thinking_blocks"
-        completion.finish_reason, completion.usage = answer.finish_reason, answer.usage(facts)
-        completion.service_tier = answer.service_tier
+        completion.usage = answer.usage(facts)
+        if answer.service_tier is not None:
+            completion.head["service_tier"] = answer.service_tier
+        yield {"finish_reason": answer.finish_reason}
 
-    async def _events(self, response: Response, call: Call) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the events of a stream. Raise the error of one, and `Unanswered` if the last one is missing."""
+    async def _events(self, response: Response, call: Call, *, is_stream: bool) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the events of an answer. Raise the error of one, and `Unanswered` if the last one is missing."""
+        if not is_stream:
+            for event in events_of(parsed(await response.read(), SERVER)):
+                yield event
+            return
         kind = None
         async with aclosing(split_lines(response.chunks())) as lines:
             async for line in lines:

@@ -1,6 +1,6 @@
 """Anthropic's answers, whole or as events, in OpenAI's exact form."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from proxy.chat import encode
@@ -18,30 +18,6 @@ PAUSED = "pause_turn"
 TIERS = {"standard": "default", "priority": "priority"}
 
 
-def message_of(content: Sequence[Block]) -> dict[str, Any]:
-    """Return the message of some content blocks, without blocks that OpenAI has no form for."""
-    texts = [block["text"] for block in content if block.get("type") == "text"]
-    calls = [call_of(block) for block in content if block.get("type") == "tool_use"]
-    thoughts = [block for block in content if block.get("type") in THOUGHTS]
-    message: dict[str, Any] = {"content": "".join(texts) if texts or not calls else None}
-    if thoughts:
-        message["reasoning_content"] = "".join([block.get("thinking", "") for block in thoughts])
-        message["thinking_blocks"] = thoughts
-    if calls:
-        message["tool_calls"] = calls
-    if cited := [each for part in _citations(content) for each in part]:
-        message["annotations"] = cited
-    return message
-
-
-def _citations(content: Iterable[Block]) -> Iterator[list[dict[str, Any]]]:
-    end = 0
-    for block in content:
-        if block.get("type") == "text":
-            start, end = end, end + len(block["text"])
-            yield [annotation(each, start, end) for each in block.get("citations") or ()]
-
-
 def annotation(citation: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:
     """Return a citation of a page in OpenAI's form, any other in Anthropic's under the name of its type."""
     place = {"start_index": start, "end_index": end}
@@ -52,12 +28,26 @@ def annotation(citation: Mapping[str, Any], start: int, end: int) -> dict[str, A
     return {"type": kind, kind: {key: value for key, value in citation.items() if key != "type"} | place}
 
 
+def events_of(answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a stream that says what a whole answer does. Raise `UpstreamFailed` for a body with none."""
+    content = answer.get("content")
+    if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+        raise nonsense(SERVER)
+    yield {"type": "message_start", "message": answer}
+    for index, block in enumerate(content):
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": {"stop_reason": answer.get("stop_reason")}}
+
+
 class AnthropicAnswer:
     """The rounds of one answer. One that pauses goes on with the next round, and is one answer to the client."""
 
     def __init__(self) -> None:
         self._rounds = [Blocks()]
         self._thoughts = self._calls = 0
+        self._length = 0
+        """Characters of text so far."""
 
     @property
     def content(self) -> list[Block]:
@@ -75,37 +65,25 @@ class AnthropicAnswer:
     def go_on(self) -> None:
         self._rounds.append(Blocks())
 
-    def read(self, answer: Mapping[str, Any]) -> None:
-        """Take in a whole answer. Raise `UpstreamFailed` for a body that holds none."""
-        content = answer.get("content")
-        if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-            raise nonsense(SERVER)
-        self._rounds[-1].take(answer)
-
-    def message(self) -> dict[str, Any]:
-        """Return the message of all rounds. Raise `UpstreamFailed` for malformed blocks."""
-        try:
-            return message_of([block for each in self._rounds for block in each.content])
-        except (KeyError, TypeError, AttributeError):
-            raise nonsense(SERVER) from None
-
     def kept_message(self) -> dict[str, Any] | None:
         """Return the message that must go back to the model; None where any client sends it back by itself.
 
         A client can send thinking in front, then one text, then calls in OpenAI's fields. Any other order keeps the
-        provider's own blocks, as the parts of its content. Raise `UpstreamFailed` for malformed blocks.
+        provider's own blocks, as the parts of its content.
         """
         content = self.content
         kinds = [str(block.get("type")) for block in content]
         if not set(kinds) - {"text", "tool_use"}:
             return None
-        message = {"role": "assistant", **self.message()}
-        message.pop("reasoning_content", None)
+        message: dict[str, Any] = {"role": "assistant", "content": content}
         order = sorted(kinds, key=lambda kind: (kind not in THOUGHTS) + (kind == "tool_use"))
-        plain = set(kinds) <= {*THOUGHTS, "text", "tool_use"} and kinds == order and kinds.count("text") <= 1
-        if not plain or message.pop("annotations", None):
-            message.pop("thinking_blocks", None)
-            message["content"] = content
+        texts = [block for block in content if block.get("type") == "text"]
+        is_plain = set(kinds) <= {*THOUGHTS, "text", "tool_use"} and kinds == order and len(texts) <= 1
+        if is_plain and not any(text.get("citations") for text in texts):
+            message["content"] = next((text["text"] for text in texts), None)
+            message["thinking_blocks"] = [block for block in content if block.get("type") in THOUGHTS]
+        if calls := [call_of(block) for block in content if block.get("type") == "tool_use"]:
+            message["tool_calls"] = calls
         return message
 
     def deltas(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -127,12 +105,16 @@ class AnthropicAnswer:
             raise nonsense(SERVER) from None
 
     def _begin(self, block: Block) -> list[dict[str, Any]]:
+        if not all(isinstance(block.get(name, ""), str) for name in ("type", "text", "thinking")):
+            raise nonsense(SERVER)
         match block["type"]:
             case "text":
                 return [{"content": block["text"]}] if block.get("text") else []
             case "thinking" | "redacted_thinking" as kind:
                 self._thoughts += 1
-                return [self._thought(block)] if kind == "redacted_thinking" else []
+                text = {"reasoning_content": block["thinking"]} if block.get("thinking") else {}
+                is_whole = block.get("signature") or kind == "redacted_thinking"
+                return [{**text, **self._thought(block)}] if text or is_whole else []
             case "tool_use":
                 self._calls += 1
                 return [self._call({"id": block["id"], "type": "function"}, {"name": block["name"], "arguments": ""})]
@@ -154,9 +136,10 @@ class AnthropicAnswer:
 
     def _end(self, blocks: Blocks) -> list[dict[str, Any]]:
         block = blocks.content[-1]
-        if block["type"] == "text" and block.get("citations"):
-            *_, cited = _citations(self.content)
-            return [{"annotations": cited}]
+        if block["type"] == "text":
+            start, self._length = self._length, self._length + len(block["text"])
+            cited = [annotation(each, start, self._length) for each in block.get("citations") or ()]
+            return [{"annotations": cited}] if cited else []
         if block["type"] == "tool_use" and not any(blocks.arguments):
             return [self._call({}, {"arguments": encode(block.get("input") or {}).decode()})]
         return []

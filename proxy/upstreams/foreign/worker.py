@@ -20,12 +20,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 
-from proxy.chat import ChatRequest
 from proxy.chat.errors import PenstockError
 from proxy.chat.parse import Body
 from proxy.config.settings import ForeignUpstream, TelemetrySettings
 from proxy.telemetry.logs import configure
-from proxy.upstreams.base import Reply
+from proxy.upstreams.base import CHAT, Call, Reply
 from proxy.upstreams.foreign.provider import Provider
 
 
@@ -46,8 +45,8 @@ class Worker:
         return app
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        provider, chat = await self._read(request)
-        reply = await provider.send(chat, request.headers.get("authorization", ""))
+        provider, call = await self._read(request)
+        reply = await provider.send(call)
         headers = self._headers(reply)
         if reply.chunks is None:
             return web.Response(status=reply.status, headers=headers, body=reply.body)
@@ -59,12 +58,13 @@ class Worker:
         return response
 
     async def _ignored(self, request: web.Request) -> web.StreamResponse:
-        provider, chat = await self._read(request)
-        return web.Response(body=orjson.dumps(await provider.ignored(chat)), content_type="application/json")
+        provider, call = await self._read(request)
+        return web.Response(body=orjson.dumps(await provider.ignored(call)), content_type="application/json")
 
-    async def _read(self, request: web.Request) -> tuple[Provider, ChatRequest]:
+    async def _read(self, request: web.Request) -> tuple[Provider, Call]:
         chat = Body(await request.read()).parse()
-        return self._providers[unquote(request.match_info["name"])], chat
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        return self._providers[unquote(request.match_info["name"])], Call(CHAT, chat.model, b"", headers, request=chat)
 
     def _headers(self, reply: Reply) -> CIMultiDict[str]:
         """Return the headers of an answer, its facts among them, and the CPU time since it was reported last."""

@@ -24,11 +24,11 @@ from proxy.http.client import Response
 from proxy.models import with_window
 from proxy.text.json_values import json_objects
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
-from proxy.upstreams.completion import Completion, Facts, parsed, timestamp, usage
+from proxy.upstreams.completion import Completion, Deltas, Facts, parsed, timestamp, usage
 from proxy.upstreams.ollama.request import translate
 from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, positive, suspected, was_cut
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, error_in, refused, words_of
-from proxy.upstreams.translated import Deltas, TranslatedUpstream, Translation
+from proxy.upstreams.translated import TranslatedServer, Translation
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
 """Headers that Ollama gets of a request. The client's credentials are not among them."""
@@ -56,7 +56,7 @@ def _num_ctx(entries: Iterable[ModelSettings], model: str) -> int | None:
     return next((entry.num_ctx for entry in serving), None)
 
 
-class Ollama(TranslatedUpstream):
+class Ollama(TranslatedServer):
     """An Ollama server. A model always runs with the configured context size.
 
     No request changes it, because the server would have to load the model anew. Facts of an answer are also
@@ -146,7 +146,7 @@ class Ollama(TranslatedUpstream):
                     pass  # a connection can be used again if its answer was read to the end
         await self._check(line, call, translation, completion.facts)
         completion.usage = answer.usage(line, call.counted.total if call.counted else None)
-        completion.finish_reason = answer.finish_reason(line)
+        yield {"finish_reason": answer.finish_reason(line)}
 
     async def _check(self, line: Mapping[str, Any], call: Call, translation: Translation, facts: Facts) -> None:
         """Note that the server has answered, and if it has cut the prompt."""

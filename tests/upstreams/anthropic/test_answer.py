@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from proxy.chat.errors import UpstreamFailed
-from proxy.upstreams.anthropic.answer import AnthropicAnswer
+from proxy.upstreams.anthropic.answer import AnthropicAnswer, events_of
 from tests.upstreams.anthropic.conftest import (
     MODEL,
     TOOL,
@@ -43,7 +43,7 @@ async def test_a_whole_answer_is_a_chat_completion(client: Client, anthropic: St
 ])  # fmt: skip
 def test_stop_reasons(stop_reason: Any, finish: str) -> None:
     answer = AnthropicAnswer()
-    answer.read({"content": [text("so far")], "stop_reason": stop_reason})
+    list(map(answer.deltas, events_of({"content": [text("so far")], "stop_reason": stop_reason})))
     assert answer.finish_reason == finish
 
 
@@ -185,9 +185,7 @@ async def test_an_answer_that_makes_no_sense_is_a_failure_of_the_upstream(block:
         if stream:
             for line in lines:
                 answer.deltas(line)
-            answer.message()
-        answer.read({"content": [block]})
-        answer.message()
+        list(map(answer.deltas, events_of({"content": [block]})))
 
 
 MESSAGES = {"model": MODEL, "max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]}

@@ -15,13 +15,13 @@ MODEL = "claude-sonnet-4-5"
 
 def call(request: ChatRequest, key: str | None = KEY) -> Call:
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    return Call("/chat/completions", request.model, request.encode(), headers)
+    return Call("/chat/completions", request.model, request.encode(), headers, request=request)
 
 
 async def send(provider: Provider, request: ChatRequest, key: str | None = KEY) -> Reply:
     """Ask a provider. Return a refusal as its process does."""
     try:
-        return await provider.send(request, "" if key is None else f"Bearer {key}")
+        return await provider.send(call(request, key))
     except Refused as error:
         headers = [(name.encode(), value.encode()) for name, value in error.headers.items()]
         return Reply(error.status, headers, error.body())

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ import pytest
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import ForeignUpstream
+from proxy.upstreams.completion import Completion
 from proxy.upstreams.foreign import library as foreign_library
-from proxy.upstreams.foreign.provider import ForeignStream, Provider, spent, whole
-from tests.upstreams.foreign.calls import KEY, MODEL, ask, error, send
+from proxy.upstreams.foreign.provider import ForeignAnswer, Provider, spent
+from tests.upstreams.foreign.calls import KEY, MODEL, ask, call, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events
 
@@ -30,32 +32,55 @@ async def test_a_model_may_repeat_itself(fake: FakeAnthropic, upstream: Provider
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "." * 800
 
 
-def test_calls_that_share_an_index_are_told_apart_by_id() -> None:
-    chunks = ForeignStream(show_usage=False)
-    head = {"id": "x", "created": 1, "model": "m"}
+async def said(*choices: dict[str, Any], stream: bool = True) -> list[Any]:
+    """Return the choices that a client gets for those of litellm's chunks."""
+    completion = Completion(call(ask(stream=stream)), {})
+    answer = ForeignAnswer(completion)
 
-    def said(*calls: dict[str, Any]) -> list[Any]:
-        choice = {"index": 0, "delta": {"tool_calls": list(calls)}}
-        (event,) = chunks.events({**head, "choices": [choice]})
-        return list(json.loads(event.removeprefix(b"data: "))["choices"][0]["delta"]["tool_calls"])
+    async def deltas() -> AsyncGenerator[dict[str, Any], None]:
+        for choice in choices:
+            for delta in answer.deltas({"id": "x", "created": 1, "model": "m", "choices": [choice]}):
+                yield delta
 
+    reply = await completion.reply(deltas())
+    chunks = (await events(reply))[:-1] if stream else [json.loads(reply.body or b"")]
+    assert {(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks} == {("x", 1, "m")}
+    return [choice for chunk in chunks for choice in chunk["choices"]]
+
+
+async def test_calls_that_share_an_index_are_told_apart_by_id() -> None:
     def piece(**fields: Any) -> dict[str, Any]:
         return {"index": 0, "type": "function", "function": {"name": "f", "arguments": "{}"}, **fields}
 
-    assert [part["index"] for part in said(piece(id="a"), piece(id="b"))] == [0, 1]
-    assert said(piece(id="b")) == [{"index": 1, "function": {"arguments": "{}"}}]
-    assert said(piece(id="c"))[0]["index"] == 2
-    assert said(piece(id=None, index=5))[0]["id"].startswith("call_")
+    both, more = [piece(id="a"), piece(id="b")], [piece(id="b")]
+    rest = [piece(id="c")], [piece(id=None, index=5)]
+    _, *parts = await said(*({"index": 0, "delta": {"tool_calls": calls}} for calls in (both, more, *rest)))
+    first, second, third, last = (part["delta"]["tool_calls"] for part in parts)
+
+    assert [part["index"] for part in first] == [0, 1]
+    assert second == [{"index": 1, "function": {"arguments": "{}"}}]
+    assert third[0]["index"] == 2
+    assert last[0]["id"].startswith("call_")
 
 
-def test_images_reach_the_client() -> None:
+async def test_images_reach_the_client() -> None:
     """As a Gemini model that makes images answers through litellm."""
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aaaa"}, "index": 0}
-    said, head = {"content": None, "images": [image]}, {"id": "x", "created": 1, "model": "m"}
-    (event,) = ForeignStream(show_usage=False).events({**head, "choices": [{"index": 0, "delta": said}]})
+    message = {"content": None, "images": [image]}
 
-    assert json.loads(event.removeprefix(b"data: "))["choices"][0]["delta"]["images"] == [image]
-    assert whole({**head, "choices": [{"message": said}]})["choices"][0]["message"]["images"] == [image]
+    assert (await said({"index": 0, "delta": message}))[-1]["delta"]["images"] == [image]
+    assert (await said({"message": message}, stream=False))[0]["message"]["images"] == [image]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_each_of_several_answers_has_its_text_and_its_end(stream: bool) -> None:
+    name = "delta" if stream else "message"
+    parts = [{"index": n, name: {"content": text}, "finish_reason": "stop"} for n, text in enumerate(("one", "two"))]
+    choices = await said(*parts, stream=stream)
+
+    ends = [choice for choice in choices if choice["finish_reason"]]
+    assert [(end["index"], end[name]["content"]) for end in ends] == [(0, "one"), (1, "two")]
+    assert [choice["index"] for choice in choices] == ([0, 0, 1, 1] if stream else [0, 1])
 
 
 def test_usage_has_the_tokens_written_to_the_cache() -> None:

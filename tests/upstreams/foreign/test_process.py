@@ -92,7 +92,7 @@ async def test_an_answer_is_the_same_as_litellms_in_this_process(lab: Lab) -> No
     assert there.facts.keys() == {"cpu_seconds", "ignored"}
     assert there.facts["ignored"] == "seed"
     assert lab.fake.bodies[0] == lab.fake.bodies[1]
-    assert await lab.upstreams["claude"].ignored(call(request)) == await provider.ignored(request) == ("seed",)
+    assert await lab.upstreams["claude"].ignored(call(request)) == await provider.ignored(call(request)) == ("seed",)
 
 
 async def test_large_headers_of_a_client_and_odd_names_of_an_upstream_do_not_matter(lab: Lab) -> None:

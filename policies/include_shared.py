@@ -86,11 +86,14 @@ class IncludeShared(Policy):
                     continue
                 known[place] = await memo.settle(keys[place], f"{named[place_of_new(incoming)]} {most}")
                 rest, free = rest - most, free - most - _FRAME
-        where = standing(ctx.incoming, request)
+        standing = _legal_places(ctx.incoming, request)
+        first = standing[0][1] if standing else place_of_new(request.messages)
         at = {mark: index for index, mark in enumerate(named)}
-        first = min(where.values(), default=place_of_new(request.messages))
-        settled = [None if value is None else _settled(value) for value in known]
-        grants = [None if one is None else _Grant(where.get(at.get(one[0], -1), first), one[1]) for one in settled]
+        grants: list[_Grant | None] = []
+        for mark, size in [_settled(value) if value else ("", 0) for value in known]:
+            # in front of the message that it was settled for, or of the next one that stands
+            place = next((index for came, index in standing if came >= at.get(mark, -1)), first)
+            grants.append(_Grant(place, size) if mark else None)
         return grants, sum(known[place] is not None for place in new)
 
 
@@ -183,21 +186,13 @@ def digest(message: Message) -> bytes:
     return told.digest()
 
 
-def standing(incoming: ChatRequest, request: ChatRequest) -> dict[int, int]:
-    """Return where a text may go that belongs in front of a message of the client's: by its place, that in the request.
+def _legal_places(incoming: ChatRequest, request: ChatRequest) -> Sequence[tuple[int, int]]:
+    """Return the places of the client's messages that a text may go in front of, each with that in the request.
 
-    A message that no longer stands there has the place of the next one that does. Head and tool results have none.
+    The head has none, and no result of a tool.
     """
     messages = request.messages
     cuts = legal_cuts(messages)
     head = next((index for index, message in enumerate(messages) if not message.is_system), len(messages))
-    by_place = {place: index for index, place in of_client(request, incoming).items()}
-    places: dict[int, int] = {}
-    behind: int | None = None
-    for place in range(len(incoming.messages) - 1, -1, -1):
-        index = by_place.get(place)
-        if index is not None and index >= head and index in cuts and (behind is None or index <= behind):
-            behind = index
-        if behind is not None:
-            places[place] = behind
-    return places
+    own = of_client(request, incoming)
+    return [(own[index], index) for index in sorted(own) if index >= head and index in cuts]

@@ -5,13 +5,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-import orjson
-
 from proxy.chat import ChatRequest, Fields, Message
+from proxy.chat.answer import Answer
 from proxy.chat.errors import PenstockError
 from proxy.config.settings import SmallModelSettings
 from proxy.context import ModelProfile
+from proxy.models.usage import read_usage
 from proxy.state.warnings import Warnings
+from proxy.text.json_values import json_object, json_objects
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.routing import Route, Routes
 
@@ -117,24 +118,21 @@ class SmallModel:
         """Return the text of a complete answer; None for a refusal, a tool call, or an answer that was cut off."""
         if len(body) > _LARGEST_ANSWER:
             return None
-        try:
-            answer = orjson.loads(body)
-            choice = answer["choices"][0]
-            message, usage = choice["message"], answer.get("usage") or {}
-            for kind, tokens in (("input", usage.get("prompt_tokens")), ("output", usage.get("completion_tokens"))):
-                if isinstance(tokens, int) and tokens > 0:
-                    self._tokens(kind).inc(tokens)
-            whole = choice.get("finish_reason") == "stop" and not message.get("tool_calls")
-            content = message.get("content")
-        except (orjson.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError):
-            return None
-        return content if whole and not message.get("refusal") and isinstance(content, str) else None
+        answer = json_object(body)
+        used = read_usage(answer.get("usage"))
+        for kind, tokens in (("input", used.input), ("output", used.output)):
+            if tokens:
+                self._tokens(kind).inc(tokens)
+        choice = next(iter(json_objects(answer.get("choices"))), {})
+        message = choice.get("message")
+        read = Answer.of(message if isinstance(message, dict) else {}, choice.get("finish_reason"))
+        is_whole = read.finish == "stop" and not (read.calls or read.refusal or read.other)
+        return read.text or None if is_whole else None
 
 
 def _refused_field(reply: Reply) -> str:
     """Return the field that the model does not support, or not with this value; empty for any other answer."""
-    try:
-        error = orjson.loads(reply.body or b"")["error"] if reply.status == 400 else {}
-        return str(error["param"]) if str(error["code"]).startswith("unsupported_") else ""
-    except (orjson.JSONDecodeError, KeyError, TypeError):
+    error = json_object(reply.body or b"").get("error") if reply.status == 400 else None
+    if not isinstance(error, dict) or not str(error.get("code")).startswith("unsupported_"):
         return ""
+    return str(error.get("param"))

@@ -101,10 +101,10 @@ class Memory(msgspec.Struct, frozen=True, array_like=True):
     scope: str = ""
     """The requests that it is for (`scope_of`); empty for all of the owner's."""
 
-    def text_of(self, id: str) -> str | None:
-        if id == self.id:
-            return self.text
-        return next((each.text for each in self.earlier if each.id == id), None)
+    @property
+    def texts(self) -> dict[str, str]:
+        """Its text and those that were merged into it, by their ids."""
+        return {**{each.id: each.text for each in self.earlier}, self.id: self.text}
 
 
 class Draft(NamedTuple):

@@ -1,6 +1,6 @@
 """Change the memories of an owner: add, merge, remove, and keep to the bound. Pure but for itself."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import Literal, NamedTuple
 
@@ -32,14 +32,14 @@ class Change:
         self._terms: dict[str, tuple[str, ...]] = {}
         self._having: dict[tuple[str, str, str], set[str]] = {}
         """The ids of the memories of a scope and kind that have a term."""
-        for each in self.records.values():
-            self._read(each)
 
     def add(self, drafts: Sequence[Draft], scope: str) -> list[Added]:
         """Add memories of a scope, each to a text that says the same if there is one."""
+        self._read(self.records.values())
         return [self._add(_memory(draft, scope, self._now)) for draft in drafts]
 
     def aggregate(self, scope: str) -> None:
+        self._read(self.records.values())
         for id in sorted(self.records, key=lambda id: (self.records[id].updated, id)):
             each = self.records.get(id)
             if each is not None and each.scope == scope and (other := self._same(each)) is not None:
@@ -47,7 +47,7 @@ class Change:
 
     def drop(self, id: str) -> None:
         each = self.records.pop(id)
-        for term in self._terms[id]:
+        for term in self._terms.get(id, ()):
             self._having[each.scope, each.kind, term].discard(id)
 
     def bound(self, most: int, new: set[str]) -> int:
@@ -102,12 +102,13 @@ class Change:
         if memory.id in self.records:
             self.drop(memory.id)
         self.records[memory.id] = memory
-        self._read(memory)
+        self._read([memory])
 
-    def _read(self, memory: Memory) -> None:
-        self._terms[memory.id] = telling(memory.text)
-        for term in self._terms[memory.id]:
-            self._having.setdefault((memory.scope, memory.kind, term), set()).add(memory.id)
+    def _read(self, memories: Iterable[Memory]) -> None:
+        for each in memories:
+            self._terms[each.id] = telling(each.text)
+            for term in self._terms[each.id]:
+                self._having.setdefault((each.scope, each.kind, term), set()).add(each.id)
 
 
 def _memory(draft: Draft, scope: str, now: float) -> Memory:

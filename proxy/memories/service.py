@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from concurrent.futures import Executor
+from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from typing import Literal, NamedTuple, TypeVar
 
@@ -63,12 +64,9 @@ class MemoryService:
         for start in range(0, len(drafts), CHUNK):
             chunk = drafts[start : start + CHUNK]
             try:
-                async with self._table.changing(owner) as shelf:
-                    change = await self._change(shelf)
+                async with self._changing(owner) as change:
                     results = await self._compute(partial(change.add, chunk, owner.scope or ""))
                     evicted = change.bound(self._most, {each.memory.id for each in results})
-                    await self._table.make_room(owner, shelf)
-                    await self._save(owner, shelf, change)
             except StoreError:
                 self._count("memories", "refused", len(drafts) - start)
                 raise
@@ -81,38 +79,34 @@ class MemoryService:
 
     async def aggregate(self, owner: Owner, least: float | None = None) -> int:
         """Merge the memories of one scope with a share `least` of their words in common; return how many left."""
-        async with self._table.changing(owner) as shelf:
-            change = await self._change(shelf, least)
+        async with self._changing(owner, least) as change:
             before = len(change.records)
             await self._compute(partial(change.aggregate, owner.scope or ""))
             gone = before - len(change.records)
-            if gone:
-                await self._save(owner, shelf, change)
         self._count("memories", "aggregated", gone)
         return gone
 
     async def all(self, owner: Owner) -> list[Memory]:
         now, shelf = self.clock(), await self._table.current(owner)
-        live = [each for each in shelf.of(owner.scope).values() if not is_over(each, now)]
+        live = [each for each in shelf.of({owner.scope}) if not is_over(each, now)]
         return sorted(live, key=lambda each: (-each.updated, each.id))
 
     async def get(self, owner: Owner, id: str) -> Memory | None:
-        memory = (await self._table.current(owner)).find(id, owner.scope)
+        memory = (await self._table.current(owner)).find(id, {owner.scope})
         return None if memory is None or is_over(memory, self.clock()) else memory
 
     async def delete(self, owner: Owner, id: str) -> bool:
-        async with self._table.changing(owner) as shelf:
-            memory, change = shelf.find(id, owner.scope), await self._change(shelf)
+        async with self._changing(owner) as change:
+            memory = (await self._table.current(owner)).find(id, {owner.scope})
             if memory is None or memory.id not in change.records:
                 return False
             change.drop(memory.id)
-            await self._save(owner, shelf, change)
         self._count("memories", "deleted", 1)
         return True
 
     async def forget(self, owner: Owner) -> int:
         async with self._table.changing(owner) as shelf:
-            gone = shelf.of(owner.scope)
+            gone = {each.id for each in shelf.of({owner.scope})}
             await self._table.save(owner, shelf, {id: each for id, each in shelf.records.items() if id not in gone})
         self._count("memories", "deleted", len(gone))
         return len(gone)
@@ -131,13 +125,11 @@ class MemoryService:
         """Return the memories that fit a query best, a user's own first of equals; `wait` is in seconds for vectors."""
         now = self.clock()
         try:
-            shelves = await self._current(owners)
+            shelves = await self._shelves(owners)
         except StoreError:
             self._count("memory_searches", "failed", 1)
             raise
-        seen = {
-            each.id: (each, bool(owner.user)) for owner, shelf in shelves for each in shelf.of(owner.scope).values()
-        }
+        seen = {each.id: (each, bool(owner.user)) for owner, shelf, scopes in shelves for each in shelf.of(scopes)}
         live = [(each, is_own) for each, is_own in seen.values() if not is_over(each, now)]
         texts = [each.text for each, _ in live]
         scores, by_meaning = await self._relevance.scores(owners[0].tenant, query, texts, wait) if live else ([], False)
@@ -149,32 +141,38 @@ class MemoryService:
 
     async def texts(self, owners: Sequence[Owner], ids: Sequence[str]) -> list[str | None]:
         """Return the texts of ids, the earlier texts of memories too; None where there is none any more."""
-        now, shelves = self.clock(), await self._current(owners)
+        now, shelves = self.clock(), await self._shelves(owners)
         texts: list[str | None] = []
         for id in ids:
-            named = (shelf.find(id, owner.scope) for owner, shelf in shelves)
+            named = (shelf.find(id, scopes) for _, shelf, scopes in shelves)
             memory = next((each for each in named if each is not None), None)
-            texts.append(None if memory is None or is_over(memory, now) else memory.text_of(id))
+            texts.append(None if memory is None or is_over(memory, now) else memory.texts[id])
         return texts
 
     async def total(self, owners: Sequence[Owner]) -> int:
         """Return how many memories there are, with those that are over but have not left yet."""
-        return sum(len(shelf.of(owner.scope)) for owner, shelf in await self._current(owners))
+        return sum(len(shelf.of(scopes)) for _, shelf, scopes in await self._shelves(owners))
 
-    async def _current(self, owners: Sequence[Owner]) -> list[tuple[Owner, Shelf]]:
-        shelves = {whole: await self._table.current(whole) for whole in dict.fromkeys(each.whole for each in owners)}
-        return [(each, shelves[each.whole]) for each in owners]
+    async def _shelves(self, owners: Sequence[Owner]) -> list[tuple[Owner, Shelf, Collection[str | None]]]:
+        """Return the memories of whole owners, each with the scopes that are meant."""
+        scopes: dict[Owner, set[str | None]] = {}
+        for owner in owners:
+            scopes.setdefault(owner.whole, set()).add(owner.scope)
+        return [(whole, await self._table.current(whole), within) for whole, within in scopes.items()]
 
-    async def _change(self, shelf: Shelf, least: float | None = None) -> Change:
-        least = self._merge_at if least is None else least
-        return await self._compute(partial(Change, shelf, self.clock(), least))
+    @asynccontextmanager
+    async def _changing(self, owner: Owner, least: float | None = None) -> AsyncGenerator[Change]:
+        """Give the memories of an owner, which nobody else changes meanwhile, and save what became of them."""
+        async with self._table.changing(owner) as shelf:
+            change = Change(shelf, self.clock(), self._merge_at if least is None else least)
+            live = dict(change.records)
+            yield change
+            if change.records != live:
+                await self._table.save(owner, shelf, change.records)
+                self._count("memories", "expired", change.expired)
 
     async def _compute(self, job: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, job)
-
-    async def _save(self, owner: Owner, shelf: Shelf, change: Change) -> None:
-        await self._table.save(owner, shelf, change.records)
-        self._count("memories", "expired", change.expired)
 
 
 class BoundMemories:

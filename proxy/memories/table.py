@@ -7,7 +7,7 @@ Changes of one owner's memories follow each other in all processes: a lease in t
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,21 +49,17 @@ class Shelf:
 
     @cached_property
     def earlier(self) -> Mapping[str, str]:
+        """The ids of texts that were merged, each with that of the memory which has them now."""
         return _merged(self.records)
 
-    @cached_property
-    def scopes(self) -> Mapping[str, Mapping[str, Memory]]:
-        scopes: dict[str, dict[str, Memory]] = {}
-        for id, each in self.records.items():
-            scopes.setdefault(each.scope, {})[id] = each
-        return scopes
+    def of(self, scopes: Collection[str | None]) -> Sequence[Memory]:
+        """Return the memories of some scopes, None for all."""
+        return [each for each in self.records.values() if None in scopes or each.scope in scopes]
 
-    def of(self, scope: str | None) -> Mapping[str, Memory]:
-        return self.records if scope is None else self.scopes.get(scope, {})
-
-    def find(self, id: str, scope: str | None) -> Memory | None:
-        within = self.of(scope)
-        return within.get(id) or within.get(self.earlier.get(id, ""))
+    def find(self, id: str, scopes: Collection[str | None]) -> Memory | None:
+        """Return the memory of an id, or the one that it was merged into, if it is of one of these scopes."""
+        found = self.records.get(id) or self.records.get(self.earlier.get(id, ""))
+        return found if found is not None and (None in scopes or found.scope in scopes) else None
 
 
 class MemoryTable:
@@ -109,6 +105,8 @@ class MemoryTable:
         if not records:
             await self.clear(owner)
             return
+        if shelf.version is None and owner.user:
+            await self._make_room(owner.tenant)
         rows: dict[str, bytes] = {}
         for each in records.values():
             raw = _encode(each)
@@ -129,11 +127,9 @@ class MemoryTable:
         await self._store.delete((_version(owner),))
         await self._delete_all(_rows(owner))
 
-    async def make_room(self, owner: Owner, shelf: Shelf) -> None:
-        """Let the users leave who were asked about longest ago, for an owner who has no memories yet."""
-        if shelf.version is not None or not owner.user:
-            return
-        prefix = _versions(owner.tenant)
+    async def _make_room(self, tenant: str) -> None:
+        """Let the users leave who were asked about longest ago, for one who has no memories yet."""
+        prefix = _versions(tenant)
         names = await self._store.keys(prefix, limit=_ROWS)
         if len(names) >= self._max_users:
             latest = {*await self._store.latest(prefix, limit=max(0, self._max_users - 1))}

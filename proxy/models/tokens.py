@@ -107,19 +107,16 @@ class BoundTokens:
         self._scale = profile.factor * ratio
         scope = (tenant, encoding, self._family)
         self._message, self._tool = hash((scope, "message")), hash((scope, "tool"))
-        # by identity, which stays a message's own because it is held
-        self._counted: list[Message] = []
-        self._sizes: dict[int, int] = {}
-        self._counts: dict[int, tuple[ChatRequest, TokenCount]] = {}
-        self._whole: dict[int, tuple[Sequence[Message], tuple[int, ...]]] = {}
-        self._tool_sets: dict[int, tuple[Sequence[Tool], tuple[int, ...], bool]] = {}
+        self._known: dict[int, tuple[object, Any]] = {}
+        """The figures of requests, messages and lists, by an identity that stays their own because they are held."""
         self._turns = Turns()
 
     async def count(self, request: ChatRequest) -> TokenCount:
-        known = self._counts.get(id(request))
+        known = self._known.get(id(request))
         if known is None:
-            known = self._counts[id(request)] = (request, await self._count(request))
-        return known[1]
+            known = self._known[id(request)] = (request, await self._count(request))
+        count: TokenCount = known[1]
+        return count
 
     async def _count(self, request: ChatRequest) -> TokenCount:
         further = _further_prompt(request)
@@ -148,13 +145,14 @@ class BoundTokens:
             known = form.keep(
                 name, settled.with_messages(new[form.settled - count :], values[form.settled - count :], self._size)
             )
-        self._whole[id(request.messages)] = request.messages, known.each
+        self._known[id(request.messages)] = request.messages, known.each
         return known
 
     async def sizes(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Return the tokens of each message, its framing included: those of `count`, less the framing of the reply."""
-        known = self._whole.get(id(messages))
-        return await self._measure(messages) if known is None else known[1]
+        known = self._known.get(id(messages))
+        sizes: tuple[int, ...] = await self._measure(messages) if known is None else known[1]
+        return sizes
 
     async def tool_sizes(self, tools: Sequence[Tool]) -> tuple[int, ...]:
         """Return the tokens of each tool definition, without the instructions that come with any tools at all."""
@@ -164,7 +162,7 @@ class BoundTokens:
         """Return the sizes of tools, and whether one is estimated. Most requests have the tools of an earlier one."""
         if not tools:
             return (), False
-        known = self._tool_sets.get(id(tools))
+        known = self._known.get(id(tools))
         if known is None:
             key = hash((self._tool, self._scale, *map(_raw, tools)))
             sizes = self._service.tool_sets.get(key)
@@ -172,8 +170,9 @@ class BoundTokens:
                 values = await self._values(tools, self._tool)
                 sizes = tuple(map(self._size, values)), any(value & _ESTIMATED for value in values)
                 self._service.tool_sets.put(key, sizes, len(tools))
-            known = self._tool_sets[id(tools)] = (tools, *sizes)
-        return known[1:]
+            known = self._known[id(tools)] = (tools, sizes)
+        found: tuple[tuple[int, ...], bool] = known[1]
+        return found
 
     def observe(self, request: ChatRequest, counted: TokenCount, reported: int) -> None:
         """Learn from reported prompt tokens, but not for exact models, nor from images, sound or files."""
@@ -187,11 +186,11 @@ class BoundTokens:
         return counted.total * self._profile.factor / self._scale
 
     async def _measure(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        known = self._sizes
+        known = self._known
         if new := [message for message in messages if id(message) not in known]:
-            self._counted += new
-            known.update(zip(map(id, new), map(self._size, await self._values(new, self._message)), strict=True))
-        return tuple([known[id(message)] for message in messages])
+            values = await self._values(new, self._message)
+            known.update({id(each): (each, self._size(value)) for each, value in zip(new, values, strict=True)})
+        return tuple([known[id(message)][1] for message in messages])
 
     async def _values(self, items: Sequence[JsonObject], scope: int) -> list[int]:
         raws: list[bytes] = []

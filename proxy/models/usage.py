@@ -121,6 +121,13 @@ _MODALITIES = ("text", "image", "audio")
 _NO_USAGE = re.compile(rb',\s*"usage"\s*:\s*null|"usage"\s*:\s*null\s*,')
 """Only a key can look like this: inside a string its quotes would be escaped."""
 
+_TELLING = (
+    *("usage", "choices", "model", "id", "error", "input_transformations", "context_management", "diagnostics"),
+    "prompt_cache_diagnostics",
+)
+"""The fields of a whole answer that are read: the millions of numbers of embeddings would take a while."""
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
 _USAGE = re.compile(r'"usage"\s*:\s*\{')
 
 
@@ -199,27 +206,10 @@ class UsageReader:
 
     def of_body(self, body: bytes) -> Usage:
         try:
-            answer = _whole.decode(body)
+            fields = _fields.decode(body)
+            return _read({name: msgspec.json.decode(fields[name]) for name in _TELLING if name in fields})
         except (ValueError, RecursionError):
             return Usage()
-        return _read(msgspec.structs.asdict(answer))
-
-
-class _Told(msgspec.Struct):
-    """The fields of a whole answer that are read: the millions of numbers of embeddings would take a while."""
-
-    usage: Any = None
-    choices: Any = None
-    model: Any = None
-    id: Any = None
-    error: Any = None
-    input_transformations: Any = None
-    context_management: Any = None
-    diagnostics: Any = None
-    prompt_cache_diagnostics: Any = None
-
-
-_whole = msgspec.json.Decoder(_Told)
 
 
 def _failure(event: Mapping[str, Any]) -> str | None:

@@ -1,7 +1,6 @@
 """The internal tool `search_tools`: how the model finds tools of the client that the request leaves out."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from proxy.chat import Message, Tool, called_name, encode, listed
 from proxy.context import Context
 from proxy.policy import InternalTool
+from proxy.text.json_values import json_object
 from proxy.tools.ranking import pooled, relevance
 from proxy.tools.slicing import text_in
 
@@ -167,11 +167,5 @@ def _answers(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _named(answer: str) -> Iterator[str]:
-    for line in answer.split("\n"):
-        if line.startswith("{"):
-            try:
-                name = json.loads(line).get("name")
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(name, str):
-                yield name
+    names = (json_object(line).get("name") for line in answer.split("\n") if line.startswith("{"))
+    return (name for name in names if isinstance(name, str))

@@ -320,10 +320,10 @@ class BoundEmbedder:
     """The `Embedder` of a request's context."""
 
     def __init__(self, service: EmbeddingService, tenant: str) -> None:
-        self._service, self._tenant = service, tenant
-        self._floors: dict[str, float] = {}
+        self._service = service
         self.name = service.name
         self.similarities = partial(service.similarities, tenant)
+        self.floor = partial(service.floor, tenant)
         self.nearest = partial(service.nearest, tenant)
         self.noise = partial(service.noise, tenant)
         self.prepare = partial(service.prepare, tenant)
@@ -331,11 +331,3 @@ class BoundEmbedder:
     @property
     def is_behind(self) -> bool:
         return self._service.is_behind
-
-    async def floor(self, query: str, *, wait: float) -> float | None:
-        known = self._floors.get(query)
-        if known is None:
-            known = await self._service.floor(self._tenant, query, wait=wait)
-            if known is not None:
-                self._floors[query] = known
-        return known

@@ -43,31 +43,24 @@ class Gate:
         if caller.key is not None:
             # the key is no longer needed, so nothing after this can forward it
             http.headers, http.query = without_account(http.headers), without_secrets(http.query)
+        terms = self._limits.terms(caller)
+        admission = Admission(self._limits, caller) if terms.are_counted else None
         try:
-            await self._admitted(caller, handler, http, spends=spends)
+            # free the slot before counting the use: the client may send its next request as soon as it has its answer
+            with self._slot(caller, terms):
+                if admission is not None:
+                    await admission.begin(http.own_headers, spends=spends)
+                    http.admission = admission
+                await handler(http)
         finally:
             if self._meter is not None and caller.key is not None and seen.answers:
                 self._meter.note(caller.account, seen.entry, seen.answers, seen.usd)
+            if admission is not None:
+                await admission.settle()
 
     async def _caller(self, headers: Mapping[str, str]) -> Caller:
         token = None if self._tokens is None else self._callers.token_of(headers)
         return self._callers.of(headers) if self._tokens is None or token is None else await self._tokens.caller(token)
-
-    async def _admitted(self, caller: Caller, handler: Handler, http: Exchange, *, spends: bool) -> None:
-        terms = self._limits.terms(caller)
-        if not terms.are_counted:
-            with self._slot(caller, terms):
-                await handler(http)
-            return
-        admission = Admission(self._limits, caller)
-        try:
-            # free the slot before counting the use: the client may send its next request as soon as it has its answer
-            with self._slot(caller, terms):
-                await admission.begin(http.own_headers, spends=spends)
-                http.admission = admission
-                await handler(http)
-        finally:
-            await admission.settle()
 
     @contextmanager
     def _slot(self, caller: Caller, terms: Terms) -> Iterator[None]:

@@ -156,8 +156,8 @@ def date(seconds: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -> bytes | None:
-    """Return the JSON of a record's row, behind that of its new `texts`; None for one that JSON cannot hold."""
+async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -> bytes:
+    """Return the JSON of a record's row, behind that of its new `texts`. Raise `TypeError` if JSON cannot hold it."""
     request = record.request()
     rewriting, changed, handles = record.rewriting, list[dict[str, Any]](), list[str]()
     sections: dict[str, Any] = {"before": None, "after": None}
@@ -207,14 +207,11 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
     new: Sequence[bytes] = ()
     if texts is not None:
         row[TEXTS], new = texts.of(record, request)
-    try:
-        packed = orjson.dumps(row)
-        if len(packed) > LARGEST:
-            packed = orjson.dumps({**row, "changes": [], "steps": []})
-        ledger.add(key, link, packed)
-        return b",".join((*new, packed))
-    except TypeError:  # a policy of the operator's own may give such a fact
-        return None
+    packed = orjson.dumps(row)
+    if len(packed) > LARGEST:
+        packed = orjson.dumps({**row, "changes": [], "steps": []})
+    ledger.add(key, link, packed)
+    return b",".join((*new, packed))
 
 
 def _handles(came: ChatRequest, sent: ChatRequest) -> list[str]:

@@ -131,8 +131,8 @@ class Records:
         except Exception as error:  # clients and policies choose its content: none may hold up the others
             _log.warning("a record is not kept", extra={"fields": {"fault": type(error).__name__}})
             return
-        for outlet in self._outlets if row is not None else ():
-            outlet.add(record.tenant, row or b"")
+        for outlet in self._outlets:
+            outlet.add(record.tenant, row)
 
     async def aclose(self) -> None:
         """Write waiting records, as far as that is quick; `write` must have ended."""

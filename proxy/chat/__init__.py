@@ -85,10 +85,13 @@ class JsonObject(dict[str, Any]):
 
     def with_changes(self, **changes: Any) -> Self:
         """Return a copy with these keys set; keys keep their place, a value of `None` stays as null."""
-        return type(self)({**self, **changes})
+        return self._copy({**self, **changes})
 
     def without(self, *keys: str) -> Self:
-        return type(self)((key, value) for key, value in self.items() if key not in keys)
+        return self._copy({key: value for key, value in self.items() if key not in keys})
+
+    def _copy(self, data: Mapping[str, Any]) -> Self:
+        return type(self)(data)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"{type(self).__name__} is read-only: use with_changes() and build a new request")
@@ -165,15 +168,9 @@ class Message(JsonObject):
         except AttributeError:
             return None
 
-    def with_changes(self, **changes: Any) -> Self:
-        """Return a copy with these keys set, which knows what it was made of."""
-        changed = super().with_changes(**changes)
-        changed._made_of = self
-        return changed
-
-    def without(self, *keys: str) -> Self:
-        """Return a copy that lacks these keys, which knows what it was made of."""
-        changed = super().without(*keys)
+    def _copy(self, data: Mapping[str, Any]) -> Self:
+        """Return a changed copy, which knows what it was made of."""
+        changed = type(self)(data)
         changed._made_of = self
         return changed
 
@@ -429,8 +426,8 @@ class ChatRequest:
     @property
     def output_limits(self) -> dict[str, int]:
         """The fields by which the client limits the answer, the one that counts first."""
-        values = {key: self.rest[key] for key in self.limits if key in self.rest}
-        return {k: v for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool) and v > 0}
+        values = {name: self.rest.get(name) for name in self.limits}
+        return {name: value for name, value in values.items() if type(value) is int and value > 0}
 
     def with_shorter_answer(self, limit: int) -> "ChatRequest":
         """Lower the client's limits of the answer to `limit`, but at least 1; none is added."""

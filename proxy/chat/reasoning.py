@@ -56,9 +56,7 @@ def without_reasoning(message: Message) -> Message:
     bare = message.without(*REASONING_FIELDS)
     content = bare.get("content")
     if isinstance(content, list) and any(_is_reasoning(part) for part in content):
-        bare = message.without(*REASONING_FIELDS).with_changes(
-            content=[part for part in content if not _is_reasoning(part)]
-        )
+        bare = bare.with_changes(content=[part for part in content if not _is_reasoning(part)])
     return bare
 
 

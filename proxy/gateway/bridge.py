@@ -16,15 +16,17 @@ from proxy.chat.errors import Unanswered
 from proxy.chat.reasoning import AS_TEXT
 from proxy.chat.sse import ByteStream, EventSplitter, encoded_event, read_event
 from proxy.state.threads import do_sized
+from proxy.text.tables import table
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.completion import STREAM_HEADERS, nonsense, parsed
 from proxy.upstreams.refusal import refusal_in
 from proxy.upstreams.routing import Route
 from proxy.wires import WIRES
+from proxy.wires.messages_answer import STOPS
 from proxy.wires.to_chat import INPUT, bridge
 from proxy.wires.view import MALFORMED, parsed_arguments
 
-_STOPS = {"length": "max_tokens", "tool_calls": "tool_use", "function_call": "tool_use", "content_filter": "refusal"}
+_OF_RESPONSES: Mapping[str, Any] = table("wires")["responses"]
 
 
 class AnswerPart(NamedTuple):
@@ -186,7 +188,7 @@ class MessagesWriter(AnswerWriter):
             "role": "assistant",
             "model": self._model,
             "content": self._blocks,
-            "stop_reason": _STOPS.get(self._finish, stop),
+            "stop_reason": STOPS.get(self._finish, stop),
             "stop_sequence": None,
             "usage": {
                 "input_tokens": max(0, self._count("prompt_tokens") - cached),
@@ -265,32 +267,27 @@ class ResponsesWriter(AnswerWriter):
     def _answer(self) -> dict[str, Any]:
         rest = self._request.rest
         if self._begun is None:
-            self._begun = {"id": _identifier("resp"), "object": "response", "created_at": int(time.time())}
-        reason = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(self._finish)
+            self._begun = {"id": _identifier("resp"), "created_at": int(time.time())}
+        reason = _OF_RESPONSES["incomplete"].get(self._finish)
+        prompt, answered = self._count("prompt_tokens"), self._count("completion_tokens")
+        reasoned = self._count("completion_tokens_details", "reasoning_tokens")
         return {
             **self._begun,
+            **_OF_RESPONSES["answer"],
             "status": "completed" if reason is None else "incomplete",
-            "error": None,
             "incomplete_details": None if reason is None else {"reason": reason},
-            "instructions": None,
             "model": self._model,
             "output": self._blocks,
             "parallel_tool_calls": rest.get("parallel_tool_calls") is not False,
-            "previous_response_id": None,
-            "store": False,
-            "temperature": rest.get("temperature"),
-            "top_p": rest.get("top_p"),
+            **{name: rest.get(name) for name in ("temperature", "top_p")},
             "tool_choice": rest.get("tool_choice") or "auto",
-            "tools": [],
             "metadata": rest.get("metadata") or {},
             "usage": {
-                "input_tokens": self._count("prompt_tokens"),
+                "input_tokens": prompt,
                 "input_tokens_details": {"cached_tokens": self._count("prompt_tokens_details", "cached_tokens")},
-                "output_tokens": self._count("completion_tokens"),
-                "output_tokens_details": {
-                    "reasoning_tokens": self._count("completion_tokens_details", "reasoning_tokens")
-                },
-                "total_tokens": self._count("prompt_tokens") + self._count("completion_tokens"),
+                "output_tokens": answered,
+                "output_tokens_details": {"reasoning_tokens": reasoned},
+                "total_tokens": prompt + answered,
             },
         }
 

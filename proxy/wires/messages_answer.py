@@ -4,25 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from proxy.text.json_values import json_object, json_objects
+from proxy.text.tables import table
 from proxy.wires.view import MALFORMED
 
-FINISH = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "tool_calls", "refusal": "content_filter"}
-FINISH |= {"max_tokens": "length", "model_context_window_exceeded": "length"}
-"""Chat's finish reasons for Anthropic's stop reasons; others are a `stop`."""
-
-STATUSES = {
-    "api_error": 500,
-    "authentication_error": 401,
-    "billing_error": 403,
-    "invalid_request_error": 400,
-    "not_found_error": 404,
-    "overloaded_error": 529,
-    "permission_error": 403,
-    "rate_limit_error": 429,
-    "request_too_large": 413,
-    "timeout_error": 504,
-}
-"""The statuses of errors; of two with the same one, the last is the usual one."""
+_WORDS = table("wires")["messages"]
+FINISH: Mapping[str, str] = _WORDS["finish"]
+"""Chat's finish reasons for Anthropic's stop reasons."""
+STOPS: Mapping[str, str] = _WORDS["stops"]
+"""Anthropic's stop reasons for chat's finish reasons."""
+STATUSES: Mapping[str, int] = _WORDS["statuses"]
+"""The statuses of errors."""
 _TYPES = {status: kind for kind, status in STATUSES.items()} | {503: "overloaded_error"}
 
 

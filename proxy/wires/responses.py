@@ -16,22 +16,14 @@ from proxy.chat.errors import wrong
 from proxy.chat.parse import parse_value
 from proxy.chat.reasoning import is_sealed
 from proxy.chat.splice import fields, spliced
+from proxy.text.tables import table
 from proxy.wires.native import Came, Grammar, NativeBody, NativeRequest, changed_list, check_untagged
 from proxy.wires.view import ToolView, Unwritable, View, answer_of, plain, read_function, root_of
 
 PATH = "/responses"
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
-_ALONE = frozenset(
-    {
-        "additional_tools",
-        "compaction",
-        "compaction_trigger",
-        "configuration_update",
-        "context_compaction",
-        "item_reference",
-    }
-)
+_ALONE = frozenset(table("wires")["responses"]["alone"])
 """Items that are no part of an answer, and that the conversation behind them needs."""
 _OUTPUT = "_output"
 _LABELS = frozenset({"type", "id", "call_id", "status"})

@@ -9,20 +9,15 @@ from typing import Any, NamedTuple
 
 from proxy.chat import CONTROL, OPAQUE, ChatRequest, Fields, Message, Tool, called_name
 from proxy.chat.errors import BadRequest
+from proxy.text.tables import table
 from proxy.wires.view import plain
 
 INPUT = "input"
 """The one argument of a function that stands for a custom tool."""
 
 _SEEN = "See the attachments of this result in the next message."
-_STORED = ("previous_response_id", "conversation", "prompt", "background")
-"""Fields of Responses by which the vendor knows more than it is sent."""
-_PASSED = ("temperature", "top_p", "stream", "parallel_tool_calls")
-_SILENT = frozenset(
-    {"store", "include", "metadata", "prompt_cache_key", "prompt_cache_retention", "truncation", "user", "stream",
-     "client_metadata", "safety_identifier", "stream_options", "max_tokens", "max_output_tokens", "tool_choice"}
-)  # fmt: skip
-"""Fields without which the answer is the same, or that have other names in chat."""
+_WORDS: Mapping[str, list[str]] = table("wires")["chat"]
+_STORED, _PASSED = _WORDS["stored"], _WORDS["passed"]
 
 
 class Bridge(NamedTuple):
@@ -219,7 +214,7 @@ def _fields(request: ChatRequest, limit: str, note: _Note) -> Iterator[tuple[str
         yield "stream_options", {"include_usage": True}
     if request.max_output_tokens is not None:
         yield limit, request.max_output_tokens
-    read = {*_PASSED, *_SILENT, *_STORED}
+    read = {name for names in _WORDS.values() for name in names}
     for name, make in _MADE.items():
         if (value := rest.get(name)) is not None:
             made = make(value)

@@ -87,12 +87,10 @@ class RedisProcess:
     def age(self, seconds: float) -> None:
         """Make everything that is kept so many seconds older."""
         with self.admin() as client:
-            for key in client.scan_iter("*:value:*"):
+            for key in [*client.scan_iter("*:value:*"), *client.scan_iter("*:count:*")]:
                 left = client.pttl(key) - int(seconds * 1000)
-                if left <= 0:
-                    client.delete(key)
-                    continue
-                client.setrange(key, 0, b"%016d" % (int(client.getrange(key, 0, 15)) - int(seconds * 1e6)))
+                if left > 0 and b":value:" in key:
+                    client.setrange(key, 0, b"%016d" % (int(client.getrange(key, 0, 15)) - int(seconds * 1e6)))
                 client.pexpire(key, left)
 
     def store(self, **options: Any) -> RedisStore:

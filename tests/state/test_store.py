@@ -1,61 +1,21 @@
 """What every store promises, in memory, on disk and on a Redis server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from proxy.state.sqlite import SqliteStore
 from proxy.state.store import Store, StoreError
-from tests.redis_process import RedisProcess, redis_process
+from tests.redis_process import RedisProcess
+from tests.state.conftest import MovedClock
 
 MIB = 2**20
 
 
-class Clock:
-    """A clock that tests move; what a server keeps is made older instead."""
-
-    def __init__(self, server: RedisProcess | None = None) -> None:
-        self._server = server
-        self._now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self._now
-
-    @property
-    def now(self) -> float:
-        return self._now
-
-    @now.setter
-    def now(self, now: float) -> None:
-        if self._server is not None:
-            self._server.age(now - self._now)
-        self._now = now
-
-
-@pytest.fixture(params=["memory", "disk", "redis"])
-def place(request: pytest.FixtureRequest) -> str:
-    """Where the store is."""
-    return str(request.param)
-
-
 @pytest.fixture
-def server(place: str) -> Generator[RedisProcess | None, None, None]:
-    if place != "redis":
-        yield None
-        return
-    with redis_process() as running:
-        yield running
-
-
-@pytest.fixture
-def clock(server: RedisProcess | None) -> Clock:
-    return Clock(server)
-
-
-@pytest.fixture
-async def store(place: str, server: RedisProcess | None, tmp_path: Path, clock: Clock) -> AsyncIterator[Store]:
+async def store(place: str, server: RedisProcess | None, tmp_path: Path, clock: MovedClock) -> AsyncIterator[Store]:
     made: Store
     if server is not None:
         made = server.store(largest=MIB // 4, timeout=30.0)
@@ -71,7 +31,7 @@ bounded = pytest.mark.parametrize("place", ["memory", "disk"])
 """Of stores with a bound of their own; a Redis server has one for all that it keeps."""
 
 
-async def test_a_value_comes_back_and_the_last_one_counts(store: Store, clock: Clock) -> None:
+async def test_a_value_comes_back_and_the_last_one_counts(store: Store, clock: MovedClock) -> None:
     assert await store.get("a") is None
     await store.put("a", b"\0\xff2", ttl=10)
     assert await store.get("a") == b"\0\xff2"
@@ -82,7 +42,7 @@ async def test_a_value_comes_back_and_the_last_one_counts(store: Store, clock: C
     assert await store.get("a") == bytes(200_000)
 
 
-async def test_a_value_lives_from_its_last_use(store: Store, clock: Clock) -> None:
+async def test_a_value_lives_from_its_last_use(store: Store, clock: MovedClock) -> None:
     await store.put("used", b"1", ttl=100)
     await store.put("touched", b"1", ttl=100)
     await store.put("read", b"1", ttl=100)
@@ -109,7 +69,7 @@ async def test_keys_are_found_by_prefix_in_order(store: Store) -> None:
 
 
 @bounded
-async def test_what_was_used_longest_ago_leaves_first(store: Store, clock: Clock) -> None:
+async def test_what_was_used_longest_ago_leaves_first(store: Store, clock: MovedClock) -> None:
     for number in range(8):
         clock.now += 1
         await store.put(str(number), bytes(100_000), ttl=10_000)
@@ -126,7 +86,7 @@ async def test_what_was_used_longest_ago_leaves_first(store: Store, clock: Clock
 
 
 @bounded
-async def test_what_was_just_used_never_leaves(store: Store, clock: Clock) -> None:
+async def test_what_was_just_used_never_leaves(store: Store, clock: MovedClock) -> None:
     for number in range(8):
         await store.put(str(number), bytes(100_000), ttl=10_000)
     before = await store.keys("")
@@ -140,7 +100,7 @@ async def test_what_was_just_used_never_leaves(store: Store, clock: Clock) -> No
 
 
 @bounded
-async def test_a_busy_store_gives_up_the_oldest_content_and_says_so_before(store: Store, clock: Clock) -> None:
+async def test_a_busy_store_gives_up_the_oldest_content_and_says_so_before(store: Store, clock: MovedClock) -> None:
     told = []
     for number in range(100):
         clock.now += 10
@@ -162,7 +122,7 @@ async def why_degraded(store: Store) -> str | None:
 
 
 @bounded
-async def test_expired_values_make_room(store: Store, clock: Clock) -> None:
+async def test_expired_values_make_room(store: Store, clock: MovedClock) -> None:
     for number in range(8):
         await store.put(str(number), bytes(100_000), ttl=10)
     clock.now += 11
@@ -186,7 +146,7 @@ async def test_a_closed_store_says_so(store: Store) -> None:
         await store.get("a")
 
 
-async def test_what_was_used_last_comes_first(store: Store, clock: Clock) -> None:
+async def test_what_was_used_last_comes_first(store: Store, clock: MovedClock) -> None:
     for key in ("a/1", "a/3", "a/2", "b/1", "a/gone"):
         clock.now += 1
         await store.put(key, b"", ttl=10 if key == "a/gone" else 1000)
@@ -216,7 +176,7 @@ async def test_several_values_that_do_not_fit_together_are_not_set_at_all(store:
     assert await store.get("a") == b"1"
 
 
-async def test_of_several_values_that_are_added_the_first_stays(store: Store, clock: Clock) -> None:
+async def test_of_several_values_that_are_added_the_first_stays(store: Store, clock: MovedClock) -> None:
     assert await store.add("a", b"1", ttl=100) == b"1"
     assert await store.add("a", b"2", ttl=100) == b"1"
     clock.now += 60

@@ -13,7 +13,7 @@ import pytest
 from proxy.config.settings import RecordsSettings
 from proxy.context import Identity
 from proxy.models.usage import Usage
-from proxy.state.store import Cause, StoreError
+from proxy.state.store import StoreError
 from proxy.step import Step
 from proxy.telemetry import record_table as table
 from proxy.telemetry.bill import Bills, Effect
@@ -47,8 +47,8 @@ def made(
 
 
 @asynccontextmanager
-async def kept(file: Path | None = None, log: Any = None, **settings: Any) -> AsyncGenerator[Records, None]:
-    records = Records(RecordsSettings(**settings), file, log)
+async def kept(file: Path | None = None, **settings: Any) -> AsyncGenerator[Records, None]:
+    records = Records(RecordsSettings(**settings), file)
     task = asyncio.ensure_future(records.write())
     try:
         yield records
@@ -303,47 +303,3 @@ async def test_reasons_of_every_verdict_are_told() -> None:
     assert len(cut["whys"]) == 5
     assert cut["whys"][-1] == ["late", 1, "fail"]
     assert {verdict for _, _, verdict in cut["whys"][:-1]} == {"keep"}
-
-
-class Log:
-    """A log in memory, and one reader's place in it."""
-
-    def __init__(self, entries: list[tuple[object, str | None, bytes]]) -> None:
-        self._entries, self._seen = entries, 0
-        self.fault: Cause | None = None
-
-    async def append(self, rows: Sequence[tuple[str, bytes]]) -> None:
-        self._fail()
-        self._entries += [(self, None, row) for _, row in rows]
-
-    async def read(self) -> list[tuple[str | None, bytes]]:
-        self._fail()
-        new, self._seen = self._entries[self._seen :], len(self._entries)
-        return [(tenant, row) for by, tenant, row in new if by is not self or tenant]
-
-    async def forget(self, tenant: str) -> None:
-        self._fail()
-        self._entries.append((self, tenant, b""))
-
-    def _fail(self) -> None:
-        if self.fault is not None:
-            raise StoreError(self.fault)
-
-
-async def test_without_the_log_a_replica_tells_its_own_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "penstock.records")
-    entries: list[tuple[object, str | None, bytes]] = []
-    log = Log(entries)
-    async with kept(log=log) as one, kept(log=Log(entries)) as other:
-        log.fault = "unreachable"
-        one.add(made("own"))
-        assert ids(await one.latest(Filters(), 10)) == ["own"]
-        assert not one.is_whole
-        with pytest.raises(StoreError):
-            await one.forget("bob")
-        log.fault = None
-        await one.flush()
-        assert ids(await other.latest(Filters(), 10)) == ["own"]
-        assert ids(await one.latest(Filters(), 10)) == ["own"]
-        assert one.is_whole
-    assert [each.getMessage() for each in caplog.records] == ["records are not shared", "records are shared again"]

@@ -4,8 +4,9 @@
 
 A real proxy on the first core; on the second a stand-in for the provider and one client. Three tables:
 
-- *new question*: the same conversation again and again, each time with another question at its end; of 1 KB, of 200 KB
-  (60 messages, 45 tools) and of 1.2 MB. An empty chain, a short one, and the default chain of `config.yaml`.
+- *new question*: the same conversation again and again, 16 at once, each time with another question at its end; of
+  1 KB, of 200 KB (60 messages, 45 tools) and of 1.2 MB. An empty chain, a short one, and the default chain of
+  `config.yaml`.
 - *growth*: agents' conversations that grow by two messages with each request, around their turns 20, 200 and 2,000.
 - *cuts*: a chat of 150 turns in a window of 16,000 tokens, where the default chain cuts again and again.
 
@@ -21,6 +22,7 @@ import statistics
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -57,6 +59,8 @@ _WORDS = _VOCABULARY.split()
 _BEHIND = 0.5
 """Seconds within which the record of a request is written."""
 _CONVERSATIONS = 3
+_AT_ONCE = 16
+"""Requests with a new question that are sent at once: a process that has much to do takes them together."""
 
 Messages = list[dict[str, Any]]
 
@@ -129,12 +133,12 @@ class Proxy:
         """Return the CPU seconds of the proxy so far."""
         return cpu(self.pid)
 
-    async def cost(self, bodies: Iterable[dict[str, Any]], chain: str) -> float:
-        """Send requests, and return the mean CPU of one in ms, including the work after its answer."""
-        before, count = self.cpu(), 0
-        for body in bodies:
-            await self.ask(body, chain)
-            count += 1
+    async def cost(self, bodies: Iterable[dict[str, Any]], chain: str, at_once: int = 1) -> float:
+        """Send requests, so many at once, and return the mean CPU of one in ms, including the work after its answer."""
+        before, count, remaining = self.cpu(), 0, iter(bodies)
+        while batch := [*islice(remaining, at_once)]:
+            await asyncio.gather(*(self.ask(body, chain) for body in batch))
+            count += len(batch)
         await asyncio.sleep(_BEHIND)
         spent = self.cpu() - before
         await asyncio.sleep(_BEHIND)  # the CPU of an idle proxy, which is subtracted
@@ -182,10 +186,10 @@ async def new_question(proxy: Proxy, requests: int) -> None:
 
         costs: dict[str, list[float]] = {"empty": [], "short": [], "default": []}
         for chain in costs:
-            await proxy.cost(asking(5), chain)
+            await proxy.cost(asking(_AT_ONCE), chain, _AT_ONCE)
         for _ in range(3):  # in turn, so that other load on the machine affects all chains
             for chain, runs in costs.items():
-                runs.append(await proxy.cost(asking(max(4, count // 3)), chain))
+                runs.append(await proxy.cost(asking(max(_AT_ONCE, count // 3)), chain, _AT_ONCE))
         floor = statistics.median(costs["empty"])
         cells = [
             f"{chain} {statistics.median(runs):6.2f} ({statistics.median(runs) / floor:.1f})"
@@ -233,7 +237,8 @@ async def cuts(proxy: Proxy) -> None:
 
 async def measure(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        async with running(Path(folder), options.embedding) as proxy:
+        state = f"{{directory: {folder}/state}}"
+        async with running(Path(folder), options.embedding, state) as proxy:
             await new_question(proxy, options.requests)
             await growth(proxy, [int(turn) for turn in options.turns.split(",")])
             await cuts(proxy)

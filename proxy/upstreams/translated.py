@@ -1,20 +1,23 @@
 """Upstreams that chats are translated for. All their other paths pass as they are."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from proxy.chat import ChatRequest
-from proxy.chat.errors import NotFound, Unanswered
+from proxy.chat.errors import NotFound, PenstockError, Unanswered
+from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream, OllamaUpstream, Translated
 from proxy.http.client import Response
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect
-from proxy.upstreams.completion import Completion, Deltas, encoded
+from proxy.upstreams.completion import Completion, Deltas, encoded, parsed
 from proxy.upstreams.images import Images
-from proxy.upstreams.refusal import Refused, advice
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, advice, error_in, refused, words_of
 from proxy.upstreams.request_fields import ignored_fact
+from proxy.wires.messages_answer import STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,27 @@ class TranslatedUpstream(Upstream):
         raise NotFound(f"upstream {self.name!r} serves only /v1{CHAT}")
 
 
+class ServerAnswer(Protocol):
+    """Reads an answer: the lines of a stream, or one body."""
+
+    @property
+    def is_over(self) -> bool:
+        """True once the last part was read."""
+
+    def deltas(self, part: Mapping[str, Any]) -> Iterable[Mapping[str, Any] | None]:
+        """Return what a part adds to the message. Raise `UpstreamFailed` for a malformed one."""
+
+
 class TranslatedServer(TranslatedUpstream):
     """A server with an API of its own."""
 
     address: str
+    server: ClassVar[str]
+    """Its name in errors."""
     relayed: ClassVar[tuple[bytes, ...]] = ()
     """The beginnings of headers of an answer that its clients read."""
+    line: ClassVar[bytes] = b""
+    """The beginning of lines of a stream that say something."""
 
     def __init__(self, name: str, settings: AnthropicUpstream | OllamaUpstream, schemes: Collection[str]) -> None:
         super().__init__(name, settings, schemes)
@@ -100,8 +118,37 @@ class TranslatedServer(TranslatedUpstream):
             raise Unanswered(f"the upstream answered with status {response.status}")
         return response
 
-    def _broke_off(self) -> Unanswered:
-        return Unanswered(f"the upstream {self.name!r} broke off its answer; it may have processed the request")
+    async def _read(self, response: Response, answer: ServerAnswer, call: Call, *, is_stream: bool) -> Deltas:
+        """Yield what an answer adds to the message. Raise the error in a part, and `Unanswered` for one cut off."""
+        async with aclosing(self._parts(response, is_stream=is_stream)) as parts:
+            async for part in parts:
+                if part.get("error") is not None:
+                    raise self._refusal(part, call, _status_in(part), {})
+                for delta in answer.deltas(part):
+                    yield delta
+                if answer.is_over:
+                    break
+            else:
+                told = f"the upstream {self.name!r} broke off its answer; it may have processed the request"
+                raise Unanswered(told)
+            with suppress(PenstockError):
+                async for _ in parts:
+                    pass  # a connection can be used again if its answer was read to the end
+
+    async def _parts(self, response: Response, *, is_stream: bool) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield the lines of a stream, or the body of a whole answer. Closing it closes the answer."""
+        if not is_stream:
+            yield parsed(await response.read(), self.server)
+            return
+        async with aclosing(split_lines(response.chunks())) as lines:
+            async for line in lines:
+                if line.startswith(self.line):
+                    yield parsed(line.removeprefix(self.line), self.server)
+
+    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
+        """Return the error in a body; `again` are the headers that tell when to try again."""
+        text = words_of(error_in({"error": None, **body}))[:LONGEST_MESSAGE]
+        return refused(status, text, call, is_own=body.get("error") is not None, headers=again)
 
     # --- the server's own ---
 
@@ -110,9 +157,13 @@ class TranslatedServer(TranslatedUpstream):
         """Send a translated body, and wait for the head of the answer. Raise `UpstreamFailed`."""
 
     @abstractmethod
-    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
-        """Return the error in a body; `again` are the headers that tell when to try again."""
-
-    @abstractmethod
     def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
-        """Yield what an answer adds to the message. Raise the error in a part of it."""
+        """Yield what the answer adds to the message, and set the completion's usage."""
+
+
+def _status_in(part: Mapping[str, Any]) -> int:
+    """Return the status that an error within an answer stands for."""
+    status = part.get("status")
+    if isinstance(status, int) and 400 <= status <= 599:
+        return status
+    return STATUSES.get(str(error_in(part).get("type")), 500)

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -13,19 +13,16 @@ from yarl import URL
 
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import NotFound, Unauthorized
-from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream
 from proxy.http.client import Response
 from proxy.http.headers import without_credentials
 from proxy.text.json_values import json_object, json_objects
-from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer, events_of
+from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer
 from proxy.upstreams.anthropic.request import AnthropicRequest
 from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
-from proxy.upstreams.completion import Completion, Deltas, parsed, timestamp
+from proxy.upstreams.completion import Completion, Deltas, timestamp
 from proxy.upstreams.credentials import fitting
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, error_in, refused, words_of
 from proxy.upstreams.translated import TranslatedServer, Translation
-from proxy.wires.messages_answer import STATUSES
 
 VERSION = "2023-06-01"
 """The version of the API that is translated to."""
@@ -49,7 +46,8 @@ def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[
 class Anthropic(TranslatedServer):
     """Anthropic. Facts of an answer are also `cached_tokens` and `written_tokens`, and `pauses`."""
 
-    provider = "anthropic"
+    provider, server = "anthropic", SERVER
+    line = b"data:"
     abilities = Abilities(
         signs=True,
         speaks=frozenset({"chat", "messages"}),
@@ -100,10 +98,9 @@ class Anthropic(TranslatedServer):
         answer, body, facts = AnthropicAnswer(), translation.body, completion.facts
         asked = body["messages"]
         while True:
-            async with aclosing(self._events(response, call, is_stream=completion.stream)) as events:
-                async for event in events:
-                    for delta in [None] if event.get("type") == "ping" else answer.deltas(event):
-                        yield delta
+            async with aclosing(self._read(response, answer, call, is_stream=completion.stream)) as deltas:
+                async for delta in deltas:
+                    yield delta
             if not answer.paused or answer.pauses >= MOST_PAUSES:
                 break
             body = {**body, "messages": [*asked, {"role": "assistant", "content": answer.content}]}
@@ -119,24 +116,6 @@ class Anthropic(TranslatedServer):
             completion.head["service_tier"] = answer.service_tier
         yield {"finish_reason": answer.finish_reason}
 
-    async def _events(self, response: Response, call: Call, *, is_stream: bool) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the events of an answer. Raise the error of one, and `Unanswered` if the last one is missing."""
-        if not is_stream:
-            for event in events_of(parsed(await response.read(), SERVER)):
-                yield event
-            return
-        kind = None
-        async with aclosing(split_lines(response.chunks())) as lines:
-            async for line in lines:
-                if line.startswith(b"data:"):
-                    event = parsed(line[5:], SERVER)
-                    kind = event.get("type")
-                    if kind == "error":
-                        raise self._refusal(event, call, STATUSES.get(str(error_in(event).get("type")), 500), {})
-                    yield event
-        if kind != "message_stop":
-            raise self._broke_off()
-
     async def _translated(self, call: Call, request: ChatRequest) -> Translation:
         if not _MODEL.fullmatch(request.model):
             told = f"The model {request.model[:200]!r} does not exist or you do not have access to it."
@@ -149,11 +128,6 @@ class Anthropic(TranslatedServer):
                 call = replace(call, counted=await call.tokens.count(request))
             room = call.room or room
         return AnthropicRequest(request, most=most, room=room).translation()
-
-    def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
-        error = body["error"] if isinstance(body.get("error"), Mapping) else {}
-        text = words_of(error)[:LONGEST_MESSAGE]
-        return refused(status, text, call, is_own=error.get("message") is not None, headers=again)
 
 
 def _described(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Anthropic's answers, whole or as events, in OpenAI's exact form."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from proxy.chat import encode
@@ -28,7 +28,7 @@ def annotation(citation: Mapping[str, Any], start: int, end: int) -> dict[str, A
     return {"type": kind, kind: {key: value for key, value in citation.items() if key != "type"} | place}
 
 
-def events_of(answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _events_of(answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the events of a stream that says what a whole answer does. Raise `UpstreamFailed` for a body with none."""
     content = answer.get("content")
     if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
@@ -38,12 +38,14 @@ def events_of(answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"type": "content_block_start", "index": index, "content_block": block}
         yield {"type": "content_block_stop", "index": index}
     yield {"type": "message_delta", "delta": {"stop_reason": answer.get("stop_reason")}}
+    yield {"type": "message_stop"}
 
 
 class AnthropicAnswer:
     """The rounds of one answer. One that pauses goes on with the next round, and is one answer to the client."""
 
     def __init__(self) -> None:
+        self.is_over = False
         self._rounds = [Blocks()]
         self._thoughts = self._calls = 0
         self._length = 0
@@ -86,13 +88,18 @@ class AnthropicAnswer:
             message["tool_calls"] = calls
         return message
 
-    def deltas(self, event: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Take in an event, and return what it adds to the message. Raise `UpstreamFailed` for a malformed one."""
+    def deltas(self, part: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:
+        """Yield what an event adds to the message, or a whole answer; None for a sign of life."""
+        for event in _events_of(part) if "content" in part else (part,):
+            yield from self._added(event)
+
+    def _added(self, event: Mapping[str, Any]) -> Sequence[dict[str, Any] | None]:
         blocks = self._rounds[-1]
         try:
             blocks.feed(event)
+            self.is_over = event["type"] == "message_stop"
             if not event["type"].startswith("content_block_"):
-                return []
+                return [None] if event["type"] == "ping" else []
             if event["index"] != len(blocks.content) - 1:
                 raise nonsense(SERVER)
             match event["type"]:

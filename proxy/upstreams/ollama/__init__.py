@@ -7,8 +7,8 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import aclosing
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -17,7 +17,6 @@ from yarl import URL
 
 from proxy.chat import ChatRequest, encode
 from proxy.chat.errors import PenstockError
-from proxy.chat.sse import split_lines
 from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
 from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
@@ -27,7 +26,7 @@ from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
 from proxy.upstreams.completion import Completion, Deltas, Facts, parsed, timestamp, usage
 from proxy.upstreams.ollama.request import translate
 from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, positive, suspected, was_cut
-from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, error_in, refused, words_of
+from proxy.upstreams.refusal import Refused
 from proxy.upstreams.translated import TranslatedServer, Translation
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
@@ -63,7 +62,7 @@ class Ollama(TranslatedServer):
     `truncated`, `load_ms`, `prompt_ms` and `answer_ms`.
     """
 
-    provider = "ollama"
+    provider, server = "ollama", "Ollama"
     abilities = Abilities(limits_answers=False)
 
     def __init__(self, name: str, settings: OllamaUpstream, num_ctx: Callable[[str], int | None]) -> None:
@@ -120,7 +119,7 @@ class Ollama(TranslatedServer):
         try:
             response = await self._request(method, path, {}, None if body is None else encode(body))
             answer = await response.read()
-            return parsed(answer, "Ollama") if response.status == 200 else None
+            return parsed(answer, self.server) if response.status == 200 else None
         except PenstockError:
             return None
 
@@ -129,24 +128,12 @@ class Ollama(TranslatedServer):
 
     async def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
         answer = OllamaAnswer(completion.facts)
-        async with aclosing(_lines(response, is_stream=completion.stream)) as source:
-            async for line in source:
-                if line.get("error") is not None:
-                    told = line.get("status")
-                    status = told if isinstance(told, int) and 400 <= told <= 599 else 500
-                    raise self._refusal(line, call, status, {})
-                for delta in answer.deltas(line):
-                    yield delta
-                if line.get("done") is True:
-                    break
-            else:
-                raise self._broke_off()
-            with suppress(PenstockError):
-                async for _ in source:
-                    pass  # a connection can be used again if its answer was read to the end
-        await self._check(line, call, translation, completion.facts)
-        completion.usage = answer.usage(line, call.counted.total if call.counted else None)
-        yield {"finish_reason": answer.finish_reason(line)}
+        async with aclosing(self._read(response, answer, call, is_stream=completion.stream)) as deltas:
+            async for delta in deltas:
+                yield delta
+        await self._check(answer.last, call, translation, completion.facts)
+        completion.usage = answer.usage(call.counted.total if call.counted else None)
+        yield {"finish_reason": answer.finish_reason}
 
     async def _check(self, line: Mapping[str, Any], call: Call, translation: Translation, facts: Facts) -> None:
         """Note that the server has answered, and if it has cut the prompt."""
@@ -163,10 +150,12 @@ class Ollama(TranslatedServer):
             _log.warning("prompt was truncated by the server", extra={"fields": {**fields, "window": window}})
 
     def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
-        text = ADDRESS.sub("***", words_of(error_in({"error": None, **body})))[:LONGEST_MESSAGE]
-        if lacking := LACKING.search(text):
-            return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
-        return refused(status, text, call, is_own="error" in body, headers=again)
+        refusal = super()._refusal(body, call, status, again)
+        refusal.message = ADDRESS.sub("***", refusal.message)
+        if lacking := LACKING.search(refusal.message):
+            param = _asked_by(lacking[1].lower(), call)
+            return Refused(refusal.message, 400, code="unsupported_parameter", param=param)
+        return refusal
 
     def _described(self, model: Mapping[str, Any], running: Mapping[str, int]) -> dict[str, Any] | None:
         name = model.get("name") or model.get("model")
@@ -176,16 +165,6 @@ class Ollama(TranslatedServer):
         trained = positive(_mapping(model.get("details")).get("context_length"))
         length = self._num_ctx(name) or running.get(full_name(name))
         return entry if length is None else {**entry, "context_length": min(length, trained or length)}
-
-
-async def _lines(response: Response, *, is_stream: bool) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the lines of an NDJSON stream, or the one of a whole answer. Closing it closes the answer."""
-    if not is_stream:
-        yield parsed(await response.read(), "Ollama")
-        return
-    async with aclosing(split_lines(response.chunks())) as source:
-        async for line in source:
-            yield parsed(line, "Ollama")
 
 
 async def _counted(call: Call, window: int | None) -> TokenCount | None:
@@ -214,11 +193,18 @@ class OllamaAnswer:
     """Reads the lines of one answer."""
 
     def __init__(self, facts: Facts) -> None:
+        self.last: Mapping[str, Any] = {}
+        """The last line so far."""
         self._facts = facts
         self._ids: set[str] = set()
         self._calls = 0
 
+    @property
+    def is_over(self) -> bool:
+        return self.last.get("done") is True
+
     def deltas(self, line: Mapping[str, Any]) -> list[dict[str, Any]]:
+        self.last = line
         message = _mapping(line.get("message"))
         parts = {
             "reasoning_content": _text(message.get("thinking")),
@@ -246,24 +232,25 @@ class OllamaAnswer:
         called = {"name": _text(function.get("name")), "arguments": _arguments(function.get("arguments"))}
         return {"index": index, "id": known, "type": "function", "function": called}
 
-    def finish_reason(self, line: Mapping[str, Any]) -> str:
-        """Return OpenAI's reason: `length` also behind a tool call, because another call may have been cut off."""
-        if line.get("done_reason") == "length" or self._facts.get("truncated"):
+    @property
+    def finish_reason(self) -> str:
+        """OpenAI's reason: `length` also behind a tool call, because another call may have been cut off."""
+        if self.last.get("done_reason") == "length" or self._facts.get("truncated"):
             return "length"
         return "tool_calls" if self._calls else "stop"
 
-    def usage(self, line: Mapping[str, Any], counted: int | None) -> dict[str, Any]:
+    def usage(self, counted: int | None) -> dict[str, Any]:
         """Note the figures in the last line, and return OpenAI's `usage`.
 
         Ollama leaves out zeros, as older servers did with a prompt that was still in their cache. The prompt is then
         reported by our count, if there is one, but not noted as a fact: facts are the server's own figures.
         """
-        prompt, answer = used(line)
+        prompt, answer = used(self.last)
         if prompt:
             self._facts["prompt_tokens"] = prompt
         self._facts["completion_tokens"] = answer
         for name, source in DURATIONS.items():
-            if nanoseconds := positive(line.get(source)):
+            if nanoseconds := positive(self.last.get(source)):
                 self._facts[name] = round(nanoseconds / 1e6, 3)
         return usage(prompt or counted or 0, answer)
 

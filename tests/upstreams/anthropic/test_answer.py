@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from proxy.chat.errors import UpstreamFailed
-from proxy.upstreams.anthropic.answer import AnthropicAnswer, events_of
+from proxy.upstreams.anthropic.answer import AnthropicAnswer
 from tests.upstreams.anthropic.conftest import (
     MODEL,
     TOOL,
@@ -43,7 +43,7 @@ async def test_a_whole_answer_is_a_chat_completion(client: Client, anthropic: St
 ])  # fmt: skip
 def test_stop_reasons(stop_reason: Any, finish: str) -> None:
     answer = AnthropicAnswer()
-    list(map(answer.deltas, events_of({"content": [text("so far")], "stop_reason": stop_reason})))
+    list(answer.deltas({"content": [text("so far")], "stop_reason": stop_reason}))
     assert answer.finish_reason == finish
 
 
@@ -184,8 +184,8 @@ async def test_an_answer_that_makes_no_sense_is_a_failure_of_the_upstream(block:
     with pytest.raises(UpstreamFailed):
         if stream:
             for line in lines:
-                answer.deltas(line)
-        list(map(answer.deltas, events_of({"content": [block]})))
+                list(answer.deltas(line))
+        list(answer.deltas({"content": [block]}))
 
 
 MESSAGES = {"model": MODEL, "max_tokens": 10, "messages": [{"role": "user", "content": "Hi"}]}

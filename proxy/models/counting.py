@@ -34,10 +34,11 @@ _SILENT = frozenset(
     }
 )  # fmt: skip
 """Keys whose values are not shown to the model."""
-_SEALED = frozenset({"encrypted_content", "data"})
-"""Keys of base64 that the provider alone can read, such as the reasoning or the summary of an earlier answer."""
+_SEALED = frozenset({"encrypted_content", "data", "blob"})
+"""Keys of base64, such as the reasoning or the summary of an earlier answer that the provider alone can read."""
 _SEALED_BYTES = 4
 """Bytes of what is sealed for each token: it is text, and has no more bytes than its cipher."""
+_DATA_URL = re.compile(r"data:(image/)?[\w.+/-]*;base64,", re.IGNORECASE)
 _PUBLISHED = frozenset({"text", "input_text", "output_text", "refusal"})
 
 _PAGE_TOKENS, _PAGE_BYTES = 2000, 50_000
@@ -133,12 +134,19 @@ class Tally:
         for key, value in part.items():
             if key == "input" and isinstance(value, Mapping):
                 self.add_json(value)
-            elif isinstance(value, str) and value.startswith("data:image/"):
-                self.media += self._image({"url": value}, None)
-            elif isinstance(value, str) and key in _SEALED:
-                self.text += ceil(base64_bytes(value) / _SEALED_BYTES)
+            elif isinstance(value, str):
+                self._value(key, value)
             elif key not in _SILENT:
                 yield value
+
+    def _value(self, key: str, text: str) -> None:
+        url = _DATA_URL.match(text)
+        if url is not None and url[1]:
+            self.media += self._image({"url": text}, None)
+        elif url is not None or key in _SEALED:
+            self.text += ceil(base64_bytes(text) / _SEALED_BYTES)
+        elif key not in _SILENT:
+            self.add(text)
 
     def _medium(self, kind: str, part: Mapping[str, Any]) -> int:
         inner = part.get(kind, part.get("source", part))

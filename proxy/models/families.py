@@ -108,29 +108,29 @@ USUAL: Dimensions = (1024, 1024)
 """The dimensions that an image is taken to have where its own are unknown, as for one behind a web address."""
 
 
-class Flat(msgspec.Struct, frozen=True, tag="flat"):
-    """The same number of tokens for every image."""
-
-    each: int
-
-    def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
-        return self.each
+_MOST_TILES = 64
 
 
 class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
-    """Squares of 512 pixels, scaled to 2,048 by 2,048 and a short side of 768; the base alone for low detail."""
+    """A price for the image, which is that of low detail, and one for each of its tiles."""
 
-    base: int
-    tile: int
+    base: int = 0
+    tile: int = 0
+    side: int = 512
+    fits: tuple[int, int] | None = None
+    """The longest and the shortest side that an image is scaled down to; None for one that is cut as it is."""
 
     def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
-        if detail == "low":
+        if detail == "low" and self.base:
             return self.base
         width, height = dimensions or USUAL
-        scale = min(1.0, 2048 / max(width, height))
-        scale *= min(1.0, 768 / (min(width, height) * scale))
+        scale = 1.0
+        if self.fits is not None:
+            scale = min(1.0, self.fits[0] / max(width, height))
+            scale *= min(1.0, self.fits[1] / (min(width, height) * scale))
         # rounding first: 768.0000001 would need a tile more than 768
-        return self.base + self.tile * _cells(round(width * scale, 3), round(height * scale, 3), 512)
+        tiles = _cells(round(width * scale, 3), round(height * scale, 3), self.side)
+        return self.base + self.tile * min(_MOST_TILES, tiles)
 
 
 class Patches(msgspec.Struct, frozen=True, tag="patches"):
@@ -154,14 +154,6 @@ class Patches(msgspec.Struct, frozen=True, tag="patches"):
         return int(min(most, fitted) * self.multiplier)
 
 
-class GeminiTiles(msgspec.Struct, frozen=True, tag="gemini"):
-    """258 tokens for a small image, else as many for each square of 768 pixels."""
-
-    def tokens(self, dimensions: Dimensions | None, detail: str) -> int:
-        width, height = dimensions or USUAL
-        return 258 if max(width, height) <= 384 else 258 * min(64, _cells(width, height, 768))
-
-
 def _cells(width: float, height: float, side: int) -> int:
     return ceil(width / side) * ceil(height / side)
 
@@ -170,7 +162,7 @@ class Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The rules of one family; the first row whose pattern matches a model's name counts."""
 
     match: str
-    vision: Flat | Tiles | Patches | GeminiTiles
+    vision: Tiles | Patches
     """The rule for images. `detail` is `low`, `high`, `auto` or `original`."""
     terse_tools: bool = False
     """Tools are rendered as type declarations, as OpenAI does; else as their JSON."""

@@ -20,6 +20,7 @@ from proxy.text import arrays
 from proxy.text.arrays import Array
 from proxy.text.bm25 import Index, ends, fits, index
 from proxy.text.language import english
+from proxy.text.tables import lines
 
 T = TypeVar("T")
 
@@ -205,12 +206,7 @@ def _parameters(schema: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 _MOST = 0.5
 """The share of all tools that a prefix may have: one that nearly all have tells nothing."""
-_ACTIONS = """
-add book calculate cancel check close compute convert create delete do execute fetch find generate get insert is list
-lookup make modify move open play put query read remove retrieve run save search select send set show start stop update
-upload view write
-"""
-_VERBS = frozenset(_ACTIONS.split())
+_VERBS = frozenset(lines("tool_verbs"))
 
 
 def grouped(tools: Sequence[Tool], groups: Mapping[str, Sequence[str]]) -> tuple[str, ...]:

@@ -29,17 +29,8 @@ INLINE = 2000
 
 _WORDS = 20_000
 _LONGEST = 100
-_IDEOGRAMS = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B920, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
-)
-"""The characters that stand alone like a word, as BERT's own code has it."""
+_IDEOGRAM = ("CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH")
+"""The names of characters that stand alone like a word begin so."""
 
 
 class Static(Backend):
@@ -132,7 +123,7 @@ class _Plain(dict[int, str]):
         elif (
             category[0] == "P"
             or (char.isascii() and not char.isalnum())
-            or any(first <= code <= last for first, last in _IDEOGRAMS)
+            or unicodedata.name(char, "").startswith(_IDEOGRAM)
         ):
             plain = f" {char} "
         else:

@@ -103,6 +103,8 @@ def of_tool(tool: dict[str, Any], encode: Encoder = letters, model: str = "gpt-4
     pytest.param(opaque(type="compaction", id="c_1", encrypted_content=SEALED), 3 + 6 + 75, True, id="a sealed summary"),
     pytest.param(opaque(type="file_search_call", status="completed", queries=["who"], results=[{"text": "Ann"}]),
                  3 + 6 + 3 + 3, True, id="all texts of an unknown item"),
+    pytest.param(user([{"type": "resource", "resource": {"uri": "f", "blob": SEALED}}]), 3 + 4 + 1 + 75, True, id="base64"),
+    pytest.param(opaque(type="x", file=f"data:application/pdf;base64,{SEALED[:372]}"), 3 + 6 + 75, True, id="a data URL"),
 ])  # fmt: skip
 def test_messages(message: dict[str, Any], tokens: int, estimated: bool) -> None:
     tally = of_message(message)

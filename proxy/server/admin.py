@@ -125,7 +125,9 @@ class Admin:
         """Raise `PenstockError`, or `HTTPException` where for this client there is no such path."""
         settings = self._reloading.settings
         if (key := settings.server.admin_key) is None:
-            if not (own_port or (local and is_open(settings, self._host) and _is_operators(request))):
+            # from this machine itself: without a client's key, past no proxy
+            is_operators = not any(name.startswith(_NOT_OPERATORS) for name in request.headers)
+            if not (own_port or (local and is_operators and is_open(settings, self._host))):
                 raise HTTPException(404)
             self._check_page(request, local=not own_port)
         elif keyed:
@@ -168,8 +170,7 @@ class Admin:
         return answered({**answer, "workers": others}, 422 if refused else 200)
 
     async def _reload_here(self, question: Question) -> dict[str, Any]:
-        outcome = await self._reloading.reload("asked for")
-        return {"outcome": outcome, **await self._config_here(question)}
+        return {"outcome": await self._reloading.reload("asked for"), **await self._config_here(question)}
 
     async def _check(self, request: Request) -> dict[str, Any]:
         asked = valid(_Checked, await json_object(request))
@@ -184,11 +185,6 @@ class Admin:
     async def _forget(self, request: Request) -> Response:
         told = await self._forgetting.tenant(request.path_params["tenant"])
         return answered(told, 200 if told["complete"] else 503)
-
-
-def _is_operators(request: Request) -> bool:
-    """Return whether a request comes from this machine itself: without a client's key, past no proxy."""
-    return not any(name.startswith(_NOT_OPERATORS) for name in request.headers)
 
 
 _LOGIN = re.compile(r"://[^/?#]*:[^/?#@]+@")

@@ -70,12 +70,10 @@ async def connect(config: Config) -> int:
         else:
             are_there.append(await _answers(named, _upstream(upstream, keyless=name in plain), upstream))
     store = build_stores(settings).store if isinstance(settings.state, RedisStateSettings) else None
-    for named, service in (("state", store), ("vectors", build_index(settings))):
+    backend = build_backend(settings.embedding) if isinstance(settings.embedding, OpenAIEmbedding) else None
+    for named, service in (("state", store), ("vectors", build_index(settings)), ("embedding", backend)):
         if service is not None:
             are_there.append(await _answers(named, _service(service), service))
-    if isinstance(settings.embedding, OpenAIEmbedding):
-        backend = build_backend(settings.embedding)
-        are_there.append(await _answers("embedding", _embedding(backend), backend))
     return 0 if all(are_there) else 1
 
 
@@ -116,16 +114,13 @@ async def _upstream(upstream: Upstream, *, keyless: bool) -> str:
     return f"{text}: it takes no key but the client's, or refuses its api_key" if is_refused else text
 
 
-async def _service(service: Store | IndexService) -> str:
-    if (look := getattr(service, "look", None)) is not None:
+async def _service(service: Store | IndexService | Backend) -> str:
+    if isinstance(service, Backend):
+        await service.embed(["penstock"])
+    elif (look := getattr(service, "look", None)) is not None:
         await look()
     if degraded := getattr(service, "degraded", None):
         raise ConnectionError(degraded)
-    return "answers"
-
-
-async def _embedding(backend: Backend) -> str:
-    await backend.embed(["penstock"])
     return "answers"
 
 

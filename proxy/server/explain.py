@@ -161,9 +161,9 @@ def list_models(options: argparse.Namespace) -> None:
 
 
 def _row(step: Step) -> tuple[str, ...]:
+    before, after = ("-" if size is None else str(size) for size in (step.tokens_before, step.tokens_after))
     verdict = f"({step.verdict})" if step.observed else step.verdict
-    sizes = ["-" if size is None else str(size) for size in (step.tokens_before, step.tokens_after)]
-    return (step.policy, verdict, *sizes, f"{step.seconds * 1000:.2f}", step.why)
+    return step.policy, verdict, before, after, f"{step.seconds * 1000:.2f}", step.why
 
 
 def not_compared(explained: Explained) -> list[str]:

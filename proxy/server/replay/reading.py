@@ -139,9 +139,7 @@ def _whole(row: Mapping[str, Any], stored: Stored) -> Mapping[str, Any]:
         bare = {key: value for key, value in body.items() if key not in _CONTINUES}
         row = {**row, "request": {**bare, name: listed}}
     if isinstance(response, dict) and isinstance(response.get("id"), str):
-        stored[response["id"]] = [*listed, *_output_of(response)]
-        if whole:
-            stored[whole] = stored[response["id"]]
+        stored |= {id: [*listed, *_output_of(response)] for id in (response["id"], whole) if id}
     return row
 
 
@@ -163,7 +161,8 @@ def _point(row: Mapping[str, Any], line: bytes | None) -> tuple[RecordedRequest,
     """Return a request, and the name of its conversation; `line` has its bytes."""
     name, raw = row.get("conversation") or row.get("conversation_id"), None
     if isinstance(row.get("text"), dict):
-        row = _of_record(row)
+        saved = {"request": recorded_body(row), "sent": recorded_body(row, "after"), "usage": recorded_usage(row)}
+        row = {**saved, "answer": row["text"].get("answer"), "at": row.get("ended")}
     elif "request_id" in row:
         raise BadRequest("a record without text: /admin/requests/{id} has it where `records: {text: true}` is set")
     elif "request" in row:
@@ -203,11 +202,6 @@ def recorded_usage(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the usage in a record, in the form of chat completions."""
     usage = {"prompt_tokens": record.get("input_tokens"), "completion_tokens": record.get("output_tokens")}
     return {**usage, "prompt_tokens_details": {"cached_tokens": record.get("cached_tokens")}}
-
-
-def _of_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    saved = {"request": recorded_body(row), "sent": recorded_body(row, "after"), "answer": row["text"].get("answer")}
-    return {**saved, "usage": recorded_usage(row), "at": row.get("ended")}
 
 
 def answer_in(request: ChatRequest, later: ChatRequest) -> Message | None:

@@ -47,14 +47,15 @@ async def replay(
 
     Raise `PenstockError` for a request that the proxy would refuse; played `apart`, it ends its own conversation alone.
     """
-    results, groups, timed = [*map(Replayed, conversations)], list[list[Replayed]](), list[Replayed]()
-    for each in results:
-        if apart or any(point.at is None for point in each.conversation.points):
-            groups.append([each])
-        else:
-            timed.append(each)
+    results = [*map(Replayed, conversations)]
+
+    def is_timed(each: Replayed) -> bool:
+        return not apart and all(point.at is not None for point in each.conversation.points)
+
+    groups = [[each] for each in results if not is_timed(each)]
+    groups.append([each for each in results if is_timed(each)])
     async with open_player(settings) as player:
-        for group in filter(None, [*groups, timed]):
+        for group in filter(None, groups):
             await player.forget()
             try:
                 await _play(player, group, chain, model, advance)
@@ -186,10 +187,9 @@ def _advance(conversations: Iterable[Conversation], times: int, tell: Callable[[
 
 
 def _bar(done: int, turns: int) -> None:
-    filled = _WIDTH * done // max(1, turns)
-    end = "\n" if done == turns else ""
-    print(f"\r{'#' * filled}{'.' * (_WIDTH - filled)} {done} of {turns} requests", end=end, file=sys.stderr)
-    sys.stderr.flush()
+    filled, end = _WIDTH * done // max(1, turns), "\n" if done == turns else ""
+    bar = f"{'#' * filled}{'.' * (_WIDTH - filled)}"
+    print(f"\r{bar} {done} of {turns} requests", end=end, file=sys.stderr, flush=True)
 
 
 def compare(
@@ -202,15 +202,12 @@ def compare(
         asyncio.run(replay(settings, talks, chain=chain or _NO_CHAIN, apart=True, advance=advance)) for chain in chains
     ]
     together = [*zip(*sides, strict=True)]
+    errors = [next((side.error for side in each if side.error), None) for each in together]
     rows = [
-        {
-            "id": each[0].conversation.name,
-            "error": next((side.error for side in each if side.error), None),
-            "sides": [totals([side]) for side in each],
-        }
-        for each in together
+        {"id": each[0].conversation.name, "error": error, "sides": [totals([side]) for side in each]}
+        for each, error in zip(together, errors, strict=True)
     ]
-    sound = [each for each in together if not any(side.error for side in each)]
+    sound = [each for each, error in zip(together, errors, strict=True) if not error]
     return {"conversations": rows, "total": [totals([each[place] for each in sound]) for place in range(len(sides))]}
 
 

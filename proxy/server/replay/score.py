@@ -202,13 +202,14 @@ class Replayed:
             refused = outcome.rejected.code if outcome.rejected is not None else "refused"
             turn |= _values(needed, needed, needed) | {"refused": refused}
         else:
-            done, broken = played.prepared.rewritten, frozenset[str]()
+            done, broken, change = played.prepared.rewritten, frozenset[str](), None
             if done is not None:
+                change = played.estimate and played.estimate.changed(len(outcome.request.tools))
                 broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
             offered, came = ({tool.name for tool in each.tools} for each in (outcome.request, played.incoming))
             turn |= {
                 "after": played.after.by_section(),
-                "broken": _break(played),
+                "broken": change if change and change["step"] else None,  # where the chain changed the prompt before it
                 "recalled": sum(_recalled(step) for step in outcome.steps),
                 "left_out": [name for name in answer.called_tools if name in came - offered],
                 "violations": sorted(_NAMES.sub("...", rule) for rule in broken),
@@ -264,13 +265,6 @@ def _values(needed: Sequence[str], hidden: Sequence[str], missing: Sequence[str]
     """Return the counts of needed values that are in the request, and of those that only a handle in it leads to."""
     counts = {"needed": len(needed), "visible": len(needed) - len(hidden), "retrievable": len(hidden) - len(missing)}
     return {"values": counts, "missing": [*missing]}
-
-
-def _break(played: Explained) -> dict[str, Any] | None:
-    """Return the place where the chain made the prompt another than the one before it; None for none."""
-    estimate = played.estimate
-    broken = None if estimate is None else estimate.changed(len(played.outcome.request.tools))
-    return broken if broken and broken["step"] else None
 
 
 def _recalled(step: Step) -> int:

@@ -6,7 +6,7 @@ It says what the session would have cost with the configured chains. Only guards
 import argparse
 import asyncio
 import os
-import socket
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,17 +26,12 @@ from proxy.server.replay.report import totals
 from proxy.server.replay.run import replay
 from proxy.text import counted
 
-_PATIENCE = 30.0
+_LISTENING = re.compile(r"listening on (\S+)/v1")
 
 
 @contextmanager
-def serving(
-    config: Config, edit: Callable[[dict[str, Any]], None], *options: str, port: int | None = None
-) -> Iterator[str]:
+def serving(config: Config, edit: Callable[[dict[str, Any]], None], *options: str, port: int = 0) -> Iterator[str]:
     """Serve the edited configuration on loopback, with these options of `penstock serve`; yield the base URL."""
-    # a port that another server has is an error at once: that one would get the requests
-    with socket.create_server(("127.0.0.1", port or 0)) as free:
-        port = int(free.getsockname()[1])
     with (
         # beside the configuration, as paths in it are relative to its folder
         tempfile.NamedTemporaryFile("w", dir=config.path.parent, prefix=".serving-", suffix=".yaml") as file,
@@ -47,24 +42,19 @@ def serving(
         serve = [sys.executable, "-m", "proxy", "serve", "--config", file.name, "--host", "127.0.0.1"]
         serve += ["--port", str(port), *options]
         # of a session of its own, so that Ctrl-C ends the work here before it ends the server
-        server = subprocess.Popen(serve, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
-        try:
-            _wait_for_port(server, port)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.terminate()
-            if server.wait():
-                log.seek(0)
-                print(log.read(), file=sys.stderr)
-
-
-def _wait_for_port(server: "subprocess.Popen[bytes]", port: int) -> None:
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until and server.poll() is None:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.1)
-    raise PenstockError("the proxy does not start; its log is above")
+        with subprocess.Popen(  # noqa: S603
+            serve, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+        ) as server:
+            try:
+                address = next(filter(None, map(_LISTENING.search, server.stdout or ())), None)
+                if address is None:
+                    raise PenstockError("the proxy does not start; its log is above")
+                yield address[1]
+            finally:
+                server.terminate()
+                if server.wait():
+                    log.seek(0)
+                    print(log.read(), file=sys.stderr)
 
 
 def try_session(options: argparse.Namespace) -> int:

@@ -46,6 +46,10 @@ def damage(before: ChatRequest, after: ChatRequest, *, changes_last_user_message
     return frozenset(broken)
 
 
+_ANSWERS = ("tool_calls", "function_call", "refusal", "audio")
+"""Fields of an assistant message without content, of which it has at least one."""
+
+
 class _CallsSoFar(NamedTuple):
     """The calls and results up to a message."""
 
@@ -73,7 +77,7 @@ def _walked(before: _CallsSoFar, messages: Sequence[Message]) -> _CallsSoFar:
         open_calls, answered = set(message.call_ids), set()
         if role not in ROLES:
             flaws.add(f"role {message.role!r} is unknown")
-        elif role == "assistant" and not message.get("content") and not _answers(message):
+        elif role == "assistant" and not message.get("content") and not any(map(message.get, _ANSWERS)):
             flaws.add("an assistant message is empty")
     return _CallsSoFar(frozenset(flaws), frozenset(open_calls), frozenset(answered))
 
@@ -88,21 +92,12 @@ def _called(before: frozenset[str], messages: Sequence[Message]) -> frozenset[st
 
 
 def _choice_flaws(request: ChatRequest) -> Iterator[str]:
-    if (
-        "tool_choice" in request.rest
-        and not request.tools
-        and request.rest["tool_choice"] not in (None, "none", "auto")
-    ):
+    choice = request.rest.get("tool_choice")
+    if not request.tools and choice not in (None, "none", "auto"):
         yield "tool_choice is set and no tool is offered"
-    if chosen := chosen_tools(request.rest.get("tool_choice")):
+    if chosen := chosen_tools(choice):
         for name in set(chosen) - listed(request.tools).names:
             yield f"tool_choice names {name!r}, which is not offered"
-
-
-def _answers(message: Message) -> bool:
-    return bool(
-        message.get("tool_calls") or message.get("function_call") or message.get("refusal") or message.get("audio")
-    )
 
 
 def _is_made_of(message: Message, original: Message) -> bool:

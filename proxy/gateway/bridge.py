@@ -6,15 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import orjson
 
-from proxy.chat import ChatRequest, with_fields
+from proxy.chat import ChatRequest, called_name, with_fields
 from proxy.chat.errors import Unanswered
 from proxy.chat.reasoning import AS_TEXT
 from proxy.chat.sse import ByteStream, EventSplitter, encoded_event, read_event
+from proxy.models.usage import Usage, read_usage
 from proxy.state.threads import do_sized
 from proxy.text.tables import table
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
@@ -29,34 +30,23 @@ from proxy.wires.view import MALFORMED, parsed_arguments
 _OF_RESPONSES: Mapping[str, Any] = table("wires")["responses"]
 
 
-class AnswerPart(NamedTuple):
-    """A part of an answer: of its reasoning, its text, or a call."""
+_Piece = tuple[str, int, str, Mapping[str, Any]]
+"""A piece of an answer: `reasoning`, `text` or `call`, the place of a call, more text or arguments, and the call."""
 
-    kind: str
-    """`reasoning`, `text` or `call`."""
-    text: str
-    """Of a call more of its arguments."""
-    id: str = ""
-    name: str = ""
-    """Of a call where it begins."""
-    place: int = 0
+
+def pieces_of(message: Mapping[str, Any]) -> Iterator[_Piece]:
+    """Yield the pieces of a message or of a delta, reasoning first."""
+    yield from (("reasoning", 0, message[name], {}) for name in AS_TEXT if isinstance(message.get(name), str))
+    for name in ("content", "refusal"):
+        if isinstance(message.get(name), str) and message[name]:
+            yield "text", 0, message[name], {}
+    for place, call in enumerate(message.get("tool_calls") or ()):
+        arguments, index = (call.get("function") or {}).get("arguments"), call.get("index")
+        yield "call", index if isinstance(index, int) else place, str(arguments or ""), call
 
 
 def _identifier(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(12)}"
-
-
-def pieces_of(message: Mapping[str, Any]) -> Iterator[AnswerPart]:
-    """Yield the parts of a message or of a delta, reasoning first."""
-    yield from (AnswerPart("reasoning", message[name]) for name in AS_TEXT if isinstance(message.get(name), str))
-    for name in ("content", "refusal"):
-        if isinstance(message.get(name), str) and message[name]:
-            yield AnswerPart("text", message[name])
-    for place, call in enumerate(message.get("tool_calls") or ()):
-        inner = call.get("function") or {}
-        id, index = str(call.get("id") or ""), call.get("index")
-        name, arguments = str(inner.get("name") or ""), str(inner.get("arguments") or "")
-        yield AnswerPart("call", arguments, id, name, index if isinstance(index, int) else place)
 
 
 class AnswerWriter(ABC):
@@ -68,42 +58,42 @@ class AnswerWriter(ABC):
     def __init__(self, request: ChatRequest, custom: frozenset[str], prompt: int) -> None:
         """`request` is the client's, `custom` are the names of its custom tools; `prompt` are tokens, about."""
         self._request, self._custom, self._prompt = request, custom, prompt
-        self._blocks: list[dict[str, Any]] = []
+        self._id, self._created = secrets.token_hex(12), int(time.time())
+        self._parts: list[dict[str, Any]] = []
         """Parts so far; the last one may be under way."""
         self._open: tuple[str, int] | None = None
         """The kind and the place of the part that is under way."""
         self._text: list[str] = []
-        self._model = request.model
-        self._finish = "stop"
-        self._used: Mapping[str, Any] = {}
+        self._model, self._finish, self._usage = request.model, "stop", Usage()
 
     def take(self, answer: Mapping[str, Any]) -> None:
         if isinstance(answer.get("model"), str):
             self._model = answer["model"]
         if isinstance(answer.get("usage"), Mapping):
-            self._used = answer["usage"]
+            self._usage = read_usage(answer["usage"])
 
     def feed(self, message: Mapping[str, Any], finish: str | None = None) -> Iterator[bytes]:
         self._finish = finish if finish and isinstance(finish, str) else self._finish
-        for piece in pieces_of(message):
-            if self._open != (piece.kind, piece.place):
+        for kind, place, text, call in pieces_of(message):
+            if self._open != (kind, place):
                 yield from self._close()
-                self._open, self._text = (piece.kind, piece.place), []
-                yield from self._added(piece)
-            if piece.text:
-                self._text.append(piece.text)
-                yield from self._more(piece)
+                self._open, self._text = (kind, place), []
+                self._parts.append(self._part(kind, str(call.get("id") or ""), called_name(call)))
+                yield from self._added(kind)
+            if text:
+                self._text.append(text)
+                yield from self._more(kind, text)
 
     def _close(self) -> Iterator[bytes]:
         if self._open is not None:
             kind, self._open = self._open[0], None
             yield from self._done(kind, "".join(self._text))
 
-    def _count(self, *path: str) -> int:
-        value: Any = self._used
-        for name in path:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        return value if isinstance(value, int) else 0
+    @property
+    def _counts(self) -> tuple[int, int, int, int]:
+        """The tokens of the prompt and of the answer, and those of them that were cached, and reasoning."""
+        used = self._usage
+        return used.input or 0, used.output or 0, used.cached or 0, used.reasoning or 0
 
     def whole(self, answer: Mapping[str, Any]) -> bytes:
         choices = answer.get("choices")
@@ -117,11 +107,15 @@ class AnswerWriter(ABC):
         """Yield the first events."""
 
     @abstractmethod
-    def _added(self, piece: AnswerPart) -> Iterator[bytes]:
-        """Yield the events for a part that begins."""
+    def _part(self, kind: str, id: str, name: str) -> dict[str, Any]:
+        """Return a part that begins."""
 
     @abstractmethod
-    def _more(self, piece: AnswerPart) -> Iterator[bytes]:
+    def _added(self, kind: str) -> Iterator[bytes]:
+        """Yield the events for it."""
+
+    @abstractmethod
+    def _more(self, kind: str, text: str) -> Iterator[bytes]:
         """Yield the events for more of it."""
 
     @abstractmethod
@@ -140,36 +134,32 @@ class AnswerWriter(ABC):
 class MessagesWriter(AnswerWriter):
     """Writes an answer of Messages."""
 
-    _id = ""
-
     def begin(self) -> Iterator[bytes]:
         message = {**self._answer(), "content": [], "stop_reason": None}
         message["usage"] = {"input_tokens": self._prompt, "output_tokens": 0}
         yield encoded_event("message_start", message=message)
 
-    def _added(self, piece: AnswerPart) -> Iterator[bytes]:
-        block: dict[str, Any] = {"type": "text", "text": ""}
-        if piece.kind == "reasoning":
-            block = {"type": "thinking", "thinking": "", "signature": ""}
-        elif piece.kind == "call":
-            block = {"type": "tool_use", "id": piece.id or _identifier("toolu"), "name": piece.name, "input": {}}
-        self._blocks.append(block)
-        yield encoded_event("content_block_start", index=len(self._blocks) - 1, content_block=block)
+    def _part(self, kind: str, id: str, name: str) -> dict[str, Any]:
+        if kind == "reasoning":
+            return {"type": "thinking", "thinking": "", "signature": ""}
+        called = {"type": "tool_use", "id": id or _identifier("toolu"), "name": name, "input": {}}
+        return called if kind == "call" else {"type": "text", "text": ""}
 
-    def _more(self, piece: AnswerPart) -> Iterator[bytes]:
-        name = self._blocks[-1]["type"]
-        delta = {"type": f"{name}_delta", name: piece.text}
-        if piece.kind == "call":
-            delta = {"type": "input_json_delta", "partial_json": piece.text}
-        yield encoded_event("content_block_delta", index=len(self._blocks) - 1, delta=delta)
+    def _event(self, kind: str, **content: Any) -> Iterator[bytes]:
+        yield encoded_event(f"content_block_{kind}", index=len(self._parts) - 1, **content)
+
+    def _added(self, kind: str) -> Iterator[bytes]:
+        return self._event("start", content_block=self._parts[-1])
+
+    def _more(self, kind: str, text: str) -> Iterator[bytes]:
+        name = self._parts[-1]["type"]
+        call = {"type": "input_json_delta", "partial_json": text}
+        return self._event("delta", delta=call if kind == "call" else {"type": f"{name}_delta", name: text})
 
     def _done(self, kind: str, text: str) -> Iterator[bytes]:
-        block = self._blocks[-1]
-        if kind == "call":
-            block["input"] = parsed_arguments(text)
-        else:
-            block[block["type"]] = text
-        yield encoded_event("content_block_stop", index=len(self._blocks) - 1)
+        block = self._parts[-1]
+        block |= {"input": parsed_arguments(text)} if kind == "call" else {block["type"]: text}
+        return self._event("stop")
 
     def end(self) -> Iterator[bytes]:
         yield from self._close()
@@ -179,22 +169,21 @@ class MessagesWriter(AnswerWriter):
         yield encoded_event("message_stop")
 
     def _answer(self) -> dict[str, Any]:
-        self._id = self._id or _identifier("msg")
-        cached = self._count("prompt_tokens_details", "cached_tokens")
-        stop = "tool_use" if self._blocks and self._blocks[-1]["type"] == "tool_use" else "end_turn"
+        prompt, answered, cached, _ = self._counts
+        stop = "tool_use" if self._parts and self._parts[-1]["type"] == "tool_use" else "end_turn"
         return {
-            "id": self._id,
+            "id": f"msg_{self._id}",
             "type": "message",
             "role": "assistant",
             "model": self._model,
-            "content": self._blocks,
+            "content": self._parts,
             "stop_reason": STOPS.get(self._finish, stop),
             "stop_sequence": None,
             "usage": {
-                "input_tokens": max(0, self._count("prompt_tokens") - cached),
+                "input_tokens": max(0, prompt - cached),
                 "cache_read_input_tokens": cached,
                 "cache_creation_input_tokens": 0,
-                "output_tokens": self._count("completion_tokens"),
+                "output_tokens": answered,
             },
         }
 
@@ -203,93 +192,89 @@ class ResponsesWriter(AnswerWriter):
     """Writes an answer of Responses."""
 
     _number = 0
-    _begun: dict[str, Any] | None = None
 
     def begin(self) -> Iterator[bytes]:
-        for kind in ("response.created", "response.in_progress"):
+        for kind in ("created", "in_progress"):
             yield self._numbered(kind, response={**self._answer(), "status": "in_progress", "usage": None})
 
     def _numbered(self, kind: str, **content: Any) -> bytes:
         self._number += 1
-        return encoded_event(kind, sequence_number=self._number - 1, **content)
+        return encoded_event(f"response.{kind}", sequence_number=self._number - 1, **content)
 
-    def _at(self) -> dict[str, Any]:
-        return {"output_index": len(self._blocks) - 1, "item_id": self._blocks[-1]["id"]}
+    def _of_item(self, kind: str, **content: Any) -> bytes:
+        at = {"output_index": len(self._parts) - 1, "item_id": self._parts[-1]["id"]}
+        return self._numbered(kind, **at, **content)
 
-    def _added(self, piece: AnswerPart) -> Iterator[bytes]:
-        item: dict[str, Any]
-        if piece.kind == "reasoning":
-            item = {"type": "reasoning", "id": _identifier("rs"), "summary": [], "content": []}
-        elif piece.kind == "text":
-            item = {"type": "message", "id": _identifier("msg"), "role": "assistant", "content": []}
-        else:
-            call = {"call_id": piece.id or _identifier("call"), "name": piece.name}
-            item = {"type": "function_call", "id": _identifier("fc"), **call, "arguments": ""}
-            if piece.name in self._custom:
-                item = {"type": "custom_tool_call", "id": _identifier("ctc"), **call, "input": ""}
-        self._blocks.append(item | {"status": "in_progress"})
-        yield self._numbered("response.output_item.added", output_index=len(self._blocks) - 1, item=self._blocks[-1])
-        if piece.kind != "call":
-            part = _response_part(piece.kind, "")
-            yield self._numbered("response.content_part.added", **self._at(), content_index=0, part=part)
+    def _part(self, kind: str, id: str, name: str) -> dict[str, Any]:
+        if kind == "reasoning":
+            return {"type": "reasoning", "id": _identifier("rs"), "summary": [], "content": [], **_BEGUN}
+        if kind == "text":
+            return {"type": "message", "id": _identifier("msg"), "role": "assistant", "content": [], **_BEGUN}
+        call = {"call_id": id or _identifier("call"), "name": name}
+        if name in self._custom:
+            return {"type": "custom_tool_call", "id": _identifier("ctc"), **call, "input": "", **_BEGUN}
+        return {"type": "function_call", "id": _identifier("fc"), **call, "arguments": "", **_BEGUN}
 
-    def _more(self, piece: AnswerPart) -> Iterator[bytes]:
-        if piece.kind != "call":
-            name = "reasoning_text" if piece.kind == "reasoning" else "output_text"
-            yield self._numbered(f"response.{name}.delta", **self._at(), content_index=0, delta=piece.text)
-        elif self._blocks[-1]["type"] == "function_call":  # the input of a custom tool is JSON here until its end
-            yield self._numbered("response.function_call_arguments.delta", **self._at(), delta=piece.text)
+    def _added(self, kind: str) -> Iterator[bytes]:
+        yield self._numbered("output_item.added", output_index=len(self._parts) - 1, item=self._parts[-1])
+        if kind != "call":
+            yield self._of_item("content_part.added", content_index=0, part=_response_part(kind, ""))
+
+    def _more(self, kind: str, text: str) -> Iterator[bytes]:
+        if kind != "call":
+            yield self._of_item(f"{_response_part(kind, '')['type']}.delta", content_index=0, delta=text)
+        elif self._parts[-1]["type"] == "function_call":  # the input of a custom tool is JSON here until its end
+            yield self._of_item("function_call_arguments.delta", delta=text)
 
     def _done(self, kind: str, text: str) -> Iterator[bytes]:
-        item = self._blocks[-1]
+        item = self._parts[-1]
         item["status"] = "completed"
         if kind != "call":
-            name, part = "reasoning_text" if kind == "reasoning" else "output_text", _response_part(kind, text)
-            item["content"] = [part]
-            yield self._numbered(f"response.{name}.done", **self._at(), content_index=0, text=text)
-            yield self._numbered("response.content_part.done", **self._at(), content_index=0, part=part)
+            item["content"] = [part := _response_part(kind, text)]
+            yield self._of_item(f"{part['type']}.done", content_index=0, text=text)
+            yield self._of_item("content_part.done", content_index=0, part=part)
         elif item["type"] == "function_call":
             item["arguments"] = text or "{}"
-            done = {"name": item["name"], "arguments": item["arguments"]}
-            yield self._numbered("response.function_call_arguments.done", **self._at(), **done)
+            yield self._of_item("function_call_arguments.done", name=item["name"], arguments=item["arguments"])
         else:
             given = parsed_arguments(text)
             item["input"] = str(given.get(INPUT, given.get(MALFORMED, text)))
-            yield self._numbered("response.custom_tool_call_input.delta", **self._at(), delta=item["input"])
-            yield self._numbered("response.custom_tool_call_input.done", **self._at(), input=item["input"])
-        yield self._numbered("response.output_item.done", output_index=len(self._blocks) - 1, item=item)
+            yield self._of_item("custom_tool_call_input.delta", delta=item["input"])
+            yield self._of_item("custom_tool_call_input.done", input=item["input"])
+        yield self._numbered("output_item.done", output_index=len(self._parts) - 1, item=item)
 
     def end(self) -> Iterator[bytes]:
         yield from self._close()
         answer = self._answer()
-        yield self._numbered(f"response.{answer['status']}", response=answer)
+        yield self._numbered(answer["status"], response=answer)
 
     def _answer(self) -> dict[str, Any]:
         rest = self._request.rest
-        if self._begun is None:
-            self._begun = {"id": _identifier("resp"), "created_at": int(time.time())}
         reason = _OF_RESPONSES["incomplete"].get(self._finish)
-        prompt, answered = self._count("prompt_tokens"), self._count("completion_tokens")
-        reasoned = self._count("completion_tokens_details", "reasoning_tokens")
+        prompt, answered, cached, reasoned = self._counts
         return {
-            **self._begun,
+            "id": f"resp_{self._id}",
+            "created_at": self._created,
             **_OF_RESPONSES["answer"],
             "status": "completed" if reason is None else "incomplete",
             "incomplete_details": None if reason is None else {"reason": reason},
             "model": self._model,
-            "output": self._blocks,
+            "output": self._parts,
             "parallel_tool_calls": rest.get("parallel_tool_calls") is not False,
             **{name: rest.get(name) for name in ("temperature", "top_p")},
             "tool_choice": rest.get("tool_choice") or "auto",
             "metadata": rest.get("metadata") or {},
             "usage": {
                 "input_tokens": prompt,
-                "input_tokens_details": {"cached_tokens": self._count("prompt_tokens_details", "cached_tokens")},
+                "input_tokens_details": {"cached_tokens": cached},
                 "output_tokens": answered,
                 "output_tokens_details": {"reasoning_tokens": reasoned},
                 "total_tokens": prompt + answered,
             },
         }
+
+
+_BEGUN = {"status": "in_progress"}
 
 
 def _response_part(kind: str, text: str) -> dict[str, Any]:

@@ -177,7 +177,11 @@ class Attempts:
         """
         if self._route.settings.may_repeat:
             error.headers.pop("x-should-retry", None)
-        is_failure, reason = self._is_failure(error), _reason_in_a_word(error)
+        is_failure, reason = self._is_failure(error), error.code if error.code in _REASONS else str(error.status)
+        if isinstance(
+            error, NotInTime | NotKept
+        ):  # what was not shortened this time fits a larger model as well as any
+            reason = OVERFLOW
         if self._http.status is not None or not (is_failure or reason == OVERFLOW):
             raise error
         self._reason = reason
@@ -243,13 +247,6 @@ class Attempts:
             if _place(route) not in self._tried:
                 return route
         return None
-
-
-def _reason_in_a_word(error: PenstockError) -> str:
-    """Return the reason in a word: a prompt that was not shortened this time fits a larger model as well as any."""
-    if isinstance(error, NotInTime | NotKept):
-        return OVERFLOW
-    return error.code if error.code in _REASONS else str(error.status)
 
 
 def same_server(one: Upstream, other: Upstream) -> bool:

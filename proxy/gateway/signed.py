@@ -48,6 +48,9 @@ CHECK = "signed_reasoning"
 """The name of the check, as that of a step."""
 
 
+_SAYING = ("content", "tool_calls", "function_call")
+"""Fields of which a message without its reasoning still has one, else it leaves."""
+
 _NAME = 32
 """Characters of the longest name by which signed reasoning is told: it may be cut in two in a stream."""
 
@@ -132,7 +135,8 @@ class _Conversation:
         if guarded.rejected is not None:
             return guarded
         self._ctx = with_fields(self._ctx, incoming=guarded.request)
-        answers = [place for place in _answers(self._sent.messages) if place >= signed[0]]
+        said = enumerate(self._sent.messages)
+        answers = [place for place, each in said if place >= signed[0] and each.get("role") == "assistant"]
         prefix, end = await self._prefix(answers, signed)
         for place in answers:  # what the requests behind it were, as if each came now
             if place > end and current_work().used() < self._ctx.deadline:
@@ -162,7 +166,9 @@ class _Conversation:
     async def _begun(self, end: int) -> Outcome:
         """Run the chain over the conversation up to a place, without signed reasoning."""
         messages = [(message, without_reasoning(message)) for message in self._sent.messages[:end]]
-        sent = self._sent.with_messages(bare for message, bare in messages if bare is message or _says_something(bare))
+        sent = self._sent.with_messages(
+            bare for message, bare in messages if bare is message or any(map(bare.get, _SAYING))
+        )
         return await chain.run(self._steps, with_fields(self._ctx, incoming=sent))
 
     async def _sent_up_to(self, place: int, prefix: ChatRequest, end: int) -> Outcome:
@@ -196,17 +202,9 @@ class _Conversation:
         return with_fields(outcome, request=start, after=count, steps=(*outcome.steps, check), stages=(), start=None)
 
 
-def _answers(messages: Sequence[Message]) -> list[int]:
-    return [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
-
-
 def _begins(request: ChatRequest, start: ChatRequest, frozen: int) -> bool:
     """Return whether a request has the tools of another, and begins with its first messages."""
     return request.tools == start.tools and request.messages[:frozen] == start.messages[:frozen]
-
-
-def _says_something(message: Message) -> bool:
-    return bool(message.get("content") or message.get("tool_calls") or message.get("function_call"))
 
 
 def _joined(incoming: ChatRequest, prefix: ChatRequest, end: int) -> ChatRequest:

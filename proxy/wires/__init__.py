@@ -9,6 +9,7 @@ from proxy.chat import encode
 from proxy.chat.answer import Answer
 from proxy.chat.errors import OVERFLOW, PenstockError, Unanswered
 from proxy.chat.parse import Body
+from proxy.text.json_values import json_objects
 from proxy.wires.chat_round import ChatRound
 from proxy.wires.messages import MessagesBody
 from proxy.wires.messages_answer import error_type
@@ -97,7 +98,6 @@ def body_of(raw: bytes) -> Body:
     body = Body(raw)
     if body.get("messages") is None and any(body.get(name) is not None for name in _OF_RESPONSES):
         return ResponsesBody(raw)
-    tools = body.get("tools")
-    offered = [tool for tool in tools if isinstance(tool, Mapping)] if isinstance(tools, list) else []
-    is_messages = any("input_schema" in tool for tool in offered) or _BLOCKS.search(raw) is not None
+    offers = any("input_schema" in tool for tool in json_objects(body.get("tools")))
+    is_messages = offers or _BLOCKS.search(raw) is not None
     return MessagesBody(raw) if is_messages or any(body.get(name) is not None for name in _OF_MESSAGES) else body

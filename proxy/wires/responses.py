@@ -53,7 +53,9 @@ def _check(item: Mapping[str, Any], place: str) -> None:
         wrong(f"{place}.content", "must be a string or a list of parts")
     for name in ("content", "output", "summary"):
         parts = item.get(name)
-        if isinstance(parts, list) and not all(map(_is_part, parts)):
+        if isinstance(parts, list) and not all(
+            isinstance(part, dict) and isinstance(part.get("type"), str | None) for part in parts
+        ):
             wrong(f"{place}.{name}", "must be a list of objects, whose types are strings")
 
 
@@ -202,10 +204,6 @@ def _listed(content: str | list[Any]) -> list[Any]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [_part(part) for part in content if isinstance(part, Mapping)]
-
-
-def _is_part(part: Any) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("type"), str | None)
 
 
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:

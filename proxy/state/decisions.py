@@ -68,11 +68,9 @@ class BoundMemo:
 
     async def known(self, keys: Sequence[str]) -> Sequence[str | None]:
         losses = self._memos.store.losses
-        values: list[str | None] = [*self._memos.fresh.get_each([self._key(key, losses) for key in keys])]
-        missing = [place for place, value in enumerate(values) if value is None]
-        for place, value in zip(missing, await self._read([keys[place] for place in missing]), strict=True):
-            values[place] = value
-        return values
+        values = dict(zip(keys, self._memos.fresh.get_each([self._key(key, losses) for key in keys]), strict=True))
+        values |= await self._read([key for key, value in values.items() if value is None])
+        return [values[key] for key in keys]
 
     async def settle(self, key: str, value: str) -> str:
         """Remember a value under a key, unless one was there or the store failed; return the one that counts."""
@@ -80,7 +78,7 @@ class BoundMemo:
         if (known := memos.fresh.get(self._key(key, losses))) is not None:
             return known
         if self._outage.begun:
-            return (await self._read([key]))[0] or value
+            return (await self._read([key])).get(key) or value
         data = value.encode(errors="surrogatepass")
         try:
             kept = await memos.store.add(self._name(key), data, ttl=memos.ttl)
@@ -89,16 +87,15 @@ class BoundMemo:
             return value
         return self._seen(key, kept, losses)
 
-    async def _read(self, keys: Sequence[str]) -> Sequence[str | None]:
-        store = self._memos.store
-        losses = store.losses
+    async def _read(self, keys: Sequence[str]) -> dict[str, str]:
+        store, losses = self._memos.store, self._memos.store.losses
         try:
             values = await store.get_all([self._name(key) for key in keys], ttl=self._memos.ttl) if keys else []
         except StoreError:
             self._outage.begun = True
-            return [None] * len(keys)
+            return {}
         pairs = zip(keys, values, strict=True)
-        return [None if value is None else self._seen(key, value, losses) for key, value in pairs]
+        return {key: self._seen(key, value, losses) for key, value in pairs if value is not None}
 
     def _seen(self, key: str, stored: bytes, losses: int) -> str:
         value = stored.decode(errors="surrogatepass")

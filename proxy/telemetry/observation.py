@@ -23,19 +23,14 @@ from proxy.telemetry.bill import MOST_BYTES, Bills
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.record import NONE, PARSED, Record
 from proxy.telemetry.records import Records
+from proxy.text.tables import sections
 
 if TYPE_CHECKING:
     from proxy.telemetry.tracing import CallSpan, RequestSpan, Tracing
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
-OPERATIONS = {
-    "/chat/completions": "chat",
-    "/completions": "text_completion",
-    "/embeddings": "embeddings",
-    "/messages": "chat",
-    "/responses": "chat",
-}
+OPERATIONS: Mapping[str, str] = dict(line.split() for line in sections("spans")["operations"])
 """The operations of paths below `/v1`, as far as the GenAI conventions have a name for them."""
 _LOGGED = {"milliseconds": "ms"}
 _NOT_LOGGED = frozenset({"window", "usd_unchanged", "cached_expected"})

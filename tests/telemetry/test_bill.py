@@ -27,9 +27,9 @@ class Conversation:
         self.model, self.now = model, 1000.0
         self.bills = Bills(most, lambda: self.now)
 
-    async def turn(self, came: ChatRequest, sent: ChatRequest | None = None) -> Estimate:
+    async def turn(self, came: ChatRequest, sent: ChatRequest | None = None, who: str = "t") -> Estimate:
         sent = sent or came
-        found = await self.bills.estimate(("t", "m"), came, sent, self.model, context(came, model=self.model).tokens)
+        found = await self.bills.estimate((who, "m"), came, sent, self.model, context(came, model=self.model).tokens)
         self.bills.sent(found)
         return found
 

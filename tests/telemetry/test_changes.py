@@ -9,10 +9,10 @@ from proxy.chat import ChatRequest
 from proxy.chat.markers import shortened
 from proxy.context import CacheRules
 from proxy.step import Step
-from proxy.telemetry.bill import Bills
 from proxy.telemetry.changes import MOST, changes
 from proxy.testing import CharTokens, chat, context, profile, tool
 from tests.talk import user
+from tests.telemetry.test_bill import Conversation
 
 HANDLE = "abcdefghijklmnopqrst"
 
@@ -88,22 +88,18 @@ async def test_many_changes_are_told_in_short() -> None:
     assert len(found) == MOST
 
 
-class Talk:
+class Talk(Conversation):
     """A conversation, of which each request is sent as a step leaves it."""
 
     def __init__(self, *, ttl: float = 300, minimum: int = 0) -> None:
-        self._bills = Bills(clock=lambda: self.now)
-        self._model = profile(cache=CacheRules(read=0.1, ttl=ttl, minimum=minimum))
-        self.now = 0.0
+        super().__init__(profile(cache=CacheRules(read=0.1, ttl=ttl, minimum=minimum)))
 
     async def sends(self, came: ChatRequest, *stages: tuple[str, ChatRequest], who: str = "ann") -> Any:
         """What is told of the cache."""
         sent = stages[-1][1] if stages else came
-        tokens = context(came, model=self._model).tokens
-        estimate = await self._bills.estimate((who, "talk"), came, sent, self._model, tokens)
-        self._bills.sent(estimate)
+        estimate = await self.turn(came, sent, who)
         steps = [Step(name, "rewrite", "", 0, 0) for name, _ in stages]
-        await self._bills.effects(estimate, came, stages, steps, tokens)
+        await self.bills.effects(estimate, came, stages, steps, context(came, model=self.model).tokens)
         return estimate.broken(len(sent.tools))
 
 

@@ -6,6 +6,9 @@ than the server that it stands for.
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache, reduce
+from operator import or_
+from types import GenericAlias
 from typing import Annotated, Any, Required, TypedDict
 
 import msgspec
@@ -21,119 +24,40 @@ NEUTRAL: Mapping[str, Any] = FIELDS["neutral"]
 BOOKKEEPING = frozenset(FIELDS["bookkeeping"])
 """Fields that do not concern the answer."""
 
-_Number = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
-_Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
-
-class _AddressField(TypedDict):
-    url: str
-
-
-class _SoundField(TypedDict):
-    data: str
-
-
-class _InnerFields(TypedDict, total=False):
-    type: str
-    effort: str | None
-    file_data: str
-    file_id: str
-    filename: str | None
-    json_schema: dict[str, Any]
-    user_id: str
-
-
-class _PartFields(TypedDict, total=False):
-    type: Required[str]
-    text: str
-    refusal: str
-    image_url: str | _AddressField
-    file: _InnerFields
-    input_audio: _SoundField
+@cache
+def _types() -> Mapping[str, Any]:
+    """Return the types of the table by their names, JSON's own among them."""
+    number, integer = msgspec.Meta(ge=-1e300, le=1e300), msgspec.Meta(ge=-(2**63), le=2**63 - 1)
+    numbers = {"number": Annotated[float, number], "integer": Annotated[int, integer]}
+    types: dict[str, Any] = {"string": str, "strings": list[str], "boolean": bool, "null": None, **numbers}
+    types |= {"count": Annotated[int, msgspec.Meta(ge=1)], "object": dict[str, Any], "list": list[Any]}
+    make: Any = TypedDict
+    for name, fields in FIELDS["types"].items():
+        typed = dict[str, Any]()
+        for key, words in fields.items():
+            kind = reduce(or_, [types[word] for word in words.split(" | ")])
+            typed[key.rstrip("!")] = Required[kind] if key.endswith("!") else kind
+        types[name] = make(name, typed, total=False)
+        types[f"{name}s"] = GenericAlias(list, types[name])
+    return types
 
 
 _NAMED = frozenset({"text", "refusal", "image_url", "file", "input_audio"})
 """Types of parts whose content has the same name."""
 
-
-class _FunctionFields(TypedDict, total=False):
-    name: Required[str]
-    description: str | None
-    parameters: dict[str, Any] | None
-    arguments: str | dict[str, Any] | None
-    input: str | None
-
-
-class _CallFields(TypedDict, total=False):
-    id: str | None
-    type: str | None
-    function: _FunctionFields
-    custom: _FunctionFields
-
-
-class _MessageFields(TypedDict, total=False):
-    role: Required[str]
-    content: str | list[_PartFields] | None
-    name: str | None
-    refusal: str | None
-    thinking_blocks: list[Any] | None
-    tool_calls: list[_CallFields] | None
-    function_call: _FunctionFields | None
-    tool_call_id: str | None
-
-
-class ChatFields(TypedDict, total=False):
-    """The fields that are translated and not null (OpenAI's API reference, `POST /chat/completions`)."""
-
-    messages: list[_MessageFields]
-    tools: list[_CallFields]
-    frequency_penalty: _Number
-    logit_bias: dict[str, Any]
-    logprobs: bool
-    max_completion_tokens: _Integer
-    max_tokens: _Integer
-    metadata: _InnerFields
-    modalities: list[Any]
-    n: Annotated[int, msgspec.Meta(ge=1)]
-    parallel_tool_calls: bool
-    presence_penalty: _Number
-    reasoning_effort: str
-    response_format: _InnerFields
-    safety_identifier: str
-    seed: _Integer
-    service_tier: str
-    stop: str | list[str]
-    stream: bool
-    stream_options: dict[str, Any]
-    temperature: _Number
-    tool_choice: str | _InnerFields
-    top_logprobs: _Integer
-    top_p: _Number
-    user: str
-
-
-class NativeFields(ChatFields, total=False):
-    """OpenAI's fields, and those of Anthropic's and Ollama's own that are read."""
-
-    options: dict[str, Any]
-    output_config: dict[str, Any]
-    reasoning: _InnerFields
-    think: bool | str
-    thinking: dict[str, Any]
-
-
 _WORDS = {"str": "a string", "int": "an integer", "float": "a number", "bool": "true or false", "array": "a list"}
 _WORDS |= {"object": "an object", "null": "null"}
 
 
-def check_fields(request: ChatRequest, fields: type = ChatFields) -> dict[str, Any]:
-    """Return the fields beside the conversation that are not null.
+def check_fields(request: ChatRequest, kind: str = "request") -> dict[str, Any]:
+    """Return the fields beside the conversation that are not null. `kind` is one of the table's, such as `native`.
 
     Raise `BadRequest` for a value of the wrong type, in the conversation too.
     """
     rest = {name: value for name, value in request.rest.items() if value is not None}
     try:
-        msgspec.convert({**rest, "messages": request.messages, "tools": request.tools}, fields)
+        msgspec.convert({**rest, "messages": request.messages, "tools": request.tools}, _types()[kind])
     except msgspec.ValidationError as error:
         told, _, path = str(error).partition(" - at `$.")
         if missing := re.match(r"Object missing required field `(.+)`", told):

@@ -7,9 +7,10 @@ import pytest
 from proxy.chat import ChatRequest, Fields, Message
 from proxy.chat.errors import BadRequest
 from proxy.upstreams.completion import wants_usage
-from proxy.upstreams.request_fields import ChatFields, check_fields
+from proxy.upstreams.request_fields import FIELDS as TABLE
+from proxy.upstreams.request_fields import check_fields
 
-FIELDS = [name for name in ChatFields.__annotations__ if name not in ("messages", "tools")]
+FIELDS = [name for name in TABLE["types"]["request"] if name not in ("messages", "tools")]
 
 
 def check(fields: dict[str, Any], *messages: dict[str, Any]) -> None:

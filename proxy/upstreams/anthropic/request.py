@@ -18,7 +18,6 @@ from proxy.upstreams.anthropic.messages import AnthropicMessages
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
     FIELDS,
-    NativeFields,
     asks,
     check_fields,
     effort_of,
@@ -87,7 +86,7 @@ class AnthropicRequest:
     def __init__(self, request: ChatRequest, *, most: int, room: int) -> None:
         """`most` is the longest answer of the model, `room` what the window leaves for one, both in tokens."""
         self._request = request
-        self._rest = check_fields(request, NativeFields)
+        self._rest = check_fields(request, "native")
         self._able = features_of(request.model)
         self._messages = AnthropicMessages(request.messages, system_messages=self._able.system_messages)
         self._ignored = self._messages.ignored

@@ -11,7 +11,6 @@ from proxy.chat.errors import wrong
 from proxy.upstreams.request_fields import (
     BOOKKEEPING,
     FIELDS,
-    NativeFields,
     asks,
     called_function,
     check_fields,
@@ -39,7 +38,7 @@ def translate(request: ChatRequest, *, num_ctx: int | None, keep_alive: str | in
 
     Raise `BadRequest` for values of a wrong type, and for requests that cannot be translated.
     """
-    rest = check_fields(request, NativeFields)
+    rest = check_fields(request, "native")
     messages = OllamaMessages(request.messages)
     options = _options(rest)
     if num_ctx is not None:

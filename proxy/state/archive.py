@@ -255,27 +255,18 @@ def _packed(content: str, largest: int) -> bytes:
     data = content.encode(errors="surrogatepass")
     if len(data) > largest:
         raise StoreError("too_large")
-    if len(data) > _WORTH_COMPRESSING:
-        deflated = zlib.compress(data, 1)
-        if len(deflated) < 0.9 * len(data):
-            return _DEFLATED + deflated
-    return _PLAIN + data
+    deflated = zlib.compress(data, 1) if len(data) > _WORTH_COMPRESSING else data
+    return _DEFLATED + deflated if len(deflated) < 0.9 * len(data) else _PLAIN + data
 
 
 def _unpacked(packed: bytes, handle: str, largest: int) -> str:
     kind, data = packed[:1], packed[1:]
-    if kind == _DEFLATED:
-        inflating = zlib.decompressobj()
-        try:
-            data = inflating.decompress(data, largest)
-        except zlib.error as error:
-            raise StoreError("corrupted") from error
-    elif kind != _PLAIN:
-        raise StoreError("corrupted")
     try:
+        if kind == _DEFLATED:
+            data = zlib.decompressobj().decompress(data, largest)
         content = data.decode(errors="surrogatepass")
-    except UnicodeDecodeError as error:
+    except (zlib.error, UnicodeDecodeError) as error:
         raise StoreError("corrupted") from error
-    if handle_of(content) != handle:  # also where it was cut at the bound
+    if kind not in (_PLAIN, _DEFLATED) or handle_of(content) != handle:  # also where it was cut at the bound
         raise StoreError("corrupted")
     return content

@@ -243,9 +243,8 @@ def remove_broken(file: Path, *, busy: float) -> bool:
     # who opened a file while its parts go one by one would write where nobody looks
     with _locked(file, fcntl.LOCK_EX):
         is_broken = _is_broken(file, busy)
-        if is_broken:
-            for part in ("", "-wal", "-shm"):
-                file.with_name(file.name + part).unlink(missing_ok=True)
+        for part in ("", "-wal", "-shm") if is_broken else ():
+            file.with_name(file.name + part).unlink(missing_ok=True)
         return is_broken
 
 

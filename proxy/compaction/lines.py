@@ -4,9 +4,11 @@ Those stay that tell most: ends, what is rare among its like, headings, first li
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 
 from proxy.compaction.identifiers import is_identifier
 from proxy.compaction.layout import joined, lay_out
@@ -26,8 +28,13 @@ _BRIDGE = 80
 _ROUNDS = 2
 _NAMES = 0.15
 """The part of the room that the names of rows which are left out may take."""
-_HITS = 0.8
-"""The part that the places of all hits of a search may take; where they need more, they are names like others."""
+_HITS, _MORE = 0.8, 1.25
+"""The part that the places of all hits of a search may take, in a form that is at most so many times as long for them.
+Where they need more, many files are named alone, or else as many places as others are."""
+_AGAIN = 1.1
+"""Each gap names the folders of its hits again."""
+_FEWEST_HITS = 1 / 6
+"""The part of all lines that are hits where a search or a compiler has other lines around them."""
 _NAME = 60
 _ROWS = 20
 _FEW = 100
@@ -40,13 +47,16 @@ _HEADING = re.compile(r"\s{0,3}#{1,6}\s|=+\s\S|\[(?!… )[^\]]{1,60}\]\s*$|@@ |.
 _LOWEST = "######"
 _SECTION = re.compile(r"(#{1,6})\s|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$")
 _NAMED = re.compile(r"[\w./:@#$+-]{1,60}")
-_HIT = re.compile(r"([\w./@+-]+:\d+)[:-]")
+_HIT = re.compile(r"(?!//)([\w./\\@+-]{1,200})(?::(\d+)(?=[:-]|$)|\((\d+)[,)]|::([\w.-]+)|$)")
+_BEFORE_HIT = re.compile(r"[\w.-]{1,40}[ :]|\s*--> ")
+"""A revision, a drive, a word such as `FAILED`, or the arrow of a compiler."""
+_FILE = re.compile(r"[/\\]|\.[A-Za-z]")
 
 
 def short_form(text: str) -> str | None:
     """Return the lines of a text that tell most, or None if that would hardly be shorter."""
     room = max(_LEAST, min(int(_SHARE * len(text)), _MOST + len(text) // _PART))
-    form = _selected(lay_out(text), room)
+    form = _selected(lay_out(text), room, int(_MORE * room))
     return form if len(form) < _WORTH * len(text) else None
 
 
@@ -57,12 +67,16 @@ def condensed(text: str, room: int) -> str:
     return min(text, whole, key=len) if min(len(whole), len(text)) <= room else _selected(lines, room)
 
 
-def _selected(lines: Sequence[TextLine], room: int) -> str:
+def _selected(lines: Sequence[TextLine], room: int, most: int = 0) -> str:
+    """Return the lines that tell most. The form may be longer than the room, up to `most`, where it names all hits."""
     texts = [line.text for line in lines if line.text.strip()]
     name = _namer(texts)
     names = int(_NAMES * room) if name is not None else 0
-    if name is _hit and len(every := _hits(map(_hit, texts))) <= _HITS * room:
-        names = len(every) + _NOTE
+    for each in (_hit, _file) if name is _hit else ():
+        every = int(_AGAIN * len(_hits(map(each, texts)))) + _NOTE
+        if (each is _hit or every > names) and every <= _HITS * max(room, most):
+            name, names, room = each, every, max(room, int(every / _HITS))
+            break
     choice = _Choice(lines, room - names)
     for share, places in _levels(lines, choice.parents):
         choice.take(places, share)
@@ -161,7 +175,8 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
     """Yield groups of lines, the most important first, with the part of the room that each may take."""
     full = [place for place, line in enumerate(lines) if line.text.strip()]
     yield 0.5, [place for place in (*full[:_HEAD], *full[-_TAIL:]) if len(lines[place].text) <= WIDE]
-    yield 0.6, [full[row] for row in rare_lines([lines[place] for place in full])]
+    rare = [full[row] for row in rare_lines([lines[place] for place in full])]
+    yield 0.6, [*_with_names(lines, full, parents, rare)]
     above = {at for at in parents if at is not None}
     heads = [place for place in full if place in above or _HEADING.match(lines[place].text[:200])]
     if 2 * len(heads) < len(full):
@@ -169,6 +184,46 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
     yield 0.3, _spread([place for place in full if place and not lines[place - 1].text.strip()])
     yield 0.9, _dense(lines, full)
     yield 1, full
+
+
+def _with_names(
+    lines: Sequence[TextLine], full: Sequence[int], parents: Sequence[int | None], rows: Sequence[int]
+) -> Iterator[int]:
+    """Yield rows of records, each behind the line that names its record where no line that it stands under does.
+
+    A record begins with the first kind of line that there are as many of as of the row's kind. The first line in it
+    that stands nowhere else names it: `name: web-7`.
+    """
+    kinds: dict[tuple[int, str], list[int]] = {}
+    for place in full if rows else ():
+        kinds.setdefault(_kind(lines[place]), []).append(place)
+    alike = Counter(line.text for line in lines)
+    for row in rows:
+        same = kinds[_kind(lines[row])]
+        if len(same) >= _MANY and not _is_named(lines, parents, row, same, alike):
+            starts = next(each for each in kinds.values() if 0.8 * len(same) <= len(each) <= 1.25 * len(same))
+            at = bisect_right(starts, row)
+            begin, end = starts[max(0, at - 1)], starts[at] if at < len(starts) else len(lines)
+            inside = (*range(begin, row), *range(row + 1, end)) if begin < row else ()
+            yield from islice((place for place in inside if lines[place].text and alike[lines[place].text] == 1), 1)
+        yield row
+
+
+def _is_named(
+    lines: Sequence[TextLine], parents: Sequence[int | None], row: int, same: Sequence[int], alike: Mapping[str, int]
+) -> bool:
+    """Return whether a row stands under a line that stands nowhere else, and not under one that all of its kind do."""
+    before, above = same[bisect_left(same, row) - 1], parents[row]
+    while above is not None and (above > before or before >= row):
+        if alike[lines[above].text] == 1:
+            return True
+        above = parents[above]
+    return False
+
+
+def _kind(line: TextLine) -> tuple[int, str]:
+    word = _FIRST_WORD.search(line.text[:_START])
+    return line.depth, word[0] if word else ""
 
 
 def _spread(places: Sequence[int]) -> Iterator[int]:
@@ -219,7 +274,7 @@ def _noted(run: Sequence[TextLine], name: Callable[[str], str] | None, room: int
     known = ""
     if name is not None and not inside and full:
         names = [name(line.text) for line in full]
-        known = _hits(names) if name is _hit else " ".join(names)
+        known = _hits(names) if name in (_hit, _file) else " ".join(names)
         if len(known) > room:
             end = max(known.rfind(sign, 0, max(0, room)) for sign in " ,")
             known = f"{known[:end]} …" if end > 0 else ""
@@ -230,8 +285,12 @@ def _noted(run: Sequence[TextLine], name: Callable[[str], str] | None, room: int
 
 def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
     """Return a function that names a row: by its place in a file, its first cell, or its last word."""
+    first = texts[:_SAMPLE]
+    hits = [*filter(None, map(_hit, first))]
+    if len(hits) >= max(_ROWS, _FEWEST_HITS * len(first)) and len(set(hits)) >= 0.7 * len(hits):
+        return _hit
     texts = texts[:: max(1, len(texts) // _FEW)] if len(texts) >= _ROWS else ()
-    for name in (_hit, _first_cell, _last_word) if texts else ():
+    for name in (_first_cell, _last_word) if texts else ():
         names = [name(text) for text in texts]
         good = [one for one in names if _NAMED.fullmatch(one) and (is_identifier(one) or one.isdigit())]
         if min(len(good), len(set(names))) >= 0.7 * len(texts):
@@ -240,20 +299,30 @@ def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
 
 
 def _hit(text: str) -> str:
-    found = _HIT.match(text)
-    return found[1] if found else ""
+    """Return the file in front of a line, with the line's number or name in it: `src/app.py:7`, or nothing."""
+    before = _BEFORE_HIT.match(text)
+    for start in (0, before.end() if before else 0):
+        found = _HIT.match(text, start)
+        if found is not None and _FILE.search(found[1]):
+            return f"{found[1]}:{found[2] or found[3] or found[4] or ''}"
+    return ""
+
+
+def _file(text: str) -> str:
+    place = _hit(text)
+    return place[: place.rfind(":") + 1]
 
 
 def _hits(places: Iterable[str]) -> str:
-    """Return the places of hits by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md:2`."""
+    """Return the places of hits by folder and file: `src/app: main.py:3,14 run.py:7; docs: index.md`."""
     folders: dict[str, dict[str, list[str]]] = {}
     for place in filter(None, places):
         path, _, number = place.rpartition(":")
-        folder, _, file = path.rpartition("/")
-        folders.setdefault(folder, {}).setdefault(file, []).append(number)
+        end = max(path.rfind("/"), path.rfind("\\")) + 1
+        folders.setdefault(path[: max(0, end - 1)], {}).setdefault(path[end:], []).extend(filter(None, [number]))
     groups = []
     for folder, files in folders.items():
-        listed = " ".join(f"{file}:{','.join(numbers)}" for file, numbers in files.items())
+        listed = " ".join(f"{file}:{','.join(numbers)}" if numbers else file for file, numbers in files.items())
         groups.append(f"{folder}: {listed}" if folder else listed)
     return "; ".join(groups)
 
@@ -278,6 +347,7 @@ _SAMPLED_ROWS = 100
 _COLUMNS = 8
 CELL = re.compile(r'"(?:[^"\\]|\\.){0,200}"|[^\t;|,<>]+')
 _PAIR = re.compile(r"\"?([^\d\W][\w .-]{0,40}?)\"?\s*[:=]\s*(\S.{0,60})$|<([\w.:-]{1,40})[^<>]{0,100}>([^<>]{1,60})</")
+_FIRST_WORD = re.compile(r"[^\W\d_]\w*")
 _DIGITS = re.compile(r"[0-9][0-9a-fA-F.:,-]*")
 
 
@@ -312,11 +382,13 @@ def _rare(column: Mapping[int, str]) -> Iterator[list[int]]:
 
 
 def _columns(lines: Sequence[TextLine], texts: Sequence[str]) -> Iterator[Mapping[int, str]]:
-    """Yield columns whose values may be states: of cells, of words, and of keys."""
+    """Yield columns whose values may be states: of cells, of words, also behind one first word, and of keys."""
     levels: dict[int, list[int]] = {}
+    named: dict[tuple[int, str], list[int]] = {}
     keyed: dict[tuple[int, str], dict[int, str]] = {}
     for row, (line, text) in enumerate(zip(lines, texts, strict=True)):
         levels.setdefault(line.depth, []).append(row)
+        named.setdefault(_kind(line), []).append(row)
         pair = _PAIR.match(text.lstrip()) if ":" in text or "=" in text or "<" in text else None
         if pair is not None:
             keyed.setdefault((line.depth, pair[1] or pair[3]), {})[row] = pair[2] or pair[4]
@@ -325,6 +397,9 @@ def _columns(lines: Sequence[TextLine], texts: Sequence[str]) -> Iterator[Mappin
             yield from _states(rows, lambda row: lines[row].cells or CELL.findall(texts[row]), even=True)
             yield from _states(rows, lambda row: texts[row].split(None, _COLUMNS))
             yield from _states(rows, lambda row: _DIGITS.sub("0", texts[row]).split(None, _COLUMNS))
+    for (depth, _), rows in named.items():
+        if _MANY <= len(rows) < len(levels[depth]):
+            yield from _states(rows, lambda row: texts[row].split(None, _COLUMNS))
     yield from (column for column in keyed.values() if len(column) >= _MANY)
 
 

@@ -103,6 +103,25 @@ def test_each_line_stands_below_its_own_parents(text: str) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("each", "odd", "name"),
+    [
+        ("kind: App\nmetadata:\n  name: web-{n}\nspec:\n  replicas: {odd}\n  image: registry.test/app:{n}\n---", "replicas: 3", "name: web-121"),
+        ("- kind: App\n  metadata:\n    name: web-{n}\n  spec:\n    replicas: {odd}\n    level: info", "replicas: 3", "name: web-121"),
+        ("server {{\n    server_name web-{n};\n    location / {{\n        timeout {odd}s;\n    }}\n}}", "timeout 3s", "server_name web-121"),
+        ("commit 77{n}\nAuthor: Ann {odd}\n\n    Change {n} of the service", "Ann 3", "commit 77121"),
+        ("- web-{n}\n  - image registry.test/app\n  - replicas {odd}\n  - level info", "replicas 3", "- web-121"),
+    ],
+    ids=["documents", "a list", "blocks", "paragraphs", "bullets"],
+)  # fmt: skip
+def test_a_rare_line_brings_the_name_of_its_record(each: str, odd: str, name: str) -> None:
+    text = "\n".join(each.format(n=n, odd=3 if n == 121 else 1) for n in range(240))
+    lines = form(text).split("\n")
+    (at,) = [place for place, line in enumerate(lines) if odd in line]
+    names = [line for line in lines[:at] if re.search(r"web-\d+|commit 77\d+", line)]
+    assert name in names[-1]
+
+
 def test_hits_of_a_search_stay_as_they_are_or_are_named() -> None:
     hits = [
         f"src/mod{n % 7}/file_{n:03}.py:{n * 3 + 10}:    result = compute_total(order_{n}, tax=rates[{n}])  # TODO look again"
@@ -116,6 +135,33 @@ def test_hits_of_a_search_stay_as_they_are_or_are_named() -> None:
         f"{folder}/{file}" for folder, _, files in (each.partition(": ") for each in notes) for file in files.split()
     }
     assert named == {hit.split(":    ")[0] for hit in hits if hit not in kept(text)}
+
+
+@pytest.mark.parametrize(
+    "hit",
+    [
+        "main:src/mod{m}/file_{n}.py:{n}:    result = compute_total(order_{n}, tax=rates[{n}])  # TODO look again",
+        "src\\mod{m}\\file_{n}.py:{n}:5: error: the type of the argument {n} is not the one that is expected here",
+        "src/mod{m}/file_{n}.ts({n},17): error TS2304: Cannot find name 'computeTotal', nor anything like it, here.",
+        "/home/ann/work/shop/backend/src/mod{m}/a_very_long_name_of_a_package/and_of_another/file_{n}.py",
+        "error: cannot find `total` in this scope, nor in any other\n  --> src/mod{m}/file_{n}.rs:{n}:9\n   |\n{n} | x\n   | ^",
+        "src/mod{m}/file_{n}.py-9-    before\nsrc/mod{m}/file_{n}.py:{n}:    result = compute_total(order_{n})\n--",
+        "FAILED tests/mod{m}/file_{n}.py::test_total_of_order - AssertionError: assert Decimal('{n}.00') == 0, of {n}",
+    ],
+    ids=["git grep", "Windows", "tsc", "file names", "rustc", "context", "pytest"],
+)
+def test_files_of_all_hits_are_named_in_whatever_form(hit: str) -> None:
+    text = "\n".join(hit.format(m=n % 5, n=n + 100) for n in range(150))
+    short = form(text)
+    assert short != text
+    assert not {f"file_{n + 100}" for n in range(150)} - {*re.findall(r"file_\d+", short)}
+
+
+def test_times_in_front_of_lines_are_no_hits() -> None:
+    lines = [
+        f"2026-01-01T{n // 60:02}:{n % 60:02}:07 worker-{n % 7} has order {n * 37 % 911} of {n} now" for n in range(400)
+    ]
+    assert sum(map(len, kept("\n".join(lines)))) > 1500
 
 
 def test_of_more_hits_than_there_is_room_for_as_many_are_named_as_fit() -> None:

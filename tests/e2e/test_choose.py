@@ -10,27 +10,6 @@ from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Client, Lab
 from tests.e2e.servers import Upstream
 
-POLICY = '''
-from typing import ClassVar
-
-from proxy.chat import ChatRequest
-from proxy.context import Context
-from proxy.policy import Choose, Decision, Keep, Policy
-
-
-class RouteBySize(Policy):
-    """Send short questions to a cheaper model."""
-
-    model: str = "small"
-    """The cheaper model."""
-
-    most: int = 60
-    """The tokens of the longest prompt that goes there."""
-
-    async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        tokens = (await ctx.tokens.count(request)).total
-        return Choose(self.model, f"{tokens} tokens") if tokens <= self.most else Keep(f"{tokens} tokens")
-'''
 CONFIG = """
 upstreams:
   main: {kind: openai, base_url: "{url}", api_key: sk-of-main}
@@ -49,13 +28,13 @@ models:
   - {match: to-chat-only, upstream: main, chain: to-chat-only}
 chains:
   default: []
-  routing: [size_routes.route: {}, consolidate_system: {}]
+  routing: [{route}: {model: small, most: 60}, consolidate_system: {}]
   small: [consolidate_system: {}, reject_oversize: {}]
-  to-nobody: [size_routes.route: {model: nobody}]
-  to-itself: [size_routes.route: {model: to-itself}]
-  to-dead: [size_routes.route: {model: dead}]
-  to-large: [size_routes.route: {model: large}]
-  to-chat-only: [size_routes.route: {model: local}]
+  to-nobody: [{route}: {model: nobody}]
+  to-itself: [{route}: {model: to-itself}]
+  to-dead: [{route}: {model: dead}]
+  to-large: [{route}: {model: large}]
+  to-chat-only: [{route}: {model: local}]
 state: {kind: memory}
 auth:
   kind: keys
@@ -63,9 +42,8 @@ auth:
     {name: poor, hash: {poor}, requests_per_minute: 2}]
 """
 ALL, LARGE, POOR = "penstock-all", "penstock-large", "penstock-poor"
-
-
-CHOSEN = "small; reason=policy size_routes.route"
+ROUTE = "tests.examples.route_by_size"
+CHOSEN = f"small; reason=policy {ROUTE}"
 
 
 @dataclass
@@ -90,12 +68,9 @@ class World:
 
 @pytest.fixture
 async def world(lab: Lab) -> World:
-    (lab.folder / "size_routes").mkdir()
-    (lab.folder / "size_routes/__init__.py").write_text("")
-    (lab.folder / "size_routes/route.py").write_text(POLICY)
     other = await lab.upstream()
     keys = {"all": hash_of(ALL), "large": hash_of(LARGE), "poor": hash_of(POOR)}
-    return World(await lab.client(CONFIG, ALL, other=other.url, **keys), lab.behind, other)
+    return World(await lab.client(CONFIG, ALL, other=other.url, route=ROUTE, **keys), lab.behind, other)
 
 
 async def test_a_short_question_goes_to_the_model_that_the_policy_chose(world: World) -> None:
@@ -123,7 +98,7 @@ async def test_a_request_stays_where_it_cannot_go_elsewhere(world: World, model:
 
 
 async def test_a_request_is_sent_on_once(world: World) -> None:
-    assert await world.ask("to-each-other") == (200, "large; reason=policy size_routes.route")
+    assert await world.ask("to-each-other") == (200, f"large; reason=policy {ROUTE}")
     assert world.models == (["large"], [])
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from proxy.state import redis_server
 from tests.e2e.conftest import Lab
-from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, is_whole, reading, recalling, working
+from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, working
 from tests.e2e.served import served
 from tests.e2e.servers import plainly, proxy
+from tests.e2e.test_faults import is_shortened, stays_whole
 from tests.e2e.test_kills import conversation
 from tests.redis_process import RedisProcess
 
@@ -121,21 +122,6 @@ async def test_when_one_is_killed_the_other_goes_on_with_the_same_prefix(
     assert capsys.readouterr().err == ""
 
 
-async def is_shortened(client: Client, turns: int = 3) -> None:
-    """Raises `AssertionError` unless what is large leaves, and is there."""
-    assert len(handles(await client.work(turns))) == turns
-    assert handles(await client.ask(chatting(), tools=TOOLS))
-    assert handles(await client.ask(reading()))
-    assert not await client.missing()
-
-
-async def stays_whole(client: Client) -> None:
-    """Raises `AssertionError` where anything leaves, or a request is not answered."""
-    assert is_whole(await client.work(3), working(3))
-    for messages in (chatting(), reading()):
-        assert is_whole(await client.ask(messages), messages)
-
-
 def away(running: RedisProcess) -> Callable[[], None]:
     running.stop()
     return running.start
@@ -170,7 +156,6 @@ async def test_requests_go_on_without_the_server_and_recover_by_themselves(
     for base in bases:
         client.base = base
         await stays_whole(client)
-        assert await client.is_well()
     mend()
     client.named.clear()
     async with asyncio.timeout(60):

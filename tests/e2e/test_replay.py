@@ -1,4 +1,5 @@
-"""What a replay tells of conversations is what their upstream saw: the same bytes, and the same reads from its cache.
+"""What a replay and the metrics tell of conversations is what their upstream saw: the same bytes, and the same reads from
+its cache.
 
 The upstream caches prefixes by bytes and reports what it read. The proxy saves what it serves; the saved file is played
 again, and its figures are compared with those of the upstream.
@@ -26,7 +27,7 @@ from proxy.server.replay.reading import read
 from proxy.server.replay.report import totals
 from proxy.testing import lifelike
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import Received, Upstream, proxy, send
+from tests.e2e.servers import DEFAULT_ANSWER, Received, Upstream, answering, proxy, send
 from tests.scripted import calls
 
 Message = dict[str, Any]
@@ -55,6 +56,7 @@ chains:
     - reject_oversize: {share: 0.95}
 state: {kind: memory}
 """
+COST = 'penstock_prompt_cost_usd_total{{model="m",prompt="{}"'
 SPANISH = [
     "Buenas tardes, el pedido {id} no ha llegado y lo necesito antes del {day} de marzo.",
     "¿Puede decirme en qué almacén está el paquete {id}? Lo pagué con la tarjeta que termina en {day}.",
@@ -173,6 +175,7 @@ async def test_a_replay_tells_what_the_upstream_saw(
             unchanged.read(request)
             headers = {"x-penstock-session": "work", "x-penstock-agent": name} if name else {}
             assert (await Client(base, lab.http).chat(**request, headers=headers)).status == 200
+        cost = [await Client(base, lab.http).metric(COST.format(prompt)) for prompt in ("sent", "unchanged")]
     settings = load(tmp_path / "config.yaml", {}).settings
     played: list[bytes | None] = []
     play = Player.play
@@ -188,6 +191,7 @@ async def test_a_replay_tells_what_the_upstream_saw(
     found = totals(await running.replay(settings, conversations))
     assert [_messages(each) for each in played] == [_messages(each) for each in provider.bodies]
     assert found["cost"]["read 0.1"] == pytest.approx(provider.cache.cost / unchanged.cost, rel=0.02)
+    assert cost[0] / cost[1] == pytest.approx(provider.cache.cost / unchanged.cost, rel=0.04), "a cut may cost more"
     calibration = found["calibration"]
     assert calibration["turns"] == len(provider.bodies)
     assert calibration["met"] >= 0.9 * calibration["turns"]
@@ -198,3 +202,16 @@ def _messages(body: bytes | None) -> tuple[Any, Any]:
     assert body is not None
     read = json.loads(body)
     return read["messages"], read.get("tools")
+
+
+async def test_a_cache_that_is_never_read_is_not_counted_on(lab: Lab) -> None:
+    """An upstream that reports no reads charges for each prompt in full."""
+    usage = {"prompt_tokens": 3000, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 0}}
+    lab.behind.respond = answering(json.dumps({**json.loads(DEFAULT_ANSWER), "usage": usage}).encode())
+    client = await lab.client(CONFIG, window=100_000)
+    answers = [await client.chat(**request) for _, request in in_turn({"": partial(agent, 14)})]
+    records = [await client.record(answer) for answer in answers]
+    costs = [record["usd_estimated"] * 1e6 / record["tokens_after"] for record in records]
+    assert sum(cost < 0.5 for cost in costs) == 3, "until that is known it is believed"
+    assert costs[-1] == pytest.approx(1.0, rel=0.03)
+    assert records[-1]["usd_saved"] == pytest.approx(records[-1]["usd_unchanged"] - records[-1]["usd_estimated"])

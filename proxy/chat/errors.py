@@ -10,6 +10,11 @@ OVERFLOW = "context_length_exceeded"
 """OpenAI's code for a prompt that does not fit."""
 
 
+_INVALID, _BUSY = "invalid_request_error", "service_unavailable_error"
+_NEVER = {"x-should-retry": "false"}
+"""Tells SDKs not to send a request again by themselves."""
+
+
 class PenstockError(Exception):
     """An error with the status, type, code and parameter of OpenAI's error body."""
 
@@ -18,6 +23,13 @@ class PenstockError(Exception):
     code: str | None = None
     own_headers: ClassVar[Mapping[str, str]] = {}
     """Headers of each answer with this error."""
+
+    def __init_subclass__(
+        cls, status: int = 0, kind: str = "", code: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Take the status, type, code and headers of errors of this class; those of its base where there are none."""
+        cls.status, cls.type, cls.code = status or cls.status, kind or cls.type, code or cls.code
+        cls.own_headers = cls.own_headers if headers is None else headers
 
     def __init__(
         self,
@@ -42,11 +54,8 @@ class PenstockError(Exception):
         return error_body(self.message, self.type, self.param, self.code)
 
 
-class BadRequest(PenstockError):
+class BadRequest(PenstockError, status=400, kind=_INVALID):
     """The client sent something that no upstream could make sense of."""
-
-    status = 400
-    type = "invalid_request_error"
 
 
 def wrong(place: str, must: str) -> NoReturn:
@@ -54,89 +63,54 @@ def wrong(place: str, must: str) -> NoReturn:
     raise BadRequest(f"{place} {must}", param=place, code="invalid_type")
 
 
-class NotFound(PenstockError):
+class NotFound(PenstockError, status=404, kind=_INVALID):
     """There is no such path or model."""
 
-    status = 404
-    type = "invalid_request_error"
 
-
-class Unauthorized(PenstockError):
+class Unauthorized(PenstockError, status=401, kind=_INVALID, code="invalid_api_key"):
     """The client has no key, or none that counts."""
 
-    status = 401
-    type = "invalid_request_error"
-    code = "invalid_api_key"
 
-
-class RateLimited(PenstockError):
+class RateLimited(PenstockError, status=429, code="rate_limit_exceeded"):
     """The client has used what its key may use. `type` says of what: `requests`, `tokens` or `insufficient_quota`."""
 
-    status = 429
-    code = "rate_limit_exceeded"
 
-
-class Overloaded(PenstockError):
+class Overloaded(PenstockError, status=503, kind=_BUSY, code="server_is_overloaded"):
     """There is more to do than this process takes at once."""
-
-    status = 503
-    type = "service_unavailable_error"
-    code = "server_is_overloaded"
 
 
 class NotInTime(Overloaded):
     """A prompt does not fit because a step that shortens it was not done in time. It goes on: another try may pass."""
 
 
-class NotKept(PenstockError):
+_LATER = {"retry-after": "5", "retry-after-ms": "5000"}
+
+
+class NotKept(PenstockError, status=503, kind=_BUSY, code="state_unavailable", headers=_LATER):
     """The state cannot be read or written now. Clients are told when to try again."""
 
-    status = 503
-    type = "service_unavailable_error"
-    code = "state_unavailable"
-    own_headers: ClassVar = {"retry-after": "5", "retry-after-ms": "5000"}
+
+class Rejected(PenstockError, status=400, kind=_INVALID, headers=_NEVER):
+    """A policy refused the request: the same one would meet the same answer."""
 
 
-class Rejected(PenstockError):
-    """A policy refused the request. SDKs are told not to try again: the same request would meet the same answer."""
-
-    status = 400
-    type = "invalid_request_error"
-    own_headers: ClassVar = {"x-should-retry": "false"}
-
-
-class UpstreamFailed(PenstockError):
+class UpstreamFailed(PenstockError, status=502, code="upstream_unreachable"):
     """The upstream could not be asked."""
 
     cause = ""
     """The server's address and what went wrong, for operators alone."""
-    status = 502
-    code = "upstream_unreachable"
 
 
-class UpstreamUnavailable(UpstreamFailed):
+class UpstreamUnavailable(UpstreamFailed, status=503, kind=_BUSY, code="upstream_unavailable"):
     """The upstream is not asked for now: it has failed too often, or has as many requests as it may."""
 
-    status = 503
-    type = "service_unavailable_error"
-    code = "upstream_unavailable"
+
+class Unanswered(UpstreamFailed, code="upstream_broke_off", headers=_NEVER):
+    """The upstream was asked and gave no whole answer. It may have processed the request, and charge for it."""
 
 
-class Unanswered(UpstreamFailed):
-    """The upstream was asked and gave no whole answer. It may have processed the request, and charge for it.
-
-    SDKs are told not to send the request again by themselves.
-    """
-
-    code = "upstream_broke_off"
-    own_headers: ClassVar = {"x-should-retry": "false"}
-
-
-class UpstreamTimeout(Unanswered):
+class UpstreamTimeout(Unanswered, status=504, code="upstream_timeout"):
     """The upstream did not answer in time."""
-
-    status = 504
-    code = "upstream_timeout"
 
 
 class ConfigError(Exception):

@@ -20,11 +20,11 @@ def check_held(size: int) -> None:
         raise Unanswered(f"the upstream sent more than {MOST} bytes", code="upstream_answer_too_large")
 
 
-_BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
-
-
 class EventSplitter:
     """Cuts a stream into its events, wherever the network cut it. A long event is looked through once."""
+
+    _BOUNDARY = re.compile(rb"(\r\n\r\n|\n\n)")
+    _ENDS = (b"\n\n", b"\r\n\r\n")
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -42,9 +42,10 @@ class EventSplitter:
         self._parts.append(chunk)
         joint = self._end + chunk
         self._end = joint[-3:]
-        if b"\n\n" not in joint and b"\r\n\r\n" not in joint:
+        first, second = self._ENDS
+        if first not in joint and second not in joint:
             return iter(())
-        *events, rest = _BOUNDARY.split(self.rest())
+        *events, rest = self._BOUNDARY.split(self.rest())
         self._parts, self._size, self._end = [rest], len(rest), rest[-3:]
         return zip(events[::2], events[1::2], strict=True)
 
@@ -87,17 +88,16 @@ class ByteStream(Protocol):
 
 async def split_lines(chunks: ByteStream) -> AsyncGenerator[bytes, None]:
     """Yield the lines of a stream, wherever the network cut it, but for empty ones. Closing it closes `chunks`."""
-    pending: list[bytes] = []
-    size = 0
+    lines = _LineSplitter()
     async with aclosing(chunks):
         async for chunk in chunks:
-            first, *others = chunk.split(b"\n")
-            pending.append(first)
-            size = len(others[-1]) if others else size + len(first)
-            check_held(size)
-            for begun in others:
-                if text := b"".join(pending).strip():
+            for line, _ in lines.feed(chunk):
+                if text := line.strip():
                     yield text
-                pending = [begun]
-    if text := b"".join(pending).strip():
+    if text := lines.rest().strip():
         yield text
+
+
+class _LineSplitter(EventSplitter):
+    _BOUNDARY = re.compile(rb"(\n)")
+    _ENDS = (b"\n", b"\n")

@@ -24,6 +24,8 @@ _CLOSE = 0.3
 _APART = 0.2
 """The lead of the nearest passage over the middle one at which meaning counts in full: in a language that a model
 does not know all passages are equally near to everything."""
+_LEAD = 0.75
+"""The part of the least score that a passage must have where cosines count from the middle one on."""
 _HINT = 0.1
 """The least weight of meaning."""
 _LEAST = 1e-9
@@ -56,20 +58,22 @@ def ranked(candidates: Candidates, words: Array, meaning: Array, least: float) -
     """Return the candidates that bear on the question, the best first, and behind them the answers to questions.
 
     A mere question stands behind its answer, and both behind all else, unless it is the best. Candidates below `least`
-    of the best's score are left out.
+    of the best's score are left out, and those that are near to the question only as most passages are: in a language
+    that a model does not know, or in a conversation about one thing, all are.
 
     `words` are BM25 scores, `meaning` cosines, not a number where they are not known: then words alone decide. Empty
     where no passage shares a word with the question or is near it at all.
     """
     numpy = arrays.numpy()
-    scores = _scores(words, meaning)
+    near = numpy.nan_to_num(meaning, nan=0.0)
+    scores = _scores(words, meaning, near)
     if not scores.any():
         return []
-    weighed = _spread(candidates.messages, scores) * numpy.where(candidates.are_user, _USER, 1.0)
-    weighed /= numpy.maximum(candidates.tokens, _SHORT) ** _LENGTH
+    weighed = _weighed(candidates, scores)
     best = float(weighed.max())
-    order: list[int] = numpy.argsort(-weighed, kind="stable").tolist()
-    order = order[: int((weighed >= max(least * best, _LEAST)).sum())]
+    leads = _weighed(candidates, _scores(words, meaning, near - max(0.0, float(numpy.median(near)))))
+    bear = (weighed >= max(least * best, _LEAST)) & (leads >= _LEAD * least * leads.max())
+    order: list[int] = [place for place in numpy.argsort(-weighed, kind="stable").tolist() if bear[place]]
     chosen: dict[int, Ranked] = {}
     behind: list[Ranked] = []
     for place in order:
@@ -96,15 +100,20 @@ def _answer(candidates: Candidates, weighed: Array, message: int) -> int | None:
     return best if weighed[best] > 0 else None
 
 
-def _scores(words: Array, meaning: Array) -> Array:
+def _weighed(candidates: Candidates, scores: Array) -> Array:
     numpy = arrays.numpy()
-    known = numpy.nan_to_num(meaning, nan=0.0)
+    weighed = _spread(candidates.messages, scores) * numpy.where(candidates.are_user, _USER, 1.0)
+    return weighed / numpy.maximum(candidates.tokens, _SHORT) ** _LENGTH
+
+
+def _scores(words: Array, meaning: Array, known: Array) -> Array:
+    numpy = arrays.numpy()
     top, nearest = words.max(initial=0.0), known.max(initial=0.0)
     if top <= 0 and nearest <= 0:
         return numpy.zeros(len(words))
     by_words = words / top if top > 0 else words
     if nearest > 0:
-        apart = (nearest - float(numpy.nanmedian(meaning))) / _APART
+        apart = float(numpy.nanmax(meaning) - numpy.nanmedian(meaning)) / _APART
         known = min(1.0, max(apart, _HINT)) * known.clip(0.0) / max(nearest, _CLOSE)
     both = (by_words + known) / 2
     return numpy.where(numpy.isnan(meaning), by_words, both)

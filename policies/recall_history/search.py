@@ -23,6 +23,7 @@ from proxy.history.reading import only_asks
 from proxy.text import arrays
 from proxy.text.arrays import Array
 from proxy.text.bm25 import Fits, Index, fits, index, joined, query_terms, terms
+from proxy.text.fold import UNSPACED
 from proxy.text.small_talk import asks_nothing
 
 _FRAME = 1
@@ -35,9 +36,9 @@ _PERHAPS, _ASKED = -1.5, -2.85
 _UNCLEAR, _UNSURE = 150, 800
 """The most tokens that come back where it is not clear, and where it is not sure; beyond chance the best passage does
 in any case."""
-_RARE, _NEAR = 1.0, 0.1
-"""It is sure where the terms are so rare that chance puts them together in less than one passage in `exp(_RARE)` such
-conversations, or where a passage is so much nearer than small talk."""
+_RARE, _NEAR = 2.0, 0.1
+"""It is sure where the terms in one passage are so rare for its length that chance puts them together in one of
+`exp(_RARE)` such conversations, or where a passage is so much nearer than small talk."""
 _BLOCK = 60
 """Tokens that a block takes beyond its passage, at most about."""
 _ASKED_FOR = 16
@@ -59,13 +60,15 @@ _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
 _AS_NEAR = 0.5
 """The relevance, as a share of the best one's, of a passage that is needed although the summary says the best."""
+_MOST_WORDS = 0.5
+"""The part of a question, by the rarity of its terms, that the summary must have to say what is asked. Where it does, a
+passage is needed that has more than this part of what the summary has of them."""
 
 _BETWEEN = r"[\s#:.№º°-]{0,3}"
-_NUMBERED = re.compile(rf"(?<![^\W\d_])([^\W\d_]{{2,40}}){_BETWEEN}(\d{{1,9}})(?![\w.,]?\d)")
+_NUMBERED = re.compile(rf"(?<![^\W\d_])([^\W\d_]{{2,40}}|[{UNSPACED}]){_BETWEEN}(\d{{1,9}})(?![\w.,]?\d)")
 _CODE = re.compile(r"(?<![\w.,/-])(?=[\w/-]{0,40}\d)(?:[\w/-]{0,20}[^\W\d_][\w/-]{0,20}|[\d-]{5,40})(?![\w/-]|[.,]\d)")
 """A word with a number, `order 50042`, and a code: they name one thing in any language."""
-_UNSPACED = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
-_BESIDE_UNSPACED = re.compile(rf"(?<=[{_UNSPACED}])(?=[0-9A-Za-z_])|(?<=[0-9A-Za-z_])(?=[{_UNSPACED}])")
+_BESIDE_UNSPACED = re.compile(rf"(?<=[{UNSPACED}])(?=[0-9A-Za-z_])|(?<=[0-9A-Za-z_])(?=[{UNSPACED}])")
 _ITEM = re.compile(r"^[ \t]*[(（]?(\d{1,3})[.)）、．]", re.MULTILINE)
 """The mark of an item of a numbered list."""
 _DIGIT = re.compile(r"\d")
@@ -146,7 +149,9 @@ class HistorySearch:
         covering = _covering(words)
         names = [*islice(dict.fromkeys(_names(_spaced(question))), _ASKED_FOR)]
         named = there.named(names, self._plain()) if names else frozenset[int]()
-        item = None if named else self._item(question, there, candidates)
+        listed = None if named else there.with_item(_spaced(question))
+        is_listed = listed is not None and self._stands(there, listed)
+        item = None if listed is None or is_listed else self._item(listed, there, candidates)
         most, above = (None, 0.0) if named else await self._clear(question, there, words, nearest, floor)
         if most == 0:
             return (
@@ -158,11 +163,12 @@ class HistorySearch:
             once.setdefault(there.texts[each.place], each)
         order = sorted(once.values(), key=lambda each: each.bears not in named)
         order = [each for each in order if self._is_missing(there.places[each.place])]
-        in_summary = {each.place: self._stands(there.texts[each.place], there.places[each.place]) for each in order}
+        in_summary = {each.place: self._stands(there, each.place) for each in order}
         # where the summary says the best, what only stands beside it is not needed
         best = [each.place if _asks(question) else each.bears for each in order[:1]]
         is_said = any(in_summary.get(place) and not (_asks(question) and candidates.ask[place]) for place in best)
         is_near = is_about & (words.telling >= _TERMS)
+        least_words = self._least_words(there, words, candidates, is_listed=is_listed)
         matches = [
             Found(
                 there.places[place],
@@ -172,9 +178,13 @@ class HistorySearch:
                 bool(candidates.only_ask[place]),
             )
             for place, share, bears in order
-            if not in_summary[place] and (not is_said or is_near[place] or (is_about[place] and share >= _AS_NEAR))
+            if not in_summary[place]
+            and (not least_words or words.shares[bears] > least_words)
+            and (not is_said or is_near[place] or (is_about[place] and share >= _AS_NEAR))
         ]
-        if most is not None and matches and above >= 0:
+        if is_listed:
+            most = _UNCLEAR
+        elif most is not None and matches and above >= 0:
             most = max(most, matches[0].tokens + _BLOCK)
         if item is not None:
             matches = [item, *(each for each in matches if each.place != item.place)]
@@ -184,18 +194,30 @@ class HistorySearch:
         how += f" ({known} of {count} vectors were there)" if 0 < known < count else ""
         return SearchResult(matches, how if matches or not order else "the summary says it", most=most)
 
-    def _item(self, question: str, there: "_SearchedMessages", candidates: Candidates) -> Found | None:
-        """Return the numbered list that has the item which a question names, unless it stands in the summary."""
-        place = there.with_item(question)
-        if place is None or not self._is_missing(there.places[place]):
-            return None
-        if self._stands(there.texts[place], there.places[place]):
+    def _least_words(
+        self, there: "_SearchedMessages", words: Fits, candidates: Candidates, *, is_listed: bool
+    ) -> float:
+        """Return the part of a question that a passage must exceed to say more than the summary, where that says it.
+
+        It says what is asked if it has the list that the question names an item of, or a statement with most of the
+        question's terms, of which no passage has more.
+        """
+        most = float(words.shares.max(initial=0.0))
+        if is_listed:
+            return _MOST_WORDS
+        best = arrays.numpy().flatnonzero(words.shares >= most) if most >= _MOST_WORDS else ()
+        return _MOST_WORDS * most if any(self._stands(there, at) and not candidates.ask[at] for at in best) else 0.0
+
+    def _item(self, place: int, there: "_SearchedMessages", candidates: Candidates) -> Found | None:
+        """Return the numbered list that has the item which a question names, unless it stands in the prompt."""
+        if not self._is_missing(there.places[place]):
             return None
         return Found(there.places[place], 1.0, int(candidates.tokens[place]), is_about=True)
 
-    def _stands(self, text: str, place: Place) -> bool:
+    def _stands(self, there: "_SearchedMessages", place: int) -> bool:
         """Return True if the summary says a passage; an attachment stands nowhere but in its message."""
-        return not attachments(self._gone[place[0]]) and "".join(text.split()) in self._summary
+        message, _ = there.places[place]
+        return not attachments(self._gone[message]) and "".join(there.texts[place].split()) in self._summary
 
     def _is_missing(self, place: Place) -> bool:
         missing = self._missing[place[0]]
@@ -216,12 +238,12 @@ class HistorySearch:
         if not is_nearer and not (words.telling.any() and (asks or nearest is None)):
             return 0, 0.0
         above = await above_chance(words, nearest, floor, there.texts, there.terms, self._ctx)
-        rarities = words.rarities[_covering(words) & (words.terms >= _TERMS)]
-        is_chance = rarities.max(initial=0.0) - log(len(there.texts)) < _RARE
+        several = words.scores[_covering(words) & (words.terms >= _TERMS)]
+        is_chance = several.max(initial=0.0) - log(len(there.texts)) < _RARE
         is_chance = is_chance and nearest is not None and floor is not None and nearest - floor < _NEAR
         if above < (_ASKED if asks else _PERHAPS):
             return 0, above
-        most = _UNCLEAR if above < _CLEAR or not rarities.size else _UNSURE if is_chance or not asks else None
+        most = _UNCLEAR if above < _CLEAR or not several.size else _UNSURE if is_chance or not asks else None
         return most, above
 
     async def _read(self) -> "_SearchedMessages":

@@ -10,7 +10,8 @@ from proxy.chat.attachments import described
 from proxy.chat.markers import MARKER
 from proxy.chat.texts import arguments
 from proxy.text import counted
-from proxy.text.json_values import Pairs, parsed
+from proxy.text.fold import UNSPACED
+from proxy.text.json_values import Pairs, parsed, quoted, rendered
 from proxy.text.small_talk import asks_nothing
 
 BRIEF = 180
@@ -23,6 +24,8 @@ _PIECE = 240
 _ARGUMENT = 48
 _FAILURE = 120
 _READ = 4000
+_PARSED = 50_000
+"""Characters of a JSON text that is parsed."""
 
 _SENTENCE_END = re.compile(
     r"[.!?…](?<!\d\.)(?<![\s.(][^\W\d_]\.)[\"”»)*]*\s+(?=\S)|[。！？।؟]\s*(?=\S)|\n+"  # `13.`, `J.` end none
@@ -62,21 +65,18 @@ _MAY_TELL = re.compile(r"[\d_/@\"“«„»「『《]|[A-Z]{3}")
 """A sign of which each code, number and quotation has one: most sentences have none."""
 _NUMBER = re.compile(r"\d[\d.,:]*")
 _FIGURES = re.compile(r"\d+")
-_NO_FAULT = r'(?!null|false|""|\[\]|\{\}|0\b)'
-_FAILED = re.compile(
-    r"\A[^\w{]*+(?i:traceback|exception in|(?:error|exception|failed|failure|fatal)\b"
-    r"(?:[^\n:]{0,80}:[ \t]*+(?!0\b)\S|[^\n]*\Z))[^\n]*"
-    rf'|\A\s*\{{[^{{}}\[\]]*("(?:error|is_error)"\s*:\s*+{_NO_FAULT}[^\n]*)'
-    rf'|"(?:error|is_error)"\s*:\s*+{_NO_FAULT}[^{{}}\[\]]*\}}(?=\s*\Z)'
-    r"|^[ \t\[*=>!]*+(?:[A-Z]+ |[^\d\n]{1,60}(?::|\.{3}) )?(?:FAIL|FAILED|ERROR|FATAL)\b"
-    r"(?![^\w\n]*\d+\W*$)[^\n]*(?=(?:\n[^\n]*){0,2}\s*\Z)",
-    re.MULTILINE,
+_FAULT_MEMBERS = frozenset({"error", "errors", "is_error", "isError"})
+_NO_FAULT = frozenset({"null", "false", '""', "[]", "{}", "0"})
+_FAULT = re.compile(r"\W*(?i:traceback|error|exception|failed|failure|fatal)\b(?P<message>[^:]{0,80}:\s*+(?!0\b)\S)?")
+_VERDICT = re.compile(
+    r"\W*(?:[A-Z]+ |\D{1,60}(?::|\.{3}) )?(?:FAIL|FAILED|ERROR|FATAL)\b(?!\W*\d+\W*$)"
+    r"|(?:\w+\.)*[A-Z]\w*(?:Error|Exception): "
 )
-"""A failure as its outermost parts say it: the first line, a member of JSON itself, or one of the last lines. What
-stands within, such as a row of a log, is content."""
+_VERDICTS = 3
+"""The last lines among which a verdict is looked for."""
 _MERE_QUESTION = re.compile(r"[^.,;:!?。，、；：！？؟،\n]+[?？؟]")
 _WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 class AnswerPiece(NamedTuple):
@@ -131,9 +131,7 @@ def read(message: Message) -> Reading:
         text, asks = described(message), _asks(message.text)
         pieces = tuple(_weighed(_pieces(text), asks_back=asks))
         return Reading("", _words(text), asks, pieces=pieces, calls=calls)
-    if role == "tool" and (found := _FAILED.search(_both_ends(message.text, "\n"))):
-        return Reading(failure=shortened(" ".join((found[1] or found[0]).split()), _FAILURE))
-    return Reading()
+    return Reading(failure=shortened(_failure(message.text), _FAILURE)) if role == "tool" else Reading()
 
 
 def size(text: str) -> int:
@@ -258,12 +256,28 @@ def _weighed(pieces: Iterable[AnswerPiece], *, asks_back: bool) -> Iterator[Answ
 
 
 def _call(call: Mapping[str, Any]) -> CallMade:
-    value = next((parsed(text) for text in arguments(Message({"tool_calls": [call]})) if len(text) < 50_000), None)
+    value = next((parsed(text) for text in arguments(Message({"tool_calls": [call]})) if len(text) <= _PARSED), None)
     members = [member for _, member in value] if isinstance(value, Pairs) else []
     first = next((str(each) for each in members if isinstance(each, (str, int, float)) and str(each).strip()), "")
     rest = [each for each in members if isinstance(each, str) and each != first]
     argument = shortened(" ".join(first.split()), _ARGUMENT)
     return CallMade(called_name(call), str(call.get("id", "")), argument, any(size(each) > _ARGUMENT for each in rest))
+
+
+def _failure(text: str) -> str:
+    """Return what says in the outermost part of a result that its call failed. What stands within is content.
+
+    That is a member of a JSON object, the first line that is a message or all there is, or a verdict at the end.
+    """
+    value = parsed(text) if len(text) <= _PARSED and "rror" in text else None
+    if isinstance(value, Pairs):
+        faults = ((name, rendered(fault)) for name, fault in value if name in _FAULT_MEMBERS)
+        return next((f"{quoted(name)}:{fault}" for name, fault in faults if fault not in _NO_FAULT), "")
+    lines = [" ".join(line.split()) for line in _both_ends(text, "\n").splitlines() if line.strip()]
+    begins = _FAULT.match(lines[0]) if lines else None
+    if begins and (begins["message"] or len(lines) == 1):
+        return lines[0]
+    return next((line for line in lines[-_VERDICTS:] if _VERDICT.match(line)), "")
 
 
 def _asks(text: str) -> bool:

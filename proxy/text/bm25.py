@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from proxy.text import arrays
 from proxy.text.arrays import Array
-from proxy.text.fold import STOP_WORDS, WORD, unaccented
+from proxy.text.fold import STOP_WORDS, UNSPACED, WORD, unaccented
 from proxy.text.language import stop_words
 
 K1 = 1.2
@@ -37,8 +37,7 @@ _LONGEST = 40
 
 _WORD = re.compile(WORD)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
-"""Thai, Lao, Burmese, Khmer, Chinese and Japanese, which put no spaces between words."""
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 _DOUBLED = frozenset(letter * 2 for letter in "bdgmnprt")
 _VOWELS = frozenset("aeiouy")
 _STOP = STOP_WORDS["en"] | STOP_WORDS["es"]
@@ -99,8 +98,6 @@ class Fits(NamedTuple):
     """BM25 scores, comparable within one query."""
     shares: Array
     """Share of the query's terms in the text, from 0 to 1, weighted by rarity."""
-    rarities: Array
-    """Sum of the rarities of the query's terms in the text; about the logarithm of all texts for each that has it."""
     terms: Array
     telling: Array
     """Number of the query's terms in the text that few texts contain, without short numbers."""
@@ -136,11 +133,9 @@ def fits(query: str, indexes: Sequence[Index]) -> Fits:
     norms = K1 * (1 - B + B * lengths / (mean or 1.0))
     rarities = rarity[of_term].repeat(sizes)
     weights = rarities * (K1 + 1) * counts / (counts + norms[places])
-    sums = numpy.bincount(places, rarities, texts)
     return Fits(
         numpy.bincount(places, weights, texts),
-        sums / (rarity.sum() or 1.0),
-        sums,
+        numpy.bincount(places, rarities, texts) / (rarity.sum() or 1.0),
         numpy.bincount(places, minlength=texts),
         numpy.bincount(places[is_telling[of_term].repeat(sizes)], minlength=texts),
         len(terms),

@@ -21,6 +21,9 @@ _ENDINGS = (
     "ors", "or", "er", "ar", "ir", "ias", "ia", "es", "ed", "en", "ly", "al", "s", "e", "y", "o", "a",
 )  # fmt: skip
 
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+"""Letters of Thai, Lao, Burmese, Khmer, Chinese and Japanese, which put no spaces between words: part of a pattern."""
+
 STOP_WORDS = word_lists("stop_words")
 
 

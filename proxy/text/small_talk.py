@@ -3,14 +3,14 @@
 import re
 from functools import cache
 
-from proxy.text.fold import unaccented
+from proxy.text.fold import UNSPACED, unaccented
 from proxy.text.tables import lines
 
 _LONGEST = 80
 _NO_WORD = re.compile(r"[\W_]+")
 _DRAWN = re.compile(r"(\w)\1{2,}")
 _REPEATED = re.compile(r"(\w{2,3}?)\1{2,}")
-_UNSPACED = re.compile("[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")
+_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def is_small_talk(text: str) -> bool:

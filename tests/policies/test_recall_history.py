@@ -509,7 +509,23 @@ async def test_recall_brings_the_newest_list_with_the_item_that_is_named(questio
     assert older not in shown
 
 
-async def test_recall_does_not_repeat_a_list_that_the_summary_has() -> None:
-    past = [user("List them."), assistant(PLANKS), *PAST]
+@pytest.mark.parametrize(
+    "question", ["Problem 6?", "What was problem 6?", "Was war noch einmal Punkt 6?", "第6个问题是什么？"]
+)
+async def test_recall_does_not_repeat_a_list_that_the_summary_has(question: str) -> None:
+    beside = [user("The problem of the harbour?"), assistant(f"It is a problem in room 6. 这是什么问题。 {REPLY}")]
+    past = [user("List them."), assistant(PLANKS), *beside, *PAST]
+    assert "room 6" in recalled(await recall("Is there a problem in room 6?", past))
     summary = f"<conversation_summary>\n-> {PLANKS}\n</conversation_summary>"
-    assert isinstance(await recall("Problem 6?", past, summary), Keep)
+    assert isinstance(await recall(question, past, summary), Keep)
+
+
+async def test_recall_leaves_a_question_to_the_summary_that_has_most_of_its_words() -> None:
+    contract = "The number of the contract is pending, ask the agent."
+    past = [user("Its number?"), assistant(f"A number is a number. {REPLY}"), user(contract), *PAST]
+    question = "What is the number of the contract?"
+    assert "A number is" in recalled(await recall(question, past))
+    summary = f"<conversation_summary>\n3: {contract}\n</conversation_summary>"
+    assert isinstance(await recall(question, past, summary), Keep)
+    newer = [*past, user("By the way, the contract has got another number."), assistant("Noted.")]
+    assert "another number" in recalled(await recall(question, newer, summary))

@@ -193,7 +193,7 @@ class FilterTools(Policy, BringsTools):
         A client that searches by itself is left alone. A tool with a mark for the cache cannot be deferred.
         """
         searches = [_DEFERS in tool or str(tool.get("type", "")).startswith("tool_search") for tool in request.tools]
-        if _DEFERS not in ctx.native_edits or any(searches):
+        if _DEFERS not in ctx.conditions.native_edits or any(searches):
             return None
         marked = [not tool.is_function or "cache_control" in tool for tool in request.tools]
         named = [matches(tool.name, self.always) for tool in request.tools]

@@ -45,9 +45,9 @@ class IncludeShared(Policy):
     """The share of the window that they may take together; beyond it 300 bytes are shown of each."""
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        if ctx.inbox is None or ctx.memo is None:
+        if ctx.services.inbox is None or ctx.memo is None:
             return Keep("nothing can be shared with a conversation without a name")
-        shares = await ctx.inbox.received()
+        shares = await ctx.services.inbox.received()
         if not shares:
             return Keep("nothing was shared with it")
         sent = of_client(request, ctx.incoming)

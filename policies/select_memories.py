@@ -107,7 +107,7 @@ class SelectMemories(Policy):
         return frozenset({"embedding", "memories"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        total = 0 if ctx.memories is None else await ctx.memories.total()
+        total = 0 if ctx.services.memories is None else await ctx.services.memories.total()
         if not total:
             return Keep("no memories")
         sent = of_client(request, ctx.incoming)
@@ -196,7 +196,7 @@ class _Selection(Tail[str]):
 
         A message that says too little by itself is read with the user's message before it.
         """
-        question, memories = self.question(asked, _QUERY), self.ctx.memories
+        question, memories = self.question(asked, _QUERY), self.ctx.services.memories
         if memories is None or is_small_talk(question):
             return Ranking((), {}), "nothing is asked"
         if len(question.strip()) < _SHORT:
@@ -260,8 +260,8 @@ class _Selection(Tail[str]):
 
     async def load(self, items: Sequence[str]) -> None:
         new = [id for id in dict.fromkeys(items) if id not in self._texts]
-        if self.ctx.memories is not None and new:
-            self._texts.update(zip(new, await self.ctx.memories.texts(new), strict=True))
+        if self.ctx.services.memories is not None and new:
+            self._texts.update(zip(new, await self.ctx.services.memories.texts(new), strict=True))
 
 
 def shown(texts: Iterable[str]) -> Message:

@@ -56,7 +56,7 @@ class SelfCorrect(Policy, ObservesAnswers):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Put back the notes that were placed before, and place what is new in front of the last user message."""
-        if ctx.corrections is None or ctx.memo is None:
+        if ctx.services.corrections is None or ctx.memo is None:
             return Keep("nobody looks at the answers here")
         messages, form = ctx.incoming.messages, ctx.incoming.form
         count, settled = form.resume(_NOTES, dict[int, str]())  # in front of an answered message none is placed later
@@ -66,7 +66,7 @@ class SelfCorrect(Policy, ObservesAnswers):
         last = max(anchors, default=-1)
         # behind the message that the model is at work on nothing may change any more
         if last >= 0 and last == len(messages) - 1 and last not in notes:
-            new = await _new_note(anchors[last], await ctx.corrections.pending(self.kinds), ctx.memo)
+            new = await _new_note(anchors[last], await ctx.services.corrections.pending(self.kinds), ctx.memo)
             notes |= {last: new} if new else {}
         if not ctx.outage.begun:
             form.settle(_NOTES, {place: note for place, note in notes.items() if place < form.settled})

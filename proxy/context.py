@@ -418,6 +418,48 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class ContextServices:
+    """The services that not every configuration has; None without. A step has those that its `needs` name."""
+
+    embedder: Embedder | None = None
+    """Similarity in meaning; without it texts are compared by words."""
+    drafts: Drafts | None = None
+    """Summaries that a model writes; without it summaries are extracts."""
+    judge: Judge | None = None
+    """Comparison of texts by a model."""
+    memories: Memories | None = None
+    """Memories of the user and the tenant."""
+    corrections: Corrections | None = None
+    """Notes on faults in the last answers of this conversation."""
+    inbox: Inbox | None = None
+    """Content shared by other agents."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The time, bounds and permissions of a request."""
+
+    deadline: float = float("inf")
+    """Seconds of work (`work_time`) after which a step of the chain does not begin, or is given up."""
+    patience: float = 60.0
+    """Timeout in seconds of a step without which the prompt does not fit."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Request headers of the client, names in lower case, without credentials."""
+    now: float | None = None
+    """Time of the request in seconds since 1970, to the minute. Settle a decision that depends on it in the memo at
+    once, so that later requests of the conversation decide the same."""
+    runs_tools: bool = True
+    """True if Penstock runs the internal tools that a step offers. It runs none for `/v1/compress`, nor for a request
+    for several answers (`n`): then nothing may depend on a call of them."""
+    on_hold: Mapping[str, str] = field(default_factory=dict)
+    """Reasons of the vendor by the names of steps whose edits cost this conversation its reasoning: they do not run."""
+    native_edits: frozenset[str] = frozenset()
+    """Edits that the upstream makes itself, by the provider's names."""
+    may_choose_model: bool = False
+    """True if a policy may send the request to another model."""
+
+
+@dataclass(frozen=True)
 class Context:
     """The environment of a policy for one request."""
 
@@ -426,49 +468,21 @@ class Context:
     model: ModelProfile
     identity: Identity
     tokens: Tokens
-    deadline: float
-    """Seconds of work (`work_time`) after which a step of the chain does not begin, or is given up."""
-    patience: float = 60.0
-    """Timeout in seconds of a step without which the prompt does not fit."""
     archive: Archive | None = None
     """Store for content that leaves the context; without one (None), no content may leave."""
     once: Once = field(default_factory=Uncached)
     """Memoisation of functions of content."""
     memo: Memo | None = None
     """Decisions of earlier requests; None if nothing is stored between requests."""
-    drafts: Drafts | None = None
-    """Summaries that a model writes; without a model for it (None), summaries are extracts."""
-    embedder: Embedder | None = None
-    """Similarity in meaning; without a model for it (None), texts are compared by words."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Request headers of the client, names in lower case, without credentials."""
-    secret: bytes = b""
-    """Random key of the conversation, for placeholders that nobody can reverse; only in a chain with a guard."""
-    runs_tools: bool = True
-    """True if Penstock runs the internal tools that a step offers. It runs none for `/v1/compress`, nor for a request
-    for several answers (`n`): then nothing may depend on a call of them."""
-    judge: Judge | None = None
-    """Comparison of texts by a model; None if no model is configured for it."""
-    now: float | None = None
-    """Time of the request in seconds since 1970, to the minute. Settle a decision that depends on it in the memo at
-    once, so that later requests of the conversation decide the same."""
-    corrections: Corrections | None = None
-    """Notes on faults in the last answers of this conversation; None if answers are not checked."""
-    memories: Memories | None = None
-    """Memories of the user and the tenant; None if there are none."""
-    inbox: Inbox | None = None
-    """Content shared by other agents; None if nothing can be shared."""
-    outage: Outage = field(default_factory=Outage)
-    """Failure of the state: once it has begun, no further decision may be stored."""
+    services: ContextServices = field(default_factory=ContextServices)
+    conditions: Conditions = field(default_factory=Conditions)
     frozen: int = 0
     """Number of messages at the beginning that may not change, nor may the tools, because signed reasoning is bound to
     them. Messages behind them are edited when they are first sent, and keep that form."""
-    on_hold: Mapping[str, str] = field(default_factory=dict)
-    """Reasons of the vendor by the names of steps whose edits cost this conversation its reasoning: they do not run."""
-    native_edits: frozenset[str] = frozenset()
-    """Edits that the upstream makes itself, by the provider's names."""
-    may_choose_model: bool = False
-    """True if a policy may send the request to another model."""
+    secret: bytes = b""
+    """Random key of the conversation, for placeholders that nobody can reverse; only in a chain with a guard."""
+    outage: Outage = field(default_factory=Outage)
+    """Failure of the state: once it has begun, no further decision may be stored."""
 
 
 Verdict = Literal["yes", "no", "open"]

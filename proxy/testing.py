@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from proxy.chat import ChatRequest, Fields, Message, Tool, encode
-from proxy.context import Context, Identity, ModelProfile, TokenCount, Uncached
+from proxy.context import Conditions, Context, ContextServices, Identity, ModelProfile, TokenCount, Uncached
 from proxy.gateway.chain import count_checked, run
 from proxy.policy import BringsTools, Decision, Keep, Policy, Rewrite, ToolContext
 from proxy.state.cache import OnceService
@@ -127,16 +127,21 @@ def profile(window: int = 8192, **fields: Any) -> ModelProfile:
 
 
 def context(incoming: ChatRequest | None = None, *, window: int = 8192, **fields: Any) -> Context:
-    """Return a context with an archive in memory, without a deadline and without background services."""
+    """Return a context with an archive in memory, without a deadline and without background services.
+
+    `fields` are those of the context, of its services and of its conditions.
+    """
+    parts: dict[str, Any] = {}
+    for part, kind in (("services", ContextServices), ("conditions", Conditions)):
+        parts[part] = kind(**{name: fields.pop(name) for name in kind.__dataclass_fields__ if name in fields})
     known: dict[str, Any] = {
         "incoming": incoming or chat("u1"),
         "model": profile(window),
         "identity": Identity(tenant="test"),
         "tokens": CharTokens(),
-        "deadline": float("inf"),
         "archive": MemoryArchive(),
     }
-    return Context(**(known | fields))
+    return Context(**(known | parts | fields))
 
 
 # --- conformance ------------------------------------------------------------------------------------------------------

@@ -180,12 +180,18 @@ class CheckFacts(Policy, RefusesContent, ReadsFiles):
     async def _with_judge(
         self, request: ChatRequest, places: Sequence[int], false: dict[int, _Contradictions], ctx: Context
     ) -> tuple[dict[int, _Contradictions], dict[str, int]]:
-        if ctx.judge is None or not self.judge:
+        if ctx.services.judge is None or not self.judge:
             return false, {}
         unclear = await self._in_each("unclear", self._unclear, request, places, ctx)
         pairs = [(each.fact, sentence) for every in unclear.values() for _, each, sentence in every]
         verdicts, counts = await settled_verdicts(
-            "judged", ctx.judge.contradictions, pairs, ctx.memo, sure=self.sure, wait=self.judge, most=len(pairs)
+            "judged",
+            ctx.services.judge.contradictions,
+            pairs,
+            ctx.memo,
+            sure=self.sure,
+            wait=self.judge,
+            most=len(pairs),
         )
         added = {n: [one for one in every if verdicts[one[1].fact, one[2]] == "yes"] for n, every in unclear.items()}
         joined = {n: _joined(false.get(n, {}), added.get(n, ())) for n in sorted({*false, *added})}

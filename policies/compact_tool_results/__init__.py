@@ -76,7 +76,8 @@ class CompactToolResults(Policy):
         known, work_time = await _known(keys, ctx), current_work()
         with suppress(TimeoutError):  # what was settled is sent so, whatever the clock says
             async with work_time.limit(
-                min(ctx.deadline - _SPARE, work_time.used() + _IN_TIME * self.timeout), ctx.patience
+                min(ctx.conditions.deadline - _SPARE, work_time.used() + _IN_TIME * self.timeout),
+                ctx.conditions.patience,
             ):
                 lasts = True
                 for group, key, sent in zip(groups, keys, known, strict=True):

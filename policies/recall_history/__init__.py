@@ -81,7 +81,7 @@ class RecallHistory(Policy):
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         gone = departed(ctx.incoming, request)
-        if ctx.embedder is not None:
+        if ctx.services.embedder is not None:
             await self._prepare(request, ctx)
         if not gone:
             return Keep("nothing left the context")

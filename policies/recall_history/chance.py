@@ -56,12 +56,12 @@ async def above_chance(
     by_words = await ctx.once.of_key(("chance by words", passages), size, partial(_by_words, terms))
     # common words and short numbers point to nothing
     above = _above(float(words.scores.max(initial=0.0)) if words.telling.any() else 0.0, by_words)
-    if nearest is None or floor is None or ctx.embedder is None:
+    if nearest is None or floor is None or ctx.services.embedder is None:
         return 2 * above
-    key = ("chance by meaning", ctx.embedder.name, passages)
+    key = ("chance by meaning", ctx.services.embedder.name, passages)
     by_meaning: Spread | None = ctx.once.known([key])[0]
     if by_meaning is None:
-        near = [each for each in await ctx.embedder.nearest(_anybody(), texts, wait=_WAIT) if each is not None]
+        near = [each for each in await ctx.services.embedder.nearest(_anybody(), texts, wait=_WAIT) if each is not None]
         by_meaning = spread(near or [floor], _MEANING)
         if near:
             ctx.once.remember(key, by_meaning)

@@ -144,7 +144,11 @@ class HistorySearch:
         words = fits(_spaced(question), there.terms)
         meaning = await self._meaning(question, there, candidates.are_user, words.scores, wait)
         is_known = ~numpy.isnan(meaning)
-        floor = await self._ctx.embedder.floor(question, wait=wait) if self._ctx.embedder and is_known.any() else None
+        floor = (
+            await self._ctx.services.embedder.floor(question, wait=wait)
+            if self._ctx.services.embedder and is_known.any()
+            else None
+        )
         nearest = None if floor is None else float(numpy.nanmax(meaning))
         covering = _covering(words)
         names = [*islice(dict.fromkeys(_names(_spaced(question))), _ASKED_FOR)]
@@ -278,13 +282,13 @@ class HistorySearch:
     ) -> Array:
         """Return the cosine of each passage; not a number where there is no vector."""
         numpy = arrays.numpy()
-        if self._ctx.embedder is None or not there.texts:
+        if self._ctx.services.embedder is None or not there.texts:
             return numpy.full(len(there.texts), numpy.nan)
         # should the time not suffice, what shares most words and what the user said have their vectors
         is_best = numpy.zeros(len(words), bool)
         is_best[numpy.argsort(-words, kind="stable")[:_FIRST]] = True
         order = numpy.lexsort((-words, ~are_user, ~is_best)).tolist()
-        near = await self._ctx.embedder.similarities(question, there.texts, wait=wait, order=order)
+        near = await self._ctx.services.embedder.similarities(question, there.texts, wait=wait, order=order)
         return numpy.array(near, float)
 
 
@@ -321,15 +325,15 @@ def _missing(message: Message, form: Message) -> tuple[int, ...]:
 
 async def prepare(messages: Sequence[Message], ctx: Context) -> None:
     """Begin to make the vectors of the passages of messages that will be searched; those of each message once."""
-    if ctx.embedder is None:
+    if ctx.services.embedder is None:
         return
     digests = await ctx.once.of_each(digest, messages)
-    keys = [("passages prepared", ctx.embedder.name, digest) for digest in digests]
+    keys = [("passages prepared", ctx.services.embedder.name, digest) for digest in digests]
     new = [place for place, known in enumerate(ctx.once.known(keys)) if known is None]
     parts = await ctx.once.of_each(_indexed, [messages[place] for place in new])
     texts = [text for each in parts for text in each.texts]
     if texts:
-        ctx.embedder.prepare(texts)
+        ctx.services.embedder.prepare(texts)
     for place in new:
         ctx.once.remember(keys[place], True)
 

@@ -77,9 +77,9 @@ class ResolveClashes(Policy):
             return Keep("an earlier step has resolved clashes already")
         clashes: Sequence[Clash] = await find_clashes(texts, ctx.once)
         of_judge: Mapping[str, int] = {}
-        if self.reconcile != "off" and ctx.judge is not None:
+        if self.reconcile != "off" and ctx.services.judge is not None:
             clashes, of_judge = await reconcile(
-                clashes, texts, ctx.judge, ctx.memo, which=self.reconcile, sure=self.sure, wait=self.wait
+                clashes, texts, ctx.services.judge, ctx.memo, which=self.reconcile, sure=self.sure, wait=self.wait
             )
         solved = [clash for clash in clashes if clash.solvable]
         lately = arrived(ctx.incoming.messages)

@@ -138,8 +138,8 @@ class ValidateContent(Policy, RefusesContent):
         if ctx.memo is None or any(stated_times):
             return max(filter(None, stated_times), default=None)
         key = f"quality/came/{item.name}"
-        if item.is_new and ctx.now is not None:
-            return float(await ctx.memo.settle(key, f"{ctx.now:.0f}"))
+        if item.is_new and ctx.conditions.now is not None:
+            return float(await ctx.memo.settle(key, f"{ctx.conditions.now:.0f}"))
         known = (await ctx.memo.known([key]))[0]
         return None if known is None else float(known)
 

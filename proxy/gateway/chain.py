@@ -162,7 +162,7 @@ class _Run:
         self.stages: list[tuple[str, ChatRequest]] = []
         self.restores: dict[str, str] = {}
         self.late = False
-        self._deadline = ctx.deadline
+        self._deadline = ctx.conditions.deadline
         """It moves by the work that does not count against it."""
         self._goes_on(request, count)
 
@@ -212,7 +212,7 @@ class _Run:
         A guard is waited for, and so is a step without which the prompt may not fit. The first request of a long
         conversation has the most to do: on a busy machine it would be refused again and again.
         """
-        patience, before, used = self.ctx.patience, self.count, 0.0
+        patience, before, used = self.ctx.conditions.patience, self.count, 0.0
         seconds, until = policy.timeout, self._deadline
         is_needed = policy.is_guard or (self._is_full and not policy.may_grow)
         if is_needed:
@@ -237,7 +237,7 @@ class _Run:
         if isinstance(decision, Keep):
             return decision, before
         if isinstance(decision, Choose):
-            may_choose = ctx.may_choose_model and policy.mode == "enforce"
+            may_choose = ctx.conditions.may_choose_model and policy.mode == "enforce"
             if not may_choose or decision.model in (request.model, ctx.model.name):
                 return Keep(f"{decision.why}; stays with its model", decision.facts, decision.findings), before
         if ctx.frozen and isinstance(decision, Rewrite) and not policy.is_guard:
@@ -247,7 +247,7 @@ class _Run:
     def _unmet(self, name: str, policy: Policy) -> str | None:
         """Return why a step does not run; None where it does."""
         ctx = self.ctx
-        if ctx.on_hold and not policy.is_guard and (harm := ctx.on_hold.get(name)):
+        if ctx.conditions.on_hold and not policy.is_guard and (harm := ctx.conditions.on_hold.get(name)):
             return f"on hold in this conversation: the vendor reports {harm}"
         if ctx.frozen and not (policy.edits_at_birth or policy.prefix_breaks_per_turn == 0 or policy.is_guard):
             return _BOUND
@@ -259,7 +259,7 @@ class _Run:
 
     def _natively(self, policy: Policy) -> Rewrite | None:
         """Return the edit as the provider makes it, in a conversation in which we may make none."""
-        if not isinstance(policy, ActsNatively) or policy.native_edit not in self.ctx.native_edits:
+        if not isinstance(policy, ActsNatively) or policy.native_edit not in self.ctx.conditions.native_edits:
             return None
         if self._condition(policy):
             return None

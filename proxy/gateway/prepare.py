@@ -22,7 +22,7 @@ from proxy.chat.names import TAG, untagged
 from proxy.chat.parse import Body, ParsedList
 from proxy.chat.reasoning import may_be_signed, signed_places
 from proxy.config.settings import BYPASS, Chain, Settings
-from proxy.context import Context, Identity, ModelProfile, Outage
+from proxy.context import Conditions, Context, ContextServices, Identity, ModelProfile, Outage
 from proxy.economics import UNCACHED
 from proxy.gateway import signed
 from proxy.gateway.answer_notes import CorrectionService
@@ -379,6 +379,7 @@ class Preparation:
         archive, memo = services.archives.bind(who, outage), services.memos.bind(who, outage)
         corrections = services.corrections.bind(who, chosen.observers, outage) if chosen.observers else None
         secret = await memo.settle("placeholders", token_hex()) if chosen.may_guard else ""
+        edits = route.upstream.abilities.native_edits.get(body.wire, frozenset())
         writing = services.writing if "writer" in needs else None
         embedding = services.embedding if "embedding" in needs else None
         ctx = Context(
@@ -386,25 +387,29 @@ class Preparation:
             model=profile,
             identity=who,
             tokens=tokens,
-            deadline=server.chain_deadline,
-            patience=server.patience,
             archive=archive if runs_tools or not sends else None,
             once=once,
             memo=memo,
-            drafts=None if writing is None else writing.bind(who, route, asked.headers, outage),
-            embedder=None if embedding is None else embedding.bind(who),
-            judge=services.judging(who, route, asked.headers) if "judge" in needs else None,
-            memories=services.memories.bind(who, outage) if "memories" in needs else None,
-            corrections=corrections,
-            inbox=services.shares.bind(who, outage),
-            headers=without_credentials(asked.headers),
+            services=ContextServices(
+                embedder=None if embedding is None else embedding.bind(who),
+                drafts=None if writing is None else writing.bind(who, route, asked.headers, outage),
+                judge=services.judging(who, route, asked.headers) if "judge" in needs else None,
+                memories=services.memories.bind(who, outage) if "memories" in needs else None,
+                corrections=corrections,
+                inbox=services.shares.bind(who, outage),
+            ),
+            conditions=Conditions(
+                deadline=server.chain_deadline,
+                patience=server.patience,
+                headers=without_credentials(asked.headers),
+                now=self._clock() // 60 * 60,
+                runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
+                on_hold=services.reports.on_hold(who),
+                native_edits=edits if sends else frozenset(),
+                may_choose_model=sends and asked.may_choose_model,
+            ),
             secret=secret.encode(),
-            runs_tools=runs_tools and sent.rest.get("n") in (None, 1),
-            now=self._clock() // 60 * 60,
             outage=outage,
-            on_hold=services.reports.on_hold(who),
-            native_edits=route.upstream.abilities.native_edits.get(body.wire, frozenset()) if sends else frozenset(),
-            may_choose_model=sends and asked.may_choose_model,
         )
         try:
             outcome, settle = await signed.run(chosen.steps, ctx, Settled(services.prefixes, scope, outage))

@@ -75,7 +75,8 @@ async def run(steps: Steps, ctx: Context, settled: "Settled") -> tuple[Outcome, 
         names = {name for name, _ in defining}
         defined = [request for name, request in takewhile(lambda stage: stage[0] in names, outcome.stages)]
         return outcome, None if is_over else settled.record(defined[-1] if defined else ctx.incoming, outcome.request)
-    ctx = with_fields(ctx, may_choose_model=False)  # that reasoning is of this model
+    # that reasoning is of this model
+    ctx = with_fields(ctx, conditions=with_fields(ctx.conditions, may_choose_model=False))
     first = await chain.run(defining, ctx)
     if first.rejected is not None or first.chosen is not None:
         return first, None
@@ -139,7 +140,7 @@ class _Conversation:
         answers = [place for place, each in said if place >= signed[0] and each.get("role") == "assistant"]
         prefix, end = await self._prefix(answers, signed)
         for place in answers:  # what the requests behind it were, as if each came now
-            if place > end and current_work().used() < self._ctx.deadline:
+            if place > end and current_work().used() < self._ctx.conditions.deadline:
                 earlier = await self._sent_up_to(place, prefix, end)
                 if earlier.rejected is None:
                     prefix, end = earlier.request, place

@@ -214,10 +214,10 @@ async def _digest(
 
 async def settled(leaving: Leaving, end: int, measure: SummarySize, ctx: Context) -> Written | None:
     """Return a model's summary of the messages before `end`, if it was ready when this cut was first used."""
-    if ctx.drafts is None or not end:
+    if ctx.services.drafts is None or not end:
         return None
     cut = await _name(leaving.sent[: leaving.start], measure, ctx)
-    text = await ctx.drafts.settled(f"{cut}.{end}", await _name(leaving.sent[:end], measure, ctx))
+    text = await ctx.services.drafts.settled(f"{cut}.{end}", await _name(leaving.sent[:end], measure, ctx))
     return Written(text, end) if text else None
 
 
@@ -225,11 +225,11 @@ async def prepare(
     gone: Sequence[Message], since: Sequence[Message], about: Sequence[Message], measure: SummarySize, ctx: Context
 ) -> None:
     """Have the summary written that a cut behind `gone` would need, of one in `about` and the messages `since`."""
-    if ctx.drafts is None or not since:
+    if ctx.services.drafts is None or not since:
         return
     before = next((message.text for message in about if message.text.startswith(f"<{SUMMARY}>")), "")
     name = await _name(gone, measure, ctx)
-    ctx.drafts.prepare(Material(name, before, tuple(since), int(measure.size * WRITTEN)))
+    ctx.services.drafts.prepare(Material(name, before, tuple(since), int(measure.size * WRITTEN)))
 
 
 async def _name(messages: Sequence[Message], measure: SummarySize, ctx: Context) -> str:

@@ -109,7 +109,7 @@ class When(BaseModel):
         """Return why the step does not run, or None where it does. `share` is the part of the usable window in use."""
         if self.models and not any(fnmatchcase(ctx.incoming.model, glob) for glob in self.models):
             return f"model is none of {', '.join(self.models)}"
-        if self.header is not None and not _has_header(self.header, ctx.headers):
+        if self.header is not None and not _has_header(self.header, ctx.conditions.headers):
             return f"no header {self.header!r}"
         if self.has_tools is not None and self.has_tools != bool(request.tools):
             return "no tools" if self.has_tools else "has tools"

@@ -54,7 +54,7 @@ def clients_tools(request: ChatRequest, ctx: Context) -> Clients:
     """Return the tools of a request that the client sent."""
     work = partial(_clients_tools, request, ctx)
     if request.tools is ctx.incoming.tools:
-        key = ("client's", ctx.runs_tools, chosen_tools(request.rest.get("tool_choice")))
+        key = ("client's", ctx.conditions.runs_tools, chosen_tools(request.rest.get("tool_choice")))
         clients = listed(request.tools).derive(key, work)
     else:
         clients = work()
@@ -65,7 +65,7 @@ def _clients_tools(request: ChatRequest, ctx: Context) -> Clients:
     """Return the client's tools; none stands for all of the request."""
     sent = None if request.tools is ctx.incoming.tools else {id(tool) for tool in ctx.incoming.tools}
     tools = tuple([tool for tool in request.tools if (sent is None or id(tool) in sent) and not is_ours(tool)])
-    deferrable_tools = deferrable(request, ctx.incoming.tools) if ctx.runs_tools else ()
+    deferrable_tools = deferrable(request, ctx.incoming.tools) if ctx.conditions.runs_tools else ()
     reachable = frozenset([tool.name for tool in deferrable_tools])
     others = sum([tool.name not in reachable for tool in tools])
     return Clients(request.tools if len(tools) == len(request.tools) else tools, reachable, others)
@@ -168,7 +168,7 @@ class OfferFinder:
 
     async def _stays(self, chosen: Chosen, limits: OfferLimits) -> bool:
         """Return whether a choice stays that was made without some vectors; else the next request makes it again."""
-        if self._ctx.embedder is None or self._ctx.embedder.is_behind:
+        if self._ctx.services.embedder is None or self._ctx.services.embedder.is_behind:
             return False
         sizes = limits.sizes if chosen is None or self._kind is Standing else [limits.sizes[place] for place in chosen]
         talk = await self._ctx.tokens.sizes(self._ctx.incoming.messages)
@@ -194,12 +194,12 @@ class OfferFinder:
         last = wants[-1]
         if last.scores is not None:
             self.how = "by their words" if last.clear is None else "by words and meaning"
-        return offer.chosen, last.is_complete and (spread is not None or self._ctx.embedder is None)
+        return offer.chosen, last.is_complete and (spread is not None or self._ctx.services.embedder is None)
 
     async def _want(self, pool: Pool, moment: Moment) -> Want:
         if moment.is_idle and self._wishes.small_talk != "select":
             return Want()
-        ctx, wait, embedder = self._ctx, self._wishes.wait, self._ctx.embedder
+        ctx, wait, embedder = self._ctx, self._wishes.wait, self._ctx.services.embedder
         key = ("tools wanted", self._kind, pool.digest, moment.queries, embedder.name if embedder else "")
         known: Want | None = ctx.once.known([key])[0]
         if known is not None:
@@ -215,7 +215,7 @@ class OfferFinder:
         return want
 
     async def _floor(self, query: str) -> float | None:
-        embedder = self._ctx.embedder
+        embedder = self._ctx.services.embedder
         return 0.0 if embedder is None else await embedder.floor(ends(query, LONGEST), wait=self._wishes.wait)
 
     def _places(self, names: frozenset[str]) -> frozenset[int]:

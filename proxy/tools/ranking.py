@@ -91,17 +91,17 @@ async def relevance(query: str, pool: Pool, ctx: Context, wait: float) -> Releva
 
     shares = await ctx.once.of_key(("tool words", pool.digest, query), size, by_words)
     cosines, is_known = numpy.fmax.reduce(by_meaning), ~numpy.isnan(by_meaning)
-    is_complete = ctx.embedder is None or bool(is_known.all())
+    is_complete = ctx.services.embedder is None or bool(is_known.all())
     scores = numpy.where(is_known.any(axis=0), numpy.maximum(0.0, cosines) + _WORDS * shares, _ALONE * shares)
     return Relevance(_with_groups(scores.tolist(), pool.groups), is_complete, has_meaning=bool(is_known.any()))
 
 
 async def noise(pool: Pool, ctx: Context, wait: float) -> float | None:
     """Return how far the scores of unwanted tools lie apart; None while there are no vectors."""
-    key = ("tool noise", pool.digest, ctx.embedder.name if ctx.embedder else "")
+    key = ("tool noise", pool.digest, ctx.services.embedder.name if ctx.services.embedder else "")
     known: float | None = ctx.once.known([key])[0]
-    if known is None and ctx.embedder is not None:
-        known = await ctx.embedder.noise(pool.texts, wait=wait)
+    if known is None and ctx.services.embedder is not None:
+        known = await ctx.services.embedder.noise(pool.texts, wait=wait)
         if known is not None:
             ctx.once.remember(key, known)
     return known
@@ -116,8 +116,8 @@ async def _by_meaning(query: str, pool: Pool, ctx: Context, wait: float) -> Arra
     """Return the cosine of each tool's nearest text; not a number where none has a vector."""
     numpy = arrays.numpy()
     cosines = numpy.full(len(pool.words.lengths), numpy.nan)
-    if ctx.embedder is not None:
-        near = await ctx.embedder.similarities(query, pool.texts, wait=wait)
+    if ctx.services.embedder is not None:
+        near = await ctx.services.embedder.similarities(query, pool.texts, wait=wait)
         numpy.fmax.at(cosines, numpy.array(pool.owners, int), numpy.array(near, float))
     return cosines
 

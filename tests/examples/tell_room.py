@@ -34,7 +34,7 @@ class TellRoom(Policy, BringsTools):
         offered = ContextRoom.definition
         if not request.tools or any(tool.name == offered.name for tool in request.tools):
             return Keep("no tools, or one of this name")
-        if not ctx.runs_tools:
+        if not ctx.conditions.runs_tools:
             return Keep("no internal tool is run for this request")
         return Rewrite(request.with_tools([*request.tools, offered]), f"offered {offered.name!r}")
 

@@ -13,9 +13,9 @@ class Nearest(Policy):
         return frozenset({"embedding"})
 
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
-        if ctx.embedder is None:
+        if ctx.services.embedder is None:
             return Keep("by words")
         *others, last = [message.text for message in request.messages]
-        near = await ctx.embedder.similarities(last, others, wait=10)
+        near = await ctx.services.embedder.similarities(last, others, wait=10)
         known = [cosine for cosine in near if cosine is not None]
-        return Keep(f"message {near.index(max(known))} by {ctx.embedder.name}" if known else "by words")
+        return Keep(f"message {near.index(max(known))} by {ctx.services.embedder.name}" if known else "by words")

@@ -36,11 +36,11 @@ class Asking(Policy):
     async def apply(self, request: ChatRequest, ctx: Context) -> Decision:
         """Keep the request."""
         Asking.asked += 1
-        assert ctx.judge is not None
-        assert ctx.embedder is not None
-        await ctx.judge.replacements([("a", "b")], wait=0)
-        await ctx.embedder.similarities("a", ["a"], wait=0)
-        ctx.embedder.prepare(["b"])
+        assert ctx.services.judge is not None
+        assert ctx.services.embedder is not None
+        await ctx.services.judge.replacements([("a", "b")], wait=0)
+        await ctx.services.embedder.similarities("a", ["a"], wait=0)
+        ctx.services.embedder.prepare(["b"])
         return Keep("asked")
 
 

@@ -11,6 +11,7 @@ import orjson
 
 from proxy.chat import encode
 from proxy.chat.errors import BadRequest, PenstockError, Unanswered
+from proxy.models.usage import read_usage
 from proxy.upstreams.base import Call, Reply
 from proxy.wires.chat_round import merge
 
@@ -79,6 +80,14 @@ def usage(prompt: int, completion: int, *, cached: int = 0, written: int = 0, re
         "prompt_tokens_details": {"cached_tokens": cached, **({"cache_write_tokens": written} if written else {})},
         "completion_tokens_details": {"reasoning_tokens": reasoning},
     }
+
+
+def spent(*reports: Mapping[str, Any]) -> dict[str, Any]:
+    """Return OpenAI's `usage` of the rounds of one answer, from a provider's report on each."""
+    rounds = [read_usage(report) for report in reports]
+    names = ("input", "output", "cached", "written", "reasoning")
+    counts = {name: sum(getattr(each, name) or 0 for each in rounds) for name in names}
+    return usage(counts.pop("input"), counts.pop("output"), **counts)
 
 
 Deltas = AsyncGenerator[Mapping[str, Any] | None, None]

@@ -10,7 +10,7 @@ from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamUnavailable
 from proxy.chat.sse import ByteStream
 from proxy.config.settings import BreakerSettings, Guarded
 from proxy.upstreams.base import Call, Reply, Upstream
-from proxy.upstreams.masking import Mask, keys_of
+from proxy.upstreams.keys import Mask, keys_of
 from proxy.upstreams.refusal import advice
 
 _SHARE = 0.5

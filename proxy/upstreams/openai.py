@@ -14,7 +14,7 @@ from proxy.http.headers import without_credentials
 from proxy.models import with_window
 from proxy.text.json_values import json_object, json_objects
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream, connect, relay
-from proxy.upstreams.credentials import fitting
+from proxy.upstreams.keys import fitting
 from proxy.upstreams.refusal import openai_body, read_refusal, refusal_in
 
 _SMALLEST, _MOST_WINDOWS = 256, 1024

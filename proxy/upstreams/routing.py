@@ -13,7 +13,7 @@ from proxy.context import ModelProfile
 from proxy.models import Models
 from proxy.state.cache import Cache
 from proxy.upstreams.base import Upstream
-from proxy.upstreams.credentials import fits, fitting
+from proxy.upstreams.keys import fits, fitting
 
 _REMEMBERED = 4096
 """Names whose route is kept; clients choose names, so there must be an end."""

@@ -6,13 +6,15 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from yarl import URL
+
 from proxy.chat import ChatRequest
 from proxy.chat.errors import NotFound, PenstockError, Unanswered
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream, OllamaUpstream, Translated
 from proxy.http.client import Response
 from proxy.text.json_values import json_object
-from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect
+from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.completion import Completion, Deltas, encoded, parsed
 from proxy.upstreams.images import Images
 from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, advice, error_in, refused, words_of
@@ -87,6 +89,8 @@ class TranslatedServer(TranslatedUpstream):
     """A server with an API of its own."""
 
     address: str
+    path: ClassVar[str]
+    """The path of its chat."""
     server: ClassVar[str]
     """Its name in errors."""
     relayed: ClassVar[tuple[bytes, ...]] = ()
@@ -111,12 +115,20 @@ class TranslatedServer(TranslatedUpstream):
 
     async def _ask(self, call: Call, body: Mapping[str, Any]) -> Response:
         """Return the answer to a translated request. Raise the server's refusal."""
-        response = await self._post(call, encoded(body))
+        response = await self._request("POST", self.path, self._headers(call, own=True), encoded(body))
         if response.status >= 400:
             raise self._refusal(json_object(await response.read()), call, response.status, advice(response.headers))
         if response.status != 200:
             raise Unanswered(f"the upstream answered with status {response.status}")
         return response
+
+    async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+        """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
+        return await self._transport.request(method, URL(f"{self.address}{path}", encoded=True), headers, body)
+
+    async def _pass(self, call: Call) -> Reply:
+        headers = self._headers(call, own=False)
+        return await relay(await self._request(call.method, f"/v1{call.target}", headers, call.body or None))
 
     async def _read(self, response: Response, answer: ServerAnswer, call: Call, *, is_stream: bool) -> Deltas:
         """Yield what an answer adds to the message. Raise the error in a part, and `Unanswered` for one cut off."""
@@ -153,8 +165,8 @@ class TranslatedServer(TranslatedUpstream):
     # --- the server's own ---
 
     @abstractmethod
-    async def _post(self, call: Call, body: bytes) -> Response:
-        """Send a translated body, and wait for the head of the answer. Raise `UpstreamFailed`."""
+    def _headers(self, call: Call, *, own: bool) -> Mapping[str, str]:
+        """Return the headers that the server gets: with a body of its `own`, or with the client's."""
 
     @abstractmethod
     def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:

@@ -21,7 +21,7 @@ from proxy.http.headers import forwarded
 from proxy.server.api.endpoint import check_method
 from proxy.state.threads import do_sized
 from proxy.upstreams.base import Call, Upstream
-from proxy.upstreams.masking import keys_of
+from proxy.upstreams.keys import keys_of
 from proxy.upstreams.routing import Routes
 from proxy.wires.messages import CountBody, MessagesBody
 from proxy.wires.responses import InputTokensBody, ResponsesBody

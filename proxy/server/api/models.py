@@ -10,7 +10,7 @@ from proxy.chat.errors import PenstockError
 from proxy.gateway.fallback import same_server
 from proxy.http.headers import forwarded, impersonal
 from proxy.upstreams.base import Upstream
-from proxy.upstreams.credentials import fitting
+from proxy.upstreams.keys import fitting
 from proxy.upstreams.routing import Routes
 
 _PATIENCE = 3.0

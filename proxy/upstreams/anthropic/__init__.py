@@ -9,8 +9,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from yarl import URL
-
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import NotFound, Unauthorized
 from proxy.config.settings import AnthropicUpstream
@@ -19,9 +17,9 @@ from proxy.http.headers import without_credentials
 from proxy.text.json_values import json_object, json_objects
 from proxy.upstreams.anthropic.answer import SERVER, AnthropicAnswer
 from proxy.upstreams.anthropic.request import AnthropicRequest
-from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
+from proxy.upstreams.base import Abilities, Call, Upstream
 from proxy.upstreams.completion import Completion, Deltas, timestamp
-from proxy.upstreams.credentials import fitting
+from proxy.upstreams.keys import fitting
 from proxy.upstreams.translated import TranslatedServer, Translation
 
 VERSION = "2023-06-01"
@@ -46,7 +44,7 @@ def build(upstreams: Mapping[str, AnthropicUpstream], settings: object) -> dict[
 class Anthropic(TranslatedServer):
     """Anthropic. Facts of an answer are also `cached_tokens` and `written_tokens`, and `pauses`."""
 
-    provider, server = "anthropic", SERVER
+    provider, server, path = "anthropic", SERVER, "/v1/messages"
     line = b"data:"
     abilities = Abilities(
         signs=True,
@@ -58,30 +56,23 @@ class Anthropic(TranslatedServer):
     def __init__(self, name: str, settings: AnthropicUpstream) -> None:
         super().__init__(name, settings, ["http"])
 
-    async def _post(self, call: Call, body: bytes) -> Response:
-        headers = {key: each for key, each in call.headers.items() if key in _KEPT or key.startswith("anthropic-")}
-        own = {"content-type": "application/json", **self._credentials(call.headers, call.model)}
-        return await self._request("POST", "/messages", {"anthropic-version": VERSION, **headers, **own}, body)
+    def _headers(self, call: Call, *, own: bool) -> Mapping[str, str]:
+        if own:
+            kept = {key: each for key, each in call.headers.items() if key in _KEPT or key.startswith("anthropic-")}
+            credentials = self._credentials(call.headers, call.model)
+            return {"anthropic-version": VERSION, **kept, "content-type": "application/json", **credentials}
+        if self._key is None:
+            return fitting(call.headers, self, call.model)
+        return {**without_credentials(call.headers), **self._credentials(call.headers, "")}
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:
         own = {"anthropic-version": VERSION, **without_credentials(headers), **self._credentials(headers, "")}
-        response = await self._request("GET", "/models?limit=1000", own, None)
+        response = await self._request("GET", "/v1/models?limit=1000", own, None)
         body = json_object(await response.read())
         if response.status in (401, 403):
             raise self._refusal(body, Call("/models", "", b"", headers), response.status, {})
         listed = json_objects(body.get("data")) if response.status == 200 else []
         return [_described(each) for each in listed if isinstance(each.get("id"), str)]
-
-    async def _pass(self, call: Call) -> Reply:
-        if self._key is None:
-            headers = fitting(call.headers, self, call.model)
-        else:
-            headers = {**without_credentials(call.headers), **self._credentials(call.headers, "")}
-        return await relay(await self._request(call.method, call.target, headers, call.body or None))
-
-    async def _request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        url = URL(f"{self.address}/v1{target}", encoded=True)
-        return await self._transport.request(method, url, headers, body)
 
     def _credentials(self, headers: Mapping[str, str], model: str) -> dict[str, str]:
         """Return the header of the operator's key, else of the client's. Raise `Unauthorized` if there is none."""

@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from proxy.chat import encode
-from proxy.models.usage import read_usage
 from proxy.upstreams.anthropic.messages import Block
-from proxy.upstreams.completion import Facts, nonsense, usage
+from proxy.upstreams.completion import Facts, nonsense, spent
 from proxy.wires.messages import THOUGHTS, call_of
 from proxy.wires.messages_answer import FINISH, Blocks
 
@@ -167,11 +166,11 @@ class AnthropicAnswer:
         return TIERS.get(str(self._rounds[-1].usage.get("service_tier")))
 
     def usage(self, facts: Facts) -> dict[str, Any]:
-        rounds = [read_usage(each.usage) for each in self._rounds]
-        prompt, answered = sum(each.input or 0 for each in rounds), sum(each.output or 0 for each in rounds)
-        read, written = sum(each.cached or 0 for each in rounds), sum(each.written or 0 for each in rounds)
-        facts |= {"prompt_tokens": prompt, "completion_tokens": answered, "cached_tokens": read}
-        if written:
+        """Return OpenAI's `usage` of all rounds, and note the figures."""
+        used = spent(*(each.usage for each in self._rounds))
+        details = used["prompt_tokens_details"]
+        facts |= {name: used[name] for name in ("prompt_tokens", "completion_tokens")}
+        facts |= {"cached_tokens": details["cached_tokens"]}
+        if written := details.get("cache_write_tokens"):
             facts["written_tokens"] = written
-        reasoning = sum(each.reasoning or 0 for each in rounds)
-        return usage(prompt, answered, cached=read, written=written, reasoning=reasoning)
+        return used

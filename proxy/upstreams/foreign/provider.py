@@ -9,9 +9,8 @@ from typing import Any
 from proxy.chat import ChatRequest
 from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
-from proxy.models.usage import read_usage
 from proxy.upstreams.base import Call, Reply
-from proxy.upstreams.completion import Completion, Deltas, usage
+from proxy.upstreams.completion import Completion, Deltas, spent
 from proxy.upstreams.foreign.errors import explain
 from proxy.upstreams.foreign.library import (
     LAST_ANSWER,
@@ -200,7 +199,7 @@ class ForeignAnswer:
         self.begun = True
         self._completion.head |= {key: chunk[key] for key in known if chunk.get(key) is not None}
         if chunk.get("usage"):
-            self._completion.usage = spent(chunk["usage"])
+            self._completion.usage = spent(_known(chunk["usage"]))
         for choice in chunk.get("choices") or ():
             index, source = choice.get("index", 0), choice.get("message") or choice.get("delta") or {}
             keys = (*KEYS, "thinking_blocks") if "message" in choice else KEYS
@@ -228,9 +227,7 @@ class ForeignAnswer:
         return {"index": index, "id": id, "type": "function", "function": {**called, "arguments": arguments}}
 
 
-def spent(used: Mapping[str, Any]) -> dict[str, Any]:
-    """Return OpenAI's `usage`; the prompt's tokens include those read from and written to the provider's cache."""
-    details = {name: count for name, count in (used.get("prompt_tokens_details") or {}).items() if count is not None}
-    read = read_usage({**used, "prompt_tokens_details": details})
-    counts = {"cached": read.cached or 0, "written": read.written or 0, "reasoning": read.reasoning or 0}
-    return usage(read.input or 0, read.output or 0, **counts)
+def _known(used: Mapping[str, Any]) -> dict[str, Any]:
+    """Return litellm's usage without the details that it does not know."""
+    details = used.get("prompt_tokens_details") or {}
+    return {**used, "prompt_tokens_details": {name: count for name, count in details.items() if count is not None}}

@@ -13,8 +13,6 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
-from yarl import URL
-
 from proxy.chat import ChatRequest, encode
 from proxy.chat.errors import PenstockError
 from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
@@ -22,7 +20,7 @@ from proxy.context import ModelProfile, TokenCount
 from proxy.http.client import Response
 from proxy.models import with_window
 from proxy.text.json_values import json_objects
-from proxy.upstreams.base import Abilities, Call, Reply, Upstream, relay
+from proxy.upstreams.base import Abilities, Call, Upstream
 from proxy.upstreams.completion import Completion, Deltas, Facts, parsed, timestamp, usage
 from proxy.upstreams.ollama.request import translate
 from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, positive, suspected, was_cut
@@ -31,6 +29,8 @@ from proxy.upstreams.translated import TranslatedServer, Translation
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
 """Headers that Ollama gets of a request. The client's credentials are not among them."""
+
+JSON = {"content-type": "application/json"}
 
 LISTING = 3.0
 """Seconds that a server has to list its models; the lists of other upstreams wait for it."""
@@ -62,7 +62,7 @@ class Ollama(TranslatedServer):
     `truncated`, `load_ms`, `prompt_ms` and `answer_ms`.
     """
 
-    provider, server = "ollama", "Ollama"
+    provider, server, path = "ollama", "Ollama", "/api/chat"
     abilities = Abilities(limits_answers=False)
 
     def __init__(self, name: str, settings: OllamaUpstream, num_ctx: Callable[[str], int | None]) -> None:
@@ -70,16 +70,17 @@ class Ollama(TranslatedServer):
         super().__init__(name, settings, ["http", "https"])
         self._num_ctx = num_ctx
         self._keep_alive = settings.keep_alive
-        self._headers = {"accept-encoding": "identity"}
+        self._always = {"accept-encoding": "identity"}
         if self._key is not None:
-            self._headers["authorization"] = f"Bearer {self._key}"
+            self._always["authorization"] = f"Bearer {self._key}"
         self._windows = Windows(self._ask_server)
 
     async def _translated(self, call: Call, request: ChatRequest) -> Translation:
         return translate(request, num_ctx=self._num_ctx(call.model), keep_alive=self._keep_alive)
 
-    async def _post(self, call: Call, body: bytes) -> Response:
-        return await self._request("POST", "/api/chat", call.headers, body)
+    def _headers(self, call: Call, *, own: bool) -> Mapping[str, str]:
+        kept = {name: call.headers[name] for name in FORWARDED if name in call.headers}
+        return {**kept, **self._always, **(JSON if own else {})}
 
     async def profile(self, known: ModelProfile) -> ModelProfile:
         """Return the profile with the window that the server gives the model. Wait a second at most for its report.
@@ -107,24 +108,14 @@ class Ollama(TranslatedServer):
         described = (self._described(model, running) for model in listed)
         return [model for model in described if model is not None]
 
-    async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
-        kept = {name: headers[name] for name in FORWARDED if name in headers}
-        if path.startswith("/api/"):
-            kept["content-type"] = "application/json"
-        url = URL(f"{self.address}{path}", encoded=True)
-        return await self._transport.request(method, url, {**kept, **self._headers}, body)
-
     async def _ask_server(self, method: str, path: str, body: Any = None) -> Mapping[str, Any] | None:
         try:
-            response = await self._request(method, path, {}, None if body is None else encode(body))
+            asked = None if body is None else encode(body)
+            response = await self._request(method, path, {**self._always, **JSON}, asked)
             answer = await response.read()
             return parsed(answer, self.server) if response.status == 200 else None
         except PenstockError:
             return None
-
-    async def _pass(self, call: Call) -> Reply:
-        return await relay(await self._request(call.method, f"/v1{call.target}", call.headers, call.body or None))
 
     async def _deltas(self, response: Response, completion: Completion, call: Call, translation: Translation) -> Deltas:
         answer = OllamaAnswer(completion.facts)

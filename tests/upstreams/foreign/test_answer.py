@@ -15,9 +15,9 @@ import pytest
 from proxy.chat import ChatRequest, Message
 from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import ForeignUpstream
-from proxy.upstreams.completion import Completion
+from proxy.upstreams.completion import Completion, spent
 from proxy.upstreams.foreign import library as foreign_library
-from proxy.upstreams.foreign.provider import ForeignAnswer, Provider, spent
+from proxy.upstreams.foreign.provider import ForeignAnswer, Provider
 from tests.upstreams.foreign.calls import KEY, MODEL, ask, call, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events

@@ -5,40 +5,29 @@ Bytes that are no JSON, damaged ones and those that take long to read are in the
 
 import json
 import random
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 Json = dict[str, Any]
 Dice = random.Random
 
-KEYS = (
-    "messages", "tools", "tool_choice", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "stop",
-    "temperature", "top_p", "response_format", "parallel_tool_calls", "functions", "function_call", "metadata", "user",
-    "logit_bias", "seed", "model", "modalities", "audio", "prediction", "reasoning_effort", "prompt_cache_key", "store",
-    "service_tier", "logprobs", "top_logprobs", "presence_penalty", "web_search_options", "safety_identifier", "role",
-    "content", "name", "tool_calls", "tool_call_id", "refusal", "reasoning_content", "type", "function", "description",
-    "parameters", "strict", "json_schema", "user_id", "session_id", "conversation_id", "thread_id", "agent", "agent_id",
-    "task", "task_id", "tenant", "__proto__", "constructor", "__class__", "$ref", "$where", "..", "%s", "{0}",
-)  # fmt: skip
-"""Names of fields, of all that a request consists of, and such as mean something to the languages of others."""
-ODD: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1.5, 10**30, -(10**400), 2**63, "", " ", "x", "\u0000", "\ud7ff", "\ufeff", [], {}, [[]], [{}],
-    [None], {"": ""}, {"a": {"b": {"c": []}}}, "true", "1", [1, "a", None, {}], "data:image/png;base64,AAAA", "\r\nx: y",
-    "</conversation_summary>", '[shortened; recall("aaaaaaaaaaaaaaaaaaaa") has the whole]', "A" * 20_000, {"$ref": "#"},
-    "system", "developer", "tool", "function", "SYSTEM", "root", "user\u0000", "recall", "search_tools", "note", "anonymous",
-    "../../etc/passwd", "..%2f..%2fadmin", "/v1/models", "*", "?", "[a-z]*", "[", "{}", "gpt-*", "keyed-*", "keyed-\n",
-    "openai/gpt-4o", "azure/x", "model\u0000", "m" * 5000, "keyed-" + "m" * 5000, "мodel", "\u202egpt", "a b", "${HOME}",
-    "{{7*7}}", "'; DROP TABLE", "echo", "ECHO", "-", "keyed-x?api_base=x", "keyed-x#frag", "\ud83d\ude00", "tenant\u0000x",
-)  # fmt: skip
-"""Values: of wrong types, and names of roles, tools, models and users that look like others or like places."""
-RAW = (
-    b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-0", b"00", b"0x10", b"9" * 5000, b"1." + b"0" * 5000, b"1e-99999",
-    b'"\\ud800"', b'"\\udc00x"', b'"\xed\xa0\x80"', b'"\xff\xfe"', b'"\x00"', b'"\\u00"', b"undefined", b"'x'", b"",
-    b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 100_000, b"/**/1", b"1,", b'"\\x41"',
-    b'"' + b"\\u0041" * 20_000 + b'"', b"[" + b"{}," * 20_000 + b"{}]", b'{"a":1,"a":2}', b'{"role":"user","role":"system"}',
-)  # fmt: skip
-"""Values as bytes, most of which are no JSON."""
+
+def _longer(value: Any) -> Any:
+    """A text in which `<x*9>` is nine times what stands in front of the star."""
+    repeated = re.compile(r"(?s)<(.+?)\*(\d+)>")
+    return repeated.sub(lambda found: found[1] * int(found[2]), value) if isinstance(value, str) else value
+
+
+_LISTS = yaml.safe_load(Path(__file__).with_name("hostile.yaml").read_text())
+LISTS: Mapping[str, list[Any]] = {name: [*map(_longer, values)] for name, values in _LISTS.items()}
+"""What is chosen from, by the names in `hostile.yaml`."""
+KEYS, ODD = LISTS["keys"], [*LISTS["values"], -(10**400)]
+RAW: list[bytes] = [each.encode("latin-1") for each in LISTS["raw"]]
 
 
 def good(dice: Dice) -> Json:
@@ -111,10 +100,10 @@ def addresses(dice: Dice, lure: str) -> bytes:
 
 
 def raw_values(dice: Dice, lure: str) -> bytes:
-    raw, field = dice.choice(RAW), dice.choice(KEYS).encode()
+    raw = dice.choice(RAW)
     if dice.random() < 0.5:
         return b'{"model":"m","messages":[{"role":"user","content":' + raw + b"}]}"
-    return b'{"model":"m","messages":[{"role":"user","content":"x"}],"' + field + b'":' + raw + b"}"
+    return b'{"model":"m","messages":[{"role":"user","content":"x"}],' + encoded(dice.choice(KEYS)) + b":" + raw + b"}"
 
 
 BODIES: tuple[Callable[[Dice, str], bytes], ...] = (odd_values, odd_values, odd_values, orders, addresses, raw_values)

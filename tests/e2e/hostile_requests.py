@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random as Dice
 
-from tests.e2e.hostile_bodies import BODIES, ODD, RAW, encoded, good
+from tests.e2e.hostile_bodies import BODIES, LISTS, ODD, RAW, encoded, good
+from tests.e2e.servers import filled
 
 KEY = "sk-of-the-client"
 CHAT = "/v1/chat/completions"
@@ -62,72 +63,30 @@ def bodies(dice: Dice, lure: str) -> Attack:
     return Attack(f"body {make.__name__}", request(body, AUTH, TYPE, target=path) + LAST)
 
 
-def headers(dice: Dice, lure: str) -> Attack:
+def _chosen(dice: Dice, lure: str, name: str, count: int = 1) -> list[str]:
+    """So many of a list, with the address to which nothing may ever go."""
     host = lure.removeprefix("http://").partition("/")[0]
-    odd = (
-        f"host: {host}", f"x-forwarded-host: {host}", f"x-forwarded-for: {host}", f"forwarded: host={host}",
-        f"x-original-url: {lure}", f"x-rewrite-url: {lure}", f"x-api-base: {lure}", f"x-upstream: {lure}",
-        f"x-penstock-upstream: {lure}", f"referer: {lure}", f"origin: {lure}", f"openai-base-url: {lure}",
-        "x-http-method-override: DELETE", "authorization: Bearer sk-second", "authorization: Basic Og==", "authorization:",
-        "authorization: Bearer \xff\xfe", "authorization: Bearer a\tb", "connection: authorization, content-length, host",
-        "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-key: eA==\r\nsec-websocket-version: 13",
-        "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk", "expect: 100-continue",
-        "expect: 200-ok", "te: trailers", "trailer: authorization", "proxy-authorization: Basic eA==", "cookie: a=b",
-        "content-encoding: gzip", "content-encoding: identity, gzip", "content-type: multipart/form-data; boundary=x",
-        "content-type: \u0000", "content-type: text/plain; charset=utf-7", "accept: */*;q=x", "accept-encoding: br",
-        "x-penstock-chain: default", "x-penstock-chain: ../../etc", "x-penstock-chain: \xff", "x-penstock-bypass: true",
-        f"x-penstock-chain: {'x' * 3000}", f"x-penstock-session: {'s' * 9000}", "x-penstock-session: ../..\xe9",
-        "x-request-id: a\tb", f"x-request-id: {'i' * 5000}", "traceparent: 00-x-y-01", "baggage: a=b", "x: \x7f",
-        "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\ntracestate: " + "a=b," * 600,
-        "x-stainless-retry-count: 99999999999999999999", "x-stainless-retry-count: -1", "x-stainless-retry-count: \xb2",
-        " folded: yes", "\tfolded", "no colon", "name : space", ": no name", "näme: x", "a\x00b: c", "x: a\x00b", "x: a\rb",
-        "x: a\nb: c", "x:" + "y" * 70_000, "y" * 70_000 + ": x", "\r\n".join(f"x-{n}: y" for n in range(500)),
-        "\r\n".join(["x: y"] * 300), "x-penstock-user: ../../admin", "x-penstock-tenant: somebody", "x-penstock-config: 000000000000",
-        "x-penstock-agent: \xff", f"x-penstock-task: {'t' * 9000}", "x-penstock-context: 1;1;1", "x-penstock-fallback: keyed-1",
-        "x-penstock-admin: true", "x-penstock-bypass: TRUE\r\nx-penstock-bypass: false", "x-penstock-chain: __proto__",
-        "x-penstock-user: a\r\nx-penstock-user: b", "x_penstock_user: a", "__proto__: x", "x-should-retry: true", "range: bytes=0-18446744073709551615", "transfer-encoding: identity", "via: 1.1 a",
-    )  # fmt: skip
-    chosen = dice.sample(odd, dice.randint(1, 3))
+    return [filled(each, lure=lure, host=host) for each in dice.sample(LISTS[name], count)]
+
+
+def headers(dice: Dice, lure: str) -> Attack:
+    many = ["\r\n".join(f"x-{n}: y" for n in range(500))] * (dice.random() < 0.02)
+    chosen = _chosen(dice, lure, "headers", dice.randint(1, 3)) + many
     return Attack("headers", request(encoded(good(dice)), AUTH, TYPE, *chosen) + LAST, clear=False)
 
 
 def targets(dice: Dice, lure: str) -> Attack:
-    host = lure.removeprefix("http://").partition("/")[0]
-    target = dice.choice((
-        f"{lure}/chat/completions", f"//{host}{CHAT}", f"http://user:pw@{host}{CHAT}", host, "*", "/", "", "?", "#", "v1",
-        f"/v1/{lure}", f"/v1/@{host}/x", f"/v1/..//{host}", "/v1/../v1/chat/completions", "/v1/%2e%2e/%2e%2e/admin",
-        "/v1/.%2e/x", "/v1/..%2fadmin", "/v1/..;/admin", "/v1\\..\\admin", "/v1/%5c..%5cx", "/v1/x%00y", "/v1/%", "/v1/%zz",
-        "/v1/%ff%fe", "/v1/a%0d%0aX:%20y", "/v1/a%20HTTP/1.1", "/v1//chat/completions", f"{CHAT}/", "/V1/CHAT/COMPLETIONS",
-        "/v1/chat%2fcompletions", "/v1/chat/completions;x", "/v1/chat/completions%20", f"{CHAT}?api_base={lure}", "/v1/é",
-        f"{CHAT}?" + "a=b&" * 3000, f"{CHAT}#x", f"/v1/{'a/' * 2000}", f"/v1/{'a' * 60_000}", "/v1/models/../../x", "/v1",
-        f"/v1/models/{lure}", "/v1/retrieve/../../etc/passwd", "/v1/retrieve/" + "a" * 20, "/v1/retrieve/%00?lines=-1-x",
-        "//v1/chat/completions", "/v1/chat/completions%00", "/v1/chat;a=b/completions", "/v1/chat/./completions",
-        "/v1/chat/completions;a=b", "/v1/%20chat/completions", "/v1//models", "/v1/models%20", CHAT, CHAT, "/metrics?x", "/healthz/../v1/models", "/v1/models/" + "%2e" * 50, "/chat/completions", "/v1/compress?x=%",
-    ))  # fmt: skip
-    method = dice.choice(("POST", "POST", "GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "CONNECT", "post",
-                          "PROPFIND", "X", "POST\t", "PRI"))  # fmt: skip
+    (target,), (method,) = (_chosen(dice, lure, name) for name in ("targets", "methods"))
     return Attack("target", request(encoded(good(dice)), AUTH, TYPE, target=target, method=method) + LAST)
-
-
-IDS = (
-    "../../etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e", "%00", "%ff", "a%0d%0ab:c", "*", "%2a", "-", "'--", "a" * 3000,
-    "req_0/../req_1", "..;/x", "%5c..%5c", "{id}", "${HOME}", "{{7*7}}", "__proto__", "a" * 20, "1e999", "%e2%80%ae", "",
-)  # fmt: skip
-"""What stands where an id is expected."""
-
-QUERIES = (
-    "", "?user=../..", "?user=%00", "?user=a&user=b", "?limit=-1", "?limit=1e999", "?limit=" + "9" * 400, "?lines=9-1", "?lines=-",
-    "?lines=0-" + "9" * 400, "?query=" + "%20" * 2000, "?query=%ff", "?shared=true&user=*", "?similarity=nan", "?tenant=x", "?=",
-    "?match=" + "(a%2b)%2b" * 50, "?path=$" + "..a" * 200, "?" + "a&" * 500,
-)  # fmt: skip
 
 
 def own_endpoints(dice: Dice, lure: str) -> Attack:
     """What Penstock answers by itself, asked for other people's things and given what it cannot keep."""
+    named = dice.choice(LISTS["ids"])
     target = dice.choice((
-        f"/v1/memories/{dice.choice(IDS)}", "/v1/memories", "/v1/memories/import", "/v1/memories/aggregate",
-        f"/v1/context/share/{dice.choice(IDS)}", "/v1/context/share", f"/v1/retrieve/{dice.choice(IDS)}",
-        f"/v1/explain/{dice.choice(IDS)}", f"/admin/requests/{dice.choice(IDS)}", "/admin/reload", "/admin/config", "/ui",
+        f"/v1/memories/{named}", "/v1/memories", "/v1/memories/import", "/v1/memories/aggregate",
+        f"/v1/context/share/{named}", "/v1/context/share", f"/v1/retrieve/{named}", f"/v1/explain/{named}",
+        f"/admin/requests/{named}", "/admin/reload", "/admin/config", "/ui",
     ))  # fmt: skip
     method = dice.choice(("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS"))
     item = {
@@ -144,7 +103,7 @@ def own_endpoints(dice: Dice, lure: str) -> Attack:
     )
     return Attack(
         "own endpoint",
-        request(body, AUTH, TYPE, whose, target=target + dice.choice(QUERIES), method=method) + LAST,
+        request(body, AUTH, TYPE, whose, target=target + dice.choice(LISTS["queries"]), method=method) + LAST,
         most=0,
     )
 

@@ -200,7 +200,8 @@ async def world(folder: Path) -> AsyncGenerator[World, None]:
         async with upstream() as behind:
             behind.respond = answering
             keyed = f'  keyed: {{kind: openai, base_url: "{behind.url}", api_key: {OPERATOR}}}\n'
-            text = config(behind.url, folder / "state")
+            # addresses as names of models are not for an Ollama that is not there
+            text = config(behind.url, folder / "state").replace('"*:*", ', "")
             text = "default_upstream: openai\n" + text.replace("upstreams:\n", f"upstreams:\n{keyed}", 1)
             text = text.replace("models:\n", 'models:\n  - {match: "keyed-*", upstream: keyed, window: 16000}\n', 1)
             async with served(text, folder) as running:

@@ -9,17 +9,25 @@ from proxy.text.tables import sections
 
 _READ = 4000
 """Characters of each end of the message that are read."""
+_OPENING = 200
+"""Characters of a system prompt that say what the request is for."""
 
 WHOLE = Marks(high=1.0, low=0.90, critical=1.0, summary=0.12, warn=1.0, again=1.0)
 """Such a request is cut only where it does not fit at all."""
 
 
 def asks_for_summary(request: ChatRequest) -> bool:
-    """Return whether the newest message asks for a summary of the conversation (`data/handover.txt`)."""
+    """Return whether the newest message asks for a summary of the conversation (`data/handover.txt`).
+
+    Some agents say so in a system prompt of its own, and offer no tools then: "You summarize conversations."
+    """
     newest = request.messages[-1] if request.messages else None
     if newest is None or newest.get("role") != "user":
         return False
-    return newest.derive("asks for summary", lambda: _asks(newest.text))
+    first = request.messages[0]
+    return newest.derive("asks for summary", lambda: _asks(newest.text)) or (
+        first.is_system and not request.tools and first.derive("is for summaries", lambda: _asks(first.text[:_OPENING]))
+    )
 
 
 def _asks(text: str) -> bool:

@@ -4,10 +4,11 @@ import pytest
 
 from policies.compress_history import CompressHistory
 from policies.reject_oversize import RejectOversize
+from proxy.chat import Tool
 from proxy.history.handover import asks_for_summary
 from proxy.policy import Keep, Rewrite
-from proxy.testing import MemoryArchive, chat, context
-from tests.talk import assistant, user
+from proxy.testing import MemoryArchive, chat, context, tool
+from tests.talk import assistant, system, user
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,20 @@ def test_request_for_a_summary_is_known(text: str) -> None:
 )
 def test_other_messages_are_none(text: str) -> None:
     assert not asks_for_summary(chat("s").with_messages([user(text)]))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tools", "known"),
+    [
+        ("You are a helpful assistant tasked with summarizing conversations.", [], True),
+        ("You summarize chats into a structure. When the conversation grows too large, you are asked.", [], True),
+        ("You are a coding agent. Summarize the session when you are asked.", [tool()], False),
+        (f"You are the desk of a shop. {'Be kind. ' * 30}Summarize the conversation when asked.", [], False),
+    ],
+)
+def test_a_system_prompt_may_ask_where_no_tools_are_offered(prompt: str, tools: list[Tool], known: bool) -> None:
+    request = chat("s", tools=tools).with_messages([system(prompt), user("hi"), assistant("hi"), user("Now, please.")])
+    assert asks_for_summary(request) is known
 
 
 @pytest.mark.parametrize(("text", "whole"), [("Please summarise our conversation so far.", True), ("And now?", False)])

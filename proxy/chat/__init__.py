@@ -50,9 +50,10 @@ class JsonObject(dict[str, Any]):
     Reads are those of a dict. Nested lists and objects must be left alone too; the conformance test checks it.
     """
 
-    __slots__ = ("_derived", "_raw")
+    __slots__ = ("_derived", "_raw", "_source")
     _derived: dict[Hashable, Any]
     _raw: bytes | None
+    _source: "JsonObject"
 
     def __init__(self, data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (), raw: bytes | None = None) -> None:
         super().__init__(data)
@@ -64,6 +65,16 @@ class JsonObject(dict[str, Any]):
         if self._raw is None:
             self._raw = encode(self)
         return self._raw
+
+    @property
+    def source(self) -> "JsonObject | None":
+        """The client's own object, in the form of another wire, that this one stands for, or for a part of."""
+        return getattr(self, "_source", None)
+
+    def standing_for(self, source: "JsonObject") -> Self:
+        """Return the object, which knows its source; no copy does."""
+        self._source = source
+        return self
 
     def derive(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
         """Return what follows from this object and a key alone: made once for as long as the object is known.
@@ -179,6 +190,11 @@ class Message(JsonObject):
         copied = type(self)(self, self.raw)
         copied._made_of = original
         return copied
+
+    def in_place_of(self, other: "Message") -> None:
+        """Let the message know that it stands in the place of another one."""
+        if other is not self:
+            self._made_of = other
 
     @property
     def role(self) -> str:

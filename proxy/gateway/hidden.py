@@ -24,7 +24,6 @@ from proxy.context import Outage
 from proxy.gateway.restoring import shown
 from proxy.state.cache import Cache
 from proxy.state.decisions import StoredMemory
-from proxy.wires.view import View
 
 _log = logging.getLogger("penstock.hidden")
 
@@ -170,7 +169,7 @@ def _restored(message: Message, hidden: Hidden, *, signed: bool) -> Message:
     last = hidden.last
     if not last.get("content") and not last.get("tool_calls"):
         return message  # without its text it would be empty, and refused
-    if isinstance(message, View):
+    if message.source is not None:  # all of it, in its wire's own objects
         return last.copied_from(message)
     thoughts = [key for key in (*AS_TEXT, AS_BLOCKS) if key in message and any(each.get(key) for each in hidden.before)]
     names = {*thoughts, *(("tool_calls",) if hidden.results else ()), *((AS_BLOCKS,) if signed else ())}

@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 import orjson
 
-from proxy.chat import JsonObject, Message, called_name, encode, raws, split_head
+from proxy.chat import JsonObject, Message, Tool, called_name, encode, raws, split_head
 from proxy.chat.cache_marks import FIELD
 from proxy.chat.errors import BadRequest, wrong
 from proxy.chat.parse import EarlierLists, parse_value
 from proxy.chat.reasoning import AS_BLOCKS, is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.wires.native import Came, Grammar, NativeBody, NativeRequest, changed_list, check_untagged
-from proxy.wires.view import ToolView, Unwritable, View, answer_of, plain, read_function, root_of, source_of
+from proxy.wires.view import Unwritable, answer_of, plain, read_function, root_of, source_of
 
 PATH = "/messages"
 
@@ -58,13 +58,13 @@ def _read_field(raw: bytes, name: str) -> Any:
     return _CHOICES.get(str(value.get("type")), value)
 
 
-def _read(listed: Sequence[JsonObject]) -> Iterator[View]:
+def _read(listed: Sequence[JsonObject]) -> Iterator[Message]:
     return (view for item in listed for view in item.derive("views", partial(_views, item)))
 
 
-def _read_tool(item: JsonObject) -> ToolView:
+def _read_tool(item: JsonObject) -> Tool:
     """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
-    return read_function(item, "input_schema") if "input_schema" in item else ToolView(item, item=item)
+    return read_function(item, "input_schema") if "input_schema" in item else Tool(item).standing_for(item)
 
 
 def _check_block(block: Any, place: str) -> None:
@@ -83,29 +83,29 @@ def _check_block(block: Any, place: str) -> None:
         _check_block(inner, f"{place}.content[{index}]")
 
 
-def _views(item: JsonObject) -> tuple[View, ...]:
+def _views(item: JsonObject) -> tuple[Message, ...]:
     """Return the views of one of the client's messages, results first."""
     role, content = item["role"], item.get("content")
     if not isinstance(content, list):
-        return (View({"role": role, "content": content}, item=item),)
+        return (Message({"role": role, "content": content}).standing_for(item),)
     if role == "assistant":
         calls = [call_of(block) for block in content if block["type"] == "tool_use"]
         thoughts = [block for block in content if block["type"] in THOUGHTS]
-        return (View(answer_of([*filter(_is_content, content)], calls, thoughts, AS_BLOCKS), item=item),)
-    results = [place for place, block in enumerate(content) if block["type"] == "tool_result"]
-    found = [_result(item, place, content[place]) for place in results]
+        answer = answer_of([*filter(_is_content, content)], calls, thoughts, AS_BLOCKS)
+        return (Message(answer).standing_for(item),)
+    found = [_result(block).standing_for(item) for block in content if block["type"] == "tool_result"]
     others = [block for block in content if block["type"] != "tool_result"]
-    if others or not results:
-        found.append(View({"role": role, "content": plain(others)}, item=item))
+    if others or not found:
+        found.append(Message({"role": role, "content": plain(others)}).standing_for(item))
     return tuple(found)
 
 
-def _result(item: JsonObject, place: int, block: Mapping[str, Any]) -> View:
+def _result(block: Mapping[str, Any]) -> Message:
     content = block.get("content")
     data = {"role": "tool", "tool_call_id": block["tool_use_id"]}
     data["content"] = plain(content) if isinstance(content, list) else content or ""
     data |= {key: value for key, value in block.items() if key in ("is_error", "cache_control")}
-    return View(data, item=item, place=place)
+    return Message(data)
 
 
 def _is_content(block: Mapping[str, Any]) -> bool:
@@ -243,8 +243,11 @@ def _changed(item: JsonObject, views: Sequence[Message]) -> bytes | None:
         content = _answer(views[0], before)
     else:
         others = [block for block in before if block["type"] != "tool_result"]
+        results = [block for block in before if block["type"] == "tool_result"]
+        own = dict(zip(map(id, item.derive("views", partial(_views, item))), results, strict=False))
         for view in views:
-            content += [_result_block(view, before)] if view.role == "tool" else _parts(view, others)
+            is_result = view.role == "tool"
+            content += [_result_block(view, own.get(id(root_of(view))))] if is_result else _parts(view, others)
     return spliced(item.raw, item, {**item, "content": content}) if content else None
 
 
@@ -260,12 +263,11 @@ def _parts(view: Message, before: Sequence[Any]) -> list[Any]:
     return [part for part in view.parts if part.get("type") != "text" or part["text"].strip() or part in before]
 
 
-def _result_block(view: Message, before: Sequence[Any]) -> Mapping[str, Any]:
-    root = root_of(view)
-    if root is None or root.place is None:
+def _result_block(view: Message, block: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the block of a result, as it came where nothing of it was changed."""
+    if block is None:
         raise Unwritable("a tool result is of no message")
-    block: Mapping[str, Any] = before[root.place]
-    if view is root:
+    if view.source is not None:
         return block
     made = _result_fields(view)
     if isinstance(block.get("content"), list):

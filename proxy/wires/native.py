@@ -13,7 +13,7 @@ from proxy.chat.names import TAG
 from proxy.chat.parse import EMPTY, Body, Check, EarlierLists, parse_list
 from proxy.chat.reasoning import without_reasoning
 from proxy.chat.splice import fields, joined, spliced, with_items, with_members
-from proxy.wires.view import ToolView, Unwritable, View, root_of
+from proxy.wires.view import Unwritable, root_of
 
 
 class Came(NamedTuple):
@@ -36,13 +36,13 @@ class Grammar(NamedTuple):
 
     check: Check
     """Raises `BadRequest` for an object of a conversation that has a wrong shape, with its place."""
-    views: Callable[[Sequence[JsonObject]], Iterator[View]]
+    views: Callable[[Sequence[JsonObject]], Iterator[Message]]
     """Yields the messages that policies see of the client's own, the system prompt in front."""
     write: Callable[[Sequence[Message], Came], Iterator[tuple[str, bytes | None]]]
     """Yields the fields of the conversation. Raises `Unwritable`."""
     with_sealed: Callable[[JsonObject, JsonObject], JsonObject]
     """Returns an object with the sealed reasoning that another form of it has."""
-    read_tool: Callable[[JsonObject], ToolView]
+    read_tool: Callable[[JsonObject], Tool]
     """Returns the tool that policies see of the client's own."""
     write_tool: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
     """Returns a function that policies offer, with its other keys, as a tool of the wire."""
@@ -108,8 +108,8 @@ class NativeRequest(ChatRequest):
                 yield name, encode(self.grammar.write_field(name, self.rest[name]))
 
     def _tool(self, tool: Tool) -> bytes:
-        if isinstance(tool, ToolView) and tool.item is not None:
-            return tool.item.raw
+        if tool.source is not None:
+            return tool.source.raw
         if not isinstance(function := tool.get("function"), Mapping):
             return encode(tool)
         others = {key: value for key, value in tool.items() if key not in ("type", "function")}
@@ -154,7 +154,7 @@ def _fields_of(raw: bytes) -> Mapping[str, bytes]:
 
 
 def _tool_items(tools: Iterable[Tool]) -> tuple[JsonObject, ...]:
-    return tuple(tool.item for tool in tools if isinstance(tool, ToolView) and tool.item is not None)
+    return tuple(tool.source for tool in tools if tool.source is not None)
 
 
 class _Renewal:
@@ -169,7 +169,7 @@ class _Renewal:
         views = tuple(request.grammar.views(listed if system is None else (system, *listed)))
         if len(views) != len(came.messages):
             raise Unwritable("a message would become another one")
-        self._views = dict[int, View]()
+        self._views = dict[int, Message]()
         """By the message in whose place each view stands, and those in whose place that one stood before it."""
         for old, new in zip(came.messages, views, strict=True):
             earlier: Message | None = old
@@ -201,8 +201,7 @@ class _Renewal:
         return new if moved is None or moved is root else new.copied_from(moved)
 
     def tool(self, tool: Tool) -> Tool:
-        item = tool.item if isinstance(tool, ToolView) else None
-        if item is None:
+        if (item := tool.source) is None:
             return cast(Tool, self._change(tool))
         new = self._item(item)
         read = self._request.grammar.read_tool
@@ -221,8 +220,8 @@ class _Renewal:
         made = self._request.grammar.with_sealed(new, item)
         return item if made == item else JsonObject(made, spliced(item.raw, item, made))
 
-    def _is_opened(self, view: View) -> bool:
-        item = view.item
+    def _is_opened(self, view: Message) -> bool:
+        item = view.source
         return item is not None and not self._opened.isdisjoint((id(item), *map(id, item.get("run", ()))))
 
 

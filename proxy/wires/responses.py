@@ -11,14 +11,14 @@ from functools import partial
 from itertools import islice
 from typing import Any, ClassVar, TypeGuard
 
-from proxy.chat import CONTROL, OPAQUE, JsonObject, Message, called_name, encode, raws
+from proxy.chat import CONTROL, OPAQUE, JsonObject, Message, Tool, called_name, encode, raws
 from proxy.chat.errors import wrong
 from proxy.chat.parse import parse_value
 from proxy.chat.reasoning import is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.text.tables import table
 from proxy.wires.native import Came, Grammar, NativeBody, NativeRequest, changed_list, check_untagged
-from proxy.wires.view import ToolView, Unwritable, View, answer_of, plain, read_function, root_of
+from proxy.wires.view import Unwritable, answer_of, plain, read_function, root_of
 
 PATH = "/responses"
 CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
@@ -66,7 +66,7 @@ def _read_field(raw: bytes, name: str) -> Any:
     return value
 
 
-def _read(listed: Sequence[JsonObject]) -> Iterator[View]:
+def _read(listed: Sequence[JsonObject]) -> Iterator[Message]:
     """Yield one view for each run of items that a model said, one for each other item."""
     run: list[JsonObject] = []
     calls = _calls_of_results(listed)
@@ -84,9 +84,9 @@ def _read(listed: Sequence[JsonObject]) -> Iterator[View]:
         yield _answer(run)
 
 
-def _read_tool(item: JsonObject) -> ToolView:
+def _read_tool(item: JsonObject) -> Tool:
     """Return a tool in chat form; one that the vendor runs, such as web search, stays as it is."""
-    return read_function(item, "parameters") if item.get("type") == "function" else ToolView(item, item=item)
+    return read_function(item, "parameters") if item.get("type") == "function" else Tool(item).standing_for(item)
 
 
 def _kind(item: Mapping[str, Any]) -> Any:
@@ -128,16 +128,16 @@ def _is_said(item: Mapping[str, Any], answered: Collection[str], *, begun: bool)
     return begun and kind not in _ALONE and not _is_result(item)
 
 
-def _view(item: JsonObject, call: str | None) -> View:
+def _view(item: JsonObject, call: str | None) -> Message:
     """Return the view of an item that no answer has; `call` is the one that it is the result of."""
     kind, output = _kind(item), item.get("output")
     if kind == "message":
-        return View({"role": item["role"], "content": _content(item["content"])}, item=item)
+        return Message({"role": item["role"], "content": _content(item["content"])}).standing_for(item)
     if call is None and kind in _RESULTS and isinstance(output, str | list):
         call = str(item.get("call_id") or "")
     if call is not None:
-        return View({"role": "tool", "tool_call_id": call, "content": _output(item)}, item=item)
-    return View({"role": CONTROL if kind in _ALONE else OPAQUE, "content": [dict(item)]}, item=item)
+        return Message({"role": "tool", "tool_call_id": call, "content": _output(item)}).standing_for(item)
+    return Message({"role": CONTROL if kind in _ALONE else OPAQUE, "content": [dict(item)]}).standing_for(item)
 
 
 def _output(item: Mapping[str, Any]) -> str | list[Any]:
@@ -167,8 +167,10 @@ def _texts_in(item: Mapping[str, Any]) -> Iterator[tuple[int | None, str, str]]:
             yield from ((place, key, text) for key, text in found)
 
 
-def _answer(run: Sequence[JsonObject]) -> View:
-    return run[0].derive(("run", *map(id, run)), lambda: View(said_in(run), item=JsonObject({"run": tuple(run)})))
+def _answer(run: Sequence[JsonObject]) -> Message:
+    return run[0].derive(
+        ("run", *map(id, run)), lambda: Message(said_in(run)).standing_for(JsonObject({"run": tuple(run)}))
+    )
 
 
 def said_in(run: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -224,7 +226,7 @@ def _write(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes
         root = root_of(message)
         if root is None:
             items += _new_items(message)
-        elif root.item is came.system and came.system is not None:
+        elif root.source is came.system and came.system is not None:
             has_system, before = True, came.system["content"]
             if message is not root:
                 made = _native(before, root.parts, message.parts)
@@ -289,9 +291,9 @@ def _new_items(message: Message) -> Iterator[bytes]:
         yield encode({"type": "function_call", "call_id": call["id"], **function})
 
 
-def _items_of(message: Message, root: View) -> Iterator[bytes]:
+def _items_of(message: Message, root: Message) -> Iterator[bytes]:
     """Yield the client's items that a message stands for, with what was changed."""
-    item = root.item
+    item = root.source
     if item is None:
         return
     if message.role == "assistant" and ITEMS in message:
@@ -306,7 +308,7 @@ def _items_of(message: Message, root: View) -> Iterator[bytes]:
         yield spliced(item.raw, item, _with_output(item, root, message))
 
 
-def _with_output(item: JsonObject, root: View, message: Message) -> Mapping[str, Any]:
+def _with_output(item: JsonObject, root: Message, message: Message) -> Mapping[str, Any]:
     """Return a result with what was changed in it. A text for several ones takes the place of the first."""
     output = item.get("output")
     if _is_content(output):

@@ -1,7 +1,7 @@
-"""A message as policies see it, in chat form, and where its own bytes are."""
+"""Messages and tools as policies see them, in chat form, and the client's own objects that they stand for."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -12,60 +12,18 @@ class Unwritable(Exception):
     """A wire has no form for what a policy made of a request."""
 
 
-class View(Message):
-    """A message in chat form. What a policy makes of it knows it as what it was made of."""
-
-    __slots__ = ("item", "place")
-    item: JsonObject | None
-    """The client's own object that it stands for, or for a part of."""
-    place: int | None
-    """The place of its block in that object; None for one that is all that is left of it."""
-
-    def __init__(
-        self,
-        data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
-        raw: bytes | None = None,
-        item: JsonObject | None = None,
-        place: int | None = None,
-    ) -> None:
-        super().__init__(data, raw)
-        self.item, self.place = item, place
-
-    def in_place_of(self, view: Message) -> Self:
-        """Return the message, which knows that it stands in the place of another one."""
-        if view is not self:
-            self._made_of = view
-        return self
-
-
-class ToolView(Tool):
-    """A tool in chat form."""
-
-    __slots__ = ("item",)
-    item: JsonObject | None
-
-    def __init__(
-        self,
-        data: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
-        raw: bytes | None = None,
-        item: JsonObject | None = None,
-    ) -> None:
-        super().__init__(data, raw)
-        self.item = item
-
-
-def read_function(item: JsonObject, parameters: str) -> ToolView:
+def read_function(item: JsonObject, parameters: str) -> Tool:
     """Return a function in chat form; `parameters` is the field in which its wire has the schema."""
     function = {"name": item.get("name") or "", "description": item.get("description") or ""}
     function["parameters"] = item.get(parameters) or {}
     others = {key: value for key, value in item.items() if key not in ("type", "name", "description", parameters)}
-    return ToolView({"type": "function", "function": function, **others}, item=item)
+    return Tool({"type": "function", "function": function, **others}).standing_for(item)
 
 
-def root_of(message: Message) -> View | None:
+def root_of(message: Message) -> Message | None:
     """Return the client's message that one was made of; None for one that a policy made."""
     each: Message | None = message
-    while each is not None and not (isinstance(each, View) and each.item is not None):
+    while each is not None and each.source is None:
         each = each.made_of
     return each
 
@@ -73,7 +31,7 @@ def root_of(message: Message) -> View | None:
 def source_of(message: Message) -> JsonObject | None:
     """Return the client's own object that a message stands for."""
     root = root_of(message)
-    return None if root is None else root.item
+    return None if root is None else root.source
 
 
 def plain(parts: list[Any]) -> str | list[Any]:

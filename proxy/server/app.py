@@ -4,12 +4,14 @@ import asyncio
 import gc
 import logging
 import re
+import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -77,10 +79,8 @@ CHAT = "/v1/chat/completions"
 _FOR_CLIENTS = ("/v1", "/chat/", "/models")
 
 
-async def answer_http_error(request: Request, error: Exception) -> Response:
-    """Answer the framework's own 404 and 405 with OpenAI's error body."""
-    if not isinstance(error, HTTPException):
-        raise error
+async def answer_http_error(request: Request, error: Any) -> Response:
+    """Answer the framework's own 404 and 405, an `HTTPException`, with OpenAI's error body."""
     known = {
         404: ("not_found", f"there is no {request.method} {request.url.path[:200]}; the API is under /v1"),
         405: ("method_not_allowed", f"{request.method} is not allowed here"),
@@ -93,13 +93,10 @@ async def answer_http_error(request: Request, error: Exception) -> Response:
     return Response(body, error.status_code, headers, "application/json")
 
 
-async def answer_own_error(request: Request, error: Exception) -> Response:
-    """Answer an error of an endpoint for operators."""
-    if isinstance(error, StoreError):
-        error = unavailable(error)
-    if not isinstance(error, PenstockError):
-        raise error
-    return Response(error.body(), error.status, {**NO_STORE, **error.headers}, "application/json")
+async def answer_own_error(request: Request, error: Any) -> Response:
+    """Answer an error of an endpoint for operators, `PenstockError` or `StoreError`."""
+    fault = unavailable(error) if isinstance(error, StoreError) else error
+    return Response(fault.body(), fault.status, {**NO_STORE, **fault.headers}, "application/json")
 
 
 ERRORS = {HTTPException: answer_http_error, PenstockError: answer_own_error, StoreError: answer_own_error}
@@ -146,8 +143,7 @@ class App:
         self.peers = peers = peers or Peers(None)
         self.records = RecordsApi(stores.records, peers, services.archives)
         self.pilot, self.background = Pilot(settings.pilot, metrics), BackgroundWork[str]()
-        most, of_one, together = _most_of_bodies(settings)
-        self.intake = Intake(most, of_one, lambda reason: metrics.of("limited_requests", reason).inc(), together)
+        self.intake = Intake(sys.maxsize, sys.maxsize, lambda reason: metrics.of("limited_requests", reason).inc())
         self.reloading = reloading = Reloading(config, self.generation, metrics, self.apply)
         self.draining = Draining(self._stop, lambda: self.background.begin(reloading.reload("SIGHUP")))
         outside = {"state": stores.store, "vectors": self.index, "embedding": services.embedding}
@@ -191,10 +187,9 @@ class App:
         self.apply(self.reloading.current.config)
         self.draining.install()
         await self.peers.open()
-        background.begin(self.reloading.watch())
-        background.begin(stores.records.write())
-        background.begin(self.meter.share())
-        background.begin(self.health.watch(self.telemetry.metrics.degraded))
+        degraded = self.telemetry.metrics.degraded
+        for work in (self.reloading.watch(), stores.records.write(), self.meter.share(), self.health.watch(degraded)):
+            background.begin(work)
         background.begin(give_back_free_memory())
         try:
             yield
@@ -212,7 +207,9 @@ class App:
         settings, services = config.settings, self.services
         logs.configure(settings.telemetry)
         self.telemetry.warn_at, self.pilot.settings = settings.telemetry.warn_at, settings.pilot
-        self.intake.bound(*_most_of_bodies(settings))
+        limits, twice = settings.limits, int(2 * settings.server.max_body_mib * 2**20)
+        bounds = (limits.incomplete_mib, limits.incomplete_mib_per_address, limits.bodies_mib)
+        self.intake.bound(*(max(twice, mib * 2**20) for mib in bounds))
         if settings.records.keep and settings.records.text:
             _log.warning("records keep the text of prompts and answers; operators can read it")
         for warning in config.warnings:
@@ -309,14 +306,6 @@ class App:
         telemetry.metrics.has_upstreams(upstreams)
         generation.chat, generation.rest = open_to(origins, chat.app), open_to(origins, rest)
         return generation
-
-
-def _most_of_bodies(settings: Settings) -> tuple[int, int, int]:
-    """Return the most bytes of incomplete bodies, of those of an address, and of all: at least twice the largest."""
-    least, limits = int(2 * settings.server.max_body_mib * 2**20), settings.limits
-    bounds = limits.incomplete_mib, limits.incomplete_mib_per_address, limits.bodies_mib
-    most, of_one, together = (max(least, bound * 2**20) for bound in bounds)
-    return most, of_one, together
 
 
 _WHO = Identity("rehearsal")

@@ -35,11 +35,11 @@ class Draining:
         """Install the signal handlers. Do nothing outside the main thread, where Python allows none."""
         if threading.current_thread() is not threading.main_thread():
             return
-        self._loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             if callable(signal.getsignal(number)):
                 self._before[number] = signal.signal(number, self._stop)
-        self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._hang_up)
+        self._before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(self._reload))
         self._parent = multiprocessing.parent_process()
         if self._parent is not None:
             self._loop.add_reader(self._parent.sentinel, self._orphaned)
@@ -68,9 +68,6 @@ class Draining:
         if self._parent is not None:
             self._loop.remove_reader(self._parent.sentinel)
             self._parent = None
-
-    def _hang_up(self, number: int, frame: FrameType | None) -> None:
-        self._loop.call_soon_threadsafe(self._reload)
 
 
 _log = logging.getLogger("penstock.health")

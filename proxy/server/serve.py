@@ -26,6 +26,7 @@ from proxy.gateway.saving import Saving
 from proxy.server.admin import is_open
 from proxy.server.app import App, create
 from proxy.telemetry.metrics import take_out
+from proxy.text import counted
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -44,8 +45,7 @@ def serve(options: argparse.Namespace) -> int:
     bound, admin_port = listeners[0].getsockname()[0], None
     has_page = is_open(config.settings, bound) or (server.admin_key is not None and server.admin_port is None)
     page = f"; the page: {_address(listeners[0])}/ui" if has_page else ""
-    workers_told = f"{workers} worker{'s' * (workers > 1)}"
-    print(f"penstock: listening on {_address(listeners[0])}/v1 ({workers_told}){page}", flush=True)
+    print(f"penstock: listening on {_address(listeners[0])}/v1 ({counted(workers, 'worker')}){page}", flush=True)
     if server.admin_port is not None:
         listeners.append(_listen(server.admin_host or options.host or server.host, server.admin_port))
         admin_port = listeners[1].getsockname()[1]

@@ -55,22 +55,20 @@ class Sidecar:
         """`GET /v1/retrieve/{handle}`: what left a context, or a part of it, for whom it belongs to."""
         check_method(http, "GET")
         plain = "text/plain" in http.headers.get("accept", "")
+        handle = http.scope["path_params"].get("handle", "").strip().lower()
         async with http.watch():
             try:
-                answer = await self._retrieved(http, plain=plain)
+                part = Part.of(parameters(http, "path", "first_line", "last_line", "pattern"))
+                if (content := await self._content(handle, http)) is None:
+                    raise NotFound(
+                        "nothing is kept under this handle for this key, or no longer", code="unknown_handle"
+                    )
+                work = partial(_shown, handle, content, part, plain=plain)
+                answer = await asyncio.get_running_loop().run_in_executor(self._threads, work)
             except Mistake as mistake:
                 raise BadRequest(str(mistake), code="invalid_part") from None
         http.seen.metrics.of_count(ORIGINALS_READ).inc()
         await http.respond(200, [_TEXT if plain else _JSON, NO_STORE], answer)
-
-    async def _retrieved(self, http: Exchange, *, plain: bool) -> bytes:
-        handle = http.scope["path_params"].get("handle", "").strip().lower()
-        part = Part.of(parameters(http, "path", "first_line", "last_line", "pattern"))
-        content = await self._content(handle, http)
-        if content is None:
-            raise NotFound("nothing is kept under this handle for this key, or no longer", code="unknown_handle")
-        work = partial(_shown, handle, content, part, plain=plain)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def _content(self, handle: str, http: Exchange) -> str | None:
         who = identify(http.headers, None, None if http.caller is None else http.caller.tenant)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import zip_longest
@@ -62,8 +63,8 @@ def read(path: Path) -> list[Conversation]:
             told = str(error) if isinstance(error, BadRequest) else f"no conversation ({type(error).__name__}: {error})"
             raise BadRequest(f"{place}: {told}; docs/how-to/replay.md has the forms") from None
     for name, points in loose.items():
-        in_order = sorted(points, key=lambda point: point.at or 0.0)  # stable where nothing says when they came
-        conversations.append(Conversation(name, path.stem, [*_answered(in_order)]))
+        points.sort(key=lambda point: point.at or 0.0)  # stable where nothing says when they came
+        conversations.append(Conversation(name, path.stem, [*_answered(points)]))
     if not conversations:
         raise BadRequest(f"{path}: no conversation in it")
     return conversations
@@ -79,11 +80,9 @@ def _is_list(row: Mapping[str, Any]) -> bool:
 def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
     """Yield the contents of the file, all of it or each line, with its place and its bytes."""
     text = path.read_bytes()
-    try:
+    with suppress(ValueError, RecursionError):
         yield str(path), json.loads(text), text
         return
-    except (ValueError, RecursionError):
-        pass
     for number, line in enumerate(text.split(b"\n"), 1):
         if line.strip():
             try:
@@ -94,13 +93,12 @@ def _rows(path: Path) -> Iterator[tuple[str, Any, bytes]]:
 
 
 def _unpacked(row: Any) -> Iterator[Mapping[str, Any]]:
-    if isinstance(row, list):
-        for item in row:
-            yield from _unpacked(item)
-    elif isinstance(row.get("conversations", row.get("requests")), list):
-        yield from _unpacked(row.get("conversations", row.get("requests")))
-    else:
+    inner = row if isinstance(row, list) else row.get("conversations", row.get("requests"))
+    if not isinstance(inner, list):
         yield row
+        return
+    for item in inner:
+        yield from _unpacked(item)
 
 
 def _message_list(row: Mapping[str, Any], source: str, number: int) -> Conversation:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from proxy.chat import Message, encode
 from proxy.chat.errors import ConfigError, PenstockError
@@ -122,37 +122,32 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 """The place of each name in the totals of a report."""
 
 
-class Bound(NamedTuple):
-    """A condition that fails the replay."""
+def read_bound(text: str) -> Callable[[Mapping[str, Any]], str | None]:
+    """Return a function for a condition that fails the replay. Raise `ConfigError`.
 
-    name: str
-    sign: str
-    number: float
-    text: str
+    It gets the totals of a report, and returns a message if they meet the condition.
+    """
+    match = _BOUND.fullmatch(text)
+    if match is None or match[1] not in NAMES:
+        told = f"--fail-if is NAME > NUMBER, or with >=, <, <=, ==, !=; names: {', '.join(NAMES)}"
+        raise ConfigError(f"{text!r}: {told}")
+    (name, sign, number, percent), plain = match.groups(), " ".join(text.split())
+    limit = float(number) / (100 if percent else 1)
 
-    @classmethod
-    def read(cls, text: str) -> "Bound":
-        """Return the bound in a text. Raise `ConfigError`."""
-        found = _BOUND.fullmatch(text)
-        if found is None or found[1] not in NAMES:
-            told = f"--fail-if is NAME > NUMBER, or with >=, <, <=, ==, !=; names: {', '.join(NAMES)}"
-            raise ConfigError(f"{text!r}: {told}")
-        number = float(found[3]) / (100 if found[4] else 1)
-        return cls(found[1], found[2], number, " ".join(text.split()))
-
-    def broken_by(self, totals: Mapping[str, Any]) -> str | None:
-        """Return a message if the totals of a report meet the condition, else None. Raise `ConfigError`."""
+    def broken_by(totals: Mapping[str, Any]) -> str | None:
         value: Any = totals
-        for key in NAMES[self.name]:
+        for key in NAMES[name]:
             value = None if value is None else value.get(key)
         if value is None:
-            raise ConfigError(f"--fail-if {self.text!r}: this replay has no {self.name}; cost_against needs --against")
-        return f"{self.text}: it is {value:.6g}" if _COMPARE[self.sign](value, self.number) else None
+            raise ConfigError(f"--fail-if {plain!r}: this replay has no {name}; cost_against needs --against")
+        return f"{plain}: it is {value:.6g}" if _COMPARE[sign](value, limit) else None
+
+    return broken_by
 
 
 def replay_files(options: argparse.Namespace) -> int:
     """Replay files as the command line says. Return the exit code: 1 where a bound of `--fail-if` is broken."""
-    bounds = [Bound.read(text) for text in options.fail_if]
+    bounds = [*map(read_bound, options.fail_if)]
     config = load(options.config)
     other = load(options.against_config) if options.against_config else config
     sides = [(config.settings, options.chain)]
@@ -169,7 +164,7 @@ def replay_files(options: argparse.Namespace) -> int:
         names = ", ".join(path.name for path in options.files)
         options.html.write_text(render_page(report, f"Replay of {names}"), encoding="utf-8")
     print(json.dumps(report, indent=2, ensure_ascii=False) if options.json else render_text(report))
-    broken = [said for bound in bounds if (said := bound.broken_by(report["total"])) is not None]
+    broken = [*filter(None, (broken_by(report["total"]) for broken_by in bounds))]
     for each in broken:
         print(f"penstock: failed: {each}", file=sys.stderr)
     return 1 if broken else 0

@@ -7,10 +7,10 @@ import argparse
 import asyncio
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -92,7 +92,7 @@ def _wait_for_session(base: str, command: Sequence[str]) -> None:
             return
         print(f"penstock: work as usual against {base}/v1, and press Ctrl-C when you are done", flush=True)
         while True:
-            time.sleep(3600)
+            signal.pause()
 
 
 def render_trial(total: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,6 @@ from proxy.config.settings import ModelSettings
 from proxy.context import CacheRules, ModelProfile, Prices
 from proxy.models.encodings import canonical_encoding
 from proxy.models.families import canonical
-from proxy.state.cache import Cache
 
 _FILE = "model_prices_and_context_window_backup.json"
 _ABOVE = ("input_cost_above", "output_cost_above")
@@ -155,19 +154,14 @@ class Models:
     def __init__(self, prices: PriceList | None = None) -> None:
         """`prices` is litellm's list: that of the installed litellm, unless given."""
         self._prices = prices or PriceList.installed()
-        self._known: Cache[tuple[str, ModelSettings | None, bool], ModelProfile] = Cache(_REMEMBERED)
+        self._known = lru_cache(_REMEMBERED)(self._resolved)
 
     def resolve(self, name: str, settings: ModelSettings | None = None, *, ollama: bool = False) -> ModelProfile:
         """Return the profile of a model by its upstream's name; an unknown one gets defaults.
 
         On Ollama the window is that of the configuration or 4,096, until `with_window` says what the server reports.
         """
-        key = (name, settings, ollama)
-        profile = self._known.get(key)
-        if profile is None:
-            profile = self._resolved(name, settings, ollama)
-            self._known.put(key, profile)
-        return profile
+        return self._known(name, settings, ollama)
 
     def encodings(self, entries: Iterable[ModelSettings]) -> frozenset[str]:
         """Return what counts the tokens of the models of some entries; a glob counts as a model of that name."""

@@ -21,7 +21,7 @@ from proxy.tools.ranking import NOTHING
 _FADES = 0.8
 """The weight of an earlier message's wants at the next one."""
 _WANTED = 5
-"""The best tools for a message, and for the conversation up to it, that should not be missing."""
+"""The best tools for a message, which should not be missing."""
 _RENEWED = 3
 """The part of the most tools, one in so many, that goes to the likely ones where the choice changes: one change spares
 the next ones."""
@@ -220,8 +220,7 @@ class Offer:
         """Return another set, if this one lacks a tool that is clearly wanted; tools that were called stay."""
         clear, lowest = want.clear or want.scores or (), max(NOTHING, want.floor)
         there = {*(self.chosen or ())}
-        best = dict.fromkeys([*best_first(clear)[:_WANTED], *self._best()[:_WANTED]])
-        missing = [place for place in best if place not in there and clear[place] >= lowest]
+        missing = [place for place in best_first(clear)[:_WANTED] if place not in there and clear[place] >= lowest]
         if not missing:
             return self.chosen
         renewed = self._fitting()[: self._limits.keep // _RENEWED]

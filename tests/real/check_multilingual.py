@@ -7,10 +7,13 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
+import yaml
 
 from proxy.chat import Tool
 from proxy.config.settings import OpenAIEmbedding
@@ -30,53 +33,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LONG = 300.0
 """Seconds that no check waits for."""
 
-WANTED = """
-¿Qué tiempo hará mañana en Sevilla?|get_weather_forecast|Returns the forecast for a place and a day.
-Anula mi reserva del hotel|cancel_hotel_booking|Cancels a room that was booked.
-Pon la calefacción a 21 grados|set_thermostat|Sets the temperature of the heating.
-Mándale un correo a Lucía con el informe|send_email|Sends an e-mail with attachments.
-¿Cuánto son 50 dólares en euros?|convert_currency|Converts an amount from one currency to another.
-Despiértame a las siete|set_alarm|Sets an alarm for a time of day.
-Busca vuelos baratos a Lisboa|search_flights|Finds flights between two airports.
-Apaga las luces del salón|turn_off_light|Switches the lamps of a room off.
-¿Dónde está mi paquete?|track_shipment|Tells where a parcel is.
-Traduce esta frase al alemán|translate_text|Translates a text into another language.
-Apunta que debo comprar leche|add_to_shopping_list|Adds an item to the list of groceries.
-Bórrame la cita del dentista|delete_calendar_event|Removes an appointment from the calendar.
-¿Quién ganó el partido anoche?|get_match_result|Returns the score of a game.
-Sube el volumen de la música|set_volume|Makes the speakers louder or quieter.
-Muéstrame las facturas sin pagar|list_unpaid_invoices|Lists invoices that are due.
-¿Cómo llego al museo andando?|get_walking_directions|Describes the way on foot to a place.
-Resume este documento|summarize_document|Writes a short version of a text.
-Transfiere cien euros a mi hermano|transfer_money|Sends money to a bank account.
-Aspira la cocina|start_vacuum|Sends the cleaning robot to a room.
-¿Qué acciones han bajado hoy?|list_falling_stocks|Lists shares that lost value today.
-"""
-OTHERS = """
-create_branch|Creates a branch of a repository.
-resize_image|Changes the width and height of a picture.
-run_query|Runs a query on the database.
-open_garage|Opens the door of the garage.
-get_recipe|Returns a recipe for ingredients.
-rent_car|Rents a car for some days.
-book_restaurant|Books a table in a restaurant.
-plan_workout|Plans exercises for a week.
-play_podcast|Plays an episode of a podcast.
-scan_network|Lists the devices of a network.
-file_complaint|Files a complaint about a product.
-print_label|Prints a label for a box.
-measure_noise|Measures how loud it is.
-water_garden|Waters the plants outside.
-merge_contacts|Merges two entries of the address book.
-compile_report|Compiles a report of sales.
-check_spelling|Finds mistakes of spelling.
-unlock_bike|Unlocks a shared bicycle.
-renew_passport|Begins the renewal of a passport.
-count_calories|Counts the calories of a meal.
-"""
-CASES = [line.split("|") for line in WANTED.strip().splitlines()]
-TOOLS: list[Tool] = [tool(name, about) for _, name, about in CASES]
-TOOLS += [tool(*line.split("|")) for line in OTHERS.strip().splitlines()]
+TEXTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("multilingual.yaml").read_text(encoding="utf-8"))
+TOOLS: list[Tool] = [tool(name, about) for name, (about, *_) in TEXTS["tools"].items()]
+REQUESTS = [request for _, *wanting in TEXTS["tools"].values() for request in wanting]
+"""Each wants the tool at its place."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -112,7 +72,7 @@ async def ranks(backend: Backend) -> list[int]:
     ctx = context(embedder=service.bind(Identity("t")), once=once.bind(Identity("t")))
     pool = await pooled(TOOLS, ctx, {}, {})
     found: list[int] = []
-    for place, (question, _, _) in enumerate(CASES):
+    for place, question in enumerate(REQUESTS):
         scores = (await relevance(question, pool, ctx, LONG)).scores
         assert scores[place] >= NOTHING or isinstance(backend, Static), question
         found.append(sum(score > scores[place] for score in scores))
@@ -148,34 +108,11 @@ async def test_its_cosines_are_put_on_the_scale(server: str) -> None:
     await service.aclose()
 
 
-REMEMBERED = {
-    "English": (
-        "The user is allergic to peanuts|The user's sister is a nurse|The user's car is a red Skoda|"
-        "The user is allergic to penicillin|The user prefers trains over planes|The user reads crime novels"
-    ),
-    "Spanish": (
-        "El usuario es alérgico a los cacahuetes|La hermana del usuario es enfermera|El coche del usuario es un Skoda rojo|"
-        "El usuario es alérgico a la penicilina|El usuario prefiere el tren al avión|Al usuario le gustan las novelas"
-    ),
-}
-"""Six memories in each language, in one order."""
-ASKED = [
-    ("Plan a dinner", "English", 0),
-    ("¿Qué antibióticos puedo tomar para la garganta?", "English", 3),
-    ("¿Qué antibióticos puedo tomar para la garganta?", "Spanish", 3),
-    ("¿Cómo viajo a Viena?", "English", 4),
-    ("Planea una cena para el sábado", "Spanish", 0),
-    ("Empfiehl mir ein Buch", "English", 5),
-    ("我可以吃哪些抗生素？", "English", 3),
-    ("Какие антибиотики мне можно?", "Spanish", 3),
-]
-
-
-@pytest.mark.parametrize(("question", "language", "helps"), ASKED)
+@pytest.mark.parametrize(("question", "language", "helps"), TEXTS["questions"])
 async def test_a_question_finds_the_memory_that_helps_in_any_language(
     server: str, question: str, language: str, helps: int
 ) -> None:
-    service, texts = EmbeddingService(multilingual(server)), REMEMBERED[language].split("|")
+    service, texts = EmbeddingService(multilingual(server)), TEXTS["memories"][language]
     with ThreadPoolExecutor(1) as threads:
         relevance = MemoryRelevance(service, threads)
         await relevance.warm()

@@ -293,13 +293,25 @@ def _may_retry(error: Exception, is_sent: bool) -> bool:
 
 def _failure(error: Exception, name: str, *, is_sent: bool = True) -> UpstreamFailed:
     if not is_sent:
-        is_late = isinstance(error, aiohttp.ConnectionTimeoutError)
-        told = f"the upstream {name!r} could not be reached{' in time' if is_late else ''}"
-        return UpstreamFailed(told, status=504 if is_late else None)
+        return unreached(name, is_late=isinstance(error, aiohttp.ConnectionTimeoutError))
     if isinstance(error, TimeoutError):
-        return UpstreamTimeout(f"the upstream {name!r} sent nothing for too long; it may have processed the request")
-    if isinstance(error, aiohttp.ClientResponseError):
-        return _invalid(name)
+        return too_late(name)
+    return _invalid(name) if isinstance(error, aiohttp.ClientResponseError) else broken_off(name)
+
+
+def unreached(name: str, *, is_late: bool) -> UpstreamFailed:
+    """Return the error for a server that got nothing of a request."""
+    told = f"the upstream {name!r} could not be reached{' in time' if is_late else ''}"
+    return UpstreamFailed(told, status=504 if is_late else None)
+
+
+def too_late(name: str) -> UpstreamTimeout:
+    """Return the error for a server that is silent."""
+    return UpstreamTimeout(f"the upstream {name!r} sent nothing for too long; it may have processed the request")
+
+
+def broken_off(name: str) -> Unanswered:
+    """Return the error for an answer without its end."""
     return Unanswered(f"the upstream {name!r} broke off its answer; it may have processed the request")
 
 

@@ -5,7 +5,7 @@ than the server that it stands for.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, reduce
 from operator import or_
 from types import GenericAlias
@@ -79,6 +79,28 @@ def called_function(call: Mapping[str, Any], place: str, otherwise: str = MALFOR
             wrong(f"{place}.function", "is missing")
         return call["custom"]["name"], {"input": call["custom"].get("input", "")}
     return call["function"]["name"], parsed_arguments(call["function"].get("arguments"), otherwise)
+
+
+def calls_of(message: Message, place: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the calls of a message, each with its place; one in the deprecated form has its name as its id."""
+    listed = [*(message.get("tool_calls") or ())]
+    if (function := message.get("function_call")) is not None:
+        listed.append({"id": f"call_{function['name']}", "function": function})
+    yield from ((call, f"{place}.tool_calls[{index}]") for index, call in enumerate(listed))
+
+
+def left_out(message: Message, *names: str) -> set[str]:
+    """Return the fields of a message that ask for something, of those that an upstream does not take."""
+    return {f"messages[].{name}" for name in names if message.get(name)}
+
+
+def base64_of(url: str, place: str) -> tuple[str, str]:
+    """Return the media type and the base64 text of a `data:` URL. Raise `BadRequest` for one in another form."""
+    head, _, data = url.partition(",")
+    kind, _, coding = head[len("data:") :].lower().rpartition(";")
+    if coding != "base64" or not data:
+        wrong(place, "must be a data: URL with base64")
+    return kind.partition(";")[0], data
 
 
 def effort_of(rest: Mapping[str, Any], known: Iterable[str]) -> tuple[str | None, str]:

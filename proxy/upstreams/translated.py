@@ -1,7 +1,7 @@
 """Upstreams that chats are translated for. All their other paths pass as they are."""
 
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -12,7 +12,7 @@ from proxy.chat import ChatRequest
 from proxy.chat.errors import NotFound, PenstockError, Unanswered
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream, OllamaUpstream, Translated
-from proxy.http.client import Response
+from proxy.http.client import Response, broken_off
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.completion import Completion, Deltas, encoded, parsed
@@ -36,11 +36,14 @@ class Translation:
 class TranslatedUpstream(Upstream):
     """An upstream that translates chat requests, and the answers back."""
 
-    def __init__(self, name: str, settings: Translated, schemes: Collection[str]) -> None:
-        """Connect nothing yet; `schemes` are those of image addresses that the server does not read itself."""
+    unread: ClassVar[tuple[str, ...]] = ("http", "https")
+    """The schemes of image addresses that the server does not read itself."""
+
+    def __init__(self, name: str, settings: Translated) -> None:
+        """Connect nothing yet."""
         self.name = name
         self._strict = settings.strict_params
-        self._images = Images(settings, schemes)
+        self._images = Images(settings, self.unread)
 
     async def send(self, call: Call) -> Reply:
         """Ask the model. A stream is held back until there is something to say, so that errors keep their status.
@@ -98,8 +101,8 @@ class TranslatedServer(TranslatedUpstream):
     line: ClassVar[bytes] = b""
     """The beginning of lines of a stream that say something."""
 
-    def __init__(self, name: str, settings: AnthropicUpstream | OllamaUpstream, schemes: Collection[str]) -> None:
-        super().__init__(name, settings, schemes)
+    def __init__(self, name: str, settings: AnthropicUpstream | OllamaUpstream) -> None:
+        super().__init__(name, settings)
         self.address = settings.base_url
         self._key = None if settings.api_key is None else settings.api_key.get_secret_value()
         self._transport = connect(name, settings)
@@ -141,8 +144,7 @@ class TranslatedServer(TranslatedUpstream):
                 if answer.is_over:
                     break
             else:
-                told = f"the upstream {self.name!r} broke off its answer; it may have processed the request"
-                raise Unanswered(told)
+                raise broken_off(self.name)
             with suppress(PenstockError):
                 async for _ in parts:
                     pass  # a connection can be used again if its answer was read to the end

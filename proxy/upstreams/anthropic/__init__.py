@@ -52,9 +52,7 @@ class Anthropic(TranslatedServer):
         native_edits={"messages": frozenset({"clear_tool_uses_20250919", "defer_loading"})},
     )
     relayed = (b"request-id", b"anthropic-")  # its request id, and the remaining rates
-
-    def __init__(self, name: str, settings: AnthropicUpstream) -> None:
-        super().__init__(name, settings, ["http"])
+    unread = ("http",)
 
     def _headers(self, call: Call, *, own: bool) -> Mapping[str, str]:
         if own:

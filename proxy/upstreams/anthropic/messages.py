@@ -12,13 +12,12 @@ from typing import Any
 
 from proxy.chat import SYSTEM_ROLES, Message, split_head
 from proxy.chat.errors import wrong
-from proxy.upstreams.request_fields import called_function, role_of, unsupported
+from proxy.upstreams.request_fields import base64_of, called_function, calls_of, left_out, role_of, unsupported
 from proxy.wires.messages import THOUGHTS
 
 Block = dict[str, Any]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,256}")
-_DATA = re.compile(r"data:([a-z0-9.+/-]+);base64,(.+)", re.IGNORECASE | re.DOTALL)
 
 _OWN = frozenset({"index"})
 """Keys that accumulators of streams add to `thinking_blocks`, and Anthropic does not know."""
@@ -102,8 +101,7 @@ class AnthropicMessages:
             self.translated.append({"role": role, "content": blocks})
 
     def _blocks(self, message: Message, place: str) -> list[Block]:
-        if message.get("name"):
-            self.ignored.add("messages[].name")
+        self.ignored |= left_out(message, "name")
         return marked(blocks_of(message, place), message)
 
     def _assistant(self, message: Message, place: str) -> list[Block]:
@@ -112,10 +110,9 @@ class AnthropicMessages:
         thoughts = [] if any(block["type"] in THOUGHTS for block in content) else self._thoughts(message)
         if message.get("refusal") and not content:
             content = text_blocks(message["refusal"])
-        if message.get("audio"):
-            self.ignored.add("messages[].audio")
-        if not thoughts and any(map(message.get, _UNSIGNED)) and not any(b["type"] in THOUGHTS for b in content):
-            self.ignored |= {f"messages[].{name}" for name in _UNSIGNED if message.get(name)}
+        self.ignored |= left_out(message, "audio")
+        if not thoughts and not any(block["type"] in THOUGHTS for block in content):
+            self.ignored |= left_out(message, *_UNSIGNED)
         stand = [block.get("id") for block in content if block["type"] == "tool_use"]
         calls = [call for call in self._calls(message, place) if call["id"] not in stand]
         return marked([*thoughts, *content, *calls], message)
@@ -130,10 +127,7 @@ class AnthropicMessages:
         return signed
 
     def _calls(self, message: Message, place: str) -> list[Block]:
-        listed = [*(message.get("tool_calls") or ())]
-        if (function := message.get("function_call")) is not None:
-            listed.append({"id": f"call_{function['name']}", "function": function})
-        made = [call_block(call, f"{place}.tool_calls[{index}]") for index, call in enumerate(listed)]
+        made = [call_block(*call) for call in calls_of(message, place)]
         self.called |= {call["name"]: None for call in made}
         return made
 
@@ -203,11 +197,8 @@ def _image(image: str | Mapping[str, str], place: str) -> Block:
 def _data(url: str, takes: str, place: str) -> Block:
     if not url.lower().startswith("data:"):
         raise unsupported(f"Anthropic takes {takes}", place)
-    found = _DATA.fullmatch(url)
-    if found is None:
-        wrong(place, "must be a data: URL with base64")
-    kind = found[1].lower()
-    return {"media_type": "image/jpeg" if kind == "image/jpg" else kind, "data": found[2]}
+    kind, data = base64_of(url, place)
+    return {"media_type": "image/jpeg" if kind == "image/jpg" else kind, "data": data}
 
 
 def _document(file: Mapping[str, Any], place: str) -> Block:

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
+from proxy.chat.errors import PenstockError, UpstreamFailed
+from proxy.http.client import broken_off, too_late, unreached
 from proxy.text.json_values import json_objects
 from proxy.upstreams.completion import nonsense
 from proxy.upstreams.foreign.library import LastAnswer
@@ -104,7 +105,7 @@ def _first_failure(links: Iterable[BaseException], upstream: str) -> PenstockErr
     failures = (_failure(link, upstream) for link in links if _is_real(link))
     if (first := next(filter(None, failures), None)) is not None:
         return first
-    return _late(upstream) if any("Timeout" in _classes(link) for link in links) else None
+    return too_late(upstream) if any("Timeout" in _classes(link) for link in links) else None
 
 
 def _failure(error: BaseException, upstream: str) -> PenstockError | None:
@@ -117,16 +118,10 @@ def _failure(error: BaseException, upstream: str) -> PenstockError | None:
         return UpstreamFailed(f"upstream {upstream!r} needs the Python package {error.name!r}{hint}")
     classes = _classes(error)
     if UNREACHED & classes:
-        return UpstreamFailed(f"upstream {upstream!r} could not be reached", status=504 if LATE & classes else None)
+        return unreached(upstream, is_late=bool(LATE & classes))
     if LATE & classes:
-        return _late(upstream)
-    if BROKEN & classes:
-        return Unanswered(f"upstream {upstream!r} broke off its answer; it may have processed the request")
-    return None
-
-
-def _late(upstream: str) -> UpstreamTimeout:
-    return UpstreamTimeout(f"upstream {upstream!r} did not answer in time; it may have processed the request")
+        return too_late(upstream)
+    return broken_off(upstream) if BROKEN & classes else None
 
 
 def _status(error: BaseException) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 from proxy.chat import ChatRequest
 from proxy.chat.errors import PenstockError, Unanswered, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
+from proxy.http.client import broken_off
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.completion import Completion, Deltas, spent
 from proxy.upstreams.foreign.errors import explain
@@ -27,14 +28,13 @@ from proxy.upstreams.translated import TranslatedUpstream, Translation
 
 NO_KEY = "none"
 """Sent where the client gave no key: for want of any, litellm would take one from the environment."""
-BROKE_OFF = "the provider broke off its answer; it may have processed the request"
 
 
 class Provider(TranslatedUpstream):
     """One provider behind litellm. The client's arguments pass an allow-list; the answer has OpenAI's form."""
 
     def __init__(self, name: str, settings: ForeignUpstream) -> None:
-        super().__init__(name, settings, ["http", "https"])
+        super().__init__(name, settings)
         self.provider = settings.provider
         self._settings = settings
         self._library: Any = None
@@ -59,7 +59,7 @@ class Provider(TranslatedUpstream):
         LAST_ANSWER.set(last)
         try:
             source = await _before(deadline, self._library.acompletion(**asked, **options))
-            async with aclosing(_chunks(source)) as arriving:
+            async with aclosing(_chunks(source, self.name)) as arriving:
                 while (chunk := await _before(deadline, anext(arriving, None))) is not None:
                     for delta in answer.deltas(chunk):
                         yield delta
@@ -111,7 +111,7 @@ async def _before(deadline: float, work: Awaitable[Any]) -> Any:
         return await work
 
 
-async def _chunks(source: Any) -> AsyncGenerator[dict[str, Any], None]:
+async def _chunks(source: Any, name: str) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the chunks of a stream of litellm's, or its one answer. Raise `Unanswered` if the provider broke it off.
 
     litellm closes a stream that was cut off with a "stop" of its own making. For most providers it notes the reason in
@@ -126,16 +126,16 @@ async def _chunks(source: Any) -> AsyncGenerator[dict[str, Any], None]:
         await source.fetch_stream()
     stream: Any = getattr(source, "completion_stream", None)
     if hasattr(stream, "handle_accumulated_json_chunk"):
-        _mend(stream, ended.set)
+        _mend(stream, ended.set, name)
     async for chunk in source:
         fields: dict[str, Any] = chunk.model_dump()
         has_ended = ended.is_set() or getattr(source, "received_finish_reason", source) is not None
         if not has_ended and any(choice.get("finish_reason") for choice in fields.get("choices") or ()):
-            raise Unanswered(BROKE_OFF)
+            raise broken_off(name)
         yield fields
 
 
-def _mend(stream: Any, note_end: Callable[[], None]) -> None:
+def _mend(stream: Any, note_end: Callable[[], None], name: str) -> None:
     """Mend litellm's parser of Gemini's chunks: note the last one, and end with a chunk that was cut off.
 
     litellm goes on to ask for the rest of it behind the end of the stream, without a pause.
@@ -149,7 +149,7 @@ def _mend(stream: Any, note_end: Callable[[], None]) -> None:
 
     def gather_until_end(chunk: str) -> Any:
         if (parsed := gather(chunk=chunk)) is None and not chunk:
-            raise Unanswered(BROKE_OFF)
+            raise broken_off(name)
         return parsed
 
     stream.chunk_parser, stream.handle_accumulated_json_chunk = parse_noting, gather_until_end

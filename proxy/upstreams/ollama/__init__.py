@@ -67,7 +67,7 @@ class Ollama(TranslatedServer):
 
     def __init__(self, name: str, settings: OllamaUpstream, num_ctx: Callable[[str], int | None]) -> None:
         """`num_ctx` gives the configured context size, in tokens, of an upstream's model name."""
-        super().__init__(name, settings, ["http", "https"])
+        super().__init__(name, settings)
         self._num_ctx = num_ctx
         self._keep_alive = settings.keep_alive
         self._always = {"accept-encoding": "identity"}

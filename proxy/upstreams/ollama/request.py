@@ -12,10 +12,13 @@ from proxy.upstreams.request_fields import (
     BOOKKEEPING,
     FIELDS,
     asks,
+    base64_of,
     called_function,
+    calls_of,
     check_fields,
     effort_of,
     form_of,
+    left_out,
     role_of,
     stops_of,
     unsupported,
@@ -166,8 +169,7 @@ class OllamaMessages:
         elif result["role"] == "tool":
             result |= self._result(message)
         # the name of a result is the tool's
-        left_out = {"audio": message.get("audio"), "name": result["role"] != "tool" and message.get("name")}
-        self.ignored |= {f"messages[].{name}" for name, value in left_out.items() if value}
+        self.ignored |= left_out(message, "audio", *(() if result["role"] == "tool" else ("name",)))
         self.countable = self.countable and not ("images" in result or "thinking" in result)
         self.translated.append(result)
 
@@ -178,14 +180,11 @@ class OllamaMessages:
         thoughts = [message[name] for name in THOUGHTS if isinstance(message.get(name), str)]
         if thoughts:
             result["thinking"] = next(filter(None, thoughts), "")
-        calls = [*(message.get("tool_calls") or ())]
-        if message.get("function_call") is not None:
-            calls.append({"function": message["function_call"]})
-        if calls:
-            result["tool_calls"] = [self._call(call, n, f"{place}.tool_calls[{n}]") for n, call in enumerate(calls)]
+        if calls := [self._call(*call, n) for n, call in enumerate(calls_of(message, place))]:
+            result["tool_calls"] = calls
         return result
 
-    def _call(self, call: Mapping[str, Any], index: int, place: str) -> dict[str, Any]:
+    def _call(self, call: Mapping[str, Any], place: str, index: int) -> dict[str, Any]:
         name, arguments = called_function(call, place, "arguments")
         known = call.get("id")
         if known is not None:
@@ -224,9 +223,7 @@ def _image(image: str | Mapping[str, str], place: str) -> str:
 
     No other address is fetched here: it may lie inside the operator's network.
     """
-    head, comma, data = (image if isinstance(image, str) else image["url"]).partition(",")
-    if not head.lower().startswith("data:"):
+    url = image if isinstance(image, str) else image["url"]
+    if not url.lower().startswith("data:"):
         raise unsupported("Ollama takes images only as data: URLs, and fetch_images_from is not set", place)
-    if not comma or not head.lower().endswith(";base64") or not data:
-        wrong(place, "must be a data: URL with base64")
-    return data
+    return base64_of(url, place)[1]

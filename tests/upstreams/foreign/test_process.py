@@ -132,7 +132,7 @@ async def test_a_refusal_keeps_its_status_words_and_headers(lab: Lab) -> None:
 async def test_an_unreachable_or_slow_provider_raises(lab: Lab) -> None:
     lab.fake.delay = 30
 
-    with pytest.raises(UpstreamFailed, match=r"^upstream 'gone' could not be reached$") as gone:
+    with pytest.raises(UpstreamFailed, match=r"^the upstream 'gone' could not be reached$") as gone:
         await lab.upstreams["gone"].send(call(ask()))
     assert not isinstance(gone.value, Unanswered)
     assert "x-should-retry" not in gone.value.headers

@@ -35,7 +35,7 @@ WAV = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav
 CUSTOM = {"id": "c9", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}}
 SHELL = {"id": "c9", "function": {"index": 0, "name": "sh", "arguments": {"input": "ls -l"}}}
 OLD = {"name": "f", "arguments": '{"a":1}'}
-NEW = {"function": {"index": 0, "name": "f", "arguments": {"a": 1}}}
+NEW = {"id": "call_f", "function": {"index": 0, "name": "f", "arguments": {"a": 1}}}
 THOUGHT = said("assistant", "a", thinking="hm")
 
 

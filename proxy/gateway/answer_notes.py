@@ -49,9 +49,10 @@ class CorrectionService:
         prefix = f"correction/{quote(who.tenant, safe='')}/{quote(who.scope, safe='')}/"
         return BoundCorrections(self, prefix, observers, outage or Outage())
 
-    def look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes, *, streamed: bool) -> None:
-        if len(self._looking) < _MOST:
-            self._looking.begin(self._look(notes, sent, body, streamed=streamed))
+    def look(self, notes: "BoundCorrections", sent: ChatRequest, body: bytes | None, reply: Reply, _: Usage) -> None:
+        """Look at an answer that has ended."""
+        if reply.status == 200 and body and len(self._looking) < _MOST:
+            self._looking.begin(self._look(notes, sent, body, streamed=reply.chunks is not None))
 
     async def settled(self) -> None:
         await self._looking.drain()
@@ -104,11 +105,7 @@ class BoundCorrections:
 
     def watch(self, sent: ChatRequest) -> Copying:
         """Return what has an answer looked at once it has ended."""
-        return Copying(LARGEST, partial(self._ended, sent))
-
-    def _ended(self, sent: ChatRequest, answer: bytes | None, reply: Reply, usage: Usage) -> None:
-        if reply.status == 200 and answer:
-            self.service.look(self, sent, answer, streamed=reply.chunks is not None)
+        return Copying(LARGEST, partial(self.service.look, self, sent))
 
 
 def _find(

@@ -323,9 +323,8 @@ class BridgedUpstream:
         chat = with_fields(call, path=CHAT, query="", headers=forwarded, request=made, body=made.encode(), keep=None)
         reply = await self._upstream.send(chat)
         if ignored:
-            cast(dict[str, Any], reply.facts)["ignored"] = ",".join(
-                filter(None, (str(reply.facts.get("ignored") or ""), *ignored))
-            )
+            named = filter(None, (str(reply.facts.get("ignored") or ""), *ignored))
+            cast(dict[str, Any], reply.facts)["ignored"] = ",".join(named)
         if reply.status >= 400:
             if reply.chunks is not None:
                 await reply.chunks.aclose()
@@ -344,20 +343,15 @@ class BridgedUpstream:
 
     async def _written(self, chunks: ByteStream, writer: AnswerWriter) -> AsyncGenerator[bytes, None]:
         """Yield an empty chunk, then the events of the wire."""
-        events, is_over = EventSplitter(), False
+        events = EventSplitter()
         async with aclosing(chunks):
             yield b""
             yield b"".join(writer.begin())
             async for chunk in chunks:
-                written = b""
-                try:
-                    for event, _ in events.feed(chunk):
-                        is_over = is_over or b"[DONE]" in event
-                        written += self._event(event, writer)
-                finally:  # what came in front of an error is the client's, too
-                    if written:
+                for event, _ in events.feed(chunk):  # what comes in front of an error is the client's, too
+                    if written := self._event(event, writer):
                         yield written
-            if not is_over and (written := self._event(events.rest(), writer)):
+            if written := self._event(events.rest(), writer):
                 yield written
         yield b"".join(writer.end())
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,7 +23,7 @@ from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.refusal import advice
 from proxy.wires import WIRES
 from proxy.wires.chat_round import joined
-from proxy.wires.rounds import AnswerRound, Hand, understanding
+from proxy.wires.rounds import AnswerRound, understanding
 
 _log = logging.getLogger("penstock.loop")
 
@@ -176,23 +177,20 @@ class Dialogue:
     async def end(self, read: AnswerRound) -> bytes:
         """Return what the client gets once all of a round is known, but for its last events."""
         shown = read.end()
-        return shown + await read.hand_on(self.hand(read)) if read.hidden else shown
+        if not read.hidden:
+            return shown
+        return shown + await read.hand_on(partial(self._hand, heard(read).whole and self._rounds_left > 0))
 
-    def hand(self, read: AnswerRound) -> Hand:
-        strict = heard(read).whole and self._rounds_left > 0
-
-        async def hand(call: Mapping[str, Any]) -> Mapping[str, Any] | None:
-            tool = self._tools.get(called_name(call))
-            if not isinstance(tool, HandsOn):
-                return None
-            try:
-                async with asyncio.timeout(self._timeout):
-                    return await tool.handed(call, strict=strict)
-            except Exception as error:
-                _tell(called_name(call), error)
-                return None
-
-        return hand
+    async def _hand(self, strict: bool, call: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        tool = self._tools.get(called_name(call))
+        if not isinstance(tool, HandsOn):
+            return None
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await tool.handed(call, strict=strict)
+        except Exception as error:
+            _tell(called_name(call), error)
+            return None
 
     async def go_on(self, read: AnswerRound) -> Reply | None:
         """Run the internal calls of a round, and send what they gave; None where the round is the last one."""
@@ -343,7 +341,7 @@ async def _whole(dialogue: Dialogue, reply: Reply) -> Reply:
         if not read.take(answer) or not (read.before or read.hidden):
             return with_fields(reply, facts=dialogue.facts)
         with understanding():
-            await read.hand_on(dialogue.hand(read))
+            await dialogue.end(read)
             later = await dialogue.go_on(read)
             if later is None:
                 return with_fields(reply, body=orjson.dumps(read.whole(answer)), facts=dialogue.facts)

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,19 +98,19 @@ def helm(home: Path) -> Iterator[Helm]:
         process.stdin.close()
 
 
-def _main() -> None:
+async def _main() -> None:
     # Go's own prints must not stand between the answers
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         apis: dict[str, Path] = {}
-        for line in sys.stdin:
+        while line := await asyncio.to_thread(sys.stdin.readline):
             job = json.loads(line)
             minor = job.get("minor", "36")
             if minor not in apis:
-                apis[minor] = stack.enter_context(kube_api(minor, Path.home()))
+                apis[minor] = await stack.enter_async_context(kube_api(minor, Path.home()))
             try:
-                outcome = asyncio.run(_run(job, apis[minor]))
+                outcome = await _run(job, apis[minor])
             except Exception as error:
                 outcome = {"error": str(error)}
             answers.write(json.dumps(outcome) + "\n")
@@ -133,4 +133,4 @@ async def _run(job: dict[str, Any], kubeconfig: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    _main()
+    asyncio.run(_main())

@@ -278,8 +278,10 @@ def _choice(tool: Tool) -> Mapping[str, Any]:
 
 
 def _shortened(message: Message, sections: Sequence[str]) -> Message:
-    content = message.get("content")
-    if not isinstance(content, str):
-        return message
-    text = without_sections(content, sections)
-    return message if text == content or not text.strip() else message.with_changes(content=text)
+    """Return a system message without sections. Of a text, or a part of several, that would be empty they stay."""
+
+    def shorter(text: str) -> str:
+        left = without_sections(text, sections)
+        return left if left.strip() else text
+
+    return message.with_texts(shorter)

@@ -391,6 +391,13 @@ class TestSections:
         decision = rewrite(await decided(asked(text, system=SYSTEM), self.POLICY))
         assert decision.request.messages[0].text == system
 
+    async def test_sections_leave_from_a_prompt_in_parts(self) -> None:
+        parts = [{"type": "text", "text": text} for text in (SYSTEM, "## Lamps\nNothing else.")]
+        request = asked("change the song", system="x")
+        request = request.with_messages([request.messages[0].with_changes(content=parts), *request.messages[1:]])
+        sent = rewrite(await decided(request, self.POLICY)).request.messages[0]["content"]
+        assert [part["text"] for part in sent] == ["Be kind.\n\n## Songs\nSing.\nThe end.", parts[1]["text"]]
+
     SMALL: ClassVar = {
         "weather": ToolGroup(sections=("Weather",), examples=("va a llover?",)),
         "flights": ToolGroup(sections=("Flights",), tools=("flight_*",)),

@@ -134,28 +134,21 @@ class ChatRound(AnswerRound):
     @cached_property
     def _first(self) -> tuple[int, RoundResult]:
         """The first choice, without its calls, and its place among the calls."""
-        message: dict[str, Any] = {}
-        usage: Any = None
-        stop: Any = None
-        indexes, is_broken, is_answer = set[int](), False, False
-        is_stream = self._answer is None
+        messages, stops = dict[int, dict[str, Any]](), dict[int, Any]()
+        usage: dict[str, Any] = {}
+        is_broken, key = False, "delta" if self._answer is None else "message"
         for chunk in map(json_object, self._data) if self._answer is None else [self._answer]:
             usage = used if isinstance(used := chunk.get("usage"), dict) else usage
             is_broken = is_broken or chunk.get("error") is not None
             for place, choice in enumerate(_choices(chunk)):
-                index, part = (_index(choice), choice.get("delta")) if is_stream else (place, choice.get("message"))
-                if index < min(indexes, default=index + 1):
-                    message, stop = {}, None
-                indexes.add(index)
-                if index == min(indexes):
-                    stop = choice.get("finish_reason") or stop
-                    is_answer = is_answer or isinstance(part, dict)
-                    merge(message, part if isinstance(part, dict) else {})
-        message = {key: value for key, value in message.items() if key not in ("role", "tool_calls")}
-        result = RoundResult(
-            message, usage or {}, stop, len(indexes) == 1 and not is_broken, is_answer and not is_broken
-        )
-        return min(indexes, default=0), result
+                index = _index(choice) if self._answer is None else place
+                stops[index] = choice.get("finish_reason") or stops.get(index)
+                if isinstance(part := choice.get(key), dict):
+                    merge(messages.setdefault(index, {}), part)
+        first = min(stops, default=0)
+        message = {key: value for key, value in messages.get(first, {}).items() if key not in ("role", "tool_calls")}
+        is_answer = first in messages and not is_broken
+        return first, RoundResult(message, usage, stops.get(first), len(stops) == 1 and not is_broken, is_answer)
 
     def result(self) -> RoundResult:
         place, first = self._first

@@ -115,6 +115,9 @@ def with_items(raw: bytes, before: Sequence[bytes], after: Sequence[bytes]) -> b
     """Return a list with other items. `before` are those that it has."""
     if len(before) != len(after):
         return joined(after)
+    for comma in (b",", b", "):  # most lists are written so; this takes a tenth of the time
+        if b"[%b]" % comma.join(before) == raw:
+            return b"[%b]" % comma.join(after)
     pieces, position, end = list[bytes](), 0, raw.index(b"[") + 1
     for old, new in zip(before, after, strict=True):
         at = _GAP.match(raw, end).end()  # type: ignore[union-attr]

@@ -6,15 +6,17 @@
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proxy.config.settings import RecordsSettings
 from tests.ui.browser import Desk, Page, browser
-from tests.ui.check_page import CONTRAST, NARROW, WIDE
+from tests.ui.check_page import NARROW, WIDE
 from tests.ui.stand_in import HOSTILE, StandIn, hostile, stand_in
 
+CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 VIEWS = {
     "conversations": ("#/conversations", "tr.row canvas"),
     "conversation": ("#/conversations/c0ffee21", ".chart canvas"),

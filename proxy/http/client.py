@@ -305,6 +305,11 @@ def unreached(name: str, *, is_late: bool) -> UpstreamFailed:
     return UpstreamFailed(told, status=504 if is_late else None)
 
 
+def redirected(name: str) -> UpstreamFailed:
+    """Return the error for a redirect. Who follows it goes past the proxy, and takes the key to another host."""
+    return UpstreamFailed(f"the upstream {name!r} redirects: set its base_url to the final address")
+
+
 def too_late(name: str) -> UpstreamTimeout:
     """Return the error for a server that is silent."""
     return UpstreamTimeout(f"the upstream {name!r} sent nothing for too long; it may have processed the request")

@@ -6,10 +6,9 @@ from urllib.parse import unquote_plus
 
 from yarl import URL
 
-from proxy.chat.errors import UpstreamFailed
 from proxy.config.settings import OpenAIUpstream
 from proxy.context import ModelProfile
-from proxy.http.client import Transport
+from proxy.http.client import Transport, redirected
 from proxy.http.headers import without_credentials
 from proxy.models import with_window
 from proxy.text.json_values import json_object, json_objects
@@ -56,8 +55,7 @@ class OpenAI(Upstream):
         )
         if 300 <= response.status < 400 and call.method == "POST":
             await response.chunks().aclose()
-            # clients would follow it, past the proxy
-            raise UpstreamFailed(f"upstream {self.name!r} redirects: set its base_url to the final address")
+            raise redirected(self.name)
         reply = await relay(response)
         return self._translated(call, reply) if reply.chunks is None else reply
 

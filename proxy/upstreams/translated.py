@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Protocol
 from yarl import URL
 
 from proxy.chat import ChatRequest
-from proxy.chat.errors import NotFound, PenstockError, Unanswered
+from proxy.chat.errors import NotFound, PenstockError
 from proxy.chat.sse import split_lines
 from proxy.config.settings import AnthropicUpstream, OllamaUpstream, Translated
-from proxy.http.client import Response, broken_off
+from proxy.http.client import Response, broken_off, redirected
 from proxy.text.json_values import json_object
 from proxy.upstreams.base import CHAT, Call, Reply, Upstream, connect, relay
 from proxy.upstreams.completion import Completion, Deltas, encoded, parsed
@@ -121,8 +121,9 @@ class TranslatedServer(TranslatedUpstream):
         response = await self._request("POST", self.path, self._headers(call, own=True), encoded(body))
         if response.status >= 400:
             raise self._refusal(json_object(await response.read()), call, response.status, advice(response.headers))
-        if response.status != 200:
-            raise Unanswered(f"the upstream answered with status {response.status}")
+        if response.status >= 300:
+            response.close()
+            raise redirected(self.name)
         return response
 
     async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:

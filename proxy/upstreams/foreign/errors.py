@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from proxy.chat.errors import PenstockError, UpstreamFailed
-from proxy.http.client import broken_off, too_late, unreached
+from proxy.http.client import broken_off, redirected, too_late, unreached
 from proxy.text.json_values import json_objects
 from proxy.upstreams.completion import nonsense
 from proxy.upstreams.foreign.library import LastAnswer
@@ -46,6 +46,8 @@ _log = logging.getLogger("penstock.foreign")
 def explain(error: BaseException, upstream: str, answer: LastAnswer, hide: Iterable[str]) -> PenstockError:
     """Return the client's error: `Refused`, or `UpstreamFailed` if no answer came. Hide the given texts."""
     links = [*_chain(error)]
+    if 300 <= answer.status < 400:
+        return redirected(upstream)
     if answer.status < 400 and (failure := _first_failure(links, upstream)) is not None:
         return failure
     cause = next((link for link in links if _is_real(link) and _status(link)), None)

@@ -143,14 +143,14 @@ LAST_ANSWER: ContextVar[LastAnswer | None] = ContextVar("last_answer", default=N
 
 @cache
 def _listen() -> None:
-    """Note the answers that litellm's HTTP client gets."""
+    """Note the answers that litellm's HTTP client gets, and keep it from following redirects."""
     client: Any = importlib.import_module("httpx").AsyncClient
     send = client.send
 
     async def listening(self: Any, request: Any, *, stream: bool = False, **more: Any) -> Any:
         noted = LAST_ANSWER.get() or LastAnswer()
         noted.status, noted.headers, noted.body = 0, (), None
-        response = await send(self, request, stream=stream, **more)
+        response = await send(self, request, stream=stream, **{**more, "follow_redirects": False})
         if not stream or response.status_code >= 400:
             noted.body = await response.aread()
         noted.status = response.status_code

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proxy.chat.errors import Unanswered
+from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.foreign.provider import Provider
 from tests.loopback import serving
@@ -114,6 +114,26 @@ async def test_an_answer_that_is_none_has_broken_off(name: str, answer: bytes, s
 
     assert (raised.value.status, raised.value.code) == (502, "upstream_broke_off")
     assert "litellm" not in raised.value.message.lower()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai"])
+async def test_a_redirect_takes_no_key_to_another_host(name: str, stream: bool) -> None:
+    received: list[web.Request] = []
+
+    async def other(request: web.Request) -> web.StreamResponse:
+        received.append(request)
+        return web.json_response({})
+
+    async def redirect(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=307, headers={"location": away})
+
+    async with serving(other) as away, serving(redirect) as url:
+        upstream = Provider(name, ForeignUpstream(kind="foreign", provider=name, base_url=url))
+        with pytest.raises(UpstreamFailed, match="set its base_url to the final address"):
+            await send(upstream, ask(model="gemini-2.5-flash", stream=stream))
+
+    assert received == []
 
 
 async def test_an_error_in_an_answer_of_status_200_keeps_its_words() -> None:

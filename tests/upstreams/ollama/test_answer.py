@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from proxy.chat import ChatRequest
 from proxy.chat.errors import PenstockError, UpstreamFailed
 from proxy.context import ModelProfile
+from proxy.http.client import redirected
 from proxy.testing import profile, tool
 from proxy.upstreams import ollama as ollama_module
 from proxy.upstreams.base import Call
@@ -122,12 +123,12 @@ async def test_errors_of_something_in_front(fake: FakeOllama, upstream: Ollama, 
     assert (error.status, error.code) == (status, None)
 
 
-@pytest.mark.parametrize(("status", "raw"), [(200, b"hello"), (200, b"[]"), (200, b"{}"), (302, b"")])
-@pytest.mark.parametrize("stream", [False, True])
-async def test_no_answer_at_all(fake: FakeOllama, upstream: Ollama, status: int, raw: bytes, stream: bool) -> None:
-    fake.status, fake.raw = status, raw
+async def test_a_redirect_is_not_followed(fake: FakeOllama, upstream: Ollama) -> None:
+    fake.status, fake.raw = 302, b""
 
-    assert isinstance(await fails(upstream, ask(stream=stream)), UpstreamFailed)
+    error = await fails(upstream)
+
+    assert (type(error), error.message) == (UpstreamFailed, str(redirected("local")))
 
 
 async def test_a_server_that_is_down() -> None:

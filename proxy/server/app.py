@@ -48,14 +48,7 @@ from proxy.server.api.memories import MemoriesApi
 from proxy.server.api.models import ModelsApi
 from proxy.server.api.requests import RecordsApi
 from proxy.server.api.share import Sharing
-from proxy.server.build import (
-    build_index,
-    build_services,
-    build_stores,
-    build_upstreams,
-    build_writing,
-    reusable,
-)
+from proxy.server.build import build_index, build_services, build_stores, build_upstreams, build_writing, reusable
 from proxy.server.explain import Explaining
 from proxy.server.health import Draining, Health
 from proxy.server.malloc import bound_arenas, give_back_free_memory

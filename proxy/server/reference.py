@@ -148,7 +148,9 @@ def _type(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
         options = [_type(option, classes) for option in schema.get("anyOf", schema.get("oneOf", ()))]
         return _either(dict.fromkeys(option for option in options if option not in ("null", "list of any")))
     if "$ref" in schema:
-        return _class(schema["$ref"].rpartition("/")[2], classes)
+        name = schema["$ref"].rpartition("/")[2]
+        kind = classes[name].get("properties", {}).get("kind", {}).get("const")
+        return f"`kind: {kind}`" if kind else name.removesuffix("Settings").lower()
     kind = schema.get("type", "any")
     if kind == "array":
         return f"list of {_type(schema.get('items', {}), classes)}"
@@ -160,8 +162,3 @@ def _type(schema: Mapping[str, Any], classes: Mapping[str, Any]) -> str:
 def _either(options: Iterable[str]) -> str:
     *most, last = options
     return f"{', '.join(most)} or {last}" if most else last
-
-
-def _class(name: str, classes: Mapping[str, Any]) -> str:
-    kind = classes[name].get("properties", {}).get("kind", {}).get("const")
-    return f"`kind: {kind}`" if kind else name.removesuffix("Settings").lower()

@@ -40,6 +40,9 @@ def serve(options: argparse.Namespace) -> int:
     if options.save is not None:
         Saving(options.save, options.redact).close()  # what is wrong with it is told before anybody is served
         print(f"penstock: what is served is saved in {options.save}, with the text of prompts", flush=True)
+    # a stop that was asked for is no failure
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: sys.exit(0))
     # from here on connections are taken; they wait until the app is built
     listeners = [_listen(options.host or server.host, server.port if options.port is None else options.port)]
     bound, admin_port = listeners[0].getsockname()[0], None
@@ -50,9 +53,6 @@ def serve(options: argparse.Namespace) -> int:
         listeners.append(_listen(server.admin_host or options.host or server.host, server.admin_port))
         admin_port = listeners[1].getsockname()[1]
         print(f"penstock: for operators on {_address(listeners[1])}/ui", flush=True)
-    # a stop that was asked for is no failure
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: sys.exit(0))
     # links stay links: a ConfigMap's file is reached by one that is turned to another folder with each change
     build = partial(create, config.path.absolute(), bound, admin_port, options.save, options.redact)
     if workers == 1:

@@ -40,11 +40,8 @@ class NamedFields(JsonFields):
         return bool(self.session or self.agent or self.task)
 
 
-def _listed(value: Any) -> Any:
-    return [] if value is None else value if isinstance(value, list) else [value]
-
-
-Sources = Annotated[list[Source], BeforeValidator(_listed), Field(max_length=SOURCES)]
+_as_list = BeforeValidator(lambda value: [] if value is None else value if isinstance(value, list) else [value])
+Sources = Annotated[list[Source], _as_list, Field(max_length=SOURCES)]
 
 
 class _ListBody(NamedFields):

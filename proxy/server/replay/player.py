@@ -27,14 +27,7 @@ from proxy.gateway.relay import learn
 from proxy.llm.judge import UpstreamJudge
 from proxy.models.tokens import BoundTokens
 from proxy.models.usage import Usage
-from proxy.server.build import (
-    build_index,
-    build_services,
-    build_stores,
-    build_upstreams,
-    build_writing,
-    services_over,
-)
+from proxy.server.build import build_index, build_services, build_stores, build_upstreams, build_writing, services_over
 from proxy.server.replay.reading import answer_in
 from proxy.state.sqlite import Overlay
 from proxy.state.store import Store

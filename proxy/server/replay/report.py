@@ -360,9 +360,7 @@ def _chart(turns: Sequence[Turn]) -> str:
 def _table(rows: Rows) -> str:
     head, *body = rows
     lines = ["".join(f"<th>{escape(cell)}</th>" for cell in head)]
-    lines += ["".join(f"<td{_class(cell)}>{escape(cell)}</td>" for cell in row) for row in body]
+    for row in body:
+        kinds = [' class="text"' if any(map(str.isalpha, cell)) else "" for cell in row]
+        lines.append("".join(f"<td{kind}>{escape(cell)}</td>" for kind, cell in zip(kinds, row, strict=True)))
     return '<div class="wide"><table>' + "\n".join(f"<tr>{line}</tr>" for line in lines) + "\n</table></div>"
-
-
-def _class(cell: str) -> str:
-    return ' class="text"' if any(map(str.isalpha, cell)) else ""

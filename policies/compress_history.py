@@ -12,9 +12,9 @@ from proxy.chat import CONTROL, ChatRequest, Message, legal_cuts, split_head
 from proxy.chat.markers import shortened
 from proxy.chat.texts import texts_of, with_text
 from proxy.compaction.lines import condensed
-from proxy.compaction.references import with_standing
+from proxy.compaction.references import lines_of_results, with_standing
 from proxy.context import Archive, Context
-from proxy.history.cuts import Marks, Room, as_sent, foresee
+from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee
 from proxy.history.handover import WHOLE, asks_for_summary
 from proxy.history.pins import Pattern
 from proxy.history.summaries import (
@@ -125,8 +125,8 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         born = sizes if sent is talk else (await ctx.tokens.sizes(ctx.incoming.messages))[-len(sent) :]
         await read_ahead(sent, ctx, 2 * count.total / (usable * self.warn_at) - 1)
         room = self._room(request, ctx, usable, count.total - sum(sizes))
-        work = partial(foresee, talk, sizes, born, room, self.keep_last)
-        cuts, ahead = await ctx.once.run(_A_MESSAGE * len(talk), work)
+        work = partial(_foresee, talk, sizes, born, room, self.keep_last)
+        cuts, ahead = await ctx.once.run(max(_A_MESSAGE * len(talk), sum(sizes)), work)
         measure = SummarySize(room.summary, self.pins)
         if not cuts:
             if ahead is not None and self.summary == "written":
@@ -163,6 +163,12 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         if asks_for_summary(request):
             return Room.of(ctx.model.window, usable, fixed, WHOLE)
         return Room.of(ctx.model.window, usable, fixed, marks, self.keep_turns)
+
+
+def _foresee(
+    talk: Sequence[Message], sizes: Sequence[int], born: Sequence[int], room: Room, keep: int
+) -> tuple[tuple[Cut, ...], Cut | None]:
+    return foresee(talk, sizes, born, room, keep, lines_of_results(talk))
 
 
 _PART = 8

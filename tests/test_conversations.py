@@ -175,6 +175,19 @@ async def test_branches_do_not_disturb_each_other(
         await proxy.everything(outcome.request)
 
 
+async def test_an_agent_that_reads_the_same_files_again_and_again_is_never_refused() -> None:
+    proxy = Proxy(LAYOUT)
+    talk = [*chat("s").messages, Message({"role": "user", "content": "Read all of them."})]
+    for step in range(24):
+        talk += [*chat(f"a!c{step}").messages]
+        rows = (f"row {n} of file {step % 3} says {n * (7 + step % 3)}" for n in range(60))
+        talk.append(Message({"role": "tool", "tool_call_id": f"c{step}", "content": "\n".join(rows)}))
+        outcome = await proxy.sends(talk)
+        assert outcome.rejected is None, step
+        assert outcome.after is not None
+        assert outcome.after.total <= 0.82 * WINDOW, step
+
+
 @FEW
 @given(added=turns(huge=False), at=st.integers(0, 10**6))
 async def test_an_edited_message_counts_as_it_is_now(added: list[list[Message]], at: int) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee
+from proxy.history.cuts import Cut, Marks, ResultLines, Room, as_sent, foresee
 from proxy.testing import chat
 
 
@@ -34,14 +34,21 @@ def test_a_cut_that_frees_less_than_an_eighth_between_the_marks_is_not_made() ->
     assert cuts("u1 a1 u2", [10, 9, 95], marks) == [Cut(2, 2)]
 
 
-def test_a_cut_is_decided_by_what_stood_before_it() -> None:
+@pytest.mark.parametrize("refers", [False, True], ids=["results apart", "results that refer to others"])
+def test_a_cut_is_decided_by_what_stood_before_it(refers: bool) -> None:
     words = " ".join(f"u{n} a{n}! t{n} a{n}" for n in range(40))
     messages = chat(words).messages
     sizes = [7 + n * 13 % 17 for n in range(len(messages))]
-    whole = foresee(messages, sizes, sizes, room(200, 100), 2)[0]
+    born = [3 * size if message.role == "tool" else size for size, message in zip(sizes, messages, strict=True)]
+    noted = {
+        place: frozenset({place % 3, place % 5}) for place, message in enumerate(messages) if message.role == "tool"
+    }
+    lines = {place: ResultLines(own | {7}, own) for place, own in noted.items()} if refers else {}
+    whole = foresee(messages, sizes, born, room(200, 100), 2, lines)[0]
     assert len(whole) > 5
     for end in range(1, len(messages)):
-        part = foresee(messages[:end], sizes[:end], sizes[:end], room(200, 100), 2)[0]
+        there = {place: own for place, own in lines.items() if place < end}
+        part = foresee(messages[:end], sizes[:end], born[:end], room(200, 100), 2, there)[0]
         assert part == tuple(cut for cut in whole if cut.at < end)
 
 

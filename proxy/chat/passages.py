@@ -55,13 +55,14 @@ def _parts(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, end
         return
     ends = [gap.end() for gap in _SENTENCE.finditer(text, start, min(end, _READ))]
-    while end - start > _LONGEST:
+    while end - start > 2 * _PIECE:
         place = bisect_left(ends, start + _PIECE)
         near = place < len(ends) and ends[place] <= start + _LONGEST
-        stop = ends[place] if near else start + _LONGEST
+        stop = ends[place] if near else min(start + _LONGEST, end)
         yield start, stop
         start = stop
-    yield start, end
+    if start < end:
+        yield start, end
 
 
 def _joined(parts: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:

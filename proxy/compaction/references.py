@@ -7,6 +7,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from proxy.chat.provenance import origin
 from proxy.chat.texts import Text, texts_of, with_text
 from proxy.compaction.form import as_file, plain, rows
 from proxy.compaction.pieces import gap
+from proxy.history.cuts import ResultLines
 from proxy.text import counted
 
 _FEWEST = 2
@@ -223,6 +225,24 @@ def _quoted(line: str) -> str:
 def is_referring(text: str) -> bool:
     """Return True for a text with a note on lines of earlier ones."""
     return _SAME in text and any(map(_REFERENCE.match, text.split("\n")))
+
+
+def lines_of_results(messages: Sequence[Message]) -> dict[int, ResultLines]:
+    """Return the lines of tool results by their places; none where no result refers to another."""
+    if not any(message.role == "tool" and _SAME in message.text for message in messages):
+        return {}
+    lines = ((place, message.derive("lines", partial(_lines, message))) for place, message in enumerate(messages))
+    return {place: own for place, own in lines if own.all}
+
+
+def _lines(message: Message) -> ResultLines:
+    every, noted = set[int](), set[int]()
+    for text in texts_of(0, message):
+        whole = _whole(text, message) if _SAME in text.original else None
+        standing, own = (None if one is None else shown(one) for one in (text.original, whole))
+        every |= {*(standing.distinct if standing else ()), *(own.distinct if own else ())}
+        noted |= own.distinct - (standing.distinct if standing else frozenset()) if own else frozenset()
+    return ResultLines(frozenset(every), frozenset(noted))
 
 
 def with_standing(messages: Sequence[Message]) -> Sequence[Message]:

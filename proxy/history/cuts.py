@@ -5,9 +5,10 @@ shorter one, on every replica and after every restart. It changes with the windo
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from types import MappingProxyType
 from typing import NamedTuple
 
 from proxy.chat import ChatRequest, Message, legal_cuts
@@ -82,6 +83,14 @@ class Cut:
     """The index of the first message that would have stayed if the cut had come at the warn mark; 0 if none."""
 
 
+class ResultLines(NamedTuple):
+    """The lines of a tool result, by their hashes."""
+
+    all: frozenset[int]
+    noted: frozenset[int]
+    """The lines that earlier results show: a note stands for them, until these leave."""
+
+
 def as_sent(request: ChatRequest, start: int, incoming: ChatRequest) -> Sequence[Message] | None:
     """Return the messages from a place on as the client sent them; None if an earlier step added or took any."""
     begin = max(0, len(incoming.messages) - len(request.messages) + start)
@@ -96,16 +105,22 @@ def _roles(request: ChatRequest) -> tuple[object, ...]:
 
 
 def foresee(
-    messages: Sequence[Message], settled: Sequence[int], born: Sequence[int], room: Room, keep: int
+    messages: Sequence[Message],
+    settled: Sequence[int],
+    born: Sequence[int],
+    room: Room,
+    keep: int,
+    lines: Mapping[int, ResultLines] = MappingProxyType({}),
 ) -> tuple[tuple[Cut, ...], Cut | None]:
     """Return all cuts of a conversation, the oldest first, and what the next would be if it came at the warn mark.
 
     `settled` are the sizes of the messages now, `born` those of tool results until the model read them. `keep`
-    exchanges stay at least, but for the last resort.
+    exchanges stay at least, but for the last resort. `lines` of results, by their places, say what comes back where
+    they refer to what left.
     """
     if sum(map(max, settled, born)) <= min(room.high, room.warn):
         return (), None
-    walk = _CutWalk(messages, settled, room, keep)
+    walk = _CutWalk(messages, settled, born, room, keep, lines)
     cuts: list[Cut] = []
     forwarded = walk.running(-1)
     unread, last_user, ahead = 0, None, None
@@ -114,7 +129,7 @@ def foresee(
         if role == "assistant":
             unread = 0
         elif role == "tool" and not is_to_fit(message.text):  # that was never sent in full
-            unread += max(0, born[index] - settled[index])
+            unread += max(0, born[index] - walk.sizes[index])
         elif role == "user":
             last_user = index
         total = walk.before[index + 1] + forwarded + unread
@@ -122,20 +137,30 @@ def foresee(
         warn = min(room.warn, high, high - room.high + room.warn)  # as far below this mark as below the first
         if ahead is None and total > warn:
             ahead = walk.cut(index, unread, last_user)
-        cut = walk.cut(index, unread, last_user) if total > high else None
-        if cut is not None:
+        while total > high and (cut := walk.cut(index, unread, last_user)) is not None:
             before = ahead is not None and ahead.at < index and ahead.start <= cut.start
-            walk.last = replace(cut, foreseen=ahead.start if ahead is not None and before else 0)
-            cuts.append(walk.last)
+            cuts.append(replace(cut, foreseen=ahead.start if ahead is not None and before else 0))
+            came_back = walk.leave(cuts[-1])
             forwarded = walk.running(-1)
             ahead = None
+            total = walk.before[index + 1] + forwarded + unread if came_back else 0
     return tuple(cuts), ahead
 
 
 class _CutWalk:
-    def __init__(self, messages: Sequence[Message], sizes: Sequence[int], room: Room, keep: int) -> None:
-        self._sizes, self._room, self._keep = sizes, room, keep
-        self.before = [0, *accumulate(sizes)]
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        settled: Sequence[int],
+        born: Sequence[int],
+        room: Room,
+        keep: int,
+        lines: Mapping[int, ResultLines],
+    ) -> None:
+        self._settled, self._born, self._room, self._keep, self._lines = settled, born, room, keep, lines
+        self.sizes = settled
+        """The sizes of the messages since the last cut."""
+        self.before = [0, *accumulate(settled)]
         self._starts = sorted(legal_cuts(messages))
         self._users = [start for start in self._starts[:-1] if messages[start].get("role") == "user"]
         self._assistants = {start for start in self._starts[:-1] if messages[start].get("role") == "assistant"}
@@ -146,6 +171,21 @@ class _CutWalk:
         """Return the tokens that are forwarded of the conversation up to a message."""
         talk = self.before[index + 1] - self.before[self.last.start]
         return talk + self._carried(self.last.carried) + (self._room.summary if self.last.start else 0)
+
+    def leave(self, cut: Cut) -> bool:
+        """Cut; return True if lines come back because results refer to what left."""
+        self.last = cut
+        sizes = [*self._settled]
+        there: set[int] = set()
+        for place, lines in self._lines.items():
+            if place >= cut.start:
+                back = len(lines.noted - there) * max(0, self._born[place] - sizes[place])
+                sizes[place] += back // max(1, len(lines.noted))
+                there |= lines.all
+        came_back = sizes != [*self.sizes]
+        if came_back:
+            self.sizes, self.before = sizes, [0, *accumulate(sizes)]
+        return came_back
 
     def cut(self, index: int, unread: int, last_user: int | None) -> Cut | None:
         """Return the next cut, or None if none would be worth it."""
@@ -187,10 +227,10 @@ class _CutWalk:
     def _cut_at(self, start: int, index: int, carried: int | None) -> Cut:
         """Return a cut at a place; a tight one carries the conversation's opening, where that is short."""
         room, newest = self._room, index - (index in self._assistants)
-        if self._sizes[newest] + self._unread <= room.low - room.summary:
+        if self.sizes[newest] + self._unread <= room.low - room.summary:
             return Cut(start, index, carried)
         opening = next(iter(self._users), start)
-        if carried is None and opening < start and self._sizes[opening] <= room.summary // 2:
+        if carried is None and opening < start and self.sizes[opening] <= room.summary // 2:
             whole = self._after(Cut(start, index, opening), index) + self._unread
             carried = opening if whole <= room.high else None
         return Cut(start, index, carried, is_tight=True)
@@ -203,7 +243,7 @@ class _CutWalk:
         return self.before[index + 1] + self._unread
 
     def _carried(self, carried: int | None) -> int:
-        return 0 if carried is None else self._sizes[carried]
+        return 0 if carried is None else self.sizes[carried]
 
     def _limit(self, index: int, keep: int) -> int:
         return self._starts[max(0, bisect_right(self._starts, index) - keep)]
@@ -227,7 +267,7 @@ class _CutWalk:
         place = self._at_least(end - most, self.last.start + 1, min(limit, last_user))
         if place is not None:
             return place
-        carrying = end - most + self._sizes[last_user]
+        carrying = end - most + self.sizes[last_user]
         return self._at_least(carrying, max(self.last.start, last_user) + 1, limit)
 
     def _at_least(self, removed: int, lowest: int, limit: int) -> int | None:

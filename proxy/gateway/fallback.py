@@ -159,14 +159,17 @@ class Attempts:
     async def check(self, reply: Reply) -> Reply:
         """Return the answer; of a stream its first chunk has arrived.
 
-        Raise `ErrorReply` for one that another attempt may better.
+        Raise `ErrorReply` for one that another attempt may better; one that came as a stream is told in our words.
         """
         is_counted = self._call is not None and self._call.counted is not None
         if reply.chunks is not None and reply.status < 400 and (self._open or is_counted):
             reply = await _begun_or_refused(reply, reply.chunks)
         reason = _reason(reply, is_chat=self._body.wire == "chat")
         if reason is not None and (self._open or reason == OVERFLOW):
-            raise ErrorReply(await _whole(reply), reason)
+            if reply.chunks is not None:
+                await reply.chunks.aclose()
+                reply = reply.as_json(error_body(f"the upstream answered with status {reply.status}", "server_error"))
+            raise ErrorReply(reply, reason)
         return reply
 
     def failed(self, error: PenstockError) -> None:
@@ -268,14 +271,6 @@ def _reason(reply: Reply, *, is_chat: bool) -> str | None:
         return None
     error = json_object(reply.body or b"").get("error")
     return OVERFLOW if isinstance(error, dict) and error.get("code") == OVERFLOW else None
-
-
-async def _whole(reply: Reply) -> Reply:
-    """Return the refusal; one that came as a stream is closed, and told in our words."""
-    if reply.chunks is None:
-        return reply
-    await reply.chunks.aclose()
-    return reply.as_json(error_body(f"the upstream answered with status {reply.status}", "server_error"))
 
 
 async def _begun_or_refused(reply: Reply, chunks: ByteStream) -> Reply:

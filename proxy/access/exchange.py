@@ -70,16 +70,20 @@ class Intake:
 
     def keep(self, size: int) -> None:
         """Count a complete body until its `release`. Raise `Overloaded` if it does not fit."""
-        self._check(size, is_over=False)
+        if size and self.incomplete + self.complete + size > self._most_together:
+            raise self._overloaded()
         self.complete += size
 
     def release(self, size: int) -> None:
         self.complete -= size
 
-    def take(self, address: str, size: int) -> int:
-        """Count bytes of an incomplete body until `give_back`. Raise `Overloaded` if they do not fit."""
-        self.check(address, size)
-        self._by_address[address] += size
+    def take(self, address: str, size: int, expected: int = 0) -> int:
+        """Count bytes of an incomplete body until `give_back`. Raise `Overloaded` if it does not fit as `expected`."""
+        more, of_one = max(size, expected), self._by_address[address]
+        is_over = self.incomplete + more > self._most or of_one + more > self._most_of_one
+        if is_over or self.incomplete + self.complete + more > self._most_together:
+            raise self._overloaded()
+        self._by_address[address] = of_one + size
         self.incomplete += size
         return size
 
@@ -89,16 +93,11 @@ class Intake:
         if not self._by_address[address]:
             del self._by_address[address]
 
-    def check(self, address: str, more: int) -> None:
-        """Raise `Overloaded` if so many bytes of an incomplete body would not fit."""
-        is_over = self.incomplete + more > self._most or self._by_address[address] + more > self._most_of_one
-        self._check(more, is_over=is_over)
-
-    def _check(self, more: int, *, is_over: bool) -> None:
-        if more and (is_over or self.incomplete + self.complete + more > self._most_together):
-            self._refused("bodies")
-            message = "Penstock has too many large requests under way. Try again soon."
-            raise Overloaded(message, headers={**retry_after(1.0), "connection": "close"})
+    def _overloaded(self) -> Overloaded:
+        """Count a refusal."""
+        self._refused("bodies")
+        message = "Penstock has too many large requests under way. Try again soon."
+        return Overloaded(message, headers={**retry_after(1.0), "connection": "close"})
 
 
 class Exchange:
@@ -106,6 +105,18 @@ class Exchange:
 
     seen: Observation
     """Its observation, which the endpoint begins."""
+    caller: Caller | None = None
+    admission: Admission | None = None
+    """Account of the request with the limits of its key, if there are any."""
+    status: int | None = None
+    streamed = False
+    sends_events = False
+    names_events = False
+    """True if the events of the stream have names, as in Anthropic's API and in OpenAI's Responses."""
+    _counted = 0
+    _last = b""
+    _done = False
+    _watch: "Watch | None" = None
 
     def __init__(
         self,
@@ -119,24 +130,12 @@ class Exchange:
         self.scope = scope
         self._largest = largest
         self._intake = intake or Intake(sys.maxsize, sys.maxsize)
-        self._counted = 0
         self.headers = _headers(scope["headers"])
         """Request headers, names in lower case; values of a repeated header joined by commas (RFC 9110 §5.3)."""
         self.request_id = request_id(self.headers.get("x-request-id"))
         self.own_headers: Headers = [(b"x-request-id", self.request_id.encode())]
         """Headers that Penstock adds to the answer; the list grows while the request is processed."""
         self.query: str = scope.get("query_string", b"").decode("latin-1")
-        self.caller: Caller | None = None
-        self.admission: Admission | None = None
-        """Account of the request with the limits of its key, if there are any."""
-        self.status: int | None = None
-        self.streamed = False
-        self.sends_events = False
-        self.names_events = False
-        """True if the events of the stream have names, as in Anthropic's API and in OpenAI's Responses."""
-        self._last = b""
-        self._done = False
-        self._watch: Watch | None = None
         self._begun = perf_counter()
         self._receive = receive
         self._send = send
@@ -154,9 +153,8 @@ class Exchange:
         more = True
         client, counted = self.scope.get("client"), 0
         address = client[0] if client else ""
-        self._intake.check(address, declared)
         try:
-            counted += self._intake.take(address, LEAST)
+            counted += self._intake.take(address, LEAST, declared)
             while more:
                 message = await self._receive()
                 if message["type"] == "http.disconnect":
@@ -165,7 +163,8 @@ class Exchange:
                 size += len(part)
                 if size > self._largest:
                     raise _too_large(self._largest)
-                counted += self._intake.take(address, max(0, size - counted))
+                if size > counted:
+                    counted += self._intake.take(address, size - counted)
                 parts.append(part)
                 more = message.get("more_body", False)
         finally:
@@ -245,7 +244,7 @@ class Exchange:
 
     async def _begin(self, status: int, headers: Headers) -> None:
         self.status = status
-        if not any(name == _PROCESSING for name, _ in headers):  # else it is the upstream's
+        if _PROCESSING not in dict(headers):  # else it is the upstream's
             headers = [*headers, (_PROCESSING, b"%d" % (1000 * (perf_counter() - self._begun)))]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -186,11 +187,6 @@ class Connection(HttpToolsProtocol):
         self._part = "head"
         super().on_message_begin()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. A trailer (a header behind the body) is dropped."""
-        if self._part == "head":
-            super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
         if self._head > self._limits.max_header_bytes and self._head_size() > self._limits.max_header_bytes:
             self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
@@ -205,6 +201,7 @@ class Connection(HttpToolsProtocol):
         elif not self.parser.should_upgrade():
             self._part = "body"
             super().on_headers_complete()
+            self.headers = deque(maxlen=0)  # type: ignore[assignment]  # drops trailers, the headers behind a body
 
     def on_body(self, body: bytes) -> None:
         if not self._refused:

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from proxy.chat.errors import UpstreamFailed
-from proxy.upstreams.anthropic.answer import AnthropicAnswer
+from proxy.upstreams.anthropic import AnthropicAnswer
 from tests.upstreams.anthropic.conftest import (
     MODEL,
     TOOL,

@@ -139,8 +139,8 @@ class Admin:
                 raise Unauthorized(told, headers={"www-authenticate": "Bearer"})
 
     def _check_page(self, request: Request, *, local: bool = False) -> None:
-        browsers = Browsers(self._reloading.settings.server, origins=False, local=local)
-        browsers.check(request.method, request.headers)
+        server = self._reloading.settings.server
+        Browsers(server, origins=False, local=local).check(request.method, request.headers)
 
     async def _metrics_for(self, request: Request, *, own_port: bool) -> Response:
         """Serve the metrics; on the clients' port with the admin key, as clients must not read others' names."""

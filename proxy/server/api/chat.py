@@ -87,8 +87,7 @@ class Api:
             if http.scope["method"] == "POST":
                 await self.wire(kind)(http)
                 return
-        path = _below_v1(http.scope)
-        await self._pass(path, await http.read(), http)
+        await self._pass(_below_v1(http.scope), await http.read(), http)
 
     async def _pass(self, path: str, raw: bytes, http: Exchange) -> None:
         """Pass a request as it is to the upstream of the model that it names, or to the default one."""

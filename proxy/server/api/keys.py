@@ -173,15 +173,14 @@ class UsageApi:
             return None
         result: dict[str, dict[str, float]] = {}
         for name, limit in self._limits.terms(caller).model_dump(exclude_none=True).items():
-            *before, current = [max(0.0, counts[key]) for key in keys.get(name, ())] or [0.0]
-            counted = {}
-            if before:
-                window = Window(before[0], current, elapsed)
-                counted = {"remaining": window.remaining(limit), "resets_after": round(window.reset, 3)}
-            elif name in keys:
-                remaining = round(max(0.0, limit - current), 9)
-                counted = {"remaining": remaining, "resets_after": round(DAY - now % DAY, 3)}
-            result[name] = {"limit": limit, **counted}
+            result[name] = {"limit": limit}
+            match [max(0.0, counts[key]) for key in keys.get(name, ())]:
+                case [before, current]:
+                    window = Window(before, current, elapsed)
+                    result[name] |= {"remaining": window.remaining(limit), "resets_after": round(window.reset, 3)}
+                case [used]:
+                    remaining = round(max(0.0, limit - used), 9)
+                    result[name] |= {"remaining": remaining, "resets_after": round(DAY - now % DAY, 3)}
         return result
 
 

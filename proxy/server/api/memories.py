@@ -140,8 +140,7 @@ class MemoriesApi:
         return _summed(added) | {"data": [{**_shown(each.memory), "status": each.status} for each in added]}
 
     async def load(self, http: Exchange) -> Any:
-        entered = await asyncio.to_thread(lines, await http.read(), self._bounds)
-        return _summed(await self._added(http, entered))
+        return _summed(await self._added(http, await asyncio.to_thread(lines, await http.read(), self._bounds)))
 
     async def _added(self, http: Exchange, entered: Sequence[MemoryBody]) -> list[Added]:
         owned: dict[Owner, list[int]] = {}

@@ -307,8 +307,7 @@ def needed_by(answer: Message, messages: Sequence[Message]) -> tuple[str, ...]:
     texts = [(message.role, _readable(message)) for message in messages] if words else []
 
     def is_of_others(value: str) -> bool:
-        first = next((role for role, text in texts if stands(value, text)), "assistant")
-        return first != "assistant"
+        return next((role for role, text in texts if stands(value, text)), "assistant") != "assistant"
 
     return tuple(value for value in dict.fromkeys(words) if _LONGEST >= len(value) > 2 and is_of_others(value))
 

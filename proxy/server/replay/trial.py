@@ -68,8 +68,7 @@ def try_session(options: argparse.Namespace) -> int:
         if not path.exists() or not path.stat().st_size:
             raise PenstockError(f"nothing was recorded; send requests to {base}/v1 and try again")
         conversations = read(path)
-    total = totals(asyncio.run(replay(config.settings, conversations, chain=options.chain)))
-    print(render_trial(total))
+    print(render_trial(totals(asyncio.run(replay(config.settings, conversations, chain=options.chain)))))
     if options.save:
         print(f"more: penstock replay {options.save} --html report.html")
     return 0

@@ -155,11 +155,8 @@ def _walked(before: _SoFar, messages: Sequence[Message]) -> _SoFar:
 class _Request(NamedTuple):
     end: int
     """The number of its messages."""
-    tools: tuple[int, ...]
-    last: int | None
-    """The number of messages of the request before it."""
-    before: tuple[int, ...] | None
-    """The tools of that one; None for all."""
+    tools: tuple[int, ...] | None
+    """None for all."""
 
 
 class Offer:
@@ -177,8 +174,6 @@ class Offer:
         self._blocks: dict[tuple[int, ...], int] = {}
         self._wants = [0.0] * len(limits.sizes)
         self._requests: list[_Request] = []
-        """The requests so far that had fewer tools."""
-        self._last: int | None = None
         self._has_begun = self._is_declined = False
         self.chosen: tuple[int, ...] | None = None
         """The tools, the most wanted first; None where all are offered."""
@@ -191,7 +186,7 @@ class Offer:
         while self._waiting and self._waiting[-1] <= end:
             between = self._waiting.pop()
             if between < end:
-                self._send(between, self.chosen)
+                self._requests.append(_Request(between, self.chosen))
         is_clear = want.scores is not None and max(want.scores, default=0.0) >= NOTHING
         if want.scores is not None and (is_clear or not self._has_begun):
             self._wants = [max(now, _FADES * then) for now, then in zip(want.scores, self._wants, strict=True)]
@@ -202,7 +197,8 @@ class Offer:
             self._is_declined = settled is None and not (want.scores is None and self._limits.idle_has_all)
         if settled is not None and settled != self.chosen:
             self._has_begun = self._has_begun or want.scores is not None
-        self._send(end, settled)
+        self._requests.append(_Request(end, settled))
+        self.chosen = settled
 
     def _begun(self, end: int, want: Want) -> tuple[int, ...] | None:
         """Return the first set of a conversation; that of small talk may have gone before. None for all."""
@@ -250,39 +246,34 @@ class Offer:
         """Return whether a change was saved before; of the first choice, whether the requests ahead will save it."""
         if self._limits.is_forced:
             return True
+        before, after = self._requests[-1] if self._requests else None, _Request(end, new)
         if self.chosen is not None:
-            saved = sum(map(self._gain, self._requests))
-            return _SPENT * saved + self._gain(self._next(end, new)) >= 0
+            earlier = [None, *self._requests]
+            saved = sum([self._gain(*each) for each in zip(earlier, self._requests, strict=False)])
+            return _SPENT * saved + self._gain(before, after) >= 0
         if self._block(new) > _WORTH * self._all:
             return False
-        return len(new) <= len(self._pinned) or self._gain(self._next(end, new), _REQUESTS) >= 0
+        return len(new) <= len(self._pinned) or self._gain(before, after, _REQUESTS) >= 0
 
-    def _send(self, end: int, tools: tuple[int, ...] | None) -> None:
-        """Take note of a request of so many messages with these tools."""
-        if tools is not None:
-            self._requests.append(self._next(end, tools))
-        self.chosen, self._last = tools, end
-
-    def _next(self, end: int, tools: tuple[int, ...]) -> "_Request":
-        return _Request(end, tools, self._last, self.chosen)
-
-    def _gain(self, request: "_Request", requests: int = 1) -> float:
-        """Return how much less this and later requests cost with these tools than with all, in input tokens."""
-        rules, talk, block = self._limits.rules, self._talk[request.end], self._block(request.tools)
+    def _gain(self, before: _Request | None, after: _Request, requests: int = 1) -> float:
+        """Return how much less a request and those behind it cost with its tools than with all, in input tokens."""
+        if after.tools is None:
+            return 0.0
+        rules, talk, block = self._limits.rules, self._talk[after.end], self._block(after.tools)
         all_shared = shared = 0
-        if request.last is not None:
-            all_shared = self._all + self._talk[request.last]
-            shared = self._shared(request, block + self._talk[request.last])
+        if before is not None:
+            all_shared = self._all + self._talk[before.end]
+            shared = self._shared(before.tools, after.tools, block + self._talk[before.end])
         whole = cost_ahead(rules, all_shared, self._all + talk, requests, _GROWTH)
         return whole - cost_ahead(rules, shared, block + talk, requests, _GROWTH)
 
-    def _shared(self, request: "_Request", unchanged: int) -> int:
-        """Return the tokens that the prompt has in common with the last one."""
-        if request.tools is request.before:
+    def _shared(self, before: tuple[int, ...] | None, after: tuple[int, ...], unchanged: int) -> int:
+        """Return the tokens that a prompt has in common with the last one."""
+        if after is before:
             return unchanged
-        before = range(len(self._wants)) if request.before is None else request.before
-        first = min({*before} ^ {*request.tools}, default=None)
-        return unchanged if first is None else self._tokens([place for place in request.tools if place < first])
+        known = range(len(self._wants)) if before is None else before
+        first = min({*known} ^ {*after}, default=None)
+        return unchanged if first is None else self._tokens([place for place in after if place < first])
 
     def _block(self, places: tuple[int, ...]) -> int:
         if (known := self._blocks.get(places)) is not None:  # most requests have the tools of the one before

@@ -58,6 +58,8 @@ _CHARACTERS = 3
 """Of a token, about."""
 _MOST = 1 / 3
 """The part of its terms that is enough in any case, however common they are."""
+_REPLY = 80
+"""Characters of an answer that says no more than that a statement was heard."""
 _AS_NEAR = 0.5
 """The relevance, as a share of the best one's, of a passage that is needed although the summary says the best."""
 _MOST_WORDS = 0.5
@@ -170,7 +172,10 @@ class HistorySearch:
         in_summary = {each.place: self._stands(there, each.place) for each in order}
         # where the summary says the best, what only stands beside it is not needed
         best = [each.place if _asks(question) else each.bears for each in order[:1]]
-        is_said = any(in_summary.get(place) and not (_asks(question) and candidates.ask[place]) for place in best)
+        is_said = any(
+            in_summary.get(place) and not (_asks(question) and self._lacks_answer(there, place, candidates))
+            for place in best
+        )
         is_near = is_about & (words.telling >= _TERMS)
         least_words = self._least_words(there, words, candidates, is_listed=is_listed)
         matches = [
@@ -210,7 +215,16 @@ class HistorySearch:
         if is_listed:
             return _MOST_WORDS
         best = arrays.numpy().flatnonzero(words.shares >= most) if most >= _MOST_WORDS else ()
-        return _MOST_WORDS * most if any(self._stands(there, at) and not candidates.ask[at] for at in best) else 0.0
+        says = any(self._stands(there, at) and not self._lacks_answer(there, at, candidates) for at in best)
+        return _MOST_WORDS * most if says else 0.0
+
+    def _lacks_answer(self, there: "_SearchedMessages", place: int, candidates: Candidates) -> bool:
+        """Return True for a passage that asks for something, or may ask for a long answer that the summary lacks."""
+        answer = there.places[place][0] + 1
+        if candidates.ask[place] or not candidates.are_user[place] or answer >= len(self._gone):
+            return bool(candidates.ask[place])
+        text = self._gone[answer].text
+        return len(text) > _REPLY and "".join(text.split()) not in self._summary
 
     def _item(self, place: int, there: "_SearchedMessages", candidates: Candidates) -> Found | None:
         """Return the numbered list that has the item which a question names, unless it stands in the prompt."""

@@ -527,5 +527,10 @@ async def test_recall_leaves_a_question_to_the_summary_that_has_most_of_its_word
     assert "A number is" in recalled(await recall(question, past))
     summary = f"<conversation_summary>\n3: {contract}\n</conversation_summary>"
     assert isinstance(await recall(question, past, summary), Keep)
+    other = [user("Its number?"), assistant(REPLY), user("Write a notice on the number of the contract."), *past[1:2]]
+    summary_of_other = f"<conversation_summary>\n2: {other[2].text}\n</conversation_summary>"
+    assert "A number is" in recalled(await recall(question, [*other, *PAST], summary_of_other)), (
+        "a request says nothing"
+    )
     newer = [*past, user("By the way, the contract has got another number."), assistant("Noted.")]
     assert "another number" in recalled(await recall(question, newer, summary))

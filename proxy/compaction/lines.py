@@ -47,8 +47,11 @@ _HEADING = re.compile(r"\s{0,3}#{1,6}\s|=+\s\S|\[(?!… )[^\]]{1,60}\]\s*$|@@ |.
 _LOWEST = "######"
 _SECTION = re.compile(r"(#{1,6})\s|\[{1,2}[^\W\d][^\[\]]{0,60}\]{1,2}\s*$")
 _NAMED = re.compile(r"[\w./:@#$+-]{1,60}")
-_HIT = re.compile(r"(?!//)([\w./\\@+-]{1,200})(?::(\d+)(?=[:-]|$)|\((\d+)[,)]|::([\w.-]+)|$)")
-_BEFORE_HIT = re.compile(r"[\w.-]{1,40}[ :]|\s*--> ")
+_HIT = re.compile(
+    r"(?!//)([\w./\\@+-]{1,200})"
+    r"(?::(\d+)(?=[:-]|$)|\((\d+)[,)]|::([\w.-]+)|\", line (\d+)|[ \t]+\||$)"
+)
+_BEFORE_HIT = re.compile(r"[\w.-]{1,40}[ :]\"?|-->[ ]")
 """A revision, a drive, a word such as `FAILED`, or the arrow of a compiler."""
 _FILE = re.compile(r"[/\\]|\.[A-Za-z]")
 
@@ -189,10 +192,10 @@ def _levels(lines: Sequence[TextLine], parents: Sequence[int | None]) -> Iterato
 def _with_names(
     lines: Sequence[TextLine], full: Sequence[int], parents: Sequence[int | None], rows: Sequence[int]
 ) -> Iterator[int]:
-    """Yield rows of records, each behind the line that names its record where no line that it stands under does.
+    """Yield rows of records, each behind the lines that name its record where no line that it stands under does.
 
-    A record begins with the first kind of line that there are as many of as of the row's kind. The first line in it
-    that stands nowhere else names it: `name: web-7`.
+    A record begins with the first kind of line that there are as many of as of the row's kind. The first two lines in
+    it that stand nowhere else name it: `-[ RECORD 7 ]`, `name: web-7`.
     """
     kinds: dict[tuple[int, str], list[int]] = {}
     for place in full if rows else ():
@@ -205,7 +208,7 @@ def _with_names(
             at = bisect_right(starts, row)
             begin, end = starts[max(0, at - 1)], starts[at] if at < len(starts) else len(lines)
             inside = (*range(begin, row), *range(row + 1, end)) if begin < row else ()
-            yield from islice((place for place in inside if lines[place].text and alike[lines[place].text] == 1), 1)
+            yield from islice((place for place in inside if lines[place].text and alike[lines[place].text] == 1), 2)
         yield row
 
 
@@ -300,11 +303,12 @@ def _namer(texts: Sequence[str]) -> Callable[[str], str] | None:
 
 def _hit(text: str) -> str:
     """Return the file in front of a line, with the line's number or name in it: `src/app.py:7`, or nothing."""
+    text = text.lstrip()
     before = _BEFORE_HIT.match(text)
     for start in (0, before.end() if before else 0):
         found = _HIT.match(text, start)
         if found is not None and _FILE.search(found[1]):
-            return f"{found[1]}:{found[2] or found[3] or found[4] or ''}"
+            return f"{found[1]}:{next(filter(None, found.groups()[1:]), '')}"
     return ""
 
 

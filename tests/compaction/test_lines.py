@@ -109,10 +109,11 @@ def test_each_line_stands_below_its_own_parents(text: str) -> None:
         ("kind: App\nmetadata:\n  name: web-{n}\nspec:\n  replicas: {odd}\n  image: registry.test/app:{n}\n---", "replicas: 3", "name: web-121"),
         ("- kind: App\n  metadata:\n    name: web-{n}\n  spec:\n    replicas: {odd}\n    level: info", "replicas: 3", "name: web-121"),
         ("server {{\n    server_name web-{n};\n    location / {{\n        timeout {odd}s;\n    }}\n}}", "timeout 3s", "server_name web-121"),
+        ("-[ RECORD {n} ]\nname  | web-{n}\nstate | {odd}\nlevel | info", "state | 3", "name  | web-121"),
         ("commit 77{n}\nAuthor: Ann {odd}\n\n    Change {n} of the service", "Ann 3", "commit 77121"),
         ("- web-{n}\n  - image registry.test/app\n  - replicas {odd}\n  - level info", "replicas 3", "- web-121"),
     ],
-    ids=["documents", "a list", "blocks", "paragraphs", "bullets"],
+    ids=["documents", "a list", "blocks", "psql", "paragraphs", "bullets"],
 )  # fmt: skip
 def test_a_rare_line_brings_the_name_of_its_record(each: str, odd: str, name: str) -> None:
     text = "\n".join(each.format(n=n, odd=3 if n == 121 else 1) for n in range(240))
@@ -147,8 +148,10 @@ def test_hits_of_a_search_stay_as_they_are_or_are_named() -> None:
         "error: cannot find `total` in this scope, nor in any other\n  --> src/mod{m}/file_{n}.rs:{n}:9\n   |\n{n} | x\n   | ^",
         "src/mod{m}/file_{n}.py-9-    before\nsrc/mod{m}/file_{n}.py:{n}:    result = compute_total(order_{n})\n--",
         "FAILED tests/mod{m}/file_{n}.py::test_total_of_order - AssertionError: assert Decimal('{n}.00') == 0, of {n}",
+        " src/mod{m}/a_folder_with_a_long_name/and_one_more/file_{n}.py | {n} ++++++++++++++++++++++++++++++++-----",
+        'Traceback (most recent call last):\n  File "/srv/mod{m}/file_{n}.py", line {n}, in main\n    total({n})\nKeyError: {n}',
     ],
-    ids=["git grep", "Windows", "tsc", "file names", "rustc", "context", "pytest"],
+    ids=["git grep", "Windows", "tsc", "file names", "rustc", "context", "pytest", "diff", "traceback"],
 )
 def test_files_of_all_hits_are_named_in_whatever_form(hit: str) -> None:
     text = "\n".join(hit.format(m=n % 5, n=n + 100) for n in range(150))

@@ -140,18 +140,13 @@ def departed(incoming: ChatRequest, request: ChatRequest) -> list[int]:
         return []
     still, texts = standing(request, incoming), raws(request)
     before = set(range(identities(incoming)[id(asked_last)]))
-    before.difference_update(still.places, still.calls, incoming.form.places("system messages", _is_system))
+    before.difference_update(
+        still.places, still.calls, incoming.form.places("system messages", lambda message: message.is_system)
+    )
     return [place for place in sorted(before) if incoming.messages[place].raw not in texts]
-
-
-def _is_system(message: Message) -> bool:
-    return message.is_system
 
 
 def raws(request: ChatRequest) -> frozenset[bytes]:
     """Return the bytes of all messages."""
-    return request.form.fold("raws", frozenset[bytes](), _with_raws)
-
-
-def _with_raws(before: frozenset[bytes], messages: Sequence[Message]) -> frozenset[bytes]:
-    return before.union([message.raw for message in messages])
+    empty = frozenset[bytes]()
+    return request.form.fold("raws", empty, lambda before, new: before.union([message.raw for message in new]))

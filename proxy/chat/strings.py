@@ -121,12 +121,8 @@ def _holds(text: str, change: Change) -> bool:
             return True
         if "\\" not in text:
             return False
-        text = _ESCAPE.sub(_unescaped, text)
+        text = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPED.get(found[2], found[2]), text)
     return True
-
-
-def _unescaped(match: "re.Match[str]") -> str:
-    return chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2])
 
 
 def _changed_literal(match: "re.Match[str]", *, change: Change, depth: int, whole: bool) -> str:

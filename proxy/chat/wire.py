@@ -84,11 +84,8 @@ def _walked(before: _CallsSoFar, messages: Sequence[Message]) -> _CallsSoFar:
 
 def called_tools(request: ChatRequest) -> frozenset[str]:
     """Return the names of the tools that its messages call."""
-    return request.form.fold("called tools", frozenset[str](), _called)
-
-
-def _called(before: frozenset[str], messages: Sequence[Message]) -> frozenset[str]:
-    return before.union(*[message.called_tools for message in messages])
+    empty = frozenset[str]()
+    return request.form.fold("called tools", empty, lambda before, new: before.union(*[m.called_tools for m in new]))
 
 
 def _choice_flaws(request: ChatRequest) -> Iterator[str]:

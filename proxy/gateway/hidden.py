@@ -85,7 +85,9 @@ class HiddenParts:
             async with asyncio.timeout(_PATIENCE):
                 await self._memory.put(key, encode(parts))
         except Exception as error:
-            _log.warning("what the client does not see is not remembered", extra=_fields(error))
+            _log.warning(
+                "what the client does not see is not remembered", extra={"fields": {"error": type(error).__name__}}
+            )
             return False
         return True
 
@@ -112,7 +114,9 @@ class HiddenParts:
         except Exception as error:
             if outage is not None:
                 outage.begun = True
-            _log.warning("what the client does not see is not restored", extra=_fields(error))
+            _log.warning(
+                "what the client does not see is not restored", extra={"fields": {"error": type(error).__name__}}
+            )
             return request
 
     async def _fetch(self, keys: Sequence[str]) -> dict[str, bytes]:
@@ -182,10 +186,6 @@ def _restored(message: Message, hidden: Hidden, *, signed: bool) -> Message:
     changes = {key: value for key, value in last.items() if key in names and value != message.get(key)}
     bare = message.without(*lost) if lost else message
     return bare.with_changes(**changes) if changes else bare
-
-
-def _fields(error: Exception) -> dict[str, Any]:
-    return {"fields": {"error": type(error).__name__}}
 
 
 _MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})

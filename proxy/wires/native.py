@@ -195,7 +195,9 @@ class _Renewal:
     def message(self, message: Message) -> Message:
         view = self._views.get(id(message))
         if view is not None:
-            return view.derive("bare", partial(without_reasoning, view)) if self._is_opened(view) else view
+            item = view.source or view
+            is_opened = not self._opened.isdisjoint((id(item), *map(id, item.get("run", ()))))
+            return view.derive("bare", partial(without_reasoning, view)) if is_opened else view
         new, root = cast(Message, self._change(message)), root_of(message)  # made here, or with hidden parts
         moved = root if root is None else self._views[id(root)]
         return new if moved is None or moved is root else new.copied_from(moved)
@@ -219,10 +221,6 @@ class _Renewal:
         """Return an object changed within its own bytes, its sealed reasoning as it was; the same if that was all."""
         made = self._request.grammar.with_sealed(new, item)
         return item if made == item else JsonObject(made, spliced(item.raw, item, made))
-
-    def _is_opened(self, view: Message) -> bool:
-        item = view.source
-        return item is not None and not self._opened.isdisjoint((id(item), *map(id, item.get("run", ()))))
 
 
 def changed_list(own: Mapping[str, bytes], name: str, before: Iterable[bytes], after: Iterable[bytes]) -> bytes | None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from proxy.chat.errors import UpstreamFailed
 from proxy.chat.parse import Body
 from proxy.chat.placeholders import Placeholders
 from proxy.gateway.restoring import restored
@@ -116,16 +118,21 @@ def encoded(events: Sequence[Json]) -> bytes:
     return "".join(f"{name}data: {json.dumps(each)}\n\n" for name, each in zip(names, events, strict=True)).encode()
 
 
-async def through(kind: type[Body], stream: bytes, breaks: Sequence[int] = ()) -> bytes:
-    """Return what the client gets of a stream, each event checked with the SDK's types."""
+async def through(kind: type[Body], stream: bytes, breaks: Sequence[int] = (), error: Exception | None = None) -> bytes:
+    """Return what the client gets of a stream, which may end with an error."""
 
     async def chunks() -> AsyncGenerator[bytes, None]:
         for part in pieces(stream.decode(), breaks):
             yield part.encode()
+        if error is not None:
+            raise error
 
-    reply = restored(call(kind), Reply(200, chunks=chunks()))
+    reply, shown = restored(call(kind), Reply(200, chunks=chunks())), b""
     assert reply.chunks is not None
-    return b"".join([part async for part in reply.chunks])
+    with suppress(*[type(error)] if error is not None else []):
+        async for part in reply.chunks:
+            shown += part
+    return shown
 
 
 def said(kind: type[Body], stream: bytes) -> dict[str, str]:
@@ -188,8 +195,16 @@ async def test_a_stream_without_a_placeholder_keeps_its_bytes(kind: type[Body]) 
             "type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "so far redact"}}]),
     ],
 )  # fmt: skip
-async def test_a_stream_that_breaks_off_gives_what_waited(kind: type[Body], events: list[Json]) -> None:
-    assert "so far redact" in said(kind, await through(kind, encoded(events))).values()
+@pytest.mark.parametrize("error", [None, UpstreamFailed("gone")])
+async def test_a_stream_that_breaks_off_gives_what_waited(
+    kind: type[Body], events: list[Json], error: Exception | None
+) -> None:
+    assert "so far redact" in said(kind, await through(kind, encoded(events), error=error)).values()
+
+
+async def test_a_sign_of_life_passes_while_a_text_waits() -> None:
+    begun, ping = encoded([chunk({"content": "redact"})]), b": ping\n\n"
+    assert await through(Body, begun + ping, [len(begun)]) == ping + begun
 
 
 def whole(kind: type[Body], answer: Json, **asked: Any) -> Any:

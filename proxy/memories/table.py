@@ -43,8 +43,8 @@ class Shelf:
 
     version: bytes | None = None
     records: Mapping[str, Memory] = field(default_factory=dict)
-    keys: frozenset[str] = frozenset()
-    """The keys of their rows, and of those that a crash has left."""
+    rows: Mapping[str, Memory | None] = field(default_factory=dict)
+    """By the keys of their rows; None for one that cannot be read. Others may be left over of a crash."""
     read: float = 0.0
 
     @cached_property
@@ -107,20 +107,24 @@ class MemoryTable:
             return
         if shelf.version is None and owner.user:
             await self._make_room(owner.tenant)
-        rows: dict[str, bytes] = {}
+        known = {id(memory): key for key, memory in shelf.rows.items()}
+        rows: dict[str, Memory | None] = {}
+        new: dict[str, bytes] = {}
         for each in records.values():
-            raw = _encode(each)
-            rows[f"{_rows(owner)}{each.id}-{blake2b(raw, digest_size=6).hexdigest()}"] = raw
-        new = {key: raw for key, raw in rows.items() if key not in shelf.keys}
-        version = token_hex(8).encode()
-        gone = shelf.keys - rows.keys()
+            if (key := known.get(id(each))) is None:
+                raw = _encode(each)
+                key = f"{_rows(owner)}{each.id}-{blake2b(raw, digest_size=6).hexdigest()}"
+                new[key] = raw
+            rows[key] = each
+        version, written = token_hex(8).encode(), sum(map(len, new.values()))
+        gone = shelf.rows.keys() - rows.keys()
         if gone:  # a crash in between leaves both; the version comes last, so that nobody keeps what is deleted
             await self._store.put_all(new, ttl=self._ttl)
             await self._store.delete(gone)
             new = {}
         await self._store.put_all({**new, _version(owner): version}, ttl=self._ttl)
-        self._count("memory_written_bytes", "", sum(map(len, new.values())))
-        self._known.put(owner, Shelf(version, records, frozenset(rows), self._clock()), len(rows))
+        self._count("memory_written_bytes", "", written)
+        self._known.put(owner, Shelf(version, records, rows, self._clock()), len(rows))
 
     async def clear(self, owner: Owner) -> None:
         self._known.pop(owner.whole)
@@ -156,14 +160,15 @@ class MemoryTable:
         """Return the rows of an owner, read as a use. Of two with one id the older is a leftover of a crash."""
         keys = await self._store.keys(_rows(owner), limit=_ROWS)
         values = await self._store.get_all(keys, ttl=self._ttl)
-        memories = await asyncio.to_thread(lambda: [*filter(None, map(_decoded, values))])
+        rows = await asyncio.to_thread(lambda: dict(zip(keys, map(_decoded, values), strict=True)))
+        memories = [memory for memory in rows.values() if memory is not None]
         if lost := len(keys) - len(memories):
             self._count("memory_losses", "memory", lost)
             logger.warning("memories are lost", extra={"fields": {"memories": lost}})
         latest = {each.id: each for each in sorted(memories, key=lambda each: each.updated)}
         leftover = _merged(latest)
         records = {id: each for id, each in latest.items() if id not in leftover}
-        return Shelf(version, records, frozenset(keys), self._clock())
+        return Shelf(version, records, rows, self._clock())
 
     def _lock(self, action: str, owner: Owner) -> asyncio.Lock:
         return self._locks.setdefault((action, owner), asyncio.Lock())

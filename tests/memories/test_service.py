@@ -221,6 +221,21 @@ async def test_what_becomes_of_memories_is_told() -> None:
     assert +counts == dict.fromkeys(once, 1) | searched | more
 
 
+async def test_each_row_that_is_written_is_counted_and_those_that_stay_are_not_written_again() -> None:
+    written: list[int] = []
+
+    def count(metric: str, label: str, number: int) -> None:
+        if metric == "memory_written_bytes":
+            written.append(number)
+
+    async with remembering(count=count) as service:
+        await service.add(ANN, [draft("one" * 300), draft("two" * 300)])
+        await service.add(ANN, [draft("one" * 300, sources=("again",))])
+        await service.add(ANN, [draft("three")])
+        await service.delete(ANN, id_of("three"))
+    assert written[0] > 1800 > written[1] > 900 > 150 > written[2] > written[3] == 0
+
+
 async def test_a_lost_row_costs_one_memory_and_no_more() -> None:
     store = SqliteStore(None, 2**26)
     async with remembering(store, merge_at=1) as service:

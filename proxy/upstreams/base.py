@@ -70,6 +70,12 @@ class Call:
             return None
         return max(profile.window - int(used.total * (1 if used.exact else MARGIN)), profile.reserve)
 
+    async def count(self, least: float) -> TokenCount | None:
+        """Return our count of the prompt. It is made here, if need be, for a body of more than `least` bytes."""
+        if self.counted is None and self.tokens is not None and self.request is not None and len(self.body) > least:
+            return await self.tokens.count(self.request)
+        return self.counted
+
     def fitted(self) -> "Call":
         """Return the call with its limits of the answer lowered to its room.
 

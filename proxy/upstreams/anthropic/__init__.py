@@ -119,10 +119,8 @@ class Anthropic(TranslatedServer):
         profile = call.profile
         most = room = 2**31 if profile is None else profile.max_output
         if profile is not None and request.max_output_tokens is None:
-            if call.counted is None and call.tokens is not None and len(call.body) > (profile.window - most) // 2:
-                # there may be less room than the model's maximum
-                call = replace(call, counted=await call.tokens.count(request))
-            room = call.room or room
+            # of a long prompt there may be less room than the model's maximum
+            room = replace(call, counted=await call.count((profile.window - most) // 2)).room or room
         return AnthropicRequest(request, most=most, room=room).translation()
 
 

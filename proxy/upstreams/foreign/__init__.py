@@ -25,7 +25,7 @@ from proxy.models import PriceList
 from proxy.text.tables import table
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.openai import OpenAI
-from proxy.upstreams.refusal import advice, refusal_in
+from proxy.upstreams.refusal import Refused, advice
 
 _IGNORED = "/ignored"
 _OWN = b"x-penstock-"
@@ -130,16 +130,15 @@ class Foreign(OpenAI):
         reply = await super().send(replace(call, headers=headers, query=""))
         own = {name.removeprefix(_OWN): value for name, value in reply.headers if name.startswith(_OWN)}
         reply.headers = [each for each in reply.headers if not each[0].startswith(_OWN) and each[0] not in _SERVERS]
-        if (failure := _FAILURES.get(own.get(b"error", b""))) is not None:
-            error = orjson.loads(reply.body or b"")["error"]
-            raise failure(error["message"], code=error["code"], status=reply.status, headers=advice(reply.headers))
+        if reply.status >= 400:
+            error, failure = orjson.loads(reply.body or b"")["error"], _FAILURES.get(own.get(b"error", b""), Refused)
+            more = {"code": error["code"], "param": error["param"], "headers": advice(reply.headers)}
+            raise failure(error["message"], status=reply.status, **more)
         reply.facts = orjson.loads(own.get(b"facts", b"{}"))
         return reply
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
         reply = await self.send(replace(call, path=_IGNORED))
-        if reply.status != 200:
-            raise refusal_in(reply)
         return tuple(orjson.loads(reply.body or b"[]"))
 
     async def models(self, headers: Mapping[str, str]) -> list[dict[str, Any]]:

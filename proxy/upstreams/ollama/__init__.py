@@ -16,7 +16,7 @@ from typing import Any
 from proxy.chat import ChatRequest, encode
 from proxy.chat.errors import PenstockError
 from proxy.config.settings import ModelSettings, OllamaUpstream, Settings
-from proxy.context import ModelProfile, TokenCount
+from proxy.context import ModelProfile
 from proxy.http.client import Response
 from proxy.models import with_window
 from proxy.text.json_values import json_objects
@@ -133,7 +133,7 @@ class Ollama(TranslatedServer):
         if call.profile is not None and (window is None or call.profile.source == "ollama"):
             window = call.profile.window
         evaluated, answered = used(line)
-        counted = await _counted(call, window) if translation.countable else None
+        counted = await call.count(suspected(window)) if translation.countable else None
         limit = translation.body.get("options", {}).get("num_predict")
         if was_cut(counted, evaluated, answered, window, limit):
             facts["truncated"] = True
@@ -156,16 +156,6 @@ class Ollama(TranslatedServer):
         trained = positive(_mapping(model.get("details")).get("context_length"))
         length = self._num_ctx(name) or running.get(full_name(name))
         return entry if length is None else {**entry, "context_length": min(length, trained or length)}
-
-
-async def _counted(call: Call, window: int | None) -> TokenCount | None:
-    """Return our count of the prompt.
-
-    Without a chain it is made here, if the prompt is long enough to be cut.
-    """
-    if call.counted is not None or call.tokens is None or call.request is None:
-        return call.counted
-    return await call.tokens.count(call.request) if len(call.body) > suspected(window) else None
 
 
 def _asked_by(ability: str, call: Call) -> str:

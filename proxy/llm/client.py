@@ -10,6 +10,7 @@ from proxy.chat.answer import Answer
 from proxy.chat.errors import PenstockError
 from proxy.config.settings import SmallModelSettings
 from proxy.context import ModelProfile
+from proxy.http.headers import CREDENTIALS
 from proxy.models.usage import read_usage
 from proxy.state.warnings import Warnings
 from proxy.text.json_values import json_object, json_objects
@@ -18,6 +19,7 @@ from proxy.upstreams.routing import Route, Routes
 
 Made = TypeVar("Made")
 
+_KEYS = CREDENTIALS - {"cookie", "proxy-authorization"}
 _LARGEST_ANSWER = 2**20
 """Size of the largest answer in bytes, many times larger than any useful one."""
 _OF_THE_TEXT = frozenset({400, 413, 422})
@@ -44,9 +46,9 @@ class SmallModel:
         """Fields that the model has refused: OpenAI's reasoning models accept no `max_tokens` and no temperature."""
 
     def authorization(self, upstream: Upstream, headers: Mapping[str, str]) -> dict[str, str]:
-        """Return the client's key if the small model is at the upstream that receives this key anyway."""
-        key = headers.get("authorization")
-        return {"authorization": key} if key and self._route().upstream is upstream else {}
+        """Return the client's key, in its header, if the small model is at the upstream that receives it anyway."""
+        keys = {name: headers[name] for name in _KEYS & headers.keys()}
+        return keys if keys and self._route().upstream is upstream else {}
 
     async def run(self, work: Awaitable[tuple[Made | None, str]]) -> tuple[Made | None, str]:
         """Return result and outcome of `work`, or None and `timeout`, `failed` or `broken`.

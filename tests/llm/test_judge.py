@@ -58,6 +58,14 @@ async def test_each_pair_is_asked_about_once_and_by_itself() -> None:
     assert [[PAIRS.index(pair) for pair in PAIRS if pair[0] in text] for text in shown] == [[0], [1], [2]]
 
 
+@pytest.mark.parametrize("name", ["authorization", "x-api-key", "api-key", "x-goog-api-key"])
+def test_authorization_is_the_clients_key_in_whichever_header_at_its_own_upstream_alone(name: str) -> None:
+    behind = Asked(replaces)
+    made, headers = judge(behind), {name: "sk-1", "cookie": "c", "user-agent": "u"}
+    assert made.authorization(behind, headers) == {name: "sk-1"}
+    assert made.authorization(Asked(replaces), headers) == {}
+
+
 async def test_verdicts_are_apart_by_tenant_and_question() -> None:
     behind = Asked(replaces)
     made = judge(behind)

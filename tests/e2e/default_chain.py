@@ -94,6 +94,8 @@ class Client:
     key: str = "k"
     named: set[str] = field(default_factory=set)
     """Every handle that a request to the upstream has carried."""
+    headers: dict[str, str] = field(default_factory=dict)
+    """What each request has beside the key."""
 
     async def ask(self, messages: list[Message], **fields: Any) -> str:
         """The body of the one request that the upstream got of a conversation; the client got its answer.
@@ -116,7 +118,8 @@ class Client:
 
     async def send(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
         """Status and JSON of any request."""
-        answer = await conftest.Client(self.base, self.http, self.key).send(method, path, **options)
+        headers = {**self.headers, **options.pop("headers", {})}
+        answer = await conftest.Client(self.base, self.http, self.key).send(method, path, headers, **options)
         return answer.status, answer.json
 
     async def is_well(self) -> bool:

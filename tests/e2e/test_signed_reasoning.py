@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from proxy.testing import tool
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import Received, Upstream, filled, send
+from tests.e2e.servers import Received, Upstream, filled, say, send
+from tests.scripted import answer
+from tests.talk import calls, result, user
 
 Message = dict[str, Any]
 
@@ -52,10 +55,9 @@ class Strict:
                 await send(writer, 400, b'{"error":{"message":"Invalid `signature` in `thinking` block"}}')
                 return
         blocks = [{"type": "thinking", "thinking": "Let me see.", "signature": digests[-1]}]
-        message = {"role": "assistant", "content": None, **self.answers.pop(0), "thinking_blocks": blocks}
-        finish = "tool_calls" if message.get("tool_calls") else "stop"
-        choice = {"index": 0, "message": message, "finish_reason": finish}
-        await send(writer, 200, json.dumps({"object": "chat.completion", "model": "m", "choices": [choice]}).encode())
+        message = self.answers.pop(0)
+        finish = "tool_calls" if "tool_calls" in message else "stop"
+        await say(writer, received, answer(**message, thinking_blocks=blocks, finish=finish))
 
 
 def prefixes(body: Any) -> list[str]:
@@ -69,34 +71,19 @@ def prefixes(body: Any) -> list[str]:
     return [*found, running.hexdigest()]
 
 
-def tool(name: str) -> Message:
-    parameters = {"type": "object", "properties": {"q": {"type": "string"}}}
-    function = {"name": name, "description": f"Reads {name} of a shop.", "parameters": parameters}
-    return {"type": "function", "function": function}
+MANY = [tool(name, f"Reads {name} of a shop.") for name in ("orders", *(f"thing_{n}" for n in range(60)))]
 
 
-MANY = [tool(name) for name in ("orders", *(f"thing_{n}" for n in range(60)))]
+def called(tool: str, number: int, /, **arguments: Any) -> Message:
+    return calls(f"c{number}", name=tool, arguments=json.dumps(arguments))
 
 
-def calls(tool: str, number: int, **arguments: Any) -> Message:
-    function = {"name": tool, "arguments": json.dumps(arguments)}
-    return {"tool_calls": [{"id": f"c{number}", "type": "function", "function": function}]}
-
-
-def said(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def returned(number: int, content: str) -> Message:
-    return {"role": "tool", "tool_call_id": f"c{number}", "content": content}
-
-
-def result(number: int, size: int) -> str:
-    """A JSON result with white space, as tools give them."""
+def read(number: int, size: int) -> Message:
+    """A result in JSON with white space, as tools give them."""
     rows = [
         {"id": f"ORD-{number}-{row}", "state": "shipped", "note": f"left the warehouse {row}"} for row in range(size)
     ]
-    return json.dumps(rows, indent=2)
+    return result(json.dumps(rows, indent=2), f"c{number}")
 
 
 @dataclass
@@ -140,7 +127,7 @@ async def test_a_full_window_is_begun_anew_with_a_user_message(restarts: bool, l
     for turn in range(40):
         talk.client.base = bases[turn % 2 if restarts else 0]
         more = f"I am allergic to nuts. And the invoices? ({turn}) " + "Some more words of mine. " * 10
-        await talk.ask(said(asked := more if turn else "Where are my orders?"))
+        await talk.ask(user(asked := more if turn else "Where are my orders?"))
         kept.append(thoughts(strict))
         assert strict.bodies[-1]["messages"][-1]["content"] == asked
     assert strict.broken == 0
@@ -150,12 +137,12 @@ async def test_a_full_window_is_begun_anew_with_a_user_message(restarts: bool, l
 
 async def test_results_leave_room_for_those_to_come(lab: Lab) -> None:
     """In a small window an open tool loop goes on; what was shortened stays so, also where nothing is remembered."""
-    answers = [calls("orders", n, q="all") for n in range(12)]
-    strict, talk, bases = await begin(lab, answers, [tool("orders")], window=8000)
-    await talk.ask(said("Where are my orders?"))
+    answers = [called("orders", n, key="all") for n in range(12)]
+    strict, talk, bases = await begin(lab, answers, MANY[:1], window=8000)
+    await talk.ask(user("Where are my orders?"))
     for number in range(10):
         talk.client.base = bases[number % 2]
-        await talk.ask(returned(number, result(number, 60)))
+        await talk.ask(read(number, 60))
         assert thoughts(strict) == number + 1
     assert strict.broken == 0
     results = [each["content"] for each in strict.bodies[-1]["messages"] if each["role"] == "tool"]
@@ -165,9 +152,9 @@ async def test_results_leave_room_for_those_to_come(lab: Lab) -> None:
 
 async def test_an_open_tool_loop_is_never_cut(lab: Lab) -> None:
     """What does not fit is refused, rather than sent without the reasoning that the loop needs."""
-    answers = [calls("orders", n, q="all") for n in range(40)]
-    strict, talk, _ = await begin(lab, answers, [tool("orders")], window=6000)
-    message = said("Where are my orders?")
+    answers = [called("orders", n, key="all") for n in range(40)]
+    strict, talk, _ = await begin(lab, answers, MANY[:1], window=6000)
+    message: Message = user("Where are my orders?")
     for number in range(40):
         try:
             await talk.ask(message)
@@ -175,7 +162,7 @@ async def test_an_open_tool_loop_is_never_cut(lab: Lab) -> None:
             assert "context_length_exceeded" in str(refused)
             break
         assert thoughts(strict) == number
-        message = returned(number, result(number, 12))
+        message = read(number, 12)
     assert strict.broken == 0
     assert number > 5
 
@@ -183,28 +170,28 @@ async def test_an_open_tool_loop_is_never_cut(lab: Lab) -> None:
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_a_large_result_of_an_internal_tool_stays_as_the_model_read_it(is_restarted: bool, lab: Lab) -> None:
     """It was sent as it is within the loop, so the answer behind it is bound to that."""
-    lab.behind.respond = strict = Strict([calls("orders", 1, q="all"), calls("invoices", 2, q="all")])
+    lab.behind.respond = strict = Strict([called("orders", 1, key="all"), called("invoices", 2, key="all")])
     config = filled(CONFIG, chain=FULL, window=20_000, state=f'{{directory: "{lab.folder}/state"}}')
-    talk = Talk(await lab.client(config), [tool("orders"), tool("invoices")])
+    talk = Talk(await lab.client(config), [MANY[0], tool("invoices", "Reads invoices of a shop.")])
     talk.messages.append({"role": "system", "content": "Help a shop. " * 600})
-    await talk.ask(said("Where are my orders?"))
-    await talk.ask(returned(1, result(1, 600)))
+    await talk.ask(user("Where are my orders?"))
+    await talk.ask(read(1, 600))
     handle = re.findall(r'recall\(\\?"([a-z2-7]+)', json.dumps(strict.bodies[-1]["messages"]))[0]
-    strict.answers += [calls("recall", 7, handle=handle), {"content": "They are shipped."}, {"content": "Bye."}]
-    await talk.ask(returned(2, "[]"))
+    strict.answers += [called("recall", 7, handle=handle), {"content": "They are shipped."}, {"content": "Bye."}]
+    await talk.ask(result("[]", "c2"))
     if is_restarted:
         talk.client = await lab.client(config, name="again")
-    await talk.ask(said("Thanks."))
+    await talk.ask(user("Thanks."))
     assert strict.broken == 0
     assert any(len(each["content"]) > 6_500 for each in strict.bodies[-1]["messages"] if each["role"] == "tool")
 
 
 async def test_a_tool_that_must_be_called_is_offered_also_where_it_was_left_out(lab: Lab) -> None:
     """The reasoning was made without it, so it leaves."""
-    strict, talk, _ = await begin(lab, [{"content": "They are on their way."}, calls("thing_59", 1, q="all")], MANY)
-    await talk.ask(said("Where are my orders?"))
+    strict, talk, _ = await begin(lab, [{"content": "They are on their way."}, called("thing_59", 1, key="all")], MANY)
+    await talk.ask(user("Where are my orders?"))
     choice = {"type": "function", "function": {"name": "thing_59"}}
-    await talk.ask(said("Now the thing."), tool_choice=choice)
+    await talk.ask(user("Now the thing."), tool_choice=choice)
     offered = [[each["function"]["name"] for each in body["tools"]] for body in strict.bodies]
     assert ["thing_59" in names for names in offered] == [False, True]
     assert strict.broken == 0
@@ -213,18 +200,18 @@ async def test_a_tool_that_must_be_called_is_offered_also_where_it_was_left_out(
 
 async def test_the_rounds_of_internal_tools_go_with_their_reasoning(lab: Lab) -> None:
     answers = [
-        calls("search_tools", 7, query="invoices"),
-        calls("call_tool", 1, name="thing_59", arguments={"q": "x"}),
-        calls("search_tools", 8, query="more"),  # the chain that offered it is skipped by now
+        called("search_tools", 7, query="invoices"),
+        called("call_tool", 1, name="thing_59", arguments={"key": "x"}),
+        called("search_tools", 8, query="more"),  # the chain that offered it is skipped by now
         {"content": "Done."},
         {"content": "Bye."},
     ]
     strict, talk, _ = await begin(lab, answers, MANY)
-    asked = await talk.ask(said("Where are my orders?"))
+    asked = await talk.ask(user("Where are my orders?"))
     assert asked["tool_calls"][0]["function"]["name"] == "thing_59"
-    done = await talk.ask(returned(1, result(1, 60)), {"x-penstock-bypass": "true"})
+    done = await talk.ask(read(1, 60), {"x-penstock-bypass": "true"})
     assert done["content"] == "Done."
-    await talk.ask(said("Thanks."))
+    await talk.ask(user("Thanks."))
     assert strict.broken == 0
     signed = [each for each in strict.bodies[-1]["messages"] if "thinking_blocks" in each]
     assert [each["tool_calls"][0]["function"]["name"] for each in signed[:2]] == ["search_tools", "call_tool"]

@@ -24,32 +24,21 @@ auth:
 """
 
 
-class Person(Client):
-    """A client that sends headers of its own."""
-
-    extra: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
-
-    async def send(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
-        headers = {"authorization": f"Bearer {self.key}", **self.extra, **options.pop("headers", {})}
-        async with self.http.request(method, self.base + path, headers=headers, **options) as response:
-            return response.status, await response.json()
-
-
 @pytest.fixture(params=["pass-through", "keys"])
-async def people(request: pytest.FixtureRequest, lab: Lab) -> tuple[Person, Person]:
+async def people(request: pytest.FixtureRequest, lab: Lab) -> tuple[Client, Client]:
     made = config(lab.behind.url, lab.folder / "state", KEYS if request.param == "keys" else "embedding: {kind: none}")
     if request.param == "keys":
         made, places = re.subn(r"(    kind: )(openai|anthropic)  ", r"    api_key: sk-own\n\1\2  ", made)
         assert places == 2
     base = await lab.start(made)
-    return Person(base, lab.behind, lab.http, key=ANN), Person(base, lab.behind, lab.http, key=BOB)
+    return Client(base, lab.behind, lab.http, key=ANN), Client(base, lab.behind, lab.http, key=BOB)
 
 
 async def test_looking_for_it_does_the_same_work_as_looking_for_nothing(
-    people: tuple[Person, Person], monkeypatch: pytest.MonkeyPatch
+    people: tuple[Client, Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann, bob = people
-    ann.extra = NAMED
+    ann.headers = NAMED
     await ann.work(3)
     done: list[tuple[str, str]] = []
 
@@ -75,19 +64,19 @@ async def test_looking_for_it_does_the_same_work_as_looking_for_nothing(
             assert await work(handle, headers) == nothing
 
 
-async def test_what_a_tenant_sends_goes_out_as_if_it_were_alone(lab: Lab, people: tuple[Person, Person]) -> None:
+async def test_what_a_tenant_sends_goes_out_as_if_it_were_alone(lab: Lab, people: tuple[Client, Client]) -> None:
     """Memos, replayed rounds, summaries and recalled passages of the other, under the same name of the conversation."""
     ann, bob = people
     secret = chatting()
     secret[0] = {"role": "user", "content": "Ann's secret: the vault opens with marmalade-77. " + "lorem " * 300}
 
-    async def conversation(person: Person) -> list[str]:
-        person.extra = NAMED
+    async def conversation(person: Client) -> list[str]:
+        person.headers = NAMED
         return [await person.work(3), await person.ask(chatting(29)), await person.ask(chatting(31))]
 
     base = await lab.start(config(lab.behind.url, lab.folder / "alone" / "state"), "alone")
-    alone = await conversation(Person(base, lab.behind, lab.http, key="nobody else"))
-    ann.extra = NAMED
+    alone = await conversation(Client(base, lab.behind, lab.http, key="nobody else"))
+    ann.headers = NAMED
     await ann.ask(secret)
     await ann.work(5)
     assert await conversation(bob) == alone
@@ -97,17 +86,17 @@ async def test_what_a_tenant_sends_goes_out_as_if_it_were_alone(lab: Lab, people
         assert "marmalade-77" not in json.dumps(await bob.send("POST", path, json=body))
 
 
-async def test_keys_of_one_tenant_share_it(people: tuple[Person, Person], request: pytest.FixtureRequest) -> None:
+async def test_keys_of_one_tenant_share_it(people: tuple[Client, Client], request: pytest.FixtureRequest) -> None:
     ann, _ = people
     await ann.work(3)
     assert ann.named
-    other = Person(ann.base, ann.behind, ann.http, key="pk-ann2")
+    other = Client(ann.base, ann.behind, ann.http, key="pk-ann2")
     in_common = "[keys]" in request.node.name
     assert await other.missing(ann.named) == (set() if in_common else ann.named)
 
 
 async def test_the_same_content_takes_the_same_work_for_each_tenant(
-    people: tuple[Person, Person], monkeypatch: pytest.MonkeyPatch
+    people: tuple[Client, Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is remembered of a text would tell by its speed who else has it."""
     done: list[int] = []

@@ -2,7 +2,6 @@
 
 import re
 import unicodedata
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, islice
@@ -153,8 +152,7 @@ class HistorySearch:
         )
         nearest = None if floor is None else float(numpy.nanmax(meaning))
         covering = _covering(words)
-        names = [*islice(dict.fromkeys(_names(_spaced(question))), _ASKED_FOR)]
-        named = there.named(names, self._plain()) if names else frozenset[int]()
+        named = there.named(islice(dict.fromkeys(_names(_spaced(question))), _ASKED_FOR))
         listed = None if named else there.with_item(_spaced(question))
         is_listed = listed is not None and self._stands(there, listed)
         item = None if listed is None or is_listed else self._item(listed, there, candidates)
@@ -279,10 +277,6 @@ class HistorySearch:
             known = form.keep(name, settled.behind(new[form.settled - count :]))
         return known
 
-    def _plain(self) -> tuple[str, ...]:
-        """Return the texts of all messages in lower case; those of earlier requests are kept."""
-        return self._ctx.incoming.folds.of(self._gone).fold("plain texts", tuple[str, ...](), _with_plain)
-
     async def shown(self, places: Sequence[Place]) -> Message:
         there = sorted(place for place in places if place[0] < len(self._gone))
         read = await self._ctx.once.of_each(_indexed, [self._gone[message] for message, _ in there])
@@ -377,20 +371,20 @@ class _SearchedMessages(NamedTuple):
     it is the user's, whether something is asked in it, and whether nothing else is said."""
     terms: tuple[Index, ...]
 
-    def named(self, names: Iterable[str], plain: Sequence[str]) -> frozenset[int]:
-        """Return the passages that have one of these names, if it picks out some; `plain` are the messages' texts."""
+    def named(self, names: Iterable[str]) -> frozenset[int]:
+        """Return the passages that have one of these names, if it picks out some."""
         picked: set[int] = set()
         for name in names:
-            having = (
-                place
-                for message, text in enumerate(plain)
-                if _is_named(name, text)
-                for place in range(bisect_left(self.places, (message,)), bisect_left(self.places, (message + 1,)))
-                if _is_named(name, _spaced(self.texts[place]).casefold())
-            )
-            first = [*islice(having, _PICKS + 1)]
+            first = next(filter(None, (self._having(name, term) for term in name.split())), ())
             picked.update(first if len(first) <= _PICKS else ())
         return frozenset(picked)
+
+    def _having(self, name: str, term: str) -> Sequence[int]:
+        """Return the first passages that have a name, of those with a term of it."""
+        words = fits(term, self.terms)
+        places = arrays.numpy().flatnonzero(words.terms >= max(1, words.wanted)).tolist()
+        having = (at for at in places if _is_named(name.casefold(), _spaced(self.texts[at]).casefold()))
+        return [*islice(having, _PICKS + 1)]
 
     def with_item(self, question: str) -> int | None:
         """Return the newest passage with a numbered list that has the item which a question names: `point 6`."""
@@ -433,10 +427,6 @@ class _SearchedMessages(NamedTuple):
         return Candidates(messages, are_user > 0, _FRAME + sizes[messages] * chars // of, ask > 0, only_ask > 0)
 
 
-def _with_plain(before: tuple[str, ...], messages: Sequence[Message]) -> tuple[str, ...]:
-    return (*before, *(_spaced(described(message)).casefold() for message in messages))
-
-
 def _indexed(message: Message) -> _Indexed:
     text = described(message)
     parts = passages(text)
@@ -452,10 +442,9 @@ def _spaced(text: str) -> str:
 
 def _names(text: str) -> Iterator[str]:
     """Return the things that a text names by a number or a code."""
-    plain = text.casefold()
-    if _DIGIT.search(plain):  # most texts have none
-        yield from (f"{word} {int(number)}" for word, number in _NUMBERED.findall(plain) if terms(word))
-        yield from (code for code in _CODE.findall(plain) if len(code) >= _SHORTEST)
+    if _DIGIT.search(text):  # most texts have none
+        yield from (f"{word} {int(number)}" for word, number in _NUMBERED.findall(text) if terms(word))
+        yield from (code for code in _CODE.findall(text) if len(code) >= _SHORTEST)
 
 
 def _is_named(name: str, text: str) -> bool:

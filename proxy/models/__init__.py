@@ -145,7 +145,16 @@ class ModelTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[ModelRow, ...]
 
     def find(self, name: str) -> ModelRow | None:
-        return next((row for row in self.models if any(fnmatchcase(name, glob) for glob in row.match)), None)
+        return next((row for row in self.models if any(_matches(name, glob) for glob in row.match)), None)
+
+
+_LITERAL = re.compile(r"[^*?\[]*")
+
+
+def _matches(name: str, glob: str) -> bool:
+    """Return whether a glob of the table matches. Few begin as the name does, and only these are compiled."""
+    literal = _LITERAL.match(glob)
+    return literal is not None and name.startswith(literal[0]) and fnmatchcase(name, glob)
 
 
 class Models:
@@ -175,7 +184,7 @@ class Models:
         plain = canonical(name)
         row = self.table.find(plain)
         facts = _of_row(self.table, row) if row else {**_UNKNOWN}
-        facts["binds_reasoning"] = not (ollama or any(fnmatchcase(plain, glob) for glob in self.table.unbound))
+        facts["binds_reasoning"] = not (ollama or any(_matches(plain, glob) for glob in self.table.unbound))
         if ollama:
             facts |= {"window": OLLAMA_WINDOW, "max_input": None, "max_output": None, "reserve": None}
             facts |= {"prices": Prices(), "cache": CacheRules(), "source": "default"}

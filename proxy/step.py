@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -71,11 +71,7 @@ def server_timing(steps: Sequence[Step]) -> str:
     It has at most 1024 ASCII characters: a step that does not fit loses its description, or is left out with all
     after it. Empty for no steps.
     """
-    full = [
-        f"{_token(step.policy)};dur={step.seconds * 1000:.2f};"
-        f'desc="{_description(step.verdict, step.why, step.observed)}"'
-        for step in steps
-    ]
+    full = [_entry(step.policy, step.verdict, step.why, step.observed) % (step.seconds * 1000) for step in steps]
     if len(value := ", ".join(full)) <= _HEADER_LIMIT:
         return value
     entries: list[str] = []
@@ -111,12 +107,9 @@ def counts_header(*counts: int | None) -> bytes:
 
 
 @lru_cache(1024)
-def _description(verdict: Verdict, why: str, observed: bool) -> str:
+def _entry(policy: str, verdict: Verdict, why: str, observed: bool) -> str:
+    """Return the entry of a step, with a format in place of its duration in milliseconds."""
     text = why if verdict in ("keep", "rewrite") else f"{verdict}: {why}"
     text = _NOT_PRINTABLE.sub("", f"observed: {text}" if observed else text)
-    return text.replace("\\", "\\\\").replace('"', '\\"')
-
-
-@cache
-def _token(name: str) -> str:
-    return _NOT_OF_A_TOKEN.sub("_", name) or "_"
+    name, text = _NOT_OF_A_TOKEN.sub("_", policy) or "_", text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{name.replace("%", "%%")};dur=%.2f;desc="{text.replace("%", "%%")}"'

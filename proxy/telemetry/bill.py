@@ -7,9 +7,9 @@ breaks the cache is charged for it, turn by turn.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -135,7 +135,7 @@ class Effect(NamedTuple):
     """Number of further requests after which it has paid for itself; None for never."""
 
 
-_NOTHING = Effect(0.0, 0.0, 0)
+_NOTHING, _UNKNOWN = Effect(0.0, 0.0, 0), Effect()
 
 
 def estimated(estimate: Estimate | None) -> dict[str, float | None]:
@@ -173,13 +173,13 @@ class Bills:
         is_known = answer is None or max(shares, default=-1) >= len(came.tools) + answer
         turn, charged = _Turn(self._clock(), {_CLIENT: unchanged, _SENT: ours}, _marks(sent)), profile
         fresh = [each for each in earlier if turn.at - each.at <= profile.cache.ttl] if profile.cache.ttl else []
-        place = _read(fresh, _SENT, ours)
+        place = _read([each.forms[_SENT] for each in fresh], ours)
         if profile.cache.marked and sent.cache_marks is not None:
             reached = [(mark, min(place, each.forms[_SENT].shared(ours))) for each in fresh for mark in each.marks]
             place = max((mark for mark, most in reached if mark <= most), default=0)
         elif profile.cache.marked and not find_marks(sent):
             charged = replace(profile, cache=UNCACHED)
-        bill = _bill(unchanged, _read(fresh, _CLIENT, unchanged), profile)
+        bill = _bill(unchanged, _read([each.forms[_CLIENT] for each in fresh], unchanged), profile)
         return Estimate(key, profile, bill, _bill(ours, place, charged), is_known, turn, fresh, before)
 
     def sent(self, estimate: Estimate) -> None:
@@ -204,35 +204,39 @@ class Bills:
         other step is. `first` is the request in front of the first step, `stages` those behind each step that changed
         it. Call it once for each request, in their order.
         """
-        ran = [step for step in steps if not step.observed]
+        ran = [(step.policy, step.verdict) for step in steps if not step.observed]
         if first is None or not ran:
-            return [Effect()] * len(steps)
-        prompt, rest, forms = await prompt_of(first, tokens), iter(stages), estimate.turn.forms
-        name = _CLIENT if prompt.keys[-1:] == forms[_CLIENT].keys[-1:] else _START
-        forms[_START], bills = prompt, list[Bill]()
-        is_known, last = estimate.is_known, None
-        for step in ran:
-            is_known &= estimate.before is None or name in estimate.before.forms
-            now = prompt, [each.forms.get(name) for each in estimate.fresh]
-            if now != last:  # most steps change nothing, now as before
-                bill, last = _bill(prompt, _read(estimate.fresh, name, prompt), estimate.profile), now
-            bills.append(bill)
-            if step.verdict == "rewrite":
-                prompt = await prompt_of(next(rest)[1], tokens)
-            name = step.policy
-            forms[name] = prompt
-        if not is_known:
-            return [Effect()] * len(steps)
-        each = (_effect(one, other, estimate.profile) for one, other in pairwise([*bills, estimate.sent]))
-        return [Effect() if step.observed else next(each) for step in steps]
+            return [_UNKNOWN] * len(steps)
+        names, verdicts = zip(*ran, strict=True)
+        forms, place = estimate.turn.forms, 0
+        prompts = [await prompt_of(first, tokens)] * (1 + len(ran))
+        for _, request in stages:
+            place = verdicts.index("rewrite", place) + 1
+            prompts[place:] = [await prompt_of(request, tokens)] * (len(prompts) - place)
+        came = _CLIENT if prompts[0].keys[-1:] == forms[_CLIENT].keys[-1:] else _START
+        forms |= {_START: prompts[0], **dict(zip(names, prompts[1:], strict=True))}
+        fronts, before = (came, *names[:-1]), estimate.before
+        if not estimate.is_known or (before is not None and not before.forms.keys() >= {*fronts}):
+            return [_UNKNOWN] * len(steps)
+        earlier = [map(turn.forms.get, fronts) for turn in estimate.fresh]
+        bills = list[tuple[Bill, int]]()
+        for (prompt, *others), alike in groupby(zip(prompts[:-1], *earlier, strict=True)):
+            bills.append((_bill(prompt, _read(others, prompt), estimate.profile), len([*alike])))
+        effects = list[Effect]()
+        for (bill, count), (after, _) in pairwise([*bills, (estimate.sent, 0)]):
+            effects += [*[_NOTHING] * (count - 1), _effect(bill, after, estimate.profile)]
+        for place, step in enumerate(steps):
+            if step.observed:
+                effects.insert(place, _UNKNOWN)
+        return effects
 
     def forget(self, tenant: str) -> int:
         return self._turns.forget(tenant)
 
 
-def _read(earlier: Sequence[_Turn], form: str, prompt: PromptPrefixes) -> int:
-    """Return the number of prefixes that the provider has of earlier requests in this form."""
-    return max((each.forms[form].shared(prompt) for each in earlier if form in each.forms), default=0)
+def _read(earlier: Iterable[PromptPrefixes | None], prompt: PromptPrefixes) -> int:
+    """Return the number of prefixes that the provider has of earlier requests."""
+    return max((each.shared(prompt) for each in earlier if each is not None), default=0)
 
 
 def _bill(prompt: PromptPrefixes, place: int, profile: ModelProfile) -> Bill:
@@ -243,8 +247,6 @@ def _bill(prompt: PromptPrefixes, place: int, profile: ModelProfile) -> Bill:
 
 
 def _effect(before: Bill, after: Bill, profile: ModelProfile) -> Effect:
-    if before is after:
-        return _NOTHING
     net = before.cost - after.cost
     turns = pays_after(profile.cache, before.tokens, after.tokens, net)
     return Effect(round(net, 1), round(before.usd - after.usd, 9), turns)

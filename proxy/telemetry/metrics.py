@@ -4,8 +4,9 @@ import os
 import re
 from bisect import bisect_left
 from collections import Counter as Counts
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, multiprocess
@@ -31,8 +32,10 @@ _NAME = re.compile(r"[A-Za-z0-9._:/@+-]{1,128}")
 _BREAKER = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
 
-_TOGETHER = 100
-"""Requests whose steps are counted together: one by one they were a tenth of what the default chain adds to a chat."""
+_TOGETHER = 1 if "PROMETHEUS_MULTIPROC_DIR" in os.environ else 400
+"""Values or steps that are counted together: at once where other processes answer the scraper, too."""
+_SERIES = attrgetter("policy", "verdict", "observed")
+"""The series of a step: those of one are counted together."""
 
 
 class _Counter(Counter):
@@ -43,11 +46,20 @@ class _Counter(Counter):
 
 
 class _Histogram(Histogram):
-    """A histogram whose series all have their labels."""
+    """A histogram whose series all have their labels. Its values wait until there are `_TOGETHER`, or for `flush`."""
+
+    def _metric_init(self) -> None:
+        super()._metric_init()
+        self._waiting: list[float] = []
 
     def observe(self, amount: float, exemplar: dict[str, str] | None = None) -> None:
-        self._sum.inc(amount)
-        self._buckets[bisect_left(self._upper_bounds, amount)].inc(1)
+        self._waiting.append(amount)
+        if len(self._waiting) >= _TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        amounts, self._waiting = self._waiting, []
+        self.observe_all(amounts)
 
     def observe_all(self, amounts: Sequence[float]) -> None:
         self._sum.inc(sum(amounts))
@@ -71,10 +83,8 @@ class Metrics:
         self._models: set[str] = set()
         self._routed: set[tuple[str, str]] = set()
         self._upstreams: set[str] = set()
-        self._steps: defaultdict[tuple[str, str, bool], list[float]] = defaultdict(list)
-        """The seconds of steps that are not counted yet, by policy and verdict, and True for those that observe."""
-        self._requests = 0
-        """Requests whose steps these are."""
+        self._steps: list[Step] = []
+        """Steps that are not counted yet."""
         self._counted: dict[str, Mapping[str, Count]] = {}
         self._tools: dict[str, Count] = {}
         self._config: str | None = None
@@ -170,26 +180,31 @@ class Metrics:
             self.of(*filter(None, (metric, label))).inc(number)
 
     def ran(self, steps: Iterable[Step]) -> None:
-        """Count the steps of a request; their verdicts and durations together with those of others, by `flush`."""
-        for step in steps:
-            self._steps[step.policy, step.verdict, step.observed].append(step.seconds)
-            if step.compressed and step.tokens_before and step.tokens_after is not None:
-                self.of("context_compressions", step.policy).inc()
-                self.of("compression_ratio", step.policy).observe(step.tokens_after / step.tokens_before)
-            if step.facts and not step.observed:
-                self._count(step)
-        self._requests += 1
-        if self._requests >= _TOGETHER or self._directory is not None:
-            self.flush()
+        """Count the steps of a request, together with those of others."""
+        self._steps += steps
+        if len(self._steps) >= _TOGETHER:
+            self._count_steps()
 
     def flush(self) -> None:
-        """Count the steps so far. Call it in the thread of `ran`, before `render`."""
-        for (policy, verdict, observed), seconds in self._steps.items():
-            self.of("policy_verdicts", policy, verdict, "observe" if observed else "enforce").inc(len(seconds))
+        """Count what waits. Call it in the thread of requests, before `render`."""
+        self._count_steps()
+        for series in self._series.values():
+            if isinstance(series, _Histogram):
+                series.flush()
+
+    def _count_steps(self) -> None:
+        steps, self._steps = sorted(self._steps, key=_SERIES), []
+        for (policy, verdict, observed), run in groupby(steps, _SERIES):
+            same = [*run]
+            self.of("policy_verdicts", policy, verdict, "observe" if observed else "enforce").inc(len(same))
             if verdict != "skip":
-                self.of("policy_duration_seconds", policy).observe_all(seconds)
-        self._steps.clear()
-        self._requests = 0
+                self.of("policy_duration_seconds", policy).observe_all([step.seconds for step in same])
+            for step in () if observed else same:
+                if verdict == "rewrite" and step.compressed and step.tokens_before and step.tokens_after is not None:
+                    self.of("context_compressions", policy).inc()
+                    self.of("compression_ratio", policy).observe(step.tokens_after / step.tokens_before)
+                if step.facts:
+                    self._count(step)
 
     def _count(self, step: Step) -> None:
         counted, once = self._counted.get(step.policy, {}), dict[str, Count]()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -171,7 +172,7 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
     names = names_of(record.who(request))
     key = record.tenant, names["conversation"] or ""
     link = ledger.link(key, handles)
-    verdicts = [step.verdict for step in record.steps if not step.observed]
+    verdicts = [*map(attrgetter("verdict", "observed"), record.steps)]
     known = record.known
     row = {
         "request_id": known["request_id"] or "",
@@ -196,8 +197,8 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         "prefix_broken": broken,
         "problems": {
             "errors": int(record.status >= 400 or bool(record.error)),
-            "refused": int("reject" in verdicts),
-            "failed_steps": verdicts.count("fail"),
+            "refused": int(("reject", False) in verdicts),
+            "failed_steps": verdicts.count(("fail", False)),
             "prefix_breaks": int(broken is not None),
         },
         "changes": changed,

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from proxy.access.callers import Caller, Callers
 from proxy.access.exchange import Exchange
@@ -21,7 +21,7 @@ from proxy.context import ModelProfile, TokenCount
 from proxy.economics import money, prompt_cost
 from proxy.gateway.prepare import Services
 from proxy.server.build import build_upstreams
-from proxy.server.replay.player import NO_HEADERS, Explained, open_player, patient, play_all, player_beside
+from proxy.server.replay.player import Circumstances, Explained, open_player, patient, play_all, player_beside
 from proxy.server.replay.reading import recorded_body
 from proxy.state.store import Store
 from proxy.step import Step
@@ -39,7 +39,7 @@ def explain_file(options: argparse.Namespace) -> int:
     lines = [] if options.before is None else options.before.read_bytes().splitlines()
     before, config, headers = [line for line in lines if line.strip()], load(options.config), dict(options.header)
     explained = [
-        asyncio.run(explain(config, raw, chain_name=chain, headers=headers, before=before, waits=options.wait))
+        asyncio.run(explain(config, raw, chain=chain, headers=headers, before=before, waits=options.wait))
         for chain in (options.chain, *filter(None, [options.against]))
     ]
     if options.body:
@@ -56,18 +56,13 @@ def explain_file(options: argparse.Namespace) -> int:
 
 
 async def explain(
-    config: Config,
-    raw: bytes,
-    *,
-    chain_name: str | None = None,
-    headers: Mapping[str, str] = NO_HEADERS,
-    before: Sequence[bytes] = (),
-    waits: bool = False,
+    config: Config, raw: bytes, *, before: Sequence[bytes] = (), waits: bool = False, **how: Unpack[Circumstances]
 ) -> Explained:
     """Prepare a request, and those `before` it, as served, and change no state. It `waits` for an embedding model."""
-    caller = Callers(config.settings.auth).of(headers) if headers else None
+    if headers := how.get("headers"):
+        how["caller"] = Callers(config.settings.auth).of(headers)
     async with open_player(config.settings, reads_state=True, loads=waits) as player:
-        return await play_all(player, raw, before, chain=chain_name, headers=headers, caller=caller)
+        return await play_all(player, raw, before, **how)
 
 
 Tell = Callable[[Message], str]
@@ -293,13 +288,15 @@ class Explaining:
         other = None if against is None else await explain(chain=against)
         return {"explained": explained, "against": other}
 
-    async def _explain(self, settings: Settings, asked: Body, raw: bytes, **circumstances: Any) -> dict[str, Any]:
+    async def _explain(
+        self, settings: Settings, asked: Body, raw: bytes, **how: Unpack[Circumstances]
+    ) -> dict[str, Any]:
         before = asked.raws_of("before")
         if len(before) > MOST_BEFORE:
             told = f"before has {len(before)} requests; send at most {MOST_BEFORE}"
             raise BadRequest(told, param="before", code="array_above_max_length")
         async with player_beside(settings, self._routes, self._services, self._store) as player:
-            return await shown_with_text(await play_all(player, raw, before, **circumstances))
+            return await shown_with_text(await play_all(player, raw, before, **how))
 
 
 def _request(asked: Body) -> bytes:

@@ -9,8 +9,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from proxy import __version__
 from proxy.access.callers import Caller, without_account
@@ -39,10 +38,16 @@ from proxy.upstreams.base import Reply
 from proxy.upstreams.routing import Route, Routes
 from proxy.wires import body_of
 
-NO_HEADERS: Mapping[str, str] = MappingProxyType({})
-
 _PATIENCE = 3600.0
 """Seconds that a step has: nobody waits for an answer here."""
+
+
+class Circumstances(TypedDict, total=False):
+    """The circumstances of a request: the chain of its choice, its headers and its caller."""
+
+    chain: str | None
+    headers: Mapping[str, str]
+    caller: Caller | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,29 +96,19 @@ class Player:
         self._bills = Bills(clock=lambda: self._now)
 
     async def play(
-        self,
-        raw: bytes,
-        *,
-        chain: str | None = None,
-        headers: Mapping[str, str] = NO_HEADERS,
-        caller: Caller | None = None,
-        at: float | None = None,
-        conversation: str | None = None,
+        self, raw: bytes, *, at: float | None = None, conversation: str | None = None, **how: Unpack[Circumstances]
     ) -> Explained:
         """Prepare a request as served `at` seconds since 1970, with its `conversation` in the provider's cache."""
         self._now = self._now if at is None else at
-        body = body_of(raw)
+        chain, headers, caller, body = how.get("chain"), how.get("headers", {}), how.get("caller"), body_of(raw)
         route = self._routes.of(body.model, caller)
         if chain is not None and chain not in self._settings.chains:
             raise BadRequest(f"there is no chain {chain!r}; known: {', '.join(self._settings.chains)}")
         kept = without_account(headers) if caller is not None and caller.key is not None else headers
         asked = Asked({**kept, "x-penstock-chain": chain} if chain else kept, caller=caller)
         chosen = self._preparation.chain_of(route, asked)
-        sent, profile, tokens = (
-            body.parse(self._settings.server.max_messages),
-            route.profile,
-            self.counter(route.profile),
-        )
+        sent, profile = body.parse(self._settings.server.max_messages), route.profile
+        tokens = self.counter(profile)
         count = await tokens.count(sent)  # loading a vocabulary is not the chain's time
         embedding, unchanged = self._services.embedding, Outcome(sent, (), count, count)
         if embedding is not None and any("embedding" in policy.needs for _, policy in chosen.steps):
@@ -214,22 +209,13 @@ async def _priced(bills: Bills, key: tuple[str, str], done: Rewritten) -> tuple[
     return estimate, effects if done.ctx.model.prices.known else unknown
 
 
-async def play_all(
-    player: Player,
-    raw: bytes,
-    before: Sequence[bytes],
-    *,
-    chain: str | None = None,
-    headers: Mapping[str, str] = NO_HEADERS,
-    caller: Caller | None = None,
-) -> Explained:
+async def play_all(player: Player, raw: bytes, before: Sequence[bytes], **how: Unpack[Circumstances]) -> Explained:
     """Play a request behind those before it, each of which was answered as the next one says."""
     talk = "the request" if before else None
-    play = partial(player.play, chain=chain, headers=headers, caller=caller, conversation=talk)
     for earlier, later in pairwise((*before, raw)):
-        played = await play(earlier)
+        played = await player.play(earlier, conversation=talk, **how)
         await player.commit(played, answer_in(played.incoming, body_of(later).parse()))
-    explained = await play(raw)
+    explained = await player.play(raw, conversation=talk, **how)
     with suppress(UpstreamFailed):  # what reads the request is not installed here
         return replace(explained, ignored=await explained.route.upstream.ignored(explained.prepared.call))
     return explained

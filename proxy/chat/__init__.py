@@ -96,12 +96,13 @@ class JsonObject(dict[str, Any]):
 
     def with_changes(self, **changes: Any) -> Self:
         """Return a copy with these keys set; keys keep their place, a value of `None` stays as null."""
-        return self._copy({**self, **changes})
+        return self.changed_copy({**self, **changes})
 
     def without(self, *keys: str) -> Self:
-        return self._copy({key: value for key, value in self.items() if key not in keys})
+        return self.changed_copy({key: value for key, value in self.items() if key not in keys})
 
-    def _copy(self, data: Mapping[str, Any]) -> Self:
+    def changed_copy(self, data: Mapping[str, Any]) -> Self:
+        """Return these data as a changed copy of the object."""
         return type(self)(data)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -179,7 +180,7 @@ class Message(JsonObject):
         except AttributeError:
             return None
 
-    def _copy(self, data: Mapping[str, Any]) -> Self:
+    def changed_copy(self, data: Mapping[str, Any]) -> Self:
         """Return a changed copy, which knows what it was made of."""
         changed = type(self)(data)
         changed._made_of = self

@@ -34,10 +34,8 @@ _FREE = {wire: frozenset(name[:-1] for name in names if name.endswith("*")) for 
 
 def with_strings(item: JsonObject, change: Change) -> JsonObject:
     """Return a message, an item or a tool with every string changed; the same object where none is."""
-    changes = {key: new for key, value in item.items() if (new := changed(value, change)) is not value}
-    if any(changed_text(key, change) != key for key in item):
-        return type(item)(changed(dict(item), change))
-    return item.with_changes(**changes) if changes else item
+    new = changed(item, change)
+    return item if new is item else item.changed_copy(new)
 
 
 def changed(value: Any, change: Change) -> Any:

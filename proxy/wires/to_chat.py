@@ -4,7 +4,7 @@ Policies see a request in chat form already, so its messages are that form witho
 a chat completion cannot carry is left out and named (`Bridge.ignored`), or refused where the answer would be another.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from proxy.chat import CONTROL, OPAQUE, ChatRequest, Fields, Message, Tool, called_name
@@ -37,8 +37,7 @@ def bridge(request: ChatRequest, *, limit: str = "max_tokens") -> Bridge:
     """
     for name in _STORED:
         if request.rest.get(name):
-            message = f"{name} needs an upstream that speaks Responses; send the whole conversation"
-            raise BadRequest(message, param=name, code="unsupported_parameter")
+            raise _unsupported(name, "the whole conversation", param=name)
     ignored: dict[str, None] = {}
     messages = tuple(_messages(request.messages, lambda place: ignored.setdefault(place)))
     tools, custom = list[Tool](), set[str]()
@@ -58,6 +57,11 @@ def bridge(request: ChatRequest, *, limit: str = "max_tokens") -> Bridge:
         fields.pop("parallel_tool_calls", None)
     made = ChatRequest(request.model, messages, tuple(tools), Fields(fields), ("model", "messages", "tools", *fields))
     return Bridge(made, tuple(ignored), frozenset(custom))
+
+
+def _unsupported(name: str, instead: str, param: str) -> BadRequest:
+    message = f"{name} needs an upstream that speaks Responses; send {instead}"
+    return BadRequest(message, param=param, code="unsupported_parameter")
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -116,11 +120,7 @@ def _opaque(message: Message, note: _Note) -> None:
     for part in message.parts:
         kind = str(part.get("type") or "item_reference")
         if kind == "item_reference":
-            raise BadRequest(
-                "item_reference needs an upstream that speaks Responses; send the item itself",
-                param="input",
-                code="unsupported_parameter",
-            )
+            raise _unsupported(kind, "the item itself", param="input")
         note(f"input[].{kind}")
 
 
@@ -214,39 +214,26 @@ def _fields(request: ChatRequest, limit: str, note: _Note) -> Iterator[tuple[str
         yield "stream_options", {"include_usage": True}
     if request.max_output_tokens is not None:
         yield limit, request.max_output_tokens
-    read = {name for names in _WORDS.values() for name in names}
-    for name, make in _MADE.items():
-        if (value := rest.get(name)) is not None:
-            made = make(value)
-            yield from made
-            read |= {name} if made else set()
+    if rest.get("stop_sequences"):
+        yield "stop", rest["stop_sequences"]
+    read = {"stop_sequences", *(name for names in _WORDS.values() for name in names)}
+    for name in ("text", "output_config", "reasoning"):
+        if isinstance(value := rest.get(name), Mapping) and (fields := _settings(value)):
+            yield from fields.items()
+            read.add(name)
     for name in rest:
         if name not in read and rest[name] is not None:
             note(name)
 
 
-def _format(form: Any) -> list[tuple[str, Any]]:
-    """Return the field for an answer in a form, such as JSON of a schema."""
-    kind = form.get("type") if isinstance(form, Mapping) else None
-    if kind == "json_schema" and isinstance(form, Mapping):
+def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields for an answer in a form, such as JSON of a schema, and for the effort of its reasoning."""
+    form, fields = value.get("format"), dict[str, Any]()
+    if isinstance(form, Mapping) and form.get("type") == "json_schema":
         schema = {key: form[key] for key in ("name", "description", "schema", "strict") if form.get(key) is not None}
-        return [("response_format", {"type": "json_schema", "json_schema": {"name": "answer", **schema}})]
-    return [("response_format", {"type": kind})] if kind == "json_object" else []
-
-
-def _effort(value: Any) -> list[tuple[str, Any]]:
-    effort = value.get("effort") if isinstance(value, Mapping) else None
-    return [("reasoning_effort", effort)] if isinstance(effort, str) else []
-
-
-def _inner(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else None
-
-
-_MADE: Mapping[str, Callable[[Any], Iterable[tuple[str, Any]]]] = {
-    "stop_sequences": lambda value: [("stop", value)] if value else [],
-    "text": lambda value: _format(_inner(value, "format")),
-    "output_config": lambda value: [*_format(_inner(value, "format")), *_effort(value)],
-    "reasoning": _effort,
-}
-"""By a field of another wire, what makes those of chat of it."""
+        fields["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", **schema}}
+    elif isinstance(form, Mapping) and form.get("type") == "json_object":
+        fields["response_format"] = {"type": "json_object"}
+    if isinstance(effort := value.get("effort"), str):
+        fields["reasoning_effort"] = effort
+    return fields

@@ -21,6 +21,8 @@ LARGEST = 2**20
 
 _REFUSED = {400, 413, 422}
 """The statuses of servers that one of the texts does not suit: too long for the model, mostly."""
+_PROBE = "text"
+"""A server that refuses this too refuses all."""
 
 
 class Remote(Backend):
@@ -50,24 +52,16 @@ class Remote(Backend):
     async def embed(self, texts: Sequence[str], *, query: bool = False) -> Sequence[bytes]:
         """Return one vector for each text; none for a text that the server refuses while it takes others."""
         status, body = await self._ask(texts, query)
-        if status in _REFUSED and len(texts) > 1:
-            return await self._one_by_one(texts, query)
-        return await self._read(status, body, len(texts))
+        if status not in _REFUSED:
+            return await self._read(status, body, len(texts))
+        if len(texts) > 1:
+            return [vector for text in texts for vector in await self.embed([text], query=query)]
+        await self._read(*await self._ask([_PROBE], query), wanted=1)
+        return [b""]
 
     async def aclose(self) -> None:
         await self._transport.aclose()
         await super().aclose()
-
-    async def _one_by_one(self, texts: Sequence[str], query: bool) -> list[bytes]:
-        vectors: list[bytes] = []
-        refused = 0
-        for text in texts:
-            status, body = await self._ask([text], query)
-            refused = status if status in _REFUSED else 0
-            vectors += [b""] if refused else await self._read(status, body, 1)
-        if not any(vectors):
-            raise EmbeddingFailed(f"status_{refused}")
-        return vectors
 
     async def _ask(self, texts: Sequence[str], query: bool) -> tuple[int, bytes]:
         prompt, fields = self._roles[query]

@@ -123,8 +123,11 @@ async def test_a_text_that_is_refused_does_not_take_the_others_with_it() -> None
         server.answer = choosy
         found = await remote.embed(["x", "far too long", "xx"])
         assert [dimension(packed) for packed in found] == [2, 0, 2]
-        with pytest.raises(EmbeddingFailed, match="status_400"):
-            await remote.embed(["far too long", "also too long"])
+        assert await remote.embed(["far too long"]) == [b""], "the server takes other texts"
+        server.answer = says({"error": {"message": "no such model"}}, 400)
+        for texts in (["x"], ["x", "xx"]):
+            with pytest.raises(EmbeddingFailed, match="status_400"):
+                await remote.embed(texts)
 
 
 async def test_a_server_that_is_gone_or_silent_is_a_failure() -> None:

@@ -171,8 +171,8 @@ def _foresee(
     return foresee(talk, sizes, born, room, keep, lines_of_results(talk))
 
 
-_PART = 8
-"""A text that the model got may take this part of the summary's room."""
+_PARTS = (8, 6, 4, 3, 2)
+"""A text that the model got may take these parts of the summary's room: the largest that leaves out no more of them."""
 
 
 async def _replacement(
@@ -200,8 +200,18 @@ async def newest(leaving: Leaving, before: Sequence[Message], measure: SummarySi
     """
     if ctx.archive is None:
         return []
-    most = measure.size // _PART
     room = measure.tokens - sum(await ctx.tokens.sizes(before[leaving.carried is not None :]))
+    best: list[Message] = []
+    for part in _PARTS:
+        forms = await _fitting(leaving, room, measure.size // part, ctx.archive, ctx)
+        if len(forms) < len(best):
+            break
+        best = forms
+    return best
+
+
+async def _fitting(leaving: Leaving, room: int, most: int, archive: Archive, ctx: Context) -> list[Message]:
+    """Return as many of the newest exchanges as fit into the room; a text of one has at most so many characters."""
     cuts = [place for place in sorted(legal_cuts(leaving.talk)) if place <= leaving.start]
     newest: list[Message] = []
     waiting: list[Message] = []
@@ -209,7 +219,7 @@ async def newest(leaving: Leaving, before: Sequence[Message], measure: SummarySi
         if leaving.carried is not None and start <= leaving.carried:
             break
         places = [place for place in range(start, end) if leaving.talk[place].role != CONTROL]
-        exchange = [await _short(leaving, place, most, ctx.archive, ctx) for place in places]
+        exchange = [await _short(leaving, place, most, archive, ctx) for place in places]
         room -= sum(await ctx.tokens.sizes(exchange))
         if room < 0:
             break

@@ -112,7 +112,8 @@ class Processor:
             (kind,) = [each.name for each, _ in request.ListFields() if each.name in _KINDS] or ["request_headers"]
             answer = Response(**{kind: {}})
             if kind == "request_headers":
-                headers = _headers(request.request_headers)
+                came = reversed(request.request_headers.headers.headers)  # of several of one name the first counts
+                headers = {each.key.lower(): each.raw_value.decode("latin-1") or each.value for each in came}
             elif kind == "request_body":
                 # a body in pieces is one that the gateway was told to stream: no piece of it is a request
                 is_whole = is_whole and request.request_body.end_of_stream
@@ -154,13 +155,6 @@ class Processor:
 def _is_for(headers: Mapping[str, str], paths: tuple[str, ...]) -> bool:
     path = _IGNORED.sub("", unquote(headers.get(":path", "").partition("?")[0]).lower())
     return headers.get(":method") == "POST" and path.rstrip("/").endswith(paths)
-
-
-def _headers(message: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for each in message.headers.headers:
-        found.setdefault(each.key.lower(), each.raw_value.decode("latin-1") or each.value)
-    return found
 
 
 def _spliced(body: bytes, answer: bytes) -> bytes:

@@ -84,8 +84,7 @@ def totals(replayed: Sequence[Replayed], against: Sequence[Replayed] | None = No
         },
         "tokens": {"before": before, "after": after, "ratio": _ratio(after, before)},
         "cost": {rule: _ratio(*both) for rule, both in costs.items()},
-        "usd": sum(turn["usd"] for turn in priced) if priced else None,
-        "usd_unchanged": sum(turn["usd_unchanged"] for turn in priced) if priced else None,
+        **{name: sum(turn[name] for turn in priced) if priced else None for name in ("usd", "usd_unchanged")},
         "cached": {
             "tokens": cached,
             "share": _ratio(cached, after),

@@ -1,4 +1,3 @@
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -10,7 +9,7 @@ import aiohttp
 import pytest
 
 from tests.e2e.served import Served, served
-from tests.e2e.servers import Upstream, filled, proxy, upstream
+from tests.e2e.servers import Upstream, filled, proxy, until, upstream
 
 CONFIG = """
 upstreams:
@@ -114,9 +113,7 @@ class Client:
 
     async def until(self, line: str) -> None:
         """Wait until the metrics have this line: what becomes of a request is counted behind its answer."""
-        async with asyncio.timeout(60):
-            while line not in await self.metrics():
-                await asyncio.sleep(0.01)
+        await until(self.metrics, lambda lines: line in lines)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import uvicorn
@@ -40,6 +40,7 @@ class Received:
         return next((value for key, value in self.headers if key.lower() == name), None)
 
 
+Seen = TypeVar("Seen")
 Respond = Callable[["Upstream", Received, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -280,11 +281,20 @@ async def said(base: str, *parts: bytes, answers: int = 1) -> list[tuple[int, by
     return got
 
 
+async def until(look: Callable[[], Awaitable[Seen]], holds: Callable[[Seen], object] = bool) -> Seen:
+    """Look again and again until it holds, for a minute at most; returns what was seen then."""
+    async with asyncio.timeout(60):
+        while not holds(seen := await look()):
+            await asyncio.sleep(0.01)
+    return seen
+
+
 async def until_ready(base: str) -> None:
     """Wait until a proxy says that it may get requests."""
-    async with asyncio.timeout(60), aiohttp.ClientSession() as http:
-        while True:
+    async with aiohttp.ClientSession() as http:
+
+        async def is_ready() -> bool:
             async with http.get(f"{base}/readyz") as response:
-                if response.status == 200:
-                    return
-            await asyncio.sleep(0.01)
+                return response.status == 200
+
+        await until(is_ready)

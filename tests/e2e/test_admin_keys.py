@@ -1,6 +1,5 @@
 """Keys of Penstock in the hands of an operator: listed with their use, made, and revoked, over real sockets."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import filled
+from tests.e2e.servers import filled, until
 
 ANN, BOB = "pk-ann-s3cret", "pk-bob-s3cret"
 CONFIG = """
@@ -40,11 +39,10 @@ async def status(operator: Client, key: str) -> int:
 
 async def test_keys_are_listed_with_what_they_used_and_without_a_secret(operator: Client) -> None:
     assert [await status(operator, key) for key in (ANN, ANN, BOB)] == [200] * 3
-    async with asyncio.timeout(60):
-        while True:
-            answer = await operator.get("/admin/keys")
-            if sum(len(each["used"]["days"]) for each in answer.json["keys"]) == 2:
-                break
+    answer = await until(
+        lambda: operator.get("/admin/keys"),
+        lambda got: sum(len(each["used"]["days"]) for each in got.json["keys"]) == 2,
+    )
     told = answer.json
     bob, ann = told["keys"]
     assert (answer.status, told["kind"], told["locked"]) == (200, "keys", None)

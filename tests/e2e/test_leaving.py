@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from tests.e2e.conftest import Client, Lab
+from tests.e2e.servers import until
 
 CONFIG = """
 models: [{match: m, upstream: main}]
@@ -82,9 +83,7 @@ async def test_nothing_more_is_done_for_a_client_that_left(lab: Lab) -> None:
             works.cancel()
             waits.cancel()
             client = Client(running.base, lab.http)
-            async with asyncio.timeout(60):
-                while len(re.findall(r'_requests_total\{.*status="499".*\} 2.0', await client.metrics())) < 1:
-                    await asyncio.sleep(0.01)
+            await until(client.metrics, re.compile(r'_requests_total\{.*status="499".*\} 2.0').search)
         finally:
             (lab.folder / "go").touch()
         async with lab.http.post(url, json=asked("c")) as response:

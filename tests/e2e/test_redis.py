@@ -1,6 +1,5 @@
 """Two proxies on one Redis server behave as one, and go on without it: the default chain over sockets."""
 
-import asyncio
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +12,7 @@ from proxy.state import redis_server
 from tests.e2e.conftest import Lab
 from tests.e2e.default_chain import TOOLS, Client, chatting, config, handles, recalling, working
 from tests.e2e.served import served
-from tests.e2e.servers import plainly, proxy
+from tests.e2e.servers import plainly, proxy, until
 from tests.e2e.test_faults import is_shortened, stays_whole
 from tests.e2e.test_kills import conversation
 from tests.redis_process import RedisProcess
@@ -153,18 +152,13 @@ async def test_requests_go_on_without_the_server_and_recover_by_themselves(
     client = Client(bases[0], lab.behind, lab.http)
     await is_shortened(client)
     mend = fault(running)
-    for base in bases:
-        client.base = base
+    for client.base in bases:
         await stays_whole(client)
     mend()
     client.named.clear()
-    async with asyncio.timeout(60):
-        for base in bases:
-            client.base = base
-            while len(handles(await client.work(3))) < 3:
-                await asyncio.sleep(0.05)
-    for base in bases:
-        client.base = base
+    for client.base in bases:
+        await until(lambda: client.work(3), lambda sent: len(handles(sent)) == 3)
+    for client.base in bases:
         await is_shortened(client)
 
 
@@ -183,8 +177,6 @@ async def test_what_only_fits_when_it_is_cut_may_be_tried_again_once_the_server_
     assert (await client.chat(messages=long)).refusal == (400, "context_length_exceeded"), "no state would help"
     assert not lab.behind.received
     mend()
-    async with asyncio.timeout(60):
-        while (await client.chat(**fits)).status != 200:
-            await asyncio.sleep(0.05)
+    await until(lambda: client.chat(**fits), lambda answer: answer.status == 200)
     assert handles(lab.behind.last.body.decode())
     assert (await client.chat(messages=long)).refusal == (400, "context_length_exceeded")

@@ -1,9 +1,11 @@
 """Two proxies on one Redis server count together what keys use, and do without counts where it is away."""
 
 import asyncio
+from functools import partial
 
 from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Client, Lab
+from tests.e2e.servers import until
 from tests.redis_process import RedisProcess
 
 ANN, SPARE, BOB = "pk-ann", "pk-spare", "pk-bob"
@@ -42,9 +44,9 @@ async def test_what_a_key_used_is_told_by_both_alike(running: RedisProcess, lab:
     for n in range(4):
         assert (await clients[n % 2].chat()).status == 200
     for client in clients:
-        async with asyncio.timeout(60):  # what the other one has noted comes a moment later
-            while (told := (await client.get("/v1/usage")).json)["used"]["requests"] < 4:
-                await asyncio.sleep(0.02)
+        # what the other one has noted comes a moment later
+        answer = await until(partial(client.get, "/v1/usage"), lambda got: got.json["used"]["requests"] >= 4)
+        told = answer.json
         used = {name: told["used"][name] for name in ("requests", "input_tokens", "output_tokens", "usd")}
         assert used == {"requests": 4, "input_tokens": 36, "output_tokens": 8, "usd": 44.0}
         assert told["models"] == {"*": told["used"]}

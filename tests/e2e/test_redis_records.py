@@ -1,6 +1,5 @@
 """What was done to a request is told by any replica of one Redis server, to whom it concerns, and also without it."""
 
-import asyncio
 import secrets
 import zlib
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from proxy.state.redis import RedisLog
 from proxy.state.redis_server import RedisServer
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import filled
+from tests.e2e.servers import filled, until
 from tests.e2e.test_admin import BODY, CONFIG, SECRET
 from tests.redis_process import RedisProcess
 
@@ -37,10 +36,7 @@ def entries(running: RedisProcess) -> list[dict[bytes, bytes]]:
 
 async def told(client: Client, path: str, key: str = "mine") -> Any:
     """Return the answer as soon as there is one: a record is written a moment after its request."""
-    async with asyncio.timeout(60):
-        while (answer := await client.get(path, key=key)).status != 200:
-            await asyncio.sleep(0.02)
-    return answer.json
+    return (await until(lambda: client.get(path, key=key), lambda got: got.status == 200)).json
 
 
 async def test_a_record_of_one_replica_is_told_by_the_other_to_its_own_tenant(running: RedisProcess, lab: Lab) -> None:

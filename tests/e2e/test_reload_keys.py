@@ -1,6 +1,7 @@
 """Keys that come and go while requests run, in files mounted as Kubernetes mounts a ConfigMap."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Client, Lab
 from tests.e2e.served import served
-from tests.e2e.servers import Received, Upstream, begin_stream, filled, send_chunk, until_ready
+from tests.e2e.servers import Received, Upstream, begin_stream, filled, send_chunk, until, until_ready
 
 ANN, BOB = "pk-ann", "pk-bob"
 CONFIG = """
@@ -62,12 +63,6 @@ async def statuses(client: Client) -> list[int]:
     return [(await client.chat("hi", key=key)).status for key in (ANN, BOB)]
 
 
-async def until(client: Client, expected: list[int]) -> None:
-    async with asyncio.timeout(60):
-        while await statuses(client) != expected:
-            await asyncio.sleep(0.05)
-
-
 async def config_of(client: Client) -> Any:
     return (await client.get("/readyz")).json["config"]
 
@@ -96,21 +91,19 @@ async def test_a_key_that_is_taken_out_is_refused_and_its_stream_ends_as_it_bega
             await response.content.readany()
             lab.behind.respond = plain
             mount.put(keys("bob"), "sk-two")
-            await until(client, [401, 200])
+            await until(partial(statuses, client), [401, 200].__eq__)
             go_on.set()
             assert (await response.read()).endswith(b"data: [DONE]\n\n")
         assert lab.behind.last.header("authorization") == "Bearer sk-two"
 
         # a file of keys that is wrong takes nobody's access, and gives none
         mount.put(keys("bob", "ann", more=", no_such_limit: 1"), "sk-two")
-        async with asyncio.timeout(60):
-            while "refused" not in await config_of(client):
-                await asyncio.sleep(0.05)
+        await until(partial(config_of, client), lambda told: "refused" in told)
         assert await statuses(client) == [401, 200]
         assert any("keys.yaml:2" in line and "no_such_limit" in line for line in proxy.log)
         assert hash_of(BOB) not in "".join(proxy.log)
 
         # what connections may take is settled at the start, and that is told; the keys are taken over
         mount.put(keys("ann"), "sk-two", patience=20)
-        await until(client, [200, 401])
+        await until(partial(statuses, client), [200, 401].__eq__)
         assert (await config_of(client))["needs_restart"] == ["limits.header_timeout"]

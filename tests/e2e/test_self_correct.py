@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import Client
-from tests.e2e.servers import Received, Upstream, answering, begin_stream, send, send_chunk
+from tests.e2e.servers import Received, Upstream, answering, begin_stream, send, send_chunk, until
 from tests.scripted import answer, calls, event
 
 CONFIG = """
@@ -32,10 +32,7 @@ async def sent(client: Client, behind: Upstream, session: str = "one") -> list[d
 
 async def noted(client: Client, behind: Upstream) -> list[dict[str, Any]]:
     """Return the same, once there is a note: it is left after the client has its answer."""
-    async with asyncio.timeout(60):
-        while len(got := await sent(client, behind)) == len(NEXT):
-            pass
-    return got
+    return await until(lambda: sent(client, behind), lambda got: len(got) > len(NEXT))
 
 
 WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.conftest import Client, Lab
 from tests.e2e.served import Served, served
-from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until_ready
+from tests.e2e.servers import Received, Upstream, begin_stream, send_chunk, until, until_ready
 
 CONFIG = """
 models: [{match: m, upstream: main, window: 8192, chain: {chain}}]
@@ -73,9 +73,7 @@ async def test_no_stream_is_broken(lab: Lab) -> None:
         for _ in streams:
             await begun.acquire()
         running.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(60):
-            while not await refuses(running.base):
-                await asyncio.sleep(0.02)
+        await until(lambda: refuses(running.base))
         held.go_on.set()
         for received in await asyncio.gather(*streams):
             assert received == EVENT * 21 + b"data: [DONE]\n\n"
@@ -91,9 +89,7 @@ async def test_it_is_not_ready_while_it_still_takes_connections(lab: Lab) -> Non
         client = Client(running.base, lab.http)
         assert (await client.get("/readyz")).json["status"] == "ready"
         running.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(60):
-            while (answer := await client.get("/readyz")).status == 200:
-                pass
+        answer = await until(lambda: client.get("/readyz"), lambda got: got.status != 200)
         assert (answer.status, answer.json) == (503, {"status": "draining"})
         for chain in ("empty", "default"):
             headers = {"x-penstock-chain": chain}

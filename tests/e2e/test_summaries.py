@@ -10,7 +10,7 @@ import pytest
 
 from proxy.state.sqlite import SqliteStore
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import Upstream, answering, silent
+from tests.e2e.servers import Upstream, answering, silent, until
 from tests.scripted import answer
 
 CONFIG = """
@@ -72,9 +72,10 @@ class Running:
     async def drafted(self) -> None:
         """Wait until a draft is stored."""
         store = SqliteStore(self.lab.folder / "state" / "archive", 2**30)
-        async with asyncio.timeout(60):
-            while not any("/draft/" in key and "/claim" not in key for key in await store.keys("summary/")):
-                pass
+        await until(
+            lambda: store.keys("summary/"),
+            lambda keys: any("/draft/" in key and "/claim" not in key for key in keys),
+        )
         await store.aclose()
 
 

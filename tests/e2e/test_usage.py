@@ -8,7 +8,7 @@ import pytest
 
 from proxy.config.keys_file import hash_of
 from tests.e2e.conftest import Client, Lab
-from tests.e2e.servers import Received, Upstream, answering, send
+from tests.e2e.servers import Received, Upstream, answering, send, until
 from tests.e2e.test_recall import CONVERSATION, TOOLS
 from tests.e2e.test_recall import model as recalling
 
@@ -39,10 +39,7 @@ NOTHING = {
 
 async def used(client: Client, key: str, holds: Callable[[Any], bool] = bool) -> Any:
     """Return what the key is told, once it is so: use is counted behind the answer."""
-    async with asyncio.timeout(60):
-        while not holds(told := (await client.get("/v1/usage", key=key)).json):
-            await asyncio.sleep(0.01)
-    return told
+    return (await until(lambda: client.get("/v1/usage", key=key), lambda got: holds(got.json))).json
 
 
 async def test_a_key_is_told_what_it_used_in_all_and_by_model(client: Client, behind: Upstream) -> None:
@@ -101,9 +98,7 @@ async def test_limits_are_told_with_what_is_left(client: Client) -> None:
 
 
 async def test_a_key_that_has_used_its_day_can_still_ask(client: Client) -> None:
-    async with asyncio.timeout(60):
-        while (await client.chat(model="gpt-5", key=POOR)).status != 429:
-            pass
+    await until(lambda: client.chat(model="gpt-5", key=POOR), lambda got: got.status == 429)
     told = await used(client, POOR, lambda told: told["limits"]["budget_per_day"]["remaining"] == 0)
     tokens = told["used"]["input_tokens"] + told["used"]["output_tokens"]
     assert told["limits"]["tokens_per_day"]["remaining"] == 1000 - tokens

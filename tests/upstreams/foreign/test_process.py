@@ -124,6 +124,14 @@ async def refused(lab: Lab, request: ChatRequest, name: str = "claude") -> Refus
     return raised.value
 
 
+async def test_a_stream_that_breaks_notes_its_error(lab: Lab) -> None:
+    for lab.fake.ending, error in (("cut", "upstream_broke_off"), ("error", "server_error"), ("whole", None)):
+        reply = await lab.upstreams["claude"].send(call(ask(stream=True)))
+        assert "error" not in reply.facts
+        await read(reply)
+        assert reply.facts.get("error") == error
+
+
 async def test_a_refusal_keeps_its_status_words_and_headers(lab: Lab) -> None:
     lab.fake.error, lab.fake.error_headers = f"No, said the provider to {KEY}.", {"retry-after": "7"}
     for lab.fake.status, status in ((429, 429), (529, 503)):

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -92,7 +93,8 @@ def findings_header(steps: Iterable[Step]) -> str:
     """
     entries: list[str] = []
     room = _HEADER_LIMIT - len("[]")
-    for policy, finding in ((step.policy, finding) for step in steps for finding in step.findings):
+    having = filter(attrgetter("findings"), steps)
+    for policy, finding in ((step.policy, finding) for step in having for finding in step.findings):
         entry = json.dumps({"policy": policy, "finding": finding})
         room -= len(entry) + len(", ")
         if room < 0:

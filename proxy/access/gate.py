@@ -1,8 +1,7 @@
 """Admission of a request before its body is read: identify the caller, and take a concurrency slot."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from proxy.access.callers import Caller, Callers, without_account, without_secrets
@@ -47,11 +46,14 @@ class Gate:
         admission = Admission(self._limits, caller) if terms.are_counted else None
         try:
             # free the slot before counting the use: the client may send its next request as soon as it has its answer
-            with self._slot(caller, terms):
+            account = self._take_slot(caller, terms)
+            try:
                 if admission is not None:
                     await admission.begin(http.own_headers, spends=spends)
                     http.admission = admission
                 await handler(http)
+            finally:
+                self._free_slot(account)
         finally:
             if self._meter is not None and caller.key is not None and seen.answers:
                 self._meter.note(caller.account, seen.entry, seen.answers, seen.usd)
@@ -62,8 +64,8 @@ class Gate:
         token = None if self._tokens is None else self._callers.token_of(headers)
         return self._callers.of(headers) if self._tokens is None or token is None else await self._tokens.caller(token)
 
-    @contextmanager
-    def _slot(self, caller: Caller, terms: Terms) -> Iterator[None]:
+    def _take_slot(self, caller: Caller, terms: Terms) -> str:
+        """Count a request, and return the account for `_free_slot`. Raise if there are too many under way."""
         if self._most is not None and self._slots[ALL] >= self._most:
             self._limits.metrics.of("limited_requests", "overload").inc()
             raise Overloaded("Penstock has too many requests under way. Try again soon.", headers=_SOON)
@@ -72,13 +74,15 @@ class Gate:
             self._limits.metrics.of("limited_requests", "concurrency").inc()
             message = f"Rate limit reached for requests at the same time: limit {most:,}."
             raise RateLimited(message, kind="requests", headers=_SOON)
-        self._slots.update((ALL, account))
-        try:
-            yield
-        finally:
-            self._slots.subtract((ALL, account))
-            if not self._slots[account]:
-                del self._slots[account]
+        self._slots[ALL] += 1
+        self._slots[account] += 1
+        return account
+
+    def _free_slot(self, account: str) -> None:
+        self._slots[ALL] -= 1
+        self._slots[account] -= 1
+        if not self._slots[account]:
+            del self._slots[account]
 
 
 def _tokens(auth: AuthSettings) -> "TokenVerifier | None":

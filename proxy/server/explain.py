@@ -25,7 +25,7 @@ from proxy.server.replay.player import Circumstances, Explained, open_player, pa
 from proxy.server.replay.reading import recorded_body
 from proxy.state.store import Store
 from proxy.step import Step
-from proxy.telemetry.bill import estimated
+from proxy.telemetry.bill import estimated, with_effects
 from proxy.telemetry.changes import changes
 from proxy.text import columns, counted
 from proxy.upstreams.routing import Routes
@@ -119,9 +119,7 @@ def shown(explained: Explained) -> dict[str, Any]:
         "prompt_usd_after": _prompt_usd(profile, after),
         **estimated(explained.estimate),
         "rejected": rejected and rejected.why,
-        "steps": [
-            {**step.shown(), **effect._asdict()} for step, effect in zip(outcome.steps, explained.effects, strict=True)
-        ],
+        "steps": with_effects(outcome.steps, explained.effects),
         "judge_not_asked": dict(explained.unasked),
         "not_compared_by_meaning": dict(explained.not_compared),
         "ignored": list(explained.ignored),

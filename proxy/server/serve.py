@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -191,7 +192,7 @@ class Connection(HttpToolsProtocol):
         if self._head > self._limits.max_header_bytes and self._head_size() > self._limits.max_header_bytes:
             self._refuse(431, "request_header_fields_too_large", "the request's headers are too large")
             return
-        names = [name for name, _ in self.headers]
+        names = [*map(itemgetter(0), self.headers)]
         if names.count(b"host") != 1 and (b"host" in names or self.parser.get_http_version() == "1.1"):
             self.send_400_response("")
         elif b"sec-websocket-key" in names:

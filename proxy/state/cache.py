@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import takewhile
+from math import inf
 from threading import Lock
 from time import monotonic
 from typing import Any, Generic, TypeVar, cast
@@ -102,7 +103,7 @@ class Cache(Generic[Key, Value]):
             self._size = 0
 
     def _oldest(self) -> float:
-        return float("-inf") if self._age is None else self._clock() - self._age
+        return -inf if self._age is None else self._clock() - self._age
 
     def _drop(self, key: Key) -> Value | None:
         entry = self._entries.pop(key, None)

@@ -9,7 +9,9 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
+from functools import lru_cache
+from itertools import filterfalse, groupby, pairwise
+from operator import attrgetter
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -136,6 +138,7 @@ class Effect(NamedTuple):
 
 
 _NOTHING, _UNKNOWN = Effect(0.0, 0.0, 0), Effect()
+_values = lru_cache(64)(Effect._asdict)
 
 
 def estimated(estimate: Estimate | None) -> dict[str, float | None]:
@@ -148,6 +151,11 @@ def estimated(estimate: Estimate | None) -> dict[str, float | None]:
         "usd_saved": estimate.usd_saved,
         "cached_expected": estimate.sent.cached,
     }
+
+
+def with_effects(steps: Sequence[Step], effects: Sequence[Effect]) -> list[dict[str, Any]]:
+    """Return steps as JSON values, each with its effect."""
+    return [step.shown() | _values(effect) for step, effect in zip(steps, effects, strict=True)]
 
 
 class Bills:
@@ -204,10 +212,10 @@ class Bills:
         other step is. `first` is the request in front of the first step, `stages` those behind each step that changed
         it. Call it once for each request, in their order.
         """
-        ran = [(step.policy, step.verdict) for step in steps if not step.observed]
+        ran = [*filterfalse(attrgetter("observed"), steps)]
         if first is None or not ran:
             return [_UNKNOWN] * len(steps)
-        names, verdicts = zip(*ran, strict=True)
+        names, verdicts = [*map(attrgetter("policy"), ran)], [*map(attrgetter("verdict"), ran)]
         forms, place = estimate.turn.forms, 0
         prompts = [await prompt_of(first, tokens)] * (1 + len(ran))
         for _, request in stages:
@@ -215,7 +223,7 @@ class Bills:
             prompts[place:] = [await prompt_of(request, tokens)] * (len(prompts) - place)
         came = _CLIENT if prompts[0].keys[-1:] == forms[_CLIENT].keys[-1:] else _START
         forms |= {_START: prompts[0], **dict(zip(names, prompts[1:], strict=True))}
-        fronts, before = (came, *names[:-1]), estimate.before
+        fronts, before = [came, *names[:-1]], estimate.before
         if not estimate.is_known or (before is not None and not before.forms.keys() >= {*fronts}):
             return [_UNKNOWN] * len(steps)
         earlier = [map(turn.forms.get, fronts) for turn in estimate.fresh]

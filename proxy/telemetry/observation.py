@@ -103,6 +103,12 @@ class Observation(Record):
 
     explains = False
     """True if the client asks for the path of the request's record, and gets it."""
+    model = _upstream = NONE
+    """Labels of the last model and its upstream; there are not many of them, whatever clients ask for."""
+    entry = NONE
+    _key: str | None = None
+    _profile: ModelProfile | None = None
+    _overflow = _answering = _ended = False
 
     def __init__(
         self, telemetry: Telemetry, span: "RequestSpan | None", tenant: str, config: str, known: dict[str, str | None]
@@ -112,18 +118,9 @@ class Observation(Record):
         self.trace_id = None if span is None else span.trace_id
         self.keeps_text = telemetry.records is not None and telemetry.records.settings.text
         self._started = perf_counter()
-        self._key: str | None = None
-        self._profile: ModelProfile | None = None
-        self._overflow = self._answering = self._ended = False
         self._ran: list[Step] = []
         """The steps of all chains that ran: another model, or a smaller window, has them run again."""
-        self.entry = NONE
         self.metrics.of("active_requests").inc()
-
-    @property
-    def model(self) -> str:
-        """The label of the last model; there are not many of them, whatever clients ask for."""
-        return self.known.get("model") or NONE
 
     def called_by(self, tenant: str, name: str | None, issuer: str | None = None) -> None:
         """Set the tenant, and the name of the key of Penstock's; users of an identity provider are one in metrics."""
@@ -148,9 +145,9 @@ class Observation(Record):
         the `profile` has prices, the usage that the upstream reports is priced.
         """
         self._profile, self.entry, self.asked = profile, entry or model, model
-        model = self.metrics.model(model, named=named)
-        self.metrics.routed(model, upstream)
-        self.known |= {"model": model, "upstream": upstream, "chain": chain}
+        self.model, self._upstream = self.metrics.model(model, named=named), upstream
+        self.metrics.routed(self.model, upstream)
+        self.known |= {"model": self.model, "upstream": upstream, "chain": chain}
 
     def ran(
         self, steps: Sequence[Step], *, before: int, after: int, window: int | None, refused: str | None = None
@@ -247,10 +244,6 @@ class Observation(Record):
         verdicts = Counter(f"observed_{step.verdict}" if step.observed else step.verdict for step in self.steps)
         fields = {name: _rounded(value) for name, value in line.items() if value is not None}
         _access.info("request", extra={"fields": {**fields, "verdicts": dict(verdicts)}})
-
-    @property
-    def _upstream(self) -> str:
-        return self.known.get("upstream") or NONE
 
     def _answered(self) -> None:
         if not self._answering:

@@ -21,7 +21,7 @@ from proxy.identity import identify
 from proxy.models.usage import Usage
 from proxy.state.cache import Cache
 from proxy.step import Step
-from proxy.telemetry.bill import Bills, Effect, Estimate, estimated
+from proxy.telemetry.bill import Bills, Effect, Estimate, estimated, with_effects
 from proxy.telemetry.changes import Stages, changes
 from proxy.telemetry.ledger import LEDGER, Ledger
 from proxy.wires import WIRES
@@ -37,6 +37,9 @@ LARGEST_TEXT = 2**20
 TEXTS = "texts"
 """The member of a row with the hashes of its texts."""
 _NAME, _TITLE = 128, 80
+_KNOWN = ("upstream", "chain", "ignored", "lowered", "vendor")
+_USED = attrgetter("input", "cached", "written", "output")
+_TOKENS = ("input_tokens", "cached_tokens", "written_tokens", "output_tokens")
 _STORED, _STORED_FOR = 100_000, 900.0
 """Number of hashes of texts that are remembered, and for how many seconds."""
 
@@ -186,14 +189,11 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
         "turn": None if request is None else turn_of(request),
         "route": known.get("route"),
         "model": record.asked[:_NAME],
-        **{name: known.get(name) for name in ("upstream", "chain", "ignored", "lowered", "vendor")},
+        **dict(zip(_KNOWN, map(known.get, _KNOWN), strict=True)),
         **record.facts(),
         "sections": sections,
         "prices": None if rewriting is None else _prices(rewriting.ctx.model, record.after or 0),
-        **{
-            f"{name}_tokens": _sum(getattr(each, name) for each in record.answers)
-            for name in ("input", "cached", "written", "output")
-        },
+        **dict(zip(_TOKENS, map(_sum, *map(_USED, record.answers or [Usage()])), strict=True)),
         "prefix_broken": broken,
         "problems": {
             "errors": int(record.status >= 400 or bool(record.error)),
@@ -202,7 +202,7 @@ async def row_of(record: Record, ledger: Ledger, texts: "Texts | None" = None) -
             "prefix_breaks": int(broken is not None),
         },
         "changes": changed,
-        "steps": [{**step.shown(), **each._asdict()} for step, each in zip(record.steps, effects, strict=True)],
+        "steps": with_effects(record.steps, effects),
         LEDGER: link,
     }
     new: Sequence[bytes] = ()
@@ -255,7 +255,7 @@ def _prices(model: ModelProfile, tokens: int) -> dict[str, float] | None:
     return {"input": at.input, "output": at.output, **cached}
 
 
-def _sum(counts: Any) -> int | None:
+def _sum(*counts: int | None) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 

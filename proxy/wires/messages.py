@@ -156,9 +156,9 @@ def _with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
 
 def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
     """Return the system prompt: the client's own, and behind it what policies added."""
-    own = [message for message in head if came is not None and source_of(message) is came]
-    added = [message for message in head if source_of(message) is not came or came is None]
-    if any(source_of(message) is not None for message in added) or len(own) > 1:
+    own = [message for message in head if source_of(message) is not None]
+    added = [message for message in head if source_of(message) is None]
+    if len(own) > 1 or (own and source_of(own[0]) is not came):
         raise Unwritable("a system message was moved into the system prompt")
     if came is not None and not own:
         raise Unwritable("the client's own system prompt was taken out or merged")

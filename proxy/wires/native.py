@@ -177,18 +177,15 @@ class _Renewal:
                 self._views[id(earlier)] = new
                 earlier = earlier.made_of
             new.in_place_of(old)
-        own, (name, head) = came.own, request.names
-        changes = dict[str, bytes | None]()
-        if system is not None and system is not came.system:
-            changes[head] = fields(system.raw)["content"]
-        for key, before, after in (
-            (name, came.items, listed),
-            ("tools", _tool_items(came.tools), _tool_items(tools)),
-        ):
-            if any(map(is_not, before, after)):
-                is_text = own[key][:1] == b'"'
-                listing = partial(with_items, own[key], raws(before), raws(after))
-                changes[key] = fields(after[0].raw)["content"] if is_text else listing()
+        changes, (name, head) = dict[str, bytes | None](), request.names
+        after = {head: [system] if system else [], name: listed, "tools": _tool_items(tools)}
+        for key, before in request.own.items():
+            if not any(map(is_not, before, after[key])):
+                continue
+            if key == head or came.own[key][:1] == b'"':
+                changes[key] = fields(after[key][0].raw)["content"]
+            else:
+                changes[key] = with_items(came.own[key], raws(before), raws(after[key]))
         raw = with_members(came.raw, changes)
         self.came = Came(raw, fields(raw), came.model, views, tools, came.rest, listed, system)
 

@@ -157,6 +157,11 @@ def _matches(name: str, glob: str) -> bool:
     return literal is not None and name.startswith(literal[0]) and fnmatchcase(name, glob)
 
 
+@cache
+def _table() -> ModelTable:
+    return msgspec.json.decode((files("proxy") / "data" / "models.json").read_bytes(), type=ModelTable)
+
+
 class Models:
     """Resolves names to profiles. Safe to use from any thread."""
 
@@ -176,9 +181,9 @@ class Models:
         """Return what counts the tokens of the models of some entries; a glob counts as a model of that name."""
         return frozenset(self.resolve(each.model or name, each).encoding for each in entries for name in each.match)
 
-    @cached_property
+    @property
     def table(self) -> ModelTable:
-        return msgspec.json.decode((files("proxy") / "data" / "models.json").read_bytes(), type=ModelTable)
+        return _table()
 
     def _resolved(self, name: str, settings: ModelSettings | None, ollama: bool) -> ModelProfile:
         plain = canonical(name)

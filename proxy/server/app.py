@@ -208,19 +208,19 @@ class App:
         for warning in config.warnings:
             _log.warning("configuration", extra={"fields": {"warning": warning}})
         steps = [step for chain in settings.chains.values() for _, step in chain]
-        # the first request should not wait for a vocabulary; start-up must not either
-        served = [entry for entry in settings.models if settings.chains[entry.chain]]
-        self.background.begin(self.health.until(self._load(settings, Models().encodings(served))))
+        # the first request should not wait for lists of models and a vocabulary; start-up must not either
+        self.background.begin(self.health.until(self._load(settings)))
         if services.embedding is not None and any("embedding" in step.needs for step in steps):
             services.embedding.warm()
         if any("memories" in step.needs for step in steps):
             self.background.begin(self._warm())
 
-    async def _load(self, settings: Settings, encodings: Iterable[str]) -> None:
+    async def _load(self, settings: Settings) -> None:
         """Load what all requests need, and with `server.warm` all that the chains need."""
-        services = self.services
+        services, models = self.services, Models()
         await asyncio.to_thread(import_module, "encodings.idna")  # the first host name that is resolved needs it
-        await services.tokens.warm(encodings)
+        await asyncio.to_thread(models.encodings, settings.models)
+        await services.tokens.warm(models.encodings(entry for entry in settings.models if settings.chains[entry.chain]))
         if any(settings.chains.values()):
             await asyncio.to_thread(arrays.numpy)
         if settings.server.warm:

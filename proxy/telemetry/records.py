@@ -103,6 +103,8 @@ class Records:
         self._news.set()
 
     async def write(self) -> None:
+        with suppress(StoreError):
+            await self._table.run(lambda database: None)  # the first request finds the file open
         while True:
             await self._news.wait()
             await asyncio.sleep(_GATHER)

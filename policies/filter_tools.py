@@ -154,8 +154,7 @@ class FilterTools(Policy, BringsTools):
         sizes = tuple(await ctx.tokens.tool_sizes(tools))
         most = self.provider_most - (len(request.tools) - len(tools))
         is_forced = len(tools) > most
-        why = None if is_forced else self._nothing_to_gain(request, tools, sum(sizes))
-        if why is not None:
+        if (why := self._to_keep(request, tools, sum(sizes), is_forced=is_forced)) is not None:
             return Keep(why)
         hidden = reachable if others + len(OURS) < most else frozenset()
         is_allowed = self.strategy == "select" or (self.strategy != "narrow" and bool(hidden))
@@ -190,10 +189,9 @@ class FilterTools(Policy, BringsTools):
     def _natively(self, request: ChatRequest, ctx: Context) -> Decision | None:
         """Return the request with a search of the provider's in front of its tools; None where it has none.
 
-        A client that searches by itself is left alone. A tool with a mark for the cache cannot be deferred.
+        A tool with a mark for the cache cannot be deferred.
         """
-        searches = [_DEFERS in tool or str(tool.get("type", "")).startswith("tool_search") for tool in request.tools]
-        if _DEFERS not in ctx.conditions.native_edits or any(searches):
+        if _DEFERS not in ctx.conditions.native_edits:
             return None
         marked = [not tool.is_function or "cache_control" in tool for tool in request.tools]
         named = [matches(tool.name, self.always) for tool in request.tools]
@@ -205,7 +203,13 @@ class FilterTools(Policy, BringsTools):
         why = f"the provider searches {len(stays) - sum(stays)} of {len(stays)} tools"
         return Rewrite(request.with_tools([_SEARCH, *tools]), why, {"tools": len(stays), "tools_offered": sum(stays)})
 
-    def _nothing_to_gain(self, request: ChatRequest, tools: Sequence[Tool], tokens: int) -> str | None:
+    def _to_keep(self, request: ChatRequest, tools: Sequence[Tool], tokens: int, *, is_forced: bool) -> str | None:
+        """Return why the tools stay as they are, if they do."""
+        if listed(request.tools).derive("searched", lambda: any(map(_is_searched, request.tools))):
+            # what the provider found is named in the conversation, and must be among the tools
+            return "the client has the provider search its tools"
+        if is_forced:
+            return None
         if len(tools) <= self.keep and tokens <= self.max_tokens:
             return counted(len(tools), "tool")
         return None if _is_open(request) else "tool_choice is the client's"
@@ -255,6 +259,10 @@ class FilterTools(Policy, BringsTools):
 def _offered(request: ChatRequest, tools: Sequence[Tool], chosen: Collection[int]) -> Listed[Tool]:
     gone = {id(tool) for place, tool in enumerate(tools) if place not in chosen}
     return listed([tool for tool in request.tools if id(tool) not in gone])
+
+
+def _is_searched(tool: Tool) -> bool:
+    return bool(tool.get(_DEFERS)) or str(tool.get("type", "")).startswith("tool_search")
 
 
 def _is_open(request: ChatRequest) -> bool:

@@ -261,6 +261,20 @@ class TestNothingToGain:
     async def test_the_tools_stay(self, request_: ChatRequest, why: str) -> None:
         assert await decided(request_) == Keep(why)
 
+    @pytest.mark.parametrize("strategy", ["auto", "select", "defer", "native"])
+    @pytest.mark.parametrize(
+        "tools",
+        [
+            [each.with_changes(defer_loading=True) if place % 2 else each for place, each in enumerate(TOOLS * 4)],
+            [Tool({"type": "tool_search"}), *TOOLS],
+        ],
+        ids=["some are deferred", "a search"],
+    )
+    async def test_a_client_that_has_its_provider_search_is_left_alone(self, tools: list[Tool], strategy: Any) -> None:
+        policy = FilterTools(keep=8, strategy=strategy)
+        why = "the client has the provider search its tools"
+        assert await decided(asked("delete the alarm", tools=tools), policy) == Keep(why)
+
     async def test_a_prompt_that_would_become_too_short_to_be_cached(self) -> None:
         assert isinstance(await decided(asked("delete the alarm"), cache=await minimum(1)), Keep)
         assert isinstance(await decided(asked("delete the alarm")), Rewrite)

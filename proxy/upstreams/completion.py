@@ -40,33 +40,6 @@ def parsed(text: bytes, server: str) -> dict[str, Any]:
     return found
 
 
-async def hold_back(spoken: AsyncGenerator[bytes, None], facts: Facts) -> AsyncGenerator[bytes, None]:
-    """Return the events of a stream once there is one, so that an error before it keeps its status. Raises that error.
-
-    A later error is the last event, and the fact `error` its code.
-    """
-    events = _events(spoken, facts)
-    await anext(events)  # a generator that was never begun ignores its closing
-    return events
-
-
-async def _events(spoken: AsyncGenerator[bytes, None], facts: Facts) -> AsyncGenerator[bytes, None]:
-    """Yield an empty chunk once there is an event, then the events."""
-    begun = False
-    try:
-        async with aclosing(spoken):
-            async for event in spoken:
-                if not begun:
-                    begun = True
-                    yield b""
-                yield event
-    except PenstockError as error:
-        if not begun:
-            raise
-        facts["error"] = error.code or error.type
-        yield b"data: " + error.body() + b"\n\n"
-
-
 def usage(prompt: int, completion: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> dict[str, Any]:
     """Return OpenAI's `usage` object.
 
@@ -117,9 +90,13 @@ class Completion:
         """The fields that all chunks have in common."""
 
     async def reply(self, deltas: Deltas, headers: Sequence[tuple[bytes, bytes]] = ()) -> Reply:
-        """Return the answer. A stream is held back until there is something to say; see `hold_back`."""
+        """Return the answer. A stream waits for its first event, so that an error before it keeps its status.
+
+        A later error is the last event, and the fact `error` its code.
+        """
         if self.stream:
-            events = await hold_back(self._events(deltas), self.facts)
+            events = self._held_back(deltas)
+            await anext(events)  # a generator that was never begun ignores its closing
             return Reply(200, [*STREAM_HEADERS, *headers], chunks=events, facts=self.facts)
         choices: dict[int, dict[str, Any]] = {}
         async for delta in deltas:
@@ -132,6 +109,22 @@ class Completion:
             "usage": self.usage or usage(0, 0),
         }
         return Reply(200, [*JSON_HEADERS, *headers], body=encode(self.head | whole), facts=self.facts)
+
+    async def _held_back(self, deltas: Deltas) -> AsyncGenerator[bytes, None]:
+        """Yield an empty chunk once there is an event, then the events."""
+        begun = False
+        try:
+            async with aclosing(self._events(deltas)) as events:
+                async for event in events:
+                    if not begun:
+                        begun = True
+                        yield b""
+                    yield event
+        except PenstockError as error:
+            if not begun:
+                raise
+            self.facts["error"] = error.code or error.type
+            yield b"data: " + error.body() + b"\n\n"
 
     async def _events(self, deltas: Deltas) -> AsyncGenerator[bytes, None]:
         begun: set[int] = set()

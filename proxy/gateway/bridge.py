@@ -348,8 +348,12 @@ class BridgedUpstream:
             yield b""
             yield b"".join(writer.begin())
             async for chunk in chunks:
-                for event, _ in events.feed(chunk):  # what comes in front of an error is the client's, too
-                    if written := self._event(event, writer):
+                written = b""
+                try:
+                    for event, _ in events.feed(chunk):
+                        written += self._event(event, writer)
+                finally:  # what came in front of an error is the client's, too
+                    if written:
                         yield written
             if written := self._event(events.rest(), writer):
                 yield written

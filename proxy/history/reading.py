@@ -287,7 +287,7 @@ def _asks(text: str) -> bool:
 
 def only_asks(text: str) -> bool:
     """Return True if a text is a short question of one clause, which states nothing."""
-    return size(text) <= _ITEM and _MERE_QUESTION.fullmatch(text) is not None
+    return size(text) <= BRIEF and _MERE_QUESTION.fullmatch(text) is not None
 
 
 def _states(text: str) -> bool:

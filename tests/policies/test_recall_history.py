@@ -217,8 +217,11 @@ async def test_a_question_comes_with_its_answer() -> None:
     assert said.index("What is the fare to Porto?") < said.index('role="assistant"') < said.index("The slow line asks")
 
 
-async def test_a_mere_question_does_not_come_without_its_answer() -> None:
-    asked, answer = "Who owns the mill at harbour 7713?", "The miller of Faro has owned it for years. " * 20
+@pytest.mark.parametrize(
+    "more", ["", " that stands between the old bakery of Porto and the river with the two bridges"]
+)
+async def test_a_mere_question_does_not_come_without_its_answer(more: str) -> None:
+    asked, answer = f"Who owns the mill at harbour 7713{more}?", "The miller of Faro has owned it for years. " * 20
     question, past = "Who was the owner at harbour 7713?", (user(asked), assistant(answer), *PAST)
     shown = recalled(await recall(question, past))
     assert shown.index(asked) < shown.index("The miller")

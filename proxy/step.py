@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import starmap
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -72,7 +73,8 @@ def server_timing(steps: Sequence[Step]) -> str:
     It has at most 1024 ASCII characters: a step that does not fit loses its description, or is left out with all
     after it. Empty for no steps.
     """
-    full = [_entry(step.policy, step.verdict, step.why, step.observed) % (step.seconds * 1000) for step in steps]
+    formats = starmap(_format, map(attrgetter("policy", "verdict", "why", "observed"), steps))
+    full = [form % (step.seconds * 1000) for form, step in zip(formats, steps, strict=True)]
     if len(value := ", ".join(full)) <= _HEADER_LIMIT:
         return value
     entries: list[str] = []
@@ -109,7 +111,7 @@ def counts_header(*counts: int | None) -> bytes:
 
 
 @lru_cache(1024)
-def _entry(policy: str, verdict: Verdict, why: str, observed: bool) -> str:
+def _format(policy: str, verdict: Verdict, why: str, observed: bool) -> str:
     """Return the entry of a step, with a format in place of its duration in milliseconds."""
     text = why if verdict in ("keep", "rewrite") else f"{verdict}: {why}"
     text = _NOT_PRINTABLE.sub("", f"observed: {text}" if observed else text)

@@ -146,9 +146,7 @@ class Transport:
         for last in (False, True):
             data = None if body is None else _Bytes(body)
             try:
-                response = await self._open().request(
-                    method, url, headers=headers, data=data, allow_redirects=False, skip_auto_headers=_NOT_ADDED
-                )
+                response = await self._open().request(method, url, headers=headers, data=data, allow_redirects=False)
                 if not 200 <= response.status < 600:
                     response.close()
                     raise _invalid(self._name)  # nothing that could be relayed
@@ -185,6 +183,7 @@ class Transport:
                 timeout=self._timeout,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
+                skip_auto_headers=_NOT_ADDED,
                 trust_env=False,
                 middlewares=[_once],
             )

@@ -92,6 +92,8 @@ class Estimate:
     """Earlier requests of the conversation that the provider has in its cache."""
     before: _Turn | None
     """The earlier request that it goes on from."""
+    request: ChatRequest
+    """As the client sent it."""
     rounds: int = 1
     """Number of times that it was sent, because the model called tools that Penstock runs."""
 
@@ -171,8 +173,7 @@ class Bills:
     ) -> Estimate:
         """Return the cost of `sent` and of `came`. `key` has the tenant, the conversation and the model."""
         unchanged = await prompt_of(came, tokens)
-        same = came.messages is sent.messages and came.tools is sent.tools
-        ours = unchanged if same else await prompt_of(sent, tokens)
+        ours = unchanged if _is_same(came, sent) else await prompt_of(sent, tokens)
         earlier = self._turns.get(key) or ()
         shares = [turn.forms[_CLIENT].shared(unchanged) for turn in earlier]
         before = earlier[shares.index(max(shares))] if earlier else None
@@ -188,7 +189,7 @@ class Bills:
         elif profile.cache.marked and not find_marks(sent):
             charged = replace(profile, cache=UNCACHED)
         bill = _bill(unchanged, _read([each.forms[_CLIENT] for each in fresh], unchanged), profile)
-        return Estimate(key, profile, bill, _bill(ours, place, charged), is_known, turn, fresh, before)
+        return Estimate(key, profile, bill, _bill(ours, place, charged), is_known, turn, fresh, before, came)
 
     def sent(self, estimate: Estimate) -> None:
         """Remember a prompt that the upstream has answered: now it is in the provider's cache."""
@@ -217,12 +218,13 @@ class Bills:
             return [_UNKNOWN] * len(steps)
         names, verdicts = [*map(attrgetter("policy"), ran)], [*map(attrgetter("verdict"), ran)]
         forms, place = estimate.turn.forms, 0
-        prompts = [await prompt_of(first, tokens)] * (1 + len(ran))
+        start = forms[_CLIENT] if _is_same(first, estimate.request) else await prompt_of(first, tokens)
+        prompts = [start] * (1 + len(ran))
         for _, request in stages:
             place = verdicts.index("rewrite", place) + 1
             prompts[place:] = [await prompt_of(request, tokens)] * (len(prompts) - place)
-        came = _CLIENT if prompts[0].keys[-1:] == forms[_CLIENT].keys[-1:] else _START
-        forms |= {_START: prompts[0], **dict(zip(names, prompts[1:], strict=True))}
+        came = _CLIENT if start.keys[-1:] == forms[_CLIENT].keys[-1:] else _START
+        forms |= {_START: start, **dict(zip(names, prompts[1:], strict=True))}
         fronts, before = [came, *names[:-1]], estimate.before
         if not estimate.is_known or (before is not None and not before.forms.keys() >= {*fronts}):
             return [_UNKNOWN] * len(steps)
@@ -258,6 +260,10 @@ def _effect(before: Bill, after: Bill, profile: ModelProfile) -> Effect:
     net = before.cost - after.cost
     turns = pays_after(profile.cache, before.tokens, after.tokens, net)
     return Effect(round(net, 1), round(before.usd - after.usd, 9), turns)
+
+
+def _is_same(one: ChatRequest, other: ChatRequest) -> bool:
+    return one.messages is other.messages and one.tools is other.tools
 
 
 def _culprit(last: Mapping[str, PromptPrefixes], forms: Mapping[str, PromptPrefixes]) -> str | None:

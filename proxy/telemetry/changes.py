@@ -25,7 +25,7 @@ Stages = Sequence[tuple[str, ChatRequest]]
 """The request behind each step that changed it, in order."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class MessageChange:
     """The fate of a message, or of several neighbours that are one entry."""
 

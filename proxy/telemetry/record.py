@@ -4,7 +4,6 @@ The row is the JSON of one object, made when nobody waits. The page and the sums
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import blake2b
 from operator import attrgetter
@@ -57,7 +56,6 @@ class Rewriting(NamedTuple):
     """The request in front of the first step, where each step got the result of the one before it."""
 
 
-@dataclass(slots=True)
 class Record:
     """One request, by references to its parts."""
 
@@ -76,7 +74,7 @@ class Record:
     usd: float | None = None
     estimate: Estimate | None = None
     saved: float | None = None
-    answers: list[Usage] = field(default_factory=list)
+    answers: list[Usage]
     """Usage as upstreams report it, of internal rounds included."""
     rewriting: Rewriting | None = None
     unread: tuple[Body | None, Mapping[str, str]] | None = None
@@ -90,6 +88,9 @@ class Record:
     error: str | None = None
     stream: bool = False
     trace_id: str | None = None
+
+    def __init__(self, tenant: str, config: str, known: dict[str, str | None], bills: Bills) -> None:
+        self.tenant, self.config, self.known, self.bills, self.answers = tenant, config, known, bills, []
 
     async def estimated(self, came: ChatRequest, sent: ChatRequest, ctx: Context) -> Estimate:
         scope = "\0".join((ctx.identity.scope, self.known.get("upstream") or "", ctx.model.name))

@@ -32,18 +32,25 @@ def made(
     request_id: str, tenant: str = "ann", talk: str = "", *, when: float | None = None, why: str = "two turns", **fields: Any
 ) -> Record:  # fmt: skip
     """A record; of the conversation that opens with `talk`, if one is given."""
-    known = {"request_id": request_id, "route": "/v1/chat/completions", "upstream": "main", "chain": "default"}
+    known: dict[str, str | None] = {
+        "request_id": request_id,
+        "route": "/v1/chat/completions",
+        "upstream": "main",
+        "chain": "default",
+    }
     rewriting = None
     if talk:
         came = chat(talk)
         ctx = context(came, identity=Identity(tenant, f"opening-{talk.split()[0]}"))
         rewriting = Rewriting(came, came, (), ctx, None, None)
     values: dict[str, Any] = {
-        "tenant": tenant, "config": "v1", "when": time() if when is None else when, "seconds": 0.5, "known": known,
+        "when": time() if when is None else when, "seconds": 0.5,
         "asked": "m", "steps": [Step("window_history", "keep", why, 0.001, 1.0, 9, 9)], "before": 9, "after": 9,
-        "window": 100, "bills": Bills(), "status": 200, "rewriting": rewriting,
+        "window": 100, "status": 200, "rewriting": rewriting,
     }  # fmt: skip
-    return Record(**values | fields)
+    record = Record(tenant, "v1", known, Bills())
+    vars(record).update(values | fields)
+    return record
 
 
 @asynccontextmanager

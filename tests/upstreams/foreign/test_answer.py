@@ -18,7 +18,7 @@ from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.completion import Completion, spent
 from proxy.upstreams.foreign import library as foreign_library
 from proxy.upstreams.foreign.provider import ForeignAnswer, Provider
-from tests.upstreams.foreign.calls import KEY, MODEL, ask, call, error, send
+from tests.upstreams.foreign.conftest import KEY, MODEL, ask, call, error, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic
 from tests.upstreams.streams import events
 

@@ -20,7 +20,7 @@ from proxy.upstreams.foreign import Foreign, LitellmProcess
 from proxy.upstreams.foreign.provider import Provider
 from proxy.upstreams.refusal import Refused
 from tests.scripted import read
-from tests.upstreams.foreign.calls import KEY, ask, call, send
+from tests.upstreams.foreign.conftest import KEY, ask, call, send
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

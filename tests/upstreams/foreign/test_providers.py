@@ -12,7 +12,7 @@ from proxy.chat.errors import Unanswered, UpstreamFailed
 from proxy.config.settings import ForeignUpstream
 from proxy.upstreams.foreign.provider import Provider
 from tests.loopback import serving
-from tests.upstreams.foreign.calls import ask, error, send
+from tests.upstreams.foreign.conftest import ask, error, send
 from tests.upstreams.streams import events
 
 Event = dict[str, Any]

@@ -15,7 +15,7 @@ from proxy.upstreams import ollama as ollama_module
 from proxy.upstreams.base import Call
 from proxy.upstreams.ollama import Ollama
 from tests.scripted import read
-from tests.upstreams.ollama.calls import KEY, MODEL, ask, body, call, counted, deltas, ollama, streamed
+from tests.upstreams.ollama.conftest import KEY, MODEL, ask, body, call, counted, deltas, ollama, streamed
 from tests.upstreams.ollama.fake_ollama import FakeOllama, say
 from tests.upstreams.streams import events
 

@@ -12,7 +12,7 @@ from proxy.testing import CharTokens, profile
 from proxy.upstreams.ollama import Ollama
 from tests.e2e.servers import proxy
 from tests.scripted import read
-from tests.upstreams.ollama.calls import MODEL, ask, call, counted, ollama
+from tests.upstreams.ollama.conftest import MODEL, ask, call, counted, ollama
 from tests.upstreams.ollama.fake_ollama import FakeOllama, size_of
 
 LONG = " ".join(f"u{'x' * 400}" for _ in range(40))

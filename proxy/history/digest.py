@@ -217,7 +217,7 @@ def block(
     if plan is not None and not all(step in text for step in plan.text.splitlines()):
         texts.append(f"The assistant's open plan:\n{plan.text}")
     recalls = ", ".join(f'{MARKER}{handle}")' for handle in handles)
-    receipt = f"[{counted(count, 'message')} left{f'; word for word: {recalls}' if handles else ''}]"
+    receipt = f"[stands for {counted(count, 'message')}{f'; word for word: {recalls}' if handles else ''}]"
     return build(SUMMARY, _ABOUT, [*texts, receipt])
 
 

@@ -322,10 +322,10 @@ def test_block_has_pins_plan_and_handles_and_cannot_be_closed_from_within() -> N
         "kept, tool: ABC-1 is open",
         "The assistant's open plan:",
         "- [ ] a b",
-        '[2 messages left; word for word: recall("h1"), recall("h2")]',
+        '[stands for 2 messages; word for word: recall("h1"), recall("h2")]',
         "</conversation_summary>",
     ]
-    assert block(shown, [], None, 1, [], "").text.splitlines()[-2] == "[1 message left]"
+    assert block(shown, [], None, 1, [], "").text.splitlines()[-2] == "[stands for 1 message]"
 
 
 def test_plan_that_stands_in_an_answer_is_not_said_again() -> None:

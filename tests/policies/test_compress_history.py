@@ -96,7 +96,7 @@ async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs
     left = request.messages[1 : -len(kept)]
     assert decision.facts["left_messages"] == len(left)
     (content,) = archive.contents.values()
-    assert f"\n[{len(left)} messages left]\n" in summary.text, "nobody could read a handle"
+    assert f"\n[stands for {len(left)} messages]\n" in summary.text, "nobody could read a handle"
     assert [json.loads(line) for line in content.splitlines()] == list(left)
     assert not damage(request, decision.request)
     counted = await context().tokens.count(decision.request)

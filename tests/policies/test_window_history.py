@@ -123,7 +123,7 @@ async def test_what_leaves_is_archived_and_summarised() -> None:
     assert summary.role == "user"
     assert "Never use id_9." in summary.text
     (content,) = archive.contents.values()
-    assert "[8 messages left]" in summary.text, "nobody could read a handle"
+    assert "[stands for 8 messages]" in summary.text, "nobody could read a handle"
     assert [json.loads(line) for line in content.splitlines()] == list(request.messages[1:9])
 
 

@@ -147,7 +147,7 @@ def with_text(one: Json) -> Json:
             text, mark = kept[0]["content"], f'[... 19 lines left out; recall("{each["handle"]}") ...]'
             after.append({**kept[0], "content": f"{text[:180]}\n{mark}\n{text[-90:]}"})
         elif each["kind"] == "added":
-            left = '[30 messages left; recall("a2b3c4d5e6f7a2b3c4d5")]'
+            left = '[stands for 30 messages; recall("a2b3c4d5e6f7a2b3c4d5")]'
             after.append({"role": "user", "content": f"Noted.\n{summary}\n{left}"})
         elif each["kind"] == "unchanged":
             after += kept

@@ -13,7 +13,7 @@ from proxy.policy import SETTINGS, BringsTools, Count, Decision, InternalTool, K
 from proxy.text import counted
 from proxy.text.sections import sections_of, without_sections
 from proxy.tools.deferral import OURS, CallTool, deferred, searching
-from proxy.tools.offer import OfferFinder, Wishes, clients_tools, in_first_order
+from proxy.tools.offer import OfferFinder, Wishes, clients_tools, in_first_order, is_hosted
 from proxy.tools.ranking import matches, text_of
 from proxy.tools.search_tools import SearchTools, by_relevance
 from proxy.tools.selection import OfferLimits, Standing
@@ -281,6 +281,8 @@ def _narrowed(request: ChatRequest, tools: Sequence[Tool], chosen: Collection[in
 
 
 def _choice(tool: Tool) -> Mapping[str, Any]:
+    if is_hosted(tool):
+        return {key: tool[key] for key in ("type", "server_label") if key in tool}
     kind = "custom" if tool.get("type") == "custom" else "function"
     return {"type": kind, kind: {"name": tool.name}}
 

@@ -561,7 +561,6 @@ def chosen_tools(choice: Any) -> tuple[str, ...]:
     allowed = choice.get("allowed_tools")
     if isinstance(allowed, Mapping):
         tools = allowed.get("tools")
-        return (
-            tuple(called_name(tool) for tool in tools if isinstance(tool, Mapping)) if isinstance(tools, list) else ()
-        )
+        named = tools if isinstance(tools, list) else ()
+        return tuple(filter(None, [called_name(tool) for tool in named if isinstance(tool, Mapping)]))
     return tuple(filter(None, (called_name(choice),)))

@@ -131,12 +131,13 @@ class OfferFinder:
         fixed = chosen_tools(self._request.rest.get("tool_choice"))
         key = ("tools always offered", pool.digest, self._wishes.always, fixed, self._within_reach)
 
-        def is_pinned(name: str) -> bool:
-            is_out_of_reach = bool(self._within_reach) and name not in self._within_reach
-            return is_out_of_reach or name in fixed or matches(name, self._wishes.always)
+        def is_pinned(tool: Tool) -> bool:
+            is_out_of_reach = bool(self._within_reach) and tool.name not in self._within_reach
+            is_named = tool.name in fixed or matches(tool.name, self._wishes.always)
+            return is_out_of_reach or is_named or is_hosted(tool)
 
         def work() -> frozenset[int]:
-            return frozenset([place for place, tool in enumerate(self._tools) if is_pinned(tool.name)])
+            return frozenset([place for place, tool in enumerate(self._tools) if is_pinned(tool)])
 
         return await self._ctx.once.of_key(key, EACH * len(self._tools), work)
 
@@ -230,6 +231,11 @@ def _wanted(relevances: Sequence[Relevance], floor: float) -> Want:
     if not (alone.has_meaning and both.has_meaning):
         return Want(scores)
     return Want(scores, tuple(map(min, pairs)), floor)
+
+
+def is_hosted(tool: Tool) -> bool:
+    """Return whether the provider runs a tool, such as its web search: nothing in it says what it is about."""
+    return not tool.is_function and tool.get("type") != "custom"
 
 
 def _read(known: str) -> Chosen:

@@ -248,9 +248,14 @@ def _write_field(name: str, value: Any) -> Any:
     if name != "tool_choice" or not isinstance(value, Mapping):
         return value
     if isinstance(allowed := value.get("allowed_tools"), Mapping):
-        tools = [{"type": "function", "name": called_name(tool)} for tool in allowed["tools"]]
-        return {"type": "allowed_tools", "mode": allowed["mode"], "tools": tools}
-    return {"type": "function", "name": called_name(value)} if "function" in value else value
+        return {"type": "allowed_tools", "mode": allowed["mode"], "tools": [*map(_write_choice, allowed["tools"])]}
+    return _write_choice(value)
+
+
+def _write_choice(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the choice of one tool; that of one that the provider runs stays as it is."""
+    kind = next((kind for kind in ("function", "custom") if kind in choice), None)
+    return choice if kind is None else {"type": kind, "name": called_name(choice)}
 
 
 def _with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:

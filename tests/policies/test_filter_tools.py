@@ -1,5 +1,6 @@
 """Offering the tools that a conversation is about."""
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import product
 from random import Random
@@ -22,6 +23,7 @@ from proxy.tools.deferral import OURS
 from proxy.tools.search_tools import left_out
 from proxy.vectors.embedding import EmbeddingService
 from proxy.vectors.static import Static
+from proxy.wires.responses import ResponsesBody
 from tests import talk
 from tests.costs import Piece, request_cost
 from tests.decisions import rewrite
@@ -363,6 +365,22 @@ class TestNarrow:
         assert (choice["type"], allowed["mode"], len(allowed["tools"])) == ("allowed_tools", "auto", 8)
         assert {"type": "function", "function": {"name": "alarm_delete"}} in allowed["tools"]
         assert {"type": "custom", "custom": {"name": "alarm_grammar"}} in allowed["tools"]
+
+    async def test_tools_that_the_provider_runs_may_always_be_called(self) -> None:
+        functions = [{"type": "function", **each["function"]} for each in TOOLS]
+        grammar = {"type": "custom", "name": "alarm_grammar", "description": "The alarm as text."}
+        hosted = [{"type": "web_search"}, {"type": "mcp", "server_label": "docs", "server_url": "https://x"}]
+        fields = {"model": "gpt-5", "input": "delete the alarm", "tools": [*functions, grammar, *hosted]}
+        request = ResponsesBody(json.dumps(fields).encode()).parse()
+        sent = json.loads(rewrite(await decided(request, self.NARROW, name="gpt-5")).request.encode())
+        allowed = sent["tool_choice"]["tools"]
+        assert sent["tools"] == fields["tools"]
+        assert [each for each in allowed if each["type"] not in ("function", "custom")] == [
+            {"type": "web_search"},
+            {"type": "mcp", "server_label": "docs"},
+        ]
+        assert {"type": "custom", "name": "alarm_grammar"} in allowed
+        assert len(allowed) == 8
 
     async def test_applied_again_it_changes_nothing(self) -> None:
         first = rewrite(await decided(asked("delete the alarm"), self.NARROW, name="gpt-5"))

@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import filterfalse, groupby, pairwise
-from operator import attrgetter
+from itertools import compress, count, filterfalse, groupby, pairwise
+from operator import attrgetter, or_
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -157,7 +157,7 @@ def estimated(estimate: Estimate | None) -> dict[str, float | None]:
 
 def with_effects(steps: Sequence[Step], effects: Sequence[Effect]) -> list[dict[str, Any]]:
     """Return steps as JSON values, each with its effect."""
-    return [step.shown() | _values(effect) for step, effect in zip(steps, effects, strict=True)]
+    return [*map(or_, map(Step.shown, steps), map(_values, effects))]
 
 
 class Bills:
@@ -188,8 +188,11 @@ class Bills:
             place = max((mark for mark, most in reached if mark <= most), default=0)
         elif profile.cache.marked and not find_marks(sent):
             charged = replace(profile, cache=UNCACHED)
-        bill = _bill(unchanged, _read([each.forms[_CLIENT] for each in fresh], unchanged), profile)
-        return Estimate(key, profile, bill, _bill(ours, place, charged), is_known, turn, fresh, before, came)
+        first = _read([each.forms[_CLIENT] for each in fresh], unchanged)
+        bill = _bill(unchanged, first, profile)
+        is_same = ours is unchanged and place == first and charged is profile
+        bill_sent = bill if is_same else _bill(ours, place, charged)
+        return Estimate(key, profile, bill, bill_sent, is_known, turn, fresh, before, came)
 
     def sent(self, estimate: Estimate) -> None:
         """Remember a prompt that the upstream has answered: now it is in the provider's cache."""
@@ -231,13 +234,14 @@ class Bills:
         earlier = [map(turn.forms.get, fronts) for turn in estimate.fresh]
         bills = list[tuple[Bill, int]]()
         for (prompt, *others), alike in groupby(zip(prompts[:-1], *earlier, strict=True)):
-            bills.append((_bill(prompt, _read(others, prompt), estimate.profile), len([*alike])))
+            is_first = prompt is forms[_CLIENT] and not bills
+            bill = estimate.came if is_first else _bill(prompt, _read(others, prompt), estimate.profile)
+            bills.append((bill, len([*alike])))
         effects = list[Effect]()
-        for (bill, count), (after, _) in pairwise([*bills, (estimate.sent, 0)]):
-            effects += [*[_NOTHING] * (count - 1), _effect(bill, after, estimate.profile)]
-        for place, step in enumerate(steps):
-            if step.observed:
-                effects.insert(place, _UNKNOWN)
+        for (bill, number), (after, _) in pairwise([*bills, (estimate.sent, 0)]):
+            effects += [*[_NOTHING] * (number - 1), _effect(bill, after, estimate.profile)]
+        for place in compress(count(), map(attrgetter("observed"), steps)):
+            effects.insert(place, _UNKNOWN)
         return effects
 
     def forget(self, tenant: str) -> int:

@@ -99,8 +99,9 @@ class Line(NamedTuple):
 
     @property
     def is_outcome(self) -> bool:
-        """True for a short answer, except a longer phrase that several answers have."""
-        return self.size <= _REPLY and (not self.is_common or len(self.text) <= _DONE)
+        """True for a short answer, except a longer phrase without a number that several answers have."""
+        is_phrase = self.is_common and len(self.text) > _DONE and not any(map(str.isdigit, self.text))
+        return self.size <= _REPLY and not is_phrase
 
     @property
     def is_short_statement(self) -> bool:

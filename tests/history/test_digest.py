@@ -156,6 +156,14 @@ def test_what_was_asked_for_stands_with_what_came_of_it() -> None:
         assert ("1: Send the offer to Lars." in shown) == ("-> Sent at 10:42." in shown), room
 
 
+def test_outcomes_that_differ_in_their_numbers_stand_with_what_was_asked_for() -> None:
+    talk = many(24, "Please close the account of customer {}.", "Done: account {} is closed, with the reference R-77.")
+    for room in range(100, 1500, 100):
+        shown = digest(*talk, room=room)
+        asked = [place for place, line in enumerate(shown) if "Please close" in line]
+        assert all(shown[place + 1].startswith("-> Done: account") for place in asked), room
+
+
 def test_short_correction_outlives_long_statements() -> None:
     talk = [*exchange("We meet at the old mill."), *exchange("No, make that the garden house.", "All right.")]
     talk += many(30, "My aunt told me the {}th long story of her cat, " + "and it went on and on, " * 9, "Oh my. " * 30)

@@ -17,7 +17,7 @@ from proxy.chat.blocks import SUMMARY, build, indented
 from proxy.chat.markers import MARKER
 from proxy.history.pins import PinnedLine
 from proxy.history.plans import Plan
-from proxy.history.reading import BRIEF, LONG, AnswerPiece, Reading, ends, shortened, size
+from proxy.history.reading import BRIEF, LONG, AnswerPiece, Reading, clipped, ends, shortened, size
 from proxy.text import counted
 
 _ABOUT = (
@@ -37,6 +37,10 @@ _RICH = 500
 """Letters of an answer, where there is room."""
 _POINTER = 64
 """Letters of a message that means what it answers: "The second one."."""
+_LONG = 100
+_LEVEL = 20
+"""Turns that share a line where none of them has its own."""
+_SHARED = 0.1
 _STEPS = 8
 """Assistant messages of a tool loop that share a line."""
 _SHOWN = 5
@@ -99,9 +103,8 @@ class Line(NamedTuple):
 
     @property
     def is_outcome(self) -> bool:
-        """True for a short answer, except a longer phrase without a number that several answers have."""
-        is_phrase = self.is_common and len(self.text) > _DONE and not any(map(str.isdigit, self.text))
-        return self.size <= _REPLY and not is_phrase
+        """True for a short answer, except a longer phrase that several answers have."""
+        return self.size <= _REPLY and (not self.is_common or len(self.text) <= _DONE)
 
     @property
     def is_short_statement(self) -> bool:
@@ -173,18 +176,22 @@ def lines(
 
 
 def choose(digest_lines: Sequence[Line], room: int) -> list[str]:
-    """Return the lines that fit into so many letters, in order."""
+    """Return the lines that fit into so many letters, in order; twenty turns of a long conversation may share one."""
     ordered = sorted(digest_lines, key=lambda line: (line.rank, line.is_part, -line.worth, -line.place))
+    chosen = _packed(ordered, room)
+    shared = _shared(ordered, chosen, int(room * _SHARED))
+    if shared:
+        chosen = _packed(ordered, room - sum(line.size for line in shared)) | {line.place: line for line in shared}
     shown: list[str] = []
     turn = 0
-    for line in sorted(_packed(ordered, room), key=lambda line: line.place):
+    for line in sorted(chosen.values(), key=lambda line: line.place):
         # an answer stands under what it answers, or has the number of its turn
         shown.append(f"{line.turn} {line.text}" if line.is_answer and line.turn != turn else line.text)
         turn = line.turn
     return shown
 
 
-def _packed(ordered: Sequence[Line], room: int) -> Collection[Line]:
+def _packed(ordered: Sequence[Line], room: int) -> dict[int, Line]:
     first: dict[int, Line] = {}
     for line in ordered:
         first.setdefault(line.place, line)
@@ -200,7 +207,25 @@ def _packed(ordered: Sequence[Line], room: int) -> Collection[Line]:
         if used + needed <= room * line.rank.share:
             chosen |= wanted
             used += needed
-    return chosen.values()
+    return chosen
+
+
+def _shared(ordered: Sequence[Line], chosen: Mapping[int, Line], room: int) -> list[Line]:
+    """Return a line for each twenty turns that have none: their span, and the words of the one that would be next."""
+    best: dict[int, Line] = {}
+    for line in ordered:
+        if line.turn and not line.is_answer:
+            best.setdefault((line.turn - 1) // _LEVEL, line)
+    for line in chosen.values() if len(best) > _LONG // _LEVEL else [*best.values()]:
+        best.pop((line.turn - 1) // _LEVEL, None)
+    shared: list[Line] = []
+    for level, line in sorted(best.items(), reverse=True):
+        words = clipped(line.text.partition(": ")[2].partition("\n")[0], _POINTER)
+        wanted = line._replace(text=f"{level * _LEVEL + 1}-{(level + 1) * _LEVEL}: [...] {words} [...]")
+        if wanted.size <= room:
+            shared.append(wanted)
+            room -= wanted.size
+    return shared
 
 
 def block(
@@ -218,7 +243,7 @@ def block(
     if plan is not None and not all(step in text for step in plan.text.splitlines()):
         texts.append(f"The assistant's open plan:\n{plan.text}")
     recalls = ", ".join(f'{MARKER}{handle}")' for handle in handles)
-    receipt = f"[stands for {counted(count, 'message')}{f'; word for word: {recalls}' if handles else ''}]"
+    receipt = f"[{counted(count, 'message')} left{f'; word for word: {recalls}' if handles else ''}]"
     return build(SUMMARY, _ABOUT, [*texts, receipt])
 
 

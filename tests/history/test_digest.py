@@ -207,6 +207,18 @@ def test_phrase_that_several_answers_have_leaves_its_room_to_the_user() -> None:
     assert sum("Never" in line for line in shown) == 5
 
 
+def test_twenty_turns_share_a_line_where_none_has_its_own() -> None:
+    talk = [*exchange("Hello, we go on with the choir.")]
+    for number in range(2, 181):
+        new = "".join(chr(97 + int(digit)) for digit in str(number))
+        asked = f"Tell me {new} {number}." if number < 41 else f"Tell me of the choir, verse {number}."
+        talk += exchange(asked, "Fine.")
+    shown = digest(*talk, room=1000)
+    assert [line for line in shown if re.match(r"\d+-", line)]
+    assert not [line for line in digest(*talk, room=20_000) if re.match(r"\d+-", line)], "only where room is short"
+    assert not [line for line in digest(*talk[:160], room=300) if re.match(r"\d+-", line)], "only in long ones"
+
+
 def test_gap_is_marked_where_a_part_of_an_answer_is_left_out() -> None:
     code = "The code is QX-77Z."
     long = f"I looked into it for a while. {'It took some time to look. ' * 9}{code} {'Then I had a long rest. ' * 9}"

@@ -45,6 +45,7 @@ class Cache(Generic[Key, Value]):
         self._most, self._age, self._clock = most, age, clock
         self._size = 0
         self._entries: OrderedDict[Key, tuple[Value, int, float]] = OrderedDict()
+        """Values with their sizes, and the times at which they expire."""
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -54,33 +55,33 @@ class Cache(Generic[Key, Value]):
         return bool(self.present((key,)))
 
     def present(self, keys: Iterable[Key]) -> list[Key]:
-        entries, oldest = self._entries, self._oldest()
-        return [key for key in keys if (entry := entries.get(key)) is not None and entry[2] > oldest]
+        entries, now = self._entries, self._clock()
+        return [key for key in keys if (entry := entries.get(key)) is not None and entry[2] > now]
 
     def get(self, key: Key) -> Value | None:
         with self._lock:
             entry = self._entries.get(key)
-            if entry is None or entry[2] <= self._oldest():
+            if entry is None or entry[2] <= self._clock():
                 return None
             self._entries.move_to_end(key)
         return entry[0]
 
     def get_each(self, keys: Sequence[Key]) -> list[Value | None]:
-        oldest = self._oldest()
+        now = self._clock()
         with self._lock:
             found = list(map(self._entries.get, keys))
             for key, entry in zip(keys, found, strict=True):
                 if entry is not None:
                     self._entries.move_to_end(key)
-        return [None if entry is None or entry[2] <= oldest else entry[0] for entry in found]
+        return [None if entry is None or entry[2] <= now else entry[0] for entry in found]
 
     def put(self, key: Key, value: Value, size: int = 1) -> None:
         """Keep a value in place of an earlier one, unless it alone is larger than the bound."""
-        now = 0.0 if self._age is None else self._clock()
+        expires = inf if self._age is None else self._clock() + self._age
         with self._lock:
             self._drop(key)
             if size <= self._most:
-                self._entries[key] = (value, size, now)
+                self._entries[key] = (value, size, expires)
                 self._size += size
             while self._size > self._most:
                 self._size -= self._entries.popitem(last=False)[1][1]
@@ -101,9 +102,6 @@ class Cache(Generic[Key, Value]):
         with self._lock:
             self._entries.clear()
             self._size = 0
-
-    def _oldest(self) -> float:
-        return -inf if self._age is None else self._clock() - self._age
 
     def _drop(self, key: Key) -> Value | None:
         entry = self._entries.pop(key, None)

@@ -181,14 +181,15 @@ class Bills:
         answer = next((place for place in places if came.messages[place].get("role") == "assistant"), None)
         is_known = answer is None or max(shares, default=-1) >= len(came.tools) + answer
         turn, charged = _Turn(self._clock(), {_CLIENT: unchanged, _SENT: ours}, _marks(sent)), profile
-        fresh = [each for each in earlier if turn.at - each.at <= profile.cache.ttl] if profile.cache.ttl else []
+        are_fresh = [0 < profile.cache.ttl >= turn.at - each.at for each in earlier]
+        fresh = [*compress(earlier, are_fresh)]
         place = _read([each.forms[_SENT] for each in fresh], ours)
         if profile.cache.marked and sent.cache_marks is not None:
             reached = [(mark, min(place, each.forms[_SENT].shared(ours))) for each in fresh for mark in each.marks]
             place = max((mark for mark, most in reached if mark <= most), default=0)
         elif profile.cache.marked and not find_marks(sent):
             charged = replace(profile, cache=UNCACHED)
-        first = _read([each.forms[_CLIENT] for each in fresh], unchanged)
+        first = max(compress(shares, are_fresh), default=0)
         bill = _bill(unchanged, first, profile)
         is_same = ours is unchanged and place == first and charged is profile
         bill_sent = bill if is_same else _bill(ours, place, charged)

@@ -72,6 +72,8 @@ _VERDICT = re.compile(
     r"\W*(?:[A-Z]+ |\D{1,60}(?::|\.{3}) )?(?:FAIL|FAILED|ERROR|FATAL)\b(?!\W*\d+\W*$)"
     r"|(?:\w+\.)*[A-Z]\w*(?:Error|Exception): "
 )
+_STACK = re.compile(r"\W*(?i:traceback|exception in)\b")
+"""The first line of a stack, at whose end the error may have any name, or further lines."""
 _VERDICTS = 3
 """The last lines among which a verdict is looked for."""
 _MERE_QUESTION = re.compile(r"[^.,;:!?。，、；：！？؟،\n]+[?？؟]")
@@ -267,7 +269,8 @@ def _call(call: Mapping[str, Any]) -> CallMade:
 def _failure(text: str) -> str:
     """Return what says in the outermost part of a result that its call failed. What stands within is content.
 
-    That is a member of a JSON object, the first line that is a message or all there is, or a verdict at the end.
+    That is a member of a JSON object, the first line that is a message or all there is, a verdict at the end, or the
+    first line of a stack.
     """
     value = parsed(text) if len(text) <= _PARSED and "rror" in text else None
     if isinstance(value, Pairs):
@@ -277,7 +280,8 @@ def _failure(text: str) -> str:
     begins = _FAULT.match(lines[0]) if lines else None
     if begins and (begins["message"] or len(lines) == 1):
         return lines[0]
-    return next((line for line in lines[-_VERDICTS:] if _VERDICT.match(line)), "")
+    verdict = next((line for line in lines[-_VERDICTS:] if _VERDICT.match(line)), "")
+    return verdict or next((line for line in lines[:1] if _STACK.match(line)), "")
 
 
 def _asks(text: str) -> bool:

@@ -287,6 +287,18 @@ LOG = "\n".join(f"10:{n:02} {'INFO' if n % 4 else 'ERROR'} worker-{n % 3} took {
         ('{"error": {"code": 5}}', '"error":{"code":5}'),
         ('{"errors": [], "error": 0}', ""),
         ('Traceback (most recent call last):\n  File "x.py", line 3\nValueError: bad', "ValueError: bad"),
+        (
+            'Traceback (most recent call last):\n  File "x.py", line 3\n    assert x\nAssertionError',
+            "Traceback (most recent call last):",
+        ),
+        (
+            "Traceback (most recent call last):\n  x\npydantic.ValidationError: 1 error\nname\n  is missing\n    more",
+            "Traceback (most recent call last):",
+        ),
+        (
+            'Exception in thread "main" java.lang.NullPointerException\n\tat B.a(B.java:5)\n\tat B.b(B.java:7)\n\tat C',
+            'Exception in thread "main" java.lang.NullPointerException',
+        ),
         ("error[E0308]: mismatched types\n --> src/main.rs:3", "error[E0308]: mismatched types"),
         ("on_error: reject\nerror: ignored\n", ""),
         (LOG, ""),

@@ -103,8 +103,9 @@ class Line(NamedTuple):
 
     @property
     def is_outcome(self) -> bool:
-        """True for a short answer, except a longer phrase that several answers have."""
-        return self.size <= _REPLY and (not self.is_common or len(self.text) <= _DONE)
+        """True for a short answer, except a longer phrase without a number that several answers have."""
+        is_phrase = self.is_common and len(self.text) > _DONE and not any(map(str.isdigit, self.text))
+        return self.size <= _REPLY and not is_phrase
 
     @property
     def is_short_statement(self) -> bool:
@@ -243,7 +244,7 @@ def block(
     if plan is not None and not all(step in text for step in plan.text.splitlines()):
         texts.append(f"The assistant's open plan:\n{plan.text}")
     recalls = ", ".join(f'{MARKER}{handle}")' for handle in handles)
-    receipt = f"[{counted(count, 'message')} left{f'; word for word: {recalls}' if handles else ''}]"
+    receipt = f"[stands for {counted(count, 'message')}{f'; word for word: {recalls}' if handles else ''}]"
     return build(SUMMARY, _ABOUT, [*texts, receipt])
 
 

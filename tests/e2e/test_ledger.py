@@ -11,7 +11,7 @@ import pytest
 
 from proxy.__main__ import main
 from tests.e2e.conftest import Lab
-from tests.e2e.test_records import SHORTENED, TOOLS, running, sent, talk
+from tests.e2e.test_records import SHORTENED, TOOLS, running, sent, talk, told
 
 
 async def recorded(lab: Lab, records: str = "{}") -> Path:
@@ -20,6 +20,7 @@ async def recorded(lab: Lab, records: str = "{}") -> Path:
         client = await running(lab, records)
         await talk(client, 7)
         await sent(client, messages=SHORTENED, tools=TOOLS, key="other")
+        await told(client, "/requests")  # who reads waits until all is written; an end waits for seconds only
     return lab.folder / "config.yaml"
 
 
@@ -47,14 +48,9 @@ def database(path: Path) -> sqlite3.Connection:
 async def test_the_ledger_shows_removals_handles_and_broken_prefixes(path: Path, run: Run) -> None:
     code, shown, _ = await run("show", "--config", path)
     assert code == 0
-    for told in (
-        "removed: message 1",
-        "by window_history",
-        "prefix broken by window_history:",
-        "shortened: message 2, tool",
-        "new handles: ",
-    ):
-        assert told in shown
+    removals = ("removed: message 1", "by window_history", "prefix broken by window_history:")
+    for text in (*removals, "shortened: message 2, tool", "new handles: "):
+        assert text in shown
 
 
 @pytest.mark.parametrize("path", ["{}", "{text: true}"], indirect=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import is_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import orjson
 
@@ -122,13 +122,28 @@ def call_of(block: Mapping[str, Any]) -> dict[str, Any]:
 # --- write ------------------------------------------------------------------------------------------------------------
 
 
-def _write(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
-    head, said = split_head(messages)
-    listed = {id(item) for item in came.items}
-    count = next((place for place, each in enumerate(head) if id(source_of(each)) in listed), len(head))
-    head, said = head[:count], head[count:] + said
-    yield "system", _system(head, came.system)
-    yield "messages", changed_list(came.own, "messages", raws(came.items), _written(said, came))
+class _Written(NamedTuple):
+    """The first `end` messages as the wire has them, without those of the system prompt."""
+
+    end: int = 0
+    roles: tuple[str, ...] = ()
+    raws: tuple[bytes, ...] = ()
+
+
+def _write(request: NativeRequest) -> Iterator[tuple[str, bytes | None]]:
+    came, (head, _) = request.came, split_head(request.messages)
+    is_said = (source_of(each) not in (None, came.system) for each in head)
+    count = next((place for place, said in enumerate(is_said) if said), len(head))
+
+    def extend(before: _Written, messages: Sequence[Message]) -> _Written:
+        pairs = [*_written(messages[max(0, count - before.end) :])]
+        roles, made = zip(*pairs, strict=True) if pairs else ((), ())
+        return _Written(before.end + len(messages), before.roles + roles, before.raws + made)
+
+    written = request.form.fold(("written", count), _Written(), extend)
+    _check_order(written.roles, came)
+    yield "system", _system(head[:count], came.system)
+    yield "messages", changed_list(came.own, "messages", raws(came.items), written.raws)
 
 
 def _write_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,9 +187,8 @@ def _system(head: Sequence[Message], came: JsonObject | None) -> bytes | None:
     return spliced(fields(came.raw)["content"], before, content)
 
 
-def _written(messages: Sequence[Message], came: Came) -> Iterator[bytes]:
-    """Return each message as its bytes. Raises `Unwritable` for an order that the wire does not have."""
-    roles: list[str] = []
+def _written(messages: Sequence[Message]) -> Iterator[tuple[str, bytes]]:
+    """Yield the role and the bytes of each message of the wire."""
     for _, group in groupby(messages, key=_whole_of):
         views = tuple(group)
         item = source_of(views[0])
@@ -185,12 +199,17 @@ def _written(messages: Sequence[Message], came: Came) -> Iterator[bytes]:
         else:
             raw = _written_once(item, views)
         if raw is not None:
-            roles.append("assistant" if views[0].role == "assistant" else "system" if views[0].is_system else "user")
-            yield raw
+            yield "assistant" if views[0].role == "assistant" else "system" if views[0].is_system else "user", raw
+
+
+def _check_order(roles: Sequence[str], came: Came) -> None:
+    """Raise `Unwritable` for an order that the wire does not have."""
     if not roles or (roles[0] != "user" and came.items[0]["role"] == "user"):
         raise Unwritable("the conversation begins with no user message")
+    if "system" not in roles or len(roles) == len(came.items):
+        return
     for before, role, after in zip(["", *roles], roles, [*roles[1:], "assistant"], strict=False):
-        if role == "system" and (before != "user" or after != "assistant") and len(roles) != len(came.items):
+        if role == "system" and (before != "user" or after != "assistant"):
             raise Unwritable("a system message has no place in the conversation")
 
 

@@ -38,7 +38,7 @@ class Grammar(NamedTuple):
     """Raises `BadRequest` for an object of a conversation that has a wrong shape, with its place."""
     views: Callable[[Sequence[JsonObject]], Iterator[Message]]
     """Yields the messages that policies see of the client's own, the system prompt in front."""
-    write: Callable[[Sequence[Message], Came], Iterator[tuple[str, bytes | None]]]
+    write: "Callable[[NativeRequest], Iterator[tuple[str, bytes | None]]]"
     """Yields the fields of the conversation. Raises `Unwritable`."""
     with_sealed: Callable[[JsonObject, JsonObject], JsonObject]
     """Returns an object with the sealed reasoning that another form of it has."""
@@ -98,7 +98,7 @@ class NativeRequest(ChatRequest):
         if self.model != came.model:
             yield "model", encode(self.model)
         if self.messages is not came.messages:
-            yield from self.grammar.write(self.messages, came)
+            yield from self.grammar.write(self)
         if self.tools is not came.tools:
             yield "tools", changed_list(came.own, "tools", map(self._tool, came.tools), map(self._tool, self.tools))
         for name in () if self.rest is came.rest else {*came.rest, *self.rest}:

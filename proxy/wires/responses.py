@@ -9,7 +9,7 @@ of these say how the rest is to be read; they never leave. `instructions` is one
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 from proxy.chat import CONTROL, OPAQUE, JsonObject, Message, Tool, called_name, encode, raws
 from proxy.chat.errors import wrong
@@ -17,7 +17,7 @@ from proxy.chat.parse import parse_value
 from proxy.chat.reasoning import is_sealed
 from proxy.chat.splice import fields, spliced
 from proxy.text.tables import table
-from proxy.wires.native import Came, Grammar, NativeBody, NativeRequest, changed_list, check_untagged
+from proxy.wires.native import Grammar, NativeBody, NativeRequest, changed_list, check_untagged
 from proxy.wires.view import Unwritable, answer_of, plain, read_function, root_of
 
 PATH = "/responses"
@@ -218,26 +218,43 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 # --- write ------------------------------------------------------------------------------------------------------------
 
 
-def _write(messages: Sequence[Message], came: Came) -> Iterator[tuple[str, bytes | None]]:
-    items: list[bytes] = []
-    has_system = came.system is None
-    standing = set[int]()
+class _WrittenItems(NamedTuple):
+    """Messages as the items of the wire."""
+
+    items: tuple[bytes, ...] = ()
+    standing: frozenset[int] = frozenset()
+    """The identities (`id`) of the client's messages that stand in some form."""
+    system: tuple[Message, ...] = ()
+    """The messages that stand for the instructions."""
+
+
+def _write(request: NativeRequest) -> Iterator[tuple[str, bytes | None]]:
+    came = request.came
+    written = request.form.fold(("written", id(came.system)), _WrittenItems(), partial(_written, came.system))
+    _check_lost(request, written.standing)
+    if came.system is not None:
+        if not written.system:
+            raise Unwritable("the instructions were taken out or merged")
+        message, before = written.system[-1], came.system["content"]
+        root = root_of(message)
+        if root is not None and message is not root:
+            made = _native(before, root.parts, message.parts)
+            yield "instructions", spliced(fields(came.system.raw)["content"], before, made)
+    yield "input", changed_list(came.own, "input", raws(came.items), written.items) or b"[]"
+
+
+def _written(system: JsonObject | None, before: _WrittenItems, messages: Sequence[Message]) -> _WrittenItems:
+    items, standing, instructions = list[bytes](), set[int](), list[Message]()
     for message in messages:
         root = root_of(message)
         if root is None:
             items += _new_items(message)
-        elif root.source is came.system and came.system is not None:
-            has_system, before = True, came.system["content"]
-            if message is not root:
-                made = _native(before, root.parts, message.parts)
-                yield "instructions", spliced(fields(came.system.raw)["content"], before, made)
+        elif system is not None and root.source is system:
+            instructions.append(message)
         else:
             standing.add(id(root))
             items += message.derive("written", partial(tuple, _items_of(message, root)))
-    _check_lost(came, standing)
-    if not has_system:
-        raise Unwritable("the instructions were taken out or merged")
-    yield "input", changed_list(came.own, "input", raws(came.items), items) or b"[]"
+    return _WrittenItems((*before.items, *items), before.standing | standing, (*before.system, *instructions))
 
 
 def _write_tool(function: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -262,20 +279,26 @@ def _with_sealed(item: JsonObject, before: JsonObject) -> JsonObject:
     return before if before.get("type") == "reasoning" and is_sealed(before) else item
 
 
-def _check_lost(came: Came, standing: Collection[int]) -> None:
+def _check_lost(request: NativeRequest, standing: Collection[int]) -> None:
     """Raise `Unwritable` where an item left that must stay, or an opaque one without what stands beside it."""
-    stays = [message.role not in (OPAQUE, CONTROL) or id(message) in standing for message in came.messages]
-    for place, message in enumerate(came.messages):
-        if stays[place]:
+    came = request.came.messages
+    form = request.folds.of(came)
+    for place in form.places("opaque", lambda message: message.role in (OPAQUE, CONTROL)):
+        if id(came[place]) in standing:
             continue
-        beside = [came.messages[near] for near in (place - 1, place + 1) if 0 <= near < len(stays)]
-        if message.role == CONTROL or all(id(each) in standing or each.is_system for each in beside):
+        beside = [came[near] for near in (place - 1, place + 1) if 0 <= near < len(came)]
+        if came[place].role == CONTROL or all(id(each) in standing or each.is_system for each in beside):
             raise Unwritable("an opaque item was taken out")
-    if any(_kind(item) == "item_reference" for item in came.items):
-        called = {call for message in came.messages for call in message.call_ids}
-        lost = (each for each in came.messages if each.role == "tool" and id(each) not in standing)
+    if form.any("references", _is_reference):
+        called = {call for message in came for call in message.call_ids}
+        lost = (each for each in came if each.role == "tool" and id(each) not in standing)
         if any(each["tool_call_id"] not in called for each in lost):
             raise Unwritable("a result of a call that the provider has stored was taken out")
+
+
+def _is_reference(message: Message) -> bool:
+    """Return whether a message stands for an item that the provider has stored."""
+    return message.role == CONTROL and message.source is not None and _kind(message.source) == "item_reference"
 
 
 def _new_items(message: Message) -> Iterator[bytes]:

@@ -167,7 +167,7 @@ def _of_messages(event: dict[str, Any]) -> tuple[Sequence[Any], list[_TextPiece]
     number, delta = event.get("index"), event.get("delta")
     if not isinstance(delta, dict) or not isinstance(delta.get(name := _DELTAS.get(str(delta.get("type")), "")), str):
         return [number], []
-    return [number], [_TextPiece((number, name), delta, name)]
+    return [number], [_TextPiece((event.get("index", 0), name), delta, name)]
 
 
 def _of_responses(event: dict[str, Any]) -> tuple[Sequence[Any], list[_TextPiece]]:
@@ -175,7 +175,8 @@ def _of_responses(event: dict[str, Any]) -> tuple[Sequence[Any], list[_TextPiece
     if not kind.endswith(".delta") or not isinstance(event.get("delta"), str) or kind.startswith(REASONING):
         return [number], []
     name = "arguments" if "arguments" in kind else kind
-    return [number], [_TextPiece((number, event.get("content_index", 0), name), event, "delta")]
+    path = event.get("output_index", 0), event.get("content_index", 0), name
+    return [number], [_TextPiece(path, event, "delta")]
 
 
 _PIECES: Mapping[str, _Pieces] = {"chat": _of_chat, "messages": _of_messages, "responses": _of_responses}

@@ -1,7 +1,7 @@
 """Placeholders in answers of each wire, whole and as streams cut anywhere."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
@@ -200,6 +200,19 @@ async def test_a_stream_that_breaks_off_gives_what_waited(
     kind: type[Body], events: list[Json], error: Exception | None
 ) -> None:
     assert "so far redact" in said(kind, await through(kind, encoded(events), error=error)).values()
+
+
+@pytest.mark.parametrize(
+    ("kind", "delta"),
+    [
+        (MessagesBody, lambda text: {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}),
+        (ResponsesBody, lambda text: {"type": "response.output_text.delta", "delta": text}),
+    ],
+)
+async def test_a_stream_whose_parts_have_no_number_is_restored(kind: type[Body], delta: Callable[[str], Json]) -> None:
+    shown = await through(kind, encoded([delta("Mail " + MAIL[:4]), delta(MAIL[4:])]))
+    events = [json.loads(line[5:]) for line in shown.splitlines() if line.startswith(b"data:")]
+    assert events == [delta("Mail "), delta("ana@example.com")]
 
 
 async def test_a_sign_of_life_passes_while_a_text_waits() -> None:

@@ -26,7 +26,7 @@ from proxy.models import PriceList
 from proxy.text.tables import table
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.openai import OpenAI
-from proxy.upstreams.refusal import Refused, advice, error_in
+from proxy.upstreams.refusal import Refused, advice, error_in, refusal_in
 
 _IGNORED = "/ignored"
 _OWN = b"x-penstock-"
@@ -133,9 +133,9 @@ class Foreign(OpenAI):
         own = {name.removeprefix(_OWN): value for name, value in reply.headers if name.startswith(_OWN)}
         reply.headers = [each for each in reply.headers if not each[0].startswith(_OWN) and each[0] not in _SERVERS]
         if reply.status >= 400:
-            error, failure = orjson.loads(reply.body or b"")["error"], _FAILURES.get(own.get(b"error", b""), Refused)
-            more = {"code": error["code"], "param": error["param"], "headers": advice(reply.headers)}
-            raise failure(error["message"], status=reply.status, **more)
+            error, failure = refusal_in(reply), _FAILURES.get(own.get(b"error", b""), Refused)
+            again = advice(reply.headers)
+            raise failure(error.message, status=reply.status, code=error.code, param=error.param, headers=again)
         reply.facts = facts = orjson.loads(own.get(b"facts", b"{}"))
         if reply.chunks is not None:
             reply.chunks = _NotedStream(reply.chunks, facts)

@@ -15,9 +15,10 @@ from proxy.chat import ChatRequest
 from proxy.chat.errors import NotFound, PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
 from proxy.config.settings import ForeignUpstream, Settings
 from proxy.models.usage import UsageReader
-from proxy.upstreams.base import Call
+from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.foreign import Foreign, LitellmProcess
 from proxy.upstreams.foreign.provider import Provider
+from proxy.upstreams.openai import OpenAI
 from proxy.upstreams.refusal import Refused
 from tests.scripted import read
 from tests.upstreams.foreign.conftest import KEY, ask, call, send
@@ -143,6 +144,15 @@ async def test_a_refusal_keeps_its_status_words_and_headers(lab: Lab) -> None:
     assert (unknown.status, unknown.code) == (404, "model_not_found")
     with pytest.raises(PenstockError, match="temperature"):
         await lab.upstreams["claude"].ignored(call(ask(temperature="hot")))
+
+
+async def test_an_error_of_the_process_itself_is_a_refusal(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(upstream: OpenAI, call: Call) -> Reply:
+        return Reply(500, [(b"content-type", b"text/plain; charset=utf-8")], b"500 Internal Server Error")
+
+    monkeypatch.setattr(OpenAI, "send", fails)
+    error = await refused(lab, ask())
+    assert (error.status, error.type, error.code) == (500, "server_error", None)
 
 
 async def test_an_unreachable_or_slow_provider_raises(lab: Lab) -> None:

@@ -97,8 +97,8 @@ def left_out(message: Message, *names: str) -> set[str]:
 def base64_of(url: str, place: str) -> tuple[str, str]:
     """Return the media type and the base64 text of a `data:` URL. Raise `BadRequest` for one in another form."""
     head, _, data = url.partition(",")
-    kind, _, coding = head[len("data:") :].lower().rpartition(";")
-    if coding != "base64" or not data:
+    kind, mark, coding = head[len("data:") :].lower().rpartition(";")
+    if not mark or coding != "base64" or not data:
         wrong(place, "must be a data: URL with base64")
     return kind.partition(";")[0], data
 

@@ -18,6 +18,8 @@ from proxy.wires.messages import THOUGHTS
 Block = dict[str, Any]
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_KIND = re.compile(r"[a-z0-9.+-]+/[a-z0-9.+-]+")
+"""A media type."""
 
 _OWN = frozenset({"index"})
 """Keys that accumulators of streams add to `thinking_blocks`, and Anthropic does not know."""
@@ -198,6 +200,8 @@ def _data(url: str, takes: str, place: str) -> Block:
     if not url.lower().startswith("data:"):
         raise unsupported(f"Anthropic takes {takes}", place)
     kind, data = base64_of(url, place)
+    if not _KIND.fullmatch(kind):
+        wrong(place, "must be a data: URL with a media type and base64")
     return {"media_type": "image/jpeg" if kind == "image/jpg" else kind, "data": data}
 
 

@@ -196,6 +196,7 @@ def refused(request: ChatRequest) -> BadRequest:
 @pytest.mark.parametrize(("part", "place", "code"), [
     ({"type": "image_url", "image_url": {"url": "https://h/a.png"}}, ".image_url.url", "unsupported_parameter"),
     ({"type": "image_url", "image_url": {"url": "data:image/svg+xml,<svg/>"}}, ".image_url.url", "invalid_type"),
+    ({"type": "image_url", "image_url": {"url": "data:base64,eHh4"}}, ".image_url.url", "invalid_type"),
     ({"type": "file", "file": {"file_id": "f"}}, "", "unsupported_parameter"),
 ])  # fmt: skip
 def test_parts_that_ollama_cannot_take_are_named(part: Json, place: str, code: str) -> None:

@@ -121,14 +121,15 @@ class TranslatedServer(TranslatedUpstream):
         response = await self._request("POST", self.path, self._headers(call, own=True), encoded(body))
         if response.status >= 400:
             raise self._refusal(json_object(await response.read()), call, response.status, advice(response.headers))
-        if response.status >= 300:
-            response.close()
-            raise redirected(self.name)
         return response
 
     async def _request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """Send a request and wait for the head of its answer; `path` is encoded. Raise `UpstreamFailed`."""
-        return await self._transport.request(method, URL(f"{self.address}{path}", encoded=True), headers, body)
+        response = await self._transport.request(method, URL(f"{self.address}{path}", encoded=True), headers, body)
+        if method == "POST" and 300 <= response.status < 400:
+            response.close()
+            raise redirected(self.name)
+        return response
 
     async def _pass(self, call: Call) -> Reply:
         headers = self._headers(call, own=False)

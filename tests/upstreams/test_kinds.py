@@ -4,10 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from proxy.chat import ChatRequest
 from proxy.chat.errors import BadRequest, PenstockError, Unanswered, UpstreamFailed, UpstreamTimeout
@@ -17,6 +18,7 @@ from proxy.upstreams.anthropic import Anthropic
 from proxy.upstreams.base import Call, Reply
 from proxy.upstreams.foreign.provider import Provider
 from proxy.upstreams.ollama import Ollama
+from tests.loopback import serving
 from tests.upstreams.foreign.conftest import close_litellm
 from tests.upstreams.foreign.fake_anthropic import FakeAnthropic, fake_anthropic
 from tests.upstreams.ollama.fake_ollama import FakeOllama, fake_ollama
@@ -315,3 +317,16 @@ async def test_a_client_that_leaves_before_the_answer_stops_the_server(lab: Lab)
     await asyncio.wait_for(lab.server.dropped.wait(), 60)
     with suppress(asyncio.CancelledError):
         await sending
+
+
+async def test_a_redirect_of_a_path_that_passes_is_not_followed() -> None:
+    async def redirect(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=307, headers={"location": "https://evil.example/v1"})
+
+    async with serving(redirect) as url:
+        upstream = Anthropic("main", AnthropicUpstream(kind="anthropic", base_url=url))
+        asked = Call("/messages", MODEL, b"{}", {"x-api-key": KEY})
+        with pytest.raises(UpstreamFailed, match="set its base_url to the final address"):
+            await upstream.send(asked)
+        assert (await upstream.send(replace(asked, path="/models", method="GET"))).status == 307
+        await upstream.aclose()

@@ -128,11 +128,13 @@ class Database:
         for attempt in (0, 1):
             try:
                 database = self._opened(lane)
-                lane.set("busy_timeout", str(int(self._busy * 1000 * waits)))
+                busy = self._busy * waits
                 if writes:
                     lane.set("synchronous", "FULL" if synced else self._synchronous)
+                    lane.set("busy_timeout", "0")
                 with database:
-                    database.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+                    _patiently(partial(database.execute, "BEGIN IMMEDIATE" if writes else "BEGIN"), busy)
+                    lane.set("busy_timeout", str(int(1000 * busy)))
                     return work(database)
             except (sqlite3.Error, OSError) as error:
                 cause = cause_of(error)
@@ -267,7 +269,7 @@ def _locked(file: Path, kind: int) -> Iterator[None]:
 def _connect(name: str, busy: float, schema: str) -> sqlite3.Connection:
     database = sqlite3.connect(name, timeout=busy, isolation_level=None, check_same_thread=False)
     try:
-        _use_log(database, busy)
+        _patiently(partial(database.execute, "PRAGMA journal_mode = WAL"), busy)
         database.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
         database.executescript(schema)
     except BaseException:
@@ -276,13 +278,17 @@ def _connect(name: str, busy: float, schema: str) -> sqlite3.Connection:
     return database
 
 
-def _use_log(database: sqlite3.Connection, busy: float) -> None:
-    # Two that open a new file at once may each hold what the other needs: SQLite then refuses one of them without
-    # waiting (https://www.sqlite.org/c3ref/busy_handler.html), so the wait is here.
+def _patiently(work: Callable[[], object], busy: float) -> None:
+    """Do what needs a lock, tried again at short intervals.
+
+    SQLite's own grow to 100 ms: while another process writes all the time, one may never be lucky. And of two that
+    open a new file at once, each may hold what the other needs: it then refuses one of them without waiting
+    (https://www.sqlite.org/c3ref/busy_handler.html).
+    """
     until = time.monotonic() + busy
     while True:
         try:
-            database.execute("PRAGMA journal_mode = WAL")
+            work()
             return
         except sqlite3.OperationalError as error:
             if (error.sqlite_errorcode & 0xFF) != sqlite3.SQLITE_BUSY or time.monotonic() >= until:

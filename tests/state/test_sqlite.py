@@ -116,6 +116,30 @@ async def test_a_lock_of_another_process_fails_writes_soon_and_reads_not_at_all(
     await unopened.aclose()
 
 
+async def test_a_write_gets_its_turn_while_another_process_writes_all_the_time(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, MIB, busy=0.5)
+    await store.put("a", b"1", ttl=60)
+    is_over = threading.Event()
+
+    def write() -> None:
+        with closing(sqlite3.connect(tmp_path / DATABASE, timeout=5, isolation_level=None)) as other:
+            while not is_over.is_set():
+                other.execute("BEGIN IMMEDIATE")
+                time.sleep(0.045)
+                other.execute("COMMIT")
+                time.sleep(0.008)
+
+    writing = asyncio.create_task(asyncio.to_thread(write))
+    try:
+        for number in range(10):
+            await asyncio.sleep(0.01)
+            await store.put(f"{number}", b"1", ttl=60)
+    finally:
+        is_over.set()
+        await writing
+        await store.aclose()
+
+
 async def test_a_corrupted_file_is_reported_and_a_replaced_one_is_used(tmp_path: Path) -> None:
     (tmp_path / DATABASE).write_bytes(b"this is no database" * 1000)
     store = SqliteStore(tmp_path, MIB)

@@ -132,7 +132,8 @@ class _Written(NamedTuple):
 
 def _write(request: NativeRequest) -> Iterator[tuple[str, bytes | None]]:
     came, (head, _) = request.came, split_head(request.messages)
-    is_said = (source_of(each) not in (None, came.system) for each in head)
+    sources = [source_of(each) for each in head]
+    is_said = (source is not None and source is not came.system for source in sources)
     count = next((place for place, said in enumerate(is_said) if said), len(head))
 
     def extend(before: _Written, messages: Sequence[Message]) -> _Written:

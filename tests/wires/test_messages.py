@@ -100,6 +100,14 @@ def test_what_a_policy_adds_is_written_in_its_place() -> None:
     assert body["system"] == [*AGENT["system"], {"type": "text", "text": "Be brief."}], "behind the client's own"
 
 
+def test_a_system_message_that_repeats_the_system_prompt_stays_in_its_place() -> None:
+    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    request = read({"model": "m", "max_tokens": 9, "system": "Be brief.", "messages": said})
+    *others, last = request.messages
+    body = json.loads(request.with_messages([*others, last.with_changes(content="Hello")]).encode())
+    assert (body["system"], body["messages"]) == ("Be brief.", [said[0], {"role": "user", "content": "Hello"}])
+
+
 def test_reasoning_leaves_and_the_rest_of_an_answer_stays() -> None:
     body = written(lambda messages: messages.__setitem__(2, without_reasoning(messages[2])))
     assert body["messages"][1]["content"] == AGENT["messages"][1]["content"][1:]

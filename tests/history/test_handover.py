@@ -46,6 +46,7 @@ def test_other_messages_are_none(text: str) -> None:
     [
         ("You are a helpful assistant tasked with summarizing conversations.", [], True),
         ("You summarize chats into a structure. When the conversation grows too large, you are asked.", [], True),
+        ("You are Ada, a friendly assistant. Keep the conversation short, with a brief summary at times.", [], False),
         ("You are a coding agent. Summarize the session when you are asked.", [tool()], False),
         (f"You are the desk of a shop. {'Be kind. ' * 30}Summarize the conversation when asked.", [], False),
     ],

@@ -24,7 +24,7 @@ from proxy.upstreams.base import Abilities, Call, Upstream
 from proxy.upstreams.completion import Completion, Deltas, Facts, parsed, timestamp, usage
 from proxy.upstreams.ollama.request import translate
 from proxy.upstreams.ollama.window import Windows, effective, full_name, loaded, positive, suspected, was_cut
-from proxy.upstreams.refusal import Refused
+from proxy.upstreams.refusal import LONGEST_MESSAGE, Refused, error_in, words_of
 from proxy.upstreams.translated import TranslatedServer, Translation
 
 FORWARDED = ("accept", "content-type", "traceparent", "tracestate")
@@ -141,12 +141,12 @@ class Ollama(TranslatedServer):
             _log.warning("prompt was truncated by the server", extra={"fields": {**fields, "window": window}})
 
     def _refusal(self, body: Mapping[str, Any], call: Call, status: int, again: Mapping[str, str]) -> Refused:
-        refusal = super()._refusal(body, call, status, again)
-        refusal.message = ADDRESS.sub("***", refusal.message)
-        if lacking := LACKING.search(refusal.message):
-            param = _asked_by(lacking[1].lower(), call)
-            return Refused(refusal.message, 400, code="unsupported_parameter", param=param)
-        return refusal
+        if body.get("error") is None:
+            return super()._refusal(body, call, status, again)
+        text = ADDRESS.sub("***", words_of(error_in(body)))[:LONGEST_MESSAGE]
+        if lacking := LACKING.search(text):
+            return Refused(text, 400, code="unsupported_parameter", param=_asked_by(lacking[1].lower(), call))
+        return super()._refusal({"error": text}, call, status, again)
 
     def _described(self, model: Mapping[str, Any], running: Mapping[str, int]) -> dict[str, Any] | None:
         name = model.get("name") or model.get("model")

@@ -111,7 +111,19 @@ async def test_an_overflow_has_the_words_that_clients_look_for(fake: FakeOllama,
 async def test_addresses_are_not_told(fake: FakeOllama, upstream: Ollama) -> None:
     fake.status, fake.error = 500, 'Post "http://127.0.0.1:41234/completion": dial tcp 10.0.0.7:8080: EOF'
 
-    assert (await fails(upstream)).message == 'Post "***": dial tcp ***: EOF'
+    error = await fails(upstream)
+
+    assert error.message == str(error) == 'Post "***": dial tcp ***: EOF'
+
+
+async def test_a_missing_ability_is_told_in_the_servers_words_whatever_the_status(
+    fake: FakeOllama, upstream: Ollama
+) -> None:
+    fake.status, fake.error = 404, "q does not support tools"
+
+    error = await fails(upstream)
+
+    assert (error.status, error.message) == (400, "q does not support tools")
 
 
 @pytest.mark.parametrize(("status", "raw"), [(404, b"404 page not found"), (502, b"<html>"), (400, b'{"error":5}')])

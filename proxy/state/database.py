@@ -271,7 +271,7 @@ def _connect(name: str, busy: float, schema: str) -> sqlite3.Connection:
     try:
         _patiently(partial(database.execute, "PRAGMA journal_mode = WAL"), busy)
         database.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
-        database.executescript(schema)
+        _patiently(partial(database.executescript, schema), busy)
     except BaseException:
         database.close()
         raise

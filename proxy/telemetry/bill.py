@@ -281,7 +281,7 @@ def _culprit(last: Mapping[str, PromptPrefixes], forms: Mapping[str, PromptPrefi
         lost += losses[name]
     name = max(losses, key=lambda name: losses[name])
     if name == _SENT:  # a step of the last prompt's chain is no longer there
-        return next((each for each in last if each not in forms), None)
+        return next((each for each in last if each not in (*forms, _START)), None)
     return name or None
 
 

@@ -75,6 +75,7 @@ class Records:
             self._outlets.append(_Outlet("shared", room, log.append))
         self._news = asyncio.Event()
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
+        self._odd = Warnings(_log, "a record is not kept")
         self._overload = Warnings(_log, "some requests are not recorded: there are more than records.per_second")
         self.is_whole = True
         """True if the last answer had all that other replicas have written."""
@@ -131,7 +132,7 @@ class Records:
         try:
             row = await row_of(record, self._ledger, self._texts)
         except Exception as error:  # clients and policies choose its content: none may hold up the others
-            _log.warning("a record is not kept", extra={"fields": {"fault": type(error).__name__}})
+            self._odd.warn(fault=type(error).__name__)
             return
         for outlet in self._outlets:
             outlet.add(record.tenant, row)

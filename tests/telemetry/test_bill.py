@@ -186,3 +186,10 @@ async def test_a_step_that_observes_costs_nothing_and_one_that_is_not_told_apart
     steps = [Step("a", "rewrite", "", 0.0, 0.0, observed=True), Step("b", "keep", "", 0.0, 0.0)]
     assert await talking.bills.effects(estimate, came, (), steps, tokens) == [Effect(), Effect(0, 0, 0)]
     assert await talking.bills.effects(estimate, None, (), steps, tokens) == [Effect(), Effect()]
+
+
+async def test_a_prefix_is_broken_by_the_step_that_is_no_longer_there() -> None:
+    talking, came = Chain(), talk(3000, 500, 2000)
+    await talking.runs(came, cut(came, 1))
+    after = await talking.turn(talk(3000, 500, 2000, 500, 20))
+    assert (after.changed(0) or {})["step"] == "step0"

@@ -12,7 +12,7 @@ from proxy.chat import CONTROL, ChatRequest, Message, legal_cuts, split_head
 from proxy.chat.markers import shortened
 from proxy.chat.texts import texts_of, with_text
 from proxy.compaction.lines import condensed
-from proxy.compaction.references import lines_of_results, with_standing
+from proxy.compaction.references import is_referring, lines_of_results, with_standing
 from proxy.context import Archive, Context
 from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee
 from proxy.history.handover import WHOLE, asks_for_summary
@@ -230,9 +230,13 @@ async def _fitting(leaving: Leaving, room: int, most: int, archive: Archive, ctx
 
 
 async def _short(leaving: Leaving, place: int, most: int, archive: Archive, ctx: Context) -> Message:
-    """Return a message that leaves; a user's or tool's text has at most about so many characters."""
+    """Return a message that leaves; a user's or tool's text has at most about so many characters.
+
+    A text that refers to lines of earlier ones, which leave, is made of what the client sent.
+    """
     message, sent = leaving.talk[place], leaving.sent[place]
-    if message.get("role") not in ("user", "tool") or len(message.text) <= most:
+    is_short = len(message.text) <= most and not is_referring(message.text)
+    if message.get("role") not in ("user", "tool") or is_short:
         return message
     changed = []
     for text in texts_of(place, sent, str(sent.get("role"))):

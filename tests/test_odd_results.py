@@ -10,7 +10,7 @@ from proxy.chat import Message
 from proxy.chat.wire import flaws
 from proxy.config.load import policy_class
 from proxy.config.settings import Chain
-from proxy.gateway.chain import run
+from proxy.gateway.chain import Outcome, run
 from proxy.testing import MemoryMemo, chat, context, tool
 from tests.talk import assistant, calls, result, system, user
 from tests.test_conversations import CHAIN
@@ -71,29 +71,30 @@ async def test_results_that_nobody_has_read_stay_though_their_calls_are_gone(
     assert named[-len(orphans) :] == orphans
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "window"),
-    [
-        ("compress_history", {}, 700),
-        ("window_history", {"keep_turns": 2, "stride": 1}, 8000),
-    ],
-)
-async def test_nothing_leaves_where_what_refers_to_it_would_be_longer(
-    name: str, fields: dict[str, Any], window: int
-) -> None:
-    line = "word " * 900
+async def look_again(window: int, name: str, **fields: Any) -> Outcome:
+    """Run a cut over results that all have one long line, and so refer to the first one."""
     talk = [
         each
         for turn in range(8)
-        for each in (user("Look."), calls(f"c{turn}"), result(line, f"c{turn}"), assistant("Seen."))
+        for each in (user("Look."), calls(f"c{turn}"), result("word " * 900, f"c{turn}"), assistant("Seen."))
     ]
     request = chat("", tools=[tool()]).with_messages([*talk, user("And?")])
     steps = [
         (each, policy_class(each).model_validate(given))
         for each, given in (("compact_tool_results", {}), (name, fields))
     ]
+    return await run(steps, context(request, window=window), strict=True)
 
-    outcome = await run(steps, context(request, window=window), strict=True)
+
+async def test_nothing_leaves_where_what_refers_to_it_would_be_longer() -> None:
+    outcome = await look_again(8000, "window_history", keep_turns=2, stride=1)
 
     assert [step.verdict for step in outcome.steps] == ["rewrite", "keep"]
     assert "refer to" in outcome.steps[1].why
+
+
+async def test_a_tight_cut_shows_no_note_on_lines_that_left() -> None:
+    outcome = await look_again(700, "compress_history")
+
+    assert outcome.steps[1].verdict == "rewrite"
+    assert not any("as above" in message.text for message in outcome.request.messages)

@@ -138,7 +138,7 @@ class LastAnswer:
 
 
 LAST_ANSWER: ContextVar[LastAnswer | None] = ContextVar("last_answer", default=None)
-"""Where the answer to the request that is under way is noted."""
+"""The note of the answer to the request that is under way."""
 
 
 @cache

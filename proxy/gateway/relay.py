@@ -91,8 +91,7 @@ class Observers:
         """Take note that the client has all of the answer: price it, then count it against the caller's limits."""
         for watch in self.watches:
             watch.ended(reply, usage)
-        broken = reply.facts.get("error") or usage.error
-        self.observed.end(status=reply.status, usage=usage, facts=reply.facts, error=str(broken) if broken else None)
+        self.observed.end(status=reply.status, usage=usage, facts=reply.facts, error=usage.error)
         if (admission := self._http.admission) is not None:
             (admission.note if reply.status < 400 else admission.note_failure)(usage, self._http.seen.usd)
         learn(self.call, reply, usage, translates=self._upstream.abilities.translates)

@@ -193,7 +193,7 @@ class UsageReader:
                 answer = _mapping(event.get("response")) or _mapping(event.get("message")) or event
                 usage = _read(answer)
                 finish = usage.finish_reasons or finish
-                error = _failure(event) or _failure(answer) or error
+                error = _error(event) or _error(answer) or error
                 report = report.joined(read_report(event)).joined(read_report(answer))
                 if usage.input or not result.input:
                     result = usage
@@ -202,7 +202,14 @@ class UsageReader:
         if result.input is None:  # the event that tells of it may be longer than what is kept
             used = _read({"usage": _cut_usage(recent[-_TAIL:])})
             result = replace(used, model=result.model, response_id=result.response_id)
-        return replace(result, finish_reasons=finish, error=error, report=report)
+        return replace(result, finish_reasons=finish, error=_named(error), report=report)
+
+    def failure(self) -> Mapping[str, Any] | None:
+        """Return the error that one of the last events of a stream is; None if there is none."""
+        end = b"".join(self._recent)[-_TAIL:]
+        told = (line for line in reversed(end.splitlines()) if line.startswith(b"data:") and b'"error"' in line)
+        events = map(json_object, (line[5:] for line in told))
+        return next(filter(None, (_error(event) or _error(_mapping(event.get("response"))) for event in events)), None)
 
     def of_body(self, body: bytes) -> Usage:
         try:
@@ -212,13 +219,17 @@ class UsageReader:
             return Usage()
 
 
-def _failure(event: Mapping[str, Any]) -> str | None:
-    """Return the code of the error that an event of a stream is, else its type."""
+def _error(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the error that an event of a stream is; None if it is none."""
     error = event if event.get("type") == "error" and "error" not in event else event.get("error")
-    if not error:
+    return {"message": error, **_mapping(error)} if error else None
+
+
+def _named(error: Mapping[str, Any] | None) -> str | None:
+    """Return the code of an error, else its type."""
+    if error is None:
         return None
-    told = _mapping(error)
-    known = (told.get("code"), told.get("type"))
+    known = (error.get("code"), error.get("type"))
     return next((str(each) for each in known if each and isinstance(each, str | int)), "error")
 
 

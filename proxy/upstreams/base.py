@@ -99,9 +99,9 @@ class Reply:
     chunks: ByteStream | None = None
     """The body as it arrives; closing it drops the upstream request at once."""
     facts: Mapping[str, str | int | float | bool] = field(default_factory=dict)
-    """Observations for spans and logs: `truncated`, `ignored` fields, an `error` in mid-stream, the `cpu_seconds` of a
-    process that worked on it, and where the bytes do not show them, `prompt_tokens`, `completion_tokens` and
-    `cached_tokens`. They may be filled until the body ends."""
+    """Observations for spans and logs: `truncated`, `ignored` fields, the `cpu_seconds` of a process that worked on it,
+    and where the bytes do not show them, `prompt_tokens`, `completion_tokens` and `cached_tokens`. They may be filled
+    until the body ends."""
 
     def as_json(self, body: bytes, status: int | None = None) -> "Reply":
         """Return the reply with JSON in place of its body or stream."""

@@ -92,7 +92,7 @@ class Completion:
     async def reply(self, deltas: Deltas, headers: Sequence[tuple[bytes, bytes]] = ()) -> Reply:
         """Return the answer. A stream waits for its first event, so that an error before it keeps its status.
 
-        A later error is the last event, and the fact `error` its code.
+        A later error is the last event.
         """
         if self.stream:
             events = self._held_back(deltas)
@@ -123,7 +123,6 @@ class Completion:
         except PenstockError as error:
             if not begun:
                 raise
-            self.facts["error"] = error.code or error.type
             yield b"data: " + error.body() + b"\n\n"
 
     async def _events(self, deltas: Deltas) -> AsyncGenerator[bytes, None]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal
@@ -9,16 +10,16 @@ from typing import Any, Literal
 from proxy.chat.errors import PenstockError, UpstreamFailed, UpstreamUnavailable
 from proxy.chat.sse import ByteStream
 from proxy.config.settings import BreakerSettings, Guarded
+from proxy.models.usage import UsageReader
 from proxy.upstreams.base import Call, Reply, Upstream
 from proxy.upstreams.keys import Mask, keys_of
 from proxy.upstreams.refusal import advice
+from proxy.wires.messages_answer import STATUSES
 
 _SHARE = 0.5
 """The least share of failures that opens a breaker: a few among thousands of answers are no reason."""
 
-_BROKEN = frozenset({"upstream_broke_off", "upstream_timeout"})
-"""Codes of errors that end a stream."""
-
+_STATUS = re.compile(r"[45]\d\d", re.ASCII)
 _STUMBLED = frozenset({500, 501, 505})
 """Statuses from 500 on that are about one request."""
 
@@ -57,7 +58,7 @@ class GuardedUpstream:
         if reply.chunks is None:
             self._slots.release()
         else:
-            reply.chunks = _Watched(self, ticket, reply.chunks, reply.facts)
+            reply.chunks = _Watched(self, ticket, reply.chunks)
         return reply
 
     def over(self, ticket: int, *, is_broken: bool) -> None:
@@ -115,15 +116,18 @@ def is_down(status: int, should_retry: str | None = None) -> bool:
 
 
 class _Watched:
-    """A stream that gives its slot back when it is closed, and tells whether it broke off; its chunks cost nothing."""
+    """A stream that gives its slot back when it is closed, and tells whether it broke off or ended with an error."""
 
-    def __init__(self, guard: GuardedUpstream, ticket: int, chunks: ByteStream, facts: Mapping[str, Any]) -> None:
-        """`facts` are those of the reply, which has this stream: holding the reply itself would be a cycle."""
-        self._guard, self._ticket, self._chunks, self._facts = guard, ticket, chunks, facts
+    def __init__(self, guard: GuardedUpstream, ticket: int, chunks: ByteStream) -> None:
+        self._guard, self._ticket, self._chunks = guard, ticket, chunks
+        self._reader = UsageReader()
         self._is_open = True
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._guard.mask.chunks(self._chunks)
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        feed = self._reader.feed
+        async for chunk in self._guard.mask.chunks(self._chunks):
+            feed(chunk)
+            yield chunk
 
     async def aclose(self) -> None:
         try:
@@ -131,9 +135,17 @@ class _Watched:
         finally:
             if self._is_open:
                 self._is_open = False
-                # the streams of upstreams that translate end by themselves, and note why
-                is_broken = getattr(self._chunks, "broken", False) or self._facts.get("error") in _BROKEN
+                is_broken = getattr(self._chunks, "broken", False) or _is_servers(self._reader.failure())
                 self._guard.over(self._ticket, is_broken=is_broken)
+
+
+def _is_servers(error: Mapping[str, Any] | None) -> bool:
+    """Return whether an error within a stream is the server's own, not one about the request or its key."""
+    if error is None:
+        return False
+    told = [str(error.get(name)) for name in ("status", "status_code", "code", "type")]
+    known = (int(each) if _STATUS.fullmatch(each) else STATUSES.get(each) for each in told)
+    return next(filter(None, known), 400 if error.get("code") else 500) >= 500
 
 
 # --- the circuit breaker: a state machine with a clock, and nothing else ---

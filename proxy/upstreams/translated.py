@@ -50,7 +50,7 @@ class TranslatedUpstream(Upstream):
 
         Raise `BadRequest` for what cannot be translated, and the server's refusals as errors of OpenAI's kind. Facts,
         which for a stream are complete at its end: the tokens as the server counted them, `ignored` (a list of fields
-        with commas), `error` (a code), and those of the server's own.
+        with commas), and those of the server's own.
         """
         if call.request is None or call.path != CHAT:
             return await self._pass(call)

@@ -41,6 +41,23 @@ class Scripted(Behind):
         return Reply(200, chunks=Chunks(parts, then=next((each for each in answer if each not in parts), None)))
 
 
+ERRORS = [
+    (b'data: {"error": {"message": "m", "type": "server_error", "code": null}}', True),
+    (b'data: {"error": {"message": "m", "type": "server_error", "code": "upstream_broke_off"}}', True),
+    (b'data: {"error": {"message": "m", "type": "InternalServerError", "code": 500}}', True),
+    (b'data: {"error": {"message": "m", "code": "502"}}', True),
+    (b'data: {"error": "the engine died"}', True),
+    (b'data: {"type": "error", "error": {"type": "overloaded_error"}}', True),
+    (b'data: {"type": "response.failed", "response": {"error": {"code": "server_error"}}}', True),
+    (b'data: {"type": "response.failed", "response": {"error": {"code": "invalid_prompt"}}}', False),
+    (b'data: {"type": "error", "code": "rate_limit_exceeded", "message": "m"}', False),
+    (b'data: {"error": {"message": "m", "type": "BadRequestError", "code": 400}}', False),
+    (b'data: {"error": {"type": "invalid_request_error", "code": "context_length_exceeded"}}', False),
+    (b'data: {"choices": [{"delta": {"content": "\\"error\\""}}], "error": null}', False),
+]
+"""Events that end a stream, and whether they count: such as are about a request or a key do not."""
+
+
 def guarded(upstream: Scripted, *, failures: int = 2, **bounds: Any) -> GuardedUpstream:
     settings = Guarded(breaker=BreakerSettings(failures=failures, open_for=60), **bounds)
     return GuardedUpstream(upstream, settings, Breaker(settings.breaker))
@@ -75,6 +92,8 @@ async def outcome(upstream: GuardedUpstream) -> Any:
     pytest.param(BadRequest("x"), False, id="a refusal of ours"),
     pytest.param(PenstockError("x", status=503), True, id="a server's refusal that was translated"),
     pytest.param([b"a", b"b"], False, id="a stream"),
+    *(pytest.param([b'data: {"x": 1}\n', b"\nda" + told[2:20], told[20:] + b"\n\ndata: [DONE]\n\n"], opens, id=told.decode())
+      for told, opens in ERRORS),
 ])  # fmt: skip
 async def test_what_counts_as_a_failure(answer: Any, opens: bool) -> None:
     behind = Scripted(answer, answer)
@@ -194,16 +213,6 @@ async def test_a_probe_that_a_client_gives_up_is_made_by_the_next() -> None:
     behind.script = ["wait"]
     await _given_up(upstream)
     assert await outcome(upstream) == 200
-
-
-async def test_a_stream_that_is_translated_notes_how_it_ended() -> None:
-    async def send(call: Call) -> Reply:
-        return Reply(200, chunks=Chunks([b"a"]), facts={"error": "upstream_broke_off"})
-
-    behind = Scripted()
-    behind.send = send  # type: ignore[method-assign]
-    upstream = guarded(behind)
-    assert [await outcome(upstream) for _ in range(3)] == [[b"a"], [b"a"], "upstream_unavailable"]
 
 
 def test_statuses() -> None:

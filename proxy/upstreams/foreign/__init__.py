@@ -10,7 +10,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +18,6 @@ from urllib.parse import quote
 import orjson
 
 from proxy.chat.errors import NotFound, Unanswered, UpstreamFailed, UpstreamTimeout
-from proxy.chat.sse import ByteStream, read_event
 from proxy.config.settings import ForeignUpstream, OpenAIUpstream, Settings
 from proxy.http.client import Timeouts, Transport
 from proxy.http.headers import CREDENTIALS
@@ -26,7 +25,7 @@ from proxy.models import PriceList
 from proxy.text.tables import table
 from proxy.upstreams.base import CHAT, Abilities, Call, Reply, Upstream
 from proxy.upstreams.openai import OpenAI
-from proxy.upstreams.refusal import Refused, advice, error_in, refusal_in
+from proxy.upstreams.refusal import Refused, advice, refusal_in
 
 _IGNORED = "/ignored"
 _OWN = b"x-penstock-"
@@ -36,7 +35,6 @@ _SERVERS = frozenset({b"date", b"server"})
 _FORWARDED = CREDENTIALS | {"anthropic-version"}
 """The client's headers that tell its key and the vendor of the key."""
 _FAILURES = {kind.__name__.encode(): kind for kind in (UpstreamFailed, Unanswered, UpstreamTimeout)}
-_ERROR = b'data: {"error":'
 _PROGRAM = "from proxy.upstreams.foreign.worker import main; main()"
 _PATIENCE = 2.0
 """Seconds that the process has to end by itself."""
@@ -136,9 +134,7 @@ class Foreign(OpenAI):
             error, failure = refusal_in(reply), _FAILURES.get(own.get(b"error", b""), Refused)
             again = advice(reply.headers)
             raise failure(error.message, status=reply.status, code=error.code, param=error.param, headers=again)
-        reply.facts = facts = orjson.loads(own.get(b"facts", b"{}"))
-        if reply.chunks is not None:
-            reply.chunks = _NotedStream(reply.chunks, facts)
+        reply.facts = orjson.loads(own.get(b"facts", b"{}"))
         return reply
 
     async def ignored(self, call: Call) -> tuple[str, ...]:
@@ -153,27 +149,6 @@ class Foreign(OpenAI):
     async def aclose(self) -> None:
         await super().aclose()
         await self._process.leave(self.name)
-
-
-class _NotedStream:
-    """A stream of the process. Its error is noted, as other kinds note theirs: the breaker counts it."""
-
-    def __init__(self, chunks: ByteStream, facts: dict[str, Any]) -> None:
-        self._chunks, self._facts = chunks, facts
-
-    @property
-    def broken(self) -> bool:
-        return bool(getattr(self._chunks, "broken", False))
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._chunks:
-            if (at := chunk.rfind(_ERROR)) >= 0:
-                error = error_in(read_event(chunk[at:]))
-                self._facts["error"] = error.get("code") or error.get("type")
-            yield chunk
-
-    async def aclose(self) -> None:
-        await self._chunks.aclose()
 
 
 def _revealed(settings: ForeignUpstream) -> dict[str, Any]:

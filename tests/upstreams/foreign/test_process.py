@@ -125,12 +125,11 @@ async def refused(lab: Lab, request: ChatRequest, name: str = "claude") -> Refus
     return raised.value
 
 
-async def test_a_stream_that_breaks_notes_its_error(lab: Lab) -> None:
+async def test_a_stream_that_breaks_tells_its_error(lab: Lab) -> None:
     for lab.fake.ending, error in (("cut", "upstream_broke_off"), ("error", "server_error"), ("whole", None)):
-        reply = await lab.upstreams["claude"].send(call(ask(stream=True)))
-        assert "error" not in reply.facts
-        await read(reply)
-        assert reply.facts.get("error") == error
+        reader = UsageReader()
+        reader.feed(await read(await lab.upstreams["claude"].send(call(ask(stream=True)))))
+        assert reader.of_stream().error == error
 
 
 async def test_a_refusal_keeps_its_status_words_and_headers(lab: Lab) -> None:

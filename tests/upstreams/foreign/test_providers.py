@@ -97,7 +97,6 @@ async def test_a_stream_ends_as_its_provider_ended_it(name: str, streamed: list[
     reasons = [choice["finish_reason"] for chunk in chunks for choice in chunk["choices"] if choice["finish_reason"]]
     if finish is None:
         assert (reasons, last["error"]["code"]) == ([], "upstream_broke_off")
-        assert reply.facts["error"] == "upstream_broke_off"
     else:
         assert (reasons, last) == ([finish], "[DONE]")
         assert "error" not in reply.facts

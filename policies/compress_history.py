@@ -18,6 +18,7 @@ from proxy.history.cuts import Cut, Marks, Room, as_sent, foresee
 from proxy.history.handover import WHOLE, asks_for_summary
 from proxy.history.pins import Pattern
 from proxy.history.summaries import (
+    BYTES,
     Leaving,
     SummarySize,
     Written,
@@ -38,9 +39,9 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
     """Cut a conversation that outgrows its window, deep and rarely, and put a digest where its beginning was.
 
     Above `compress_at` the oldest exchanges leave until `cut_to` of the usable window is taken and at most `keep_turns`
-    turns stand word for word. Cuts depend on the sizes of the messages, so every replica cuts alike. Without a prompt
-    cache the next cut comes half-way to `compress_at`. What leaves is archived first; without an archive nothing
-    leaves.
+    turns stand word for word. Where a large exchange left, short forms of the newest fill that room. Cuts depend on the
+    sizes of the messages, so every replica cuts alike. Without a prompt cache the next cut comes half-way to
+    `compress_at`. What leaves is archived first; without an archive nothing leaves.
 
     The digest stands behind the system messages, as data in the user's role: the user's messages, word for word and
     numbered by turns; under each the answers; the open plan; with tools the handles of what left. When room is short,
@@ -139,7 +140,7 @@ class CompressHistory(Policy, CutsHistory, ActsNatively):
         if handles is None:
             return Keep(f"{share}, but what would leave could not be archived")
         written = await settled(leaving, last.foreseen, measure, ctx) if self.summary == "written" else None
-        summary = await _replacement(leaving, handles if request.tools else (), measure, ctx, written, last.is_tight)
+        summary = await _replacement(leaving, last, handles if request.tools else (), measure, ctx, written)
         if summary is None:
             return Keep(f"{share}, but the summary would be longer than what it replaces")
         if ahead is not None and self.summary == "written":
@@ -171,39 +172,44 @@ def _foresee(
     return foresee(talk, sizes, born, room, keep, lines_of_results(talk))
 
 
-_PARTS = (8, 6, 4, 3, 2)
-"""A text that the model got may take these parts of the summary's room: the largest that leaves out no more of them."""
+_PARTS = (8, 6, 4, 3, 2, 1)
+"""A text that the model got may take these parts of the room: the largest that leaves out no more of them."""
 
 
 async def _replacement(
     leaving: Leaving,
+    cut: Cut,
     handles: tuple[str, ...],
     measure: SummarySize,
     ctx: Context,
     written: Written | None,
-    is_tight: bool,
 ) -> list[Message] | None:
-    """Return the digest of what leaves; of a tight cut a shorter one, and the newest exchanges in short forms."""
-    size = replace(measure, tokens=measure.tokens // 2) if is_tight else measure
+    """Return the digest of what leaves and, in the room that there is, the newest exchanges in short forms.
+
+    In a tight cut they have half of the digest's room.
+    """
+    size = replace(measure, tokens=measure.tokens // 2) if cut.is_tight else measure
     summary = await summarised(leaving, handles, size, ctx, written)
-    short = await newest(leaving, summary, measure, ctx) if summary is not None and is_tight else []
-    if summary is None or not short:
+    if summary is None or not (cut.is_tight or cut.forms):
+        return summary
+    short = await newest(leaving, summary, measure.tokens + cut.forms, ctx)
+    if not short:
         return summary
     # what stands in short forms needs no line: others have its room
     return [*(await summarised(leaving, handles, size, ctx, written, shown=len(short)) or summary), *short]
 
 
-async def newest(leaving: Leaving, before: Sequence[Message], measure: SummarySize, ctx: Context) -> list[Message]:
-    """Return the newest exchanges that leave, as far as the summary's room allows, behind the carried summary.
+async def newest(leaving: Leaving, before: Sequence[Message], tokens: int, ctx: Context) -> list[Message]:
+    """Return the newest exchanges that leave, as far as so many tokens allow together with the summary before them.
 
     They begin with the assistant, whose words stay whole; the texts of others are short.
     """
     if ctx.archive is None:
         return []
-    room = measure.tokens - sum(await ctx.tokens.sizes(before[leaving.carried is not None :]))
+    room = tokens - sum(await ctx.tokens.sizes(before[leaving.carried is not None :]))
     best: list[Message] = []
     for part in _PARTS:
-        forms = await _fitting(leaving, room, measure.size // part, ctx.archive, ctx)
+        forms = await _fitting(leaving, room, int(room * BYTES) // part, ctx.archive, ctx)
         if len(forms) < len(best):
             break
         best = forms

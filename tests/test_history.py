@@ -68,6 +68,16 @@ def test_a_tight_cut_carries_a_short_opening() -> None:
     assert (cut, cut.is_tight) == (Cut(3, 4), False)
 
 
+@pytest.mark.parametrize(("sizes", "turns", "forms"), [
+    ([4, 1, 34, 1, 1], None, 15 - 8 - 2),
+    ([4, 1, 33, 1, 4], None, 0),
+    ([4, 1, 34, 1, 1], 1, 0),
+], ids=["a large exchange left", "much stays", "a cut for the sake of few turns"])  # fmt: skip
+def test_forms_fill_what_a_cut_leaves_below_the_low_mark(sizes: list[int], turns: int | None, forms: int) -> None:
+    (cut,) = cuts("u1 a1 u2 a2 u3", sizes, room(40, 15, summary=8)._replace(turns=turns))
+    assert (cut.start, cut.forms) == (3, forms)
+
+
 def test_a_result_counts_in_full_until_the_model_has_read_it() -> None:
     conversation, settled = "u1 a1 u2 a2 u3 a3! t3", [10] * 7
     assert cuts(conversation, settled, room(100, 40)) == []

@@ -79,6 +79,8 @@ class Cut:
     """The index of a message that stays although it stands before the cut: the last user message, else the opening."""
     is_tight: bool = field(default=False, compare=False)
     """True if the newest exchange alone is more than a cut is to leave."""
+    forms: int = field(default=0, compare=False)
+    """The tokens below the low mark that short forms of the newest exchanges that leave may take."""
     foreseen: int = field(default=0, compare=False)
     """The index of the first message that would have stayed if the cut had come at the warn mark; 0 if none."""
 
@@ -170,7 +172,9 @@ class _CutWalk:
     def running(self, index: int) -> int:
         """Return the tokens that are forwarded of the conversation up to a message."""
         talk = self.before[index + 1] - self.before[self.last.start]
-        return talk + self._carried(self.last.carried) + (self._room.summary if self.last.start else 0)
+        return (
+            talk + self._carried(self.last.carried) + (self._room.summary + self.last.forms if self.last.start else 0)
+        )
 
     def leave(self, cut: Cut) -> bool:
         """Cut; return True if lines come back because results refer to what left."""
@@ -228,12 +232,18 @@ class _CutWalk:
         """Return a cut at a place; a tight one carries the conversation's opening, where that is short."""
         room, newest = self._room, index - (index in self._assistants)
         if self.sizes[newest] + self._unread <= room.low - room.summary:
-            return Cut(start, index, carried)
+            return self._filled(Cut(start, index, carried), index)
         opening = next(iter(self._users), start)
         if carried is None and opening < start and self.sizes[opening] <= room.summary // 2:
             whole = self._after(Cut(start, index, opening), index) + self._unread
             carried = opening if whole <= room.high else None
-        return Cut(start, index, carried, is_tight=True)
+        return self._filled(Cut(start, index, carried, is_tight=True), index)
+
+    def _filled(self, cut: Cut, index: int) -> Cut:
+        """Return the cut with the room for short forms, if it has much; one for the sake of few turns has none."""
+        spare = self._room.low - self._after(cut, index) - self._unread
+        is_by_turns = self._room.turns is not None and cut.start <= self._turn(index, self._room.turns)
+        return cut if is_by_turns or spare <= self._room.summary // 2 else replace(cut, forms=spare)
 
     def _after(self, cut: Cut, index: int) -> int:
         return self._room.summary + self._carried(cut.carried) + self.before[index + 1] - self.before[cut.start]

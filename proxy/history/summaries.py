@@ -16,7 +16,7 @@ from proxy.history.digest import Line, block, choose, lines
 from proxy.history.pins import marked, open_plan
 from proxy.history.reading import clipped, read
 
-_BYTES = 3.5
+BYTES = 3.5
 """Bytes that a token of a summary takes, about; where identifiers and numbers take less, it is made again, shorter."""
 _SMALLEST = 200
 _SHRINKING = (1.15, 1.1, 1.05, 1.0, 0.9, 0.8, 0.7, 0.5, 0.25, 0.0)
@@ -79,7 +79,7 @@ class SummarySize:
 
     @property
     def size(self) -> int:
-        return max(_SMALLEST, int(self.tokens * _BYTES))
+        return max(_SMALLEST, int(self.tokens * BYTES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from proxy.gateway.chain import run
 from proxy.policy import Keep, Rewrite
 from proxy.testing import MemoryArchive, chat, context, profile
 from tests.decisions import rewrite
-from tests.talk import assistant, user
+from tests.talk import assistant, calls, result, user
 
 WINDOW = 2000
 
@@ -81,6 +81,17 @@ async def test_what_a_tight_cut_shows_in_short_forms_has_no_line_in_its_digest()
     assert len({*said} & {*shown}) > 2
     assert any(each in digest.text for each in said)
     assert not any(each in digest.text and each in shown for each in said)
+
+
+async def test_files_that_left_with_the_last_cut_fill_the_room_up_to_the_low_mark() -> None:
+    code = "\n".join(f"def f{n}(x):\n    return x + {n}\n" for n in range(300))
+    log = "\n".join(f"12:00:{n:03} job {n * 37 % 101} is done" for n in range(640))
+    messages = [*chat("s u1").messages, calls("c1"), result(code), calls("c2"), result(log, "c2")]
+    request = chat("u").with_messages([*messages, assistant("I saw both."), user("Now edit the code.")])
+    decision = rewrite(await CompressHistory().apply(request, context(request, window=8192)))
+    shown = [message for message in decision.request.messages if message.role == "tool"]
+    assert [message.text.splitlines()[0] for message in shown] == [code.splitlines()[0], log.splitlines()[0]]
+    assert 0.25 < (await context().tokens.count(decision.request)).total / 8192 <= 0.3
 
 
 async def test_above_it_the_oldest_turns_become_a_summary_that_the_archive_backs() -> None:

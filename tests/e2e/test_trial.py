@@ -52,10 +52,8 @@ def test_a_session_is_priced_without_and_with_the_chain(
     arguments = ["try", "--config", str(config), "--port", str(port), "--save", str(saved)]
     assert main([*arguments, "--", sys.executable, "-c", ASK]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "1 request in 1 conversation"
-    plain, chained = (
-        float(line.partition("$")[2].split()[0]) for line in lines if line.startswith(("without", "with"))
-    )
+    assert lines[0] == "1 conversation, 1 request; chain default"
+    chained, plain = (float(line.split()[1]) for line in lines if line.startswith("usd"))
     assert 0 < chained < plain / 2
     row = json.loads(saved.read_text())
     asked = json.loads((ROOT / "docs/request.json").read_text())
@@ -90,7 +88,7 @@ def test_ctrl_c_ends_the_recording_and_prints_the_figures(config: Path, port: in
         names = {**os.environ, "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
         subprocess.run([sys.executable, "-c", ASK], env=names, check=True)
         process.send_signal(signal.SIGINT)
-        assert "1 request in 1 conversation" in process.stdout.read()
+        assert "1 conversation, 1 request;" in process.stdout.read()
     assert process.returncode == 0
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), timeout=1)
@@ -104,5 +102,5 @@ def test_the_shipped_configuration_serves_in_a_folder_without_one(
     assert main(["try", "--port", str(port), "--save", "session.jsonl", "--", sys.executable, "-c", ASK]) == 0
     out = capsys.readouterr().out
     assert "no config.yaml is here; the one that comes with Penstock is used" in out
-    assert "1 request in 1 conversation" in out
+    assert "1 conversation, 1 request;" in out
     assert main(["check"]) == 1

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 from proxy.server.replay.score import OTHERS, OWN, Replayed, Turn
 from proxy.text import columns, counted
@@ -153,51 +153,12 @@ def _percentile(ordered: Sequence[float], share: float) -> float | None:
     return round(ordered[min(len(ordered) - 1, int(share * len(ordered)))], 3) if ordered else None
 
 
-class Figure(NamedTuple):
-    """A figure of a report, and what it says."""
-
-    value: str
-    about: str
-    grade: str = ""
-    """`good`, `bad`, or worth a look (`warn`)."""
-
-
-def figures(total: Mapping[str, Any]) -> list[Figure]:
-    """Return the figures of all conversations that a reader has to know."""
-    tokens, values, breaks, cost = total["tokens"], total["values"], total["breaks"], total["cost"][OWN]
-    usd = "" if total["usd"] is None else f" ${total['usd_unchanged']:.4f} → ${total['usd']:.4f}"
-    against, times, large = total.get("cost_against", {}).get(OWN), total["milliseconds"], total["too_large"]
-    messages, recalled = total["messages"], total["recalled"]
-    removed = f"removed at the end, {messages['gone']:,} of them behind no handle; {messages['shortened']:,} shortened"
-    return [
-        _share(cost, f"cost of the prompts{usd}"),
-        *([] if against is None else [_share(against, "cost against the other chain")]),
-        _share(tokens["ratio"], f"tokens: {tokens['before']:,} → {tokens['after']:,}"),
-        _count(breaks["count"], f"prefix breaks, {breaks['tokens']:,} tokens", "warn"),
-        _count(values["lost"], f"of {values['needed']:,} needed values lost"),
-        Figure(f"{values['retrievable']:,}", "needed values behind a handle"),
-        Figure(f"{messages['removed']:,}", f"of {messages['all']:,} messages {removed}"),
-        _count(total["violations"]["requests"], "requests that break a rule"),
-        _count(total["refused"], "requests refused"),
-        _count(large["sent"], f"too large for the window; {large['unchanged']:,} unchanged"),
-        _count(total["failed_steps"], "failed steps"),
-        Figure(f"{recalled['tokens']:,}", f"tokens recalled, {recalled['turns']:,} requests"),
-        _count(total["left_out"], "calls of tools that were left out", "warn"),
-        Figure(f"{times['p99'] or 0:.1f} ms", f"the chain, p99; p50 {times['p50'] or 0:.1f} ms"),
-    ]
-
-
-def _count(count: int, about: str, more: str = "bad") -> Figure:
-    return Figure(f"{count:,}", about, more if count else "good")
-
-
-def _share(ratio: float | None, about: str) -> Figure:
-    return Figure(number(ratio), about, "" if ratio in (None, 1) else "good" if ratio < 1 else "bad")
-
-
-def notes(total: Mapping[str, Any]) -> list[str]:
-    """Return notes on the trust in the costs, and on parts that a replay leaves out."""
+def notes(report: Mapping[str, Any]) -> list[str]:
+    """Return the size of a replay, and notes on the trust in the costs and on parts that a replay leaves out."""
+    total = report["total"]
     calibration, internal = total["calibration"], total["internal_calls"]
+    about = f"chain {report['chain']}" + (f" against {report['against']}" if report["against"] else "")
+    size = f"{counted(total['conversations'], 'conversation')}, {counted(total['requests'], 'request')}; {about}"
     trust = "not calibrated: the files report no reads from the upstream's cache"
     if calibration is not None:
         expected, reported = calibration["share_expected"] or 0.0, calibration["share_reported"] or 0.0
@@ -206,7 +167,21 @@ def notes(total: Mapping[str, Any]) -> list[str]:
             f"prompt; of all prompts {expected:.1%} predicted, {reported:.1%} reported"
         )
     unplayed = f"not played: {counted(internal, 'call')} of internal tools, so later prompts are shorter than they were"
-    return [trust, *([unplayed] if internal else [])]
+    cost = "cost is that of the prompts against the client's own requests: below 1 the chain saves money"
+    return [size, cost, trust, *([unplayed] if internal else [])]
+
+
+def tables(report: Mapping[str, Any]) -> dict[str, Rows]:
+    """Return the tables of a report by their titles: the figures by source, all of them, and what each step did."""
+    total, steps = report["total"], step_table(report["total"]["steps"])
+    figures = [(name, _figure(value)) for name, value in total.items() if name not in ("steps", "calibration")]
+    return {"Sources": source_table(report), "Figures": [("figure", "value"), *figures], "Steps": steps}
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_figure(each)}" for name, each in value.items()) or "none"
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def source_table(report: Mapping[str, Any]) -> Rows:
@@ -253,23 +228,8 @@ def events(turn: Turn) -> dict[str, str]:
 
 def render_text(report: Mapping[str, Any]) -> str:
     """Return the report for people."""
-    total = report["total"]
-    about = f"chain {report['chain']}" + (f" against {report['against']}" if report["against"] else "")
-    lines = [
-        f"{counted(total['conversations'], 'conversation')}, {counted(total['requests'], 'request')}; {about}",
-        "",
-        *columns(source_table(report), str.rjust),
-        "",
-        "cost is that of the prompts against the client's own requests: below 1 the chain saves money",
-        *notes(total),
-        "",
-        *(f"{figure.value:>12}  {figure.about}" for figure in figures(total)),
-        "",
-        *_first_events(report["conversations"]),
-        "",
-        *(columns(step_table(total["steps"]), str.rjust) if total["steps"] else []),
-    ]
-    return "\n".join(lines)
+    shown = (columns(rows, str.ljust if title == "Figures" else str.rjust) for title, rows in tables(report).items())
+    return "\n\n".join(map("\n".join, (notes(report), *shown, _first_events(report["conversations"]))))
 
 
 def _first_events(conversations: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -294,23 +254,13 @@ _OPEN = 3
 
 def render_page(report: Mapping[str, Any], title: str) -> str:
     """Return the report as a page of HTML."""
-    total, steps = report["total"], report["total"]["steps"]
     template = files("proxy").joinpath("data/replay.html").read_text(encoding="utf-8")
+    conversations = enumerate(report["conversations"])
     return Template(template).substitute(
         title=escape(title),
-        chain=escape(report["chain"]),
-        compared=f", compared with <b>{escape(report['against'])}</b>" if report["against"] else "",
-        size=f"{counted(total['conversations'], 'conversation')}, {counted(total['requests'], 'request')}",
-        notes="\n".join(f'<p class="badge">{escape(note)}</p>' for note in notes(total)),
-        cards="".join(
-            f'<div><b class="{each.grade}">{escape(each.value)}</b><span>{escape(each.about)}</span></div>'
-            for each in figures(total)
-        ),
-        sources=_table(source_table(report)),
-        steps=f"\n<h2>Steps</h2>\n{_table(step_table(steps))}" if steps else "",
-        conversations="\n".join(
-            _conversation(each, is_open=place < _OPEN) for place, each in enumerate(report["conversations"])
-        ),
+        notes="\n".join(f"<p>{escape(note)}</p>" for note in notes(report)),
+        tables="\n".join(f"<h2>{name}</h2>\n{_table(rows)}" for name, rows in tables(report).items()),
+        conversations="\n".join(_conversation(each, is_open=place < _OPEN) for place, each in conversations),
     )
 
 

@@ -26,6 +26,7 @@ from proxy.economics import UNCACHED, cached_tokens, money, prompt_cost
 from proxy.server.replay.player import Explained, Player
 from proxy.server.replay.reading import Conversation, RecordedRequest, request_of
 from proxy.step import Step
+from proxy.text.arrays import numpy
 
 OWN = "own"
 """The name of the model's own rules."""
@@ -48,66 +49,43 @@ _REMEMBERED = 8
 _MARK = re.compile(rb',\s*"%b"\s*:\s*\{[^{}]*\}|"%b"\s*:\s*\{[^{}]*\}\s*,?' % (FIELD.encode(), FIELD.encode()))
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A request as a provider reads it."""
+class Prompt(NamedTuple):
+    """A request as a provider reads it: the JSON of its tools and messages, one after the other."""
 
-    pieces: tuple[bytes, ...]
-    ends: tuple[int, ...]
-    """The tokens in front of each piece, and those of all, as the model counts them."""
-    wire_ends: tuple[int, ...]
-    """The same of their JSON; of messages with images, as the model counts them."""
-    marks: tuple[int, ...]
-    """The places of the pieces that are marked for the cache."""
+    text: bytes
+    offsets: Sequence[int]
+    """The beginning of each tool and message, and the end of the last."""
+    ends: Mapping[bool, Sequence[int]]
+    """The tokens in front of each offset, as the model counts them, and (True) of the JSON; of messages with images
+    always as the model counts them."""
+    marks: Sequence[int]
+    """The numbers of the offsets up to which the provider is told to cache it."""
     at: float
 
-    @property
-    def tokens(self) -> int:
-        return self.ends[-1]
+    def shared(self, later: "Prompt") -> int:
+        """Return the number of bytes that a later prompt has in common with this one from the beginning on."""
+        sizes = range(min(len(self.text), len(later.text)))
+        return bisect_left(sizes, True, key=lambda size: self.text[: size + 1] != later.text[: size + 1])
 
 
 async def prompt_of(request: ChatRequest, tokens: Tokens, at: float) -> Prompt:
-    """Return the prompt that a request is."""
-    messages, of_tools = request.messages, await tokens.tool_sizes(request.tools)
+    """Return the prompt that a request is. Spaces and escapes of its JSON, and marks for the cache, do not count."""
+    messages, of_tools, tools = request.messages, await tokens.tool_sizes(request.tools), len(request.tools)
     frame, *sizes = await tokens.sizes([Message(_FRAME), *messages])
     texts = [Message({**_FRAME, "content": encode(message).decode(errors="replace")}) for message in messages]
     wires = [
         wire - frame if all(part.get("type") == "text" for part in message.parts) else size
         for message, wire, size in zip(messages, await tokens.sizes(texts), sizes, strict=True)
     ]
-    ends, wire_ends = (tuple(accumulate((*of_tools, *each), initial=0)) for each in (sizes, wires))
-    parts, tools, own = (*request.tools, *messages), len(request.tools), request.cache_marks
-    marks = set[int]() if own is None else {tools + place for place in own.messages}
-    marks |= {tools - 1} if own is not None and own.tools and tools else set()
+    ends = {is_wire: [*accumulate((*of_tools, *each), initial=0)] for is_wire, each in ((False, sizes), (True, wires))}
+    raws, own = [part.raw for part in (*request.tools, *messages)], request.cache_marks
     # clients and steps move marks from message to message, and no cache minds
-    raws = [_MARK.sub(b"", part.raw) if FIELD.encode() in part.raw else part.raw for part in parts]
-    marks |= {place for place, part in enumerate(parts) if raws[place] is not part.raw}
-    return Prompt(tuple(raws), ends, wire_ends, tuple(sorted(marks)), at)
-
-
-class Common(NamedTuple):
-    """The prefix that two prompts have in common."""
-
-    place: int
-    share: float
-    """The share of that piece in the first prompt that is the same."""
-
-    def tokens(self, ends: Sequence[int]) -> int:
-        """Return its tokens, from the ends of the first prompt's pieces."""
-        start, end = ends[self.place], ends[min(self.place + 1, len(ends) - 1)]
-        return start + int(self.share * (end - start))
-
-
-def common(before: Prompt, after: Prompt) -> Common:
-    """Return the common prefix of two prompts. Spaces and escapes of their JSON do not count."""
-    for place, (old, new) in enumerate(zip(before.pieces, after.pieces, strict=False)):
-        if old != new:
-            one, other = (encode(json.loads(raw)) for raw in (old, new))
-            if one != other:
-                most = range(min(len(one), len(other)))
-                same = bisect_left(most, True, key=lambda size: one[: size + 1] != other[: size + 1])
-                return Common(place, same / len(one))
-    return Common(min(len(before.pieces), len(after.pieces)), 0.0)
+    bare = [_MARK.sub(b"", raw) if FIELD.encode() in raw else raw for raw in raws]
+    marks = [place for place, raw in enumerate(raws, 1) if bare[place - 1] != raw]
+    if own is not None:
+        marks += [*(tools + place + 1 for place in own.messages), *([tools] if own.tools else [])]
+    pieces = [encode(json.loads(raw)) for raw in bare]
+    return Prompt(b"".join(pieces), [*accumulate(map(len, pieces), initial=0)], ends, marks, at)
 
 
 class Priced(NamedTuple):
@@ -117,31 +95,26 @@ class Priced(NamedTuple):
     cached: int
 
 
-class PromptHistory:
-    """The prompts of a conversation in one form: as the client sent them, or as a chain made them."""
-
-    def __init__(self) -> None:
-        self._past: deque[Prompt] = deque(maxlen=_REMEMBERED)
+class PromptHistory(deque[Prompt]):
+    """The last prompts of a conversation in one form: as the client sent them, or as a chain made them."""
 
     def send(self, prompt: Prompt, own: CacheRules) -> dict[str, Priced]:
         """Return the price of a prompt by a model's own rules and by others', and put it into the cache."""
-        shared = [(past, common(past, prompt)) for past in self._past]
-        self._past.append(prompt)
-        others = {name: _priced(rules, prompt, shared, "wire_ends") for name, rules in OTHERS.items()}
-        return {OWN: _priced(own, prompt, shared, "ends"), **others}
+        shared = [(past, past.shared(prompt)) for past in self]
+        self.append(prompt)
+        return {name: _priced(rules, prompt, shared, name != OWN) for name, rules in {OWN: own, **OTHERS}.items()}
 
 
-def _priced(rules: CacheRules, prompt: Prompt, shared: Sequence[tuple[Prompt, Common]], ends: str) -> Priced:
-    """Return the price by the tokens of `ends`, the name of a field of prompts."""
-    fresh = [(past, same, getattr(past, ends)) for past, same in shared if prompt.at - past.at <= rules.ttl]
-    if rules.marked:
-        reads = [of[mark + 1] for past, same, of in fresh for mark in past.marks if mark < same.place]
-        read = max(reads, default=0)
-    else:
-        read = max((same.tokens(of) for _, same, of in fresh), default=0)
-        read -= read % min(_STEP, max(1, rules.minimum))
-    read = cached_tokens(rules, read)
-    return Priced(prompt_cost(rules, read, getattr(prompt, ends)[-1]), read)
+def _priced(rules: CacheRules, prompt: Prompt, shared: Sequence[tuple[Prompt, int]], is_wire: bool) -> Priced:
+    read = 0
+    for past, same in shared:
+        ends, offsets = past.ends[is_wire], past.offsets
+        if prompt.at - past.at <= rules.ttl and rules.marked:
+            read = max([read, *(ends[mark] for mark in past.marks if offsets[mark] <= same)])
+        elif prompt.at - past.at <= rules.ttl:
+            read = max(read, int(numpy().interp(same, offsets, ends)))
+    read = cached_tokens(rules, read if rules.marked else read - read % min(_STEP, max(1, rules.minimum)))
+    return Priced(prompt_cost(rules, read, prompt.ends[is_wire][-1]), read)
 
 
 def rules_of(own: CacheRules, request: ChatRequest) -> CacheRules:
@@ -181,9 +154,9 @@ class Replayed:
     turns: list[Turn] = field(default_factory=list)
     error: str | None = None
     """The reason why the rest of it was not played."""
-    _came: PromptHistory = field(default_factory=PromptHistory)
-    _sent: PromptHistory = field(default_factory=PromptHistory)
-    _recorded: PromptHistory = field(default_factory=PromptHistory)
+    _came: PromptHistory = field(default_factory=lambda: PromptHistory(maxlen=_REMEMBERED))
+    _sent: PromptHistory = field(default_factory=lambda: PromptHistory(maxlen=_REMEMBERED))
+    _recorded: PromptHistory = field(default_factory=lambda: PromptHistory(maxlen=_REMEMBERED))
 
     async def score(self, player: Player, played: Explained, point: RecordedRequest, at: float) -> None:
         """Add the score of a turn. Call it before the turn is committed."""
@@ -231,14 +204,14 @@ class Replayed:
         reported = None
         if usage is not None and usage.cached is not None and usage.input:
             figures = {"tokens": usage.input, "cached": usage.cached}
-            reported = {**figures, "expected": expected, "prompt": prompt.tokens}
+            reported = {**figures, "expected": expected, "prompt": prompt.ends[False][-1]}
         return {
             "cost": {name: each.cost for name, each in ours.items()},
             "unchanged": {name: each.cost for name, each in unchanged.items()},
             "cached": ours[OWN].cached,
             "cached_unchanged": unchanged[OWN].cached,
-            "usd": money(prices.at(sent.tokens), ours[OWN].cost) if prices.known else None,
-            "usd_unchanged": money(prices.at(came.tokens), unchanged[OWN].cost) if prices.known else None,
+            "usd": money(prices.at(sent.ends[False][-1]), ours[OWN].cost) if prices.known else None,
+            "usd_unchanged": money(prices.at(came.ends[False][-1]), unchanged[OWN].cost) if prices.known else None,
             "reported": reported,
         }
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,8 @@ from proxy.config.document import edited
 from proxy.config.load import Config, load
 from proxy.policy import Guard
 from proxy.server.replay.reading import read
-from proxy.server.replay.report import totals
+from proxy.server.replay.report import build_report, render_text
 from proxy.server.replay.run import replay
-from proxy.text import counted
 
 _LISTENING = re.compile(r"listening on (\S+)/v1")
 
@@ -68,7 +67,7 @@ def try_session(options: argparse.Namespace) -> int:
         if not path.exists() or not path.stat().st_size:
             raise PenstockError(f"nothing was recorded; send requests to {base}/v1 and try again")
         conversations = read(path)
-    print(render_trial(totals(asyncio.run(replay(config.settings, conversations, chain=options.chain)))))
+    print(render_text(build_report(asyncio.run(replay(config.settings, conversations, chain=options.chain)))))
     if options.save:
         print(f"more: penstock replay {options.save} --html report.html")
     return 0
@@ -92,17 +91,3 @@ def _wait_for_session(base: str, command: Sequence[str]) -> None:
         print(f"penstock: work as usual against {base}/v1, and press Ctrl-C when you are done", flush=True)
         while True:
             signal.pause()
-
-
-def render_trial(total: Mapping[str, Any]) -> str:
-    """Return the figures of a session for people."""
-    tokens, values, cost = total["tokens"], total["values"], total["cost"]["own"]
-    dollars = total["usd"] is not None
-    rows = [("without a chain", tokens["before"], total["usd_unchanged"], 1.0)]
-    rows += [("with the chain", tokens["after"], total["usd"], cost or 1.0)]
-    told = [f"{counted(total['requests'], 'request')} in {counted(total['conversations'], 'conversation')}", ""]
-    for name, count, usd, share in rows:
-        told.append(f"{name:16}{count:>12,} tokens{f'   ${usd:.4f}' if dollars else ''}   {share:6.1%}")
-    told += ["", f"{values['lost']} of {values['needed']} values that answers needed are lost"]
-    told += ["Costs are those of the prompts with the provider's cache; an answer may differ with another prompt."]
-    return "\n".join(told)

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.chat import CacheMarks, ChatRequest, Message
 from proxy.context import CacheRules
-from proxy.server.replay.score import OWN, Prompt, PromptHistory, common, prompt_of, rules_of
+from proxy.server.replay.score import OWN, Prompt, PromptHistory, prompt_of, rules_of
 from proxy.testing import chat, context, tool
 
 RULES = CacheRules(read=0.1, minimum=0, ttl=300)
@@ -27,9 +26,10 @@ async def test_a_prompt_that_goes_on_reads_the_one_before_it() -> None:
     first, second = await prompts("s u1", "s u1 a1 u2")
     talk = PromptHistory()
     assert read(talk, first, RULES) == 0
-    assert read(talk, second, RULES) == first.tokens
+    assert read(talk, second, RULES) == first.ends[False][-1]
     priced = talk.send(second, RULES)[OWN]
-    assert (priced.cached, priced.cost) == (second.tokens, 0.1 * second.tokens)
+    tokens = second.ends[False][-1]
+    assert (priced.cached, priced.cost) == (tokens, 0.1 * tokens)
 
 
 async def test_only_whole_steps_from_the_minimum_on_are_read() -> None:
@@ -41,7 +41,7 @@ async def test_only_whole_steps_from_the_minimum_on_are_read() -> None:
     read(talk, first, rules)
     cached = read(talk, second, rules)
     assert cached % 128 == 0
-    assert first.tokens - 128 < cached <= first.tokens
+    assert first.ends[False][-1] - 128 < cached <= first.ends[False][-1]
     assert read(PromptHistory(), second, rules) == 0
     short = PromptHistory()
     short.send((await prompts("s u1"))[0], rules)
@@ -60,7 +60,7 @@ async def test_where_only_marks_are_cached_the_prefix_ends_at_one() -> None:
     first, second = await prompts(request, chat("s u1 a1 u2 a2 u3", tools=[tool()]))
     talk = PromptHistory()
     talk.send(first, marked)
-    assert talk.send(second, marked)[OWN].cached == second.ends[2]
+    assert talk.send(second, marked)[OWN].cached == second.ends[False][2]
     assert rules_of(marked, chat("s u1")) == CacheRules()
     assert rules_of(marked, request) is marked
 
@@ -72,8 +72,8 @@ async def test_marks_that_a_client_moves_break_nothing() -> None:
     control = {"cache_control": {"type": "ephemeral"}}
     talks = [said("one", **control)], [said("one"), said("two", **control)]
     before, after = await prompts(*map(chat("").with_messages, talks))
-    assert common(before, after).place == 1
-    assert (before.marks, after.marks) == ((0,), (1,))
+    assert before.shared(after) == len(before.text)
+    assert (before.marks, after.marks) == ([1], [2])
 
 
 @given(st.lists(st.text('abé"\\', max_size=6), max_size=6), st.lists(st.text('abé"\\', max_size=6), max_size=6))
@@ -82,12 +82,8 @@ async def test_the_first_byte_that_differs_is_found(before: Sequence[str], after
         (await prompts(chat("").with_messages([Message({"role": "user", "content": text}) for text in texts])))[0]
         for texts in (before, after)
     ]
-    whole_old, whole_new = (b"".join(each.pieces) for each in (old, new))
     same = next(
-        (place for place, pair in enumerate(zip(whole_old, whole_new, strict=False)) if pair[0] != pair[1]),
-        min(len(whole_old), len(whole_new)),
+        (place for place, pair in enumerate(zip(old.text, new.text, strict=False)) if pair[0] != pair[1]),
+        min(len(old.text), len(new.text)),
     )
-    found = common(old, new)
-    inside = found.share * len(old.pieces[found.place]) if found.share else 0
-    assert sum(map(len, old.pieces[: found.place])) + inside == pytest.approx(same)
-    assert found.tokens(old.ends) <= old.tokens
+    assert old.shared(new) == same

@@ -5,6 +5,7 @@ import gc
 import logging
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -138,6 +139,8 @@ class App:
         self.pilot, self.background = Pilot(settings.pilot, metrics), BackgroundWork[str]()
         self.intake = Intake(sys.maxsize, sys.maxsize, lambda reason: metrics.of("limited_requests", reason).inc())
         self.reloading = reloading = Reloading(config, self.generation, metrics, self.apply)
+        self._ends = 0.0
+        """When the time to stop is over, on the monotonic clock; 0 without a signal."""
         self.draining = Draining(self._stop, lambda: self.background.begin(reloading.reload("SIGHUP")))
         outside = {"state": stores.store, "vectors": self.index, "embedding": services.embedding}
         self.health = Health(reloading, self.draining, services.threads, peers, outside)
@@ -171,7 +174,9 @@ class App:
 
     def _stop(self) -> float:
         self.headers.append((b"connection", b"close"))
-        return self.reloading.settings.server.drain_delay
+        server = self.reloading.settings.server
+        self._ends = time.monotonic() + server.drain_delay + server.drain
+        return server.drain_delay
 
     @asynccontextmanager
     async def _life(self, app: Starlette) -> AsyncGenerator[None, None]:
@@ -188,11 +193,13 @@ class App:
             yield
         finally:
             self.draining.remove()
-            users = (self.admin.replays, self.pilot, self.peers, background, stores.records, self.reloading)
-            used = (self.services, self.index, self.meter, stores.counters, stores.store, self.telemetry)
-            for each in (*users, *used):
-                if each is not None:
-                    await each.aclose()
+            for each in (self.admin.replays, self.pilot, self.peers, background):
+                await each.aclose()
+            await stores.records.aclose(self._ends - time.monotonic())
+            users, used = (self.reloading, self.services, self.index), (self.meter, stores.counters, stores.store)
+            for service in (*users, *used, self.telemetry):
+                if service is not None:
+                    await service.aclose()
             if self.saving is not None:
                 await asyncio.to_thread(self.saving.close)
 

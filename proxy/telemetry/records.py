@@ -39,7 +39,7 @@ _MOST_WAITING = 10_000
 _MOST_BYTES = 4 * 2**20
 """Bytes of rows that wait where they cannot be written."""
 _PATIENCE = 2.0
-"""Seconds after which a reader does without other replicas' records, and the end of the process without a write."""
+"""Seconds after which a reader does without other replicas' records; the end of the process waits no less."""
 
 _log = logging.getLogger("penstock.records")
 
@@ -58,8 +58,8 @@ class Records:
         """Without a file they end with the process, but for those in the `log` of all replicas."""
         self.settings = settings
         self._table = Database(file, table.SCHEMA, name="records", synchronous="NORMAL")
-        self._log = log
-        self._clock = clock
+        self._log, self._clock = log, clock
+        self._lasts = file is not None or log is not None
         self._ledger = Ledger()
         self._texts = Texts() if settings.text else None
         self._waiting: deque[Record] = deque()
@@ -101,6 +101,8 @@ class Records:
         """Add a record, to be written soon. It takes no time, and never fails."""
         if len(self._waiting) < _MOST_WAITING:
             self._waiting.append(record)
+        else:
+            self._skipped += 1
         self._news.set()
 
     async def write(self) -> None:
@@ -125,6 +127,9 @@ class Records:
                     await self._make_row(record)
                     self._waiting.popleft()
                 await asyncio.sleep(0)
+                for outlet in self._outlets:
+                    if outlet.is_filling:
+                        await outlet.empty()
             for outlet in self._outlets:
                 await outlet.empty()
 
@@ -137,12 +142,17 @@ class Records:
         for outlet in self._outlets:
             outlet.add(record.tenant, row)
 
-    async def aclose(self) -> None:
-        """Write waiting records, as far as that is quick; `write` must have ended."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                await self.flush()
+    async def aclose(self, seconds: float = 0.0) -> None:
+        """Write waiting records, for so many seconds, and log how many could not be; `write` must have ended."""
+        last = self._outlets[-1]
+        if self._lasts:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(seconds, _PATIENCE)):
+                    await self.flush()
+            await last.empty()  # what was ready when the time was over
         await self._table.aclose()
+        if self._lasts and (lost := len(self._waiting) + len(last) + last.lost):
+            _log.error("records are lost: the process ends", extra={"fields": {"requests": lost}})
 
     async def latest(self, filters: Filters, limit: int, *, text: bool = False) -> list[dict[str, Any]]:
         text &= self.settings.text
@@ -208,13 +218,19 @@ class _Outlet(deque[tuple[str, bytes]]):
         super().__init__()
         self._done, self._most, self._write = done, most, write
         self._size = 0
-        self._has_failed = False
+        self._has_failed, self.lost = False, 0
+
+    @property
+    def is_filling(self) -> bool:
+        """True if rows would soon leave for want of room, although they can be written."""
+        return self._size > self._most / 2 and not self._has_failed
 
     def add(self, tenant: str, row: bytes) -> None:
         self.append((tenant, row))
         self._size += len(row)
         while self._size > self._most:
             self._size -= len(self.popleft()[1])
+            self.lost += 1
 
     async def empty(self) -> None:
         rows = [*self]
@@ -232,5 +248,5 @@ class _Outlet(deque[tuple[str, bytes]]):
             self._has_failed = True
         else:
             if self._has_failed:
-                _log.info(f"records are {self._done} again")
-            self._has_failed = False
+                _log.info(f"records are {self._done} again", extra={"fields": {"lost": self.lost}})
+            self._has_failed, self.lost = False, 0

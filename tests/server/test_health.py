@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from proxy.config.load import load
 from proxy.server import health
+from proxy.server.app import App
 from proxy.server.health import LONGEST_START, Health
 from proxy.state.threads import Threads
 from proxy.state.workers import Peers, Question
@@ -141,3 +145,25 @@ def test_each_job_that_is_stuck_is_told_of_once(caplog: pytest.LogCaptureFixture
         second.end()
         assert asked() == (200, 2)
     pool.shutdown()
+
+
+async def test_records_have_what_is_left_of_the_time_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "server: {drain_delay: 1000, drain: 5000}\nstate: {kind: memory}\nchains: {empty: []}\n"
+        "upstreams: {main: {kind: echo}}\nmodels: [{match: m, upstream: main, chain: empty}]\n"
+    )
+    app, given = App(load(tmp_path / "config.yaml")), list[float]()
+
+    async def aclose(seconds: float) -> None:
+        given.append(seconds)
+
+    monkeypatch.setattr(app.stores.records, "aclose", aclose)
+    before = signal.signal(signal.SIGTERM, lambda number, frame: None)  # the server's
+    try:
+        async with app._life(app._rest):
+            while not app.health.is_ready:
+                await asyncio.sleep(0.01)
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [5000 < seconds <= 6000 for seconds in given] == [True]

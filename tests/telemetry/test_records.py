@@ -19,7 +19,7 @@ from proxy.telemetry import record_table as table
 from proxy.telemetry.bill import Bills, Effect
 from proxy.telemetry.metrics import Metrics
 from proxy.telemetry.observation import Telemetry
-from proxy.telemetry.record import LARGEST, Record, Rewriting
+from proxy.telemetry.record import LARGEST, Record, Rewriting, row_of
 from proxy.telemetry.record_table import MOST_TURNS, POINTS, Filters
 from proxy.telemetry.records import Records
 from proxy.testing import chat, context
@@ -175,7 +175,36 @@ async def test_a_disk_that_is_away_is_told_once_and_made_up_for(
         (tmp_path / "state").unlink()
         assert ids(await records.latest(Filters(), 10)) == ["4", "3", "2", "1", "0"]
     told = [(each.getMessage(), each.__dict__.get("fields")) for each in caplog.records]
-    assert told == [("records are not kept", {"cause": "unreachable"}), ("records are kept again", None)]
+    assert told == [("records are not kept", {"cause": "unreachable"}), ("records are kept again", {"lost": 0})]
+
+
+async def test_a_process_that_ends_writes_what_is_ready_and_tells_the_rest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def slow(record: Record, *rest: Any) -> bytes:
+        if record.known["request_id"] == "5":
+            await asyncio.Event().wait()
+        return await row_of(record, *rest)
+
+    records = Records(RecordsSettings(), tmp_path / "records.db")
+    for n in range(8):
+        records.add(made(f"{n}"))
+    monkeypatch.setattr("proxy.telemetry.records._PATIENCE", 0.0)
+    monkeypatch.setattr("proxy.telemetry.records.row_of", slow)
+    await records.aclose(0.5)
+
+    (told,) = caplog.records
+    assert (told.levelname, vars(told)["fields"]) == ("ERROR", {"requests": 3})
+    async with kept(tmp_path / "records.db") as again:
+        assert ids(await again.latest(Filters(), 10)) == ["4", "3", "2", "1", "0"]
+
+
+async def test_a_backlog_larger_than_the_room_is_kept_where_it_can_be_written(tmp_path: Path) -> None:
+    async with kept(tmp_path / "records.db") as records:
+        for n in range(600):
+            records.add(made(f"{n}", why="x" * 10_000))
+        await records.flush()
+        assert len(await records.latest(Filters(), 1000)) == 600
 
 
 async def test_what_waits_is_bounded(tmp_path: Path) -> None:

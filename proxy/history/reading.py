@@ -79,6 +79,8 @@ _VERDICTS = 3
 _MERE_QUESTION = re.compile(r"[^.,;:!?。，、；：！？؟،\n]+[?？؟]")
 _WORD = re.compile(r"[^\W_]+")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
+_LONGEST_WORD = 100
+"""Characters of an address, about. What is longer is data, which may be parted."""
 
 
 class AnswerPiece(NamedTuple):
@@ -168,13 +170,14 @@ def shortened(text: str, most: int) -> str:
 
 
 def clipped(text: str, most: int) -> str:
-    """Return the beginning of a text in so many letters, up to a word's end where there is one near."""
+    """Return the beginning of a text in so many letters; no word or address is parted, however short the text is."""
     known = text[: 2 * _READ]
     chars = most * len(known) // max(size(known), 1)
     if chars >= len(text):
         return text
-    words = text[:chars].rpartition(" ")[0]
-    return words if len(words) > chars * 0.7 else text[:chars]
+    words = text[: chars + 1].rpartition(" ")[0]
+    parted = text[len(words) : chars]
+    return text[:chars] if not words or len(parted) > _LONGEST_WORD or _UNSPACED.search(parted) else words
 
 
 def _words(text: str) -> frozenset[str]:

@@ -13,7 +13,7 @@ from proxy.chat import Message
 from proxy.history.digest import LineRank, block, choose, lines
 from proxy.history.pins import PinnedLine
 from proxy.history.plans import Plan
-from proxy.history.reading import ends, read
+from proxy.history.reading import ends, read, shortened
 from tests.talk import assistant, calls, result, system, user
 
 
@@ -405,6 +405,16 @@ def test_line_does_not_depend_on_what_follows(pairs: list[tuple[str, str]], late
     readings = list(map(read, talk))
     alone, with_more = lines(talk, readings, (), None, 0), lines(talk, readings, staying, None, 0)
     assert [line.text for line in alone] == [line.text for line in with_more]
+
+
+@pytest.mark.parametrize(("text", "short"), [
+    ("Sources: https://www.example.com/health/sleep/articles/7731", "Sources: [...]"),
+    ("Wir sehen uns am Donnerstagnachmittag", "Wir sehen uns am [...]"),
+    ("我 们明天下午三点在车站见面然后一起去吃饭，好吗", "我 们明天下午 [...]"),
+    ("key " + "x" * 400, "key " + "x" * 16 + " [...]"),
+], ids=["an address", "a long word", "a script without spaces", "data"])  # fmt: skip
+def test_a_shortened_text_parts_no_word(text: str, short: str) -> None:
+    assert shortened(text, 20) == short
 
 
 @given(st.text(st.sampled_from("ab д我है "), max_size=400), st.integers(20, 400))

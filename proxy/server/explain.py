@@ -70,15 +70,16 @@ Tell = Callable[[Message], str]
 
 def render_table(explained: Explained, tell: Tell | None = None) -> str:
     """Return a table for people: each step, its verdict, tokens before and after, and why."""
-    profile, incoming, steps = explained.profile, explained.incoming, explained.outcome.steps
+    done, upstream = explained.done, explained.prepared.route.upstream.name
+    profile, incoming, steps = done.ctx.model, done.sent, done.outcome.steps
     findings = [f"  {step.policy}: {finding}" for step in steps for finding in step.findings]
     unasked = [f"  {step}: {counted(count, 'pair')} of texts" for step, count in explained.unasked.items()]
     asks = "the judge was not asked here; `penstock serve` would ask it about"
     ignored, lowered = ", ".join(explained.ignored), explained.prepared.lowered
     paragraphs = [
         [
-            f"model {incoming.model} -> {explained.route.upstream.name} ({profile.name}), chain {explained.chain}, "
-            f"wire {incoming.wire}; window {profile.window} ({profile.source}), usable {explained.usable}"
+            f"model {incoming.model} -> {upstream} ({profile.name}), chain {explained.chain}, wire {incoming.wire}; "
+            f"window {profile.window} ({profile.source}), usable {explained.usable}"
         ],
         columns([("step", "verdict", "before", "after", "ms", "why"), *map(_row, steps)]),
         ["findings", *findings] if findings else [],
@@ -87,7 +88,7 @@ def render_table(explained: Explained, tell: Tell | None = None) -> str:
         [f"the upstream does not support {ignored}"] if ignored else [],
         [f"the answer's limit is lowered to the room for it: {lowered}"] if lowered else [],
         [_conclusion(explained, "" if profile.exact else "about ")],
-        [] if explained.outcome.rejected is not None else [*_bars(explained), *_cost(explained)],
+        [] if explained.done.outcome.rejected is not None else [*_bars(explained), *_cost(explained)],
         [] if tell is None else _diff(explained, tell),
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines)
@@ -102,13 +103,13 @@ def render_json(*explained: Explained, tell: Tell | None = None) -> str:
 
 def shown(explained: Explained) -> dict[str, Any]:
     """Return what was explained, as JSON values."""
-    outcome, profile = explained.outcome, explained.profile
+    outcome, profile = explained.done.outcome, explained.done.ctx.model
     before, after, rejected = explained.before, explained.after, outcome.rejected
     return {
-        "model": explained.incoming.model,
-        "upstream": explained.route.upstream.name,
+        "model": explained.done.sent.model,
+        "upstream": explained.prepared.route.upstream.name,
         "chain": explained.chain,
-        "wire": explained.incoming.wire,
+        "wire": explained.done.sent.wire,
         "window": profile.window,
         "usable": explained.usable,
         "exact": profile.exact,
@@ -129,8 +130,8 @@ def shown(explained: Explained) -> dict[str, Any]:
 
 async def shown_with_text(explained: Explained) -> dict[str, Any]:
     """Return the same with what became of each message, and the messages themselves."""
-    came, sent = explained.incoming, explained.outcome.request
-    found = await changes(came, sent, explained.outcome.stages, explained.tokens)
+    came, sent = explained.done.sent, explained.done.outcome.request
+    found = await changes(came, sent, explained.done.outcome.stages, explained.done.tokens)
     text = {"before": came.messages, "after": sent.messages, "tools_before": came.tools, "tools_after": sent.tools}
     return {**shown(explained), "changes": found, "text": text}
 
@@ -166,14 +167,14 @@ def not_compared(explained: Explained) -> list[str]:
 
 
 def _conclusion(explained: Explained, about: str) -> str:
-    outcome, before, after = explained.outcome, explained.before, explained.after
+    outcome, before, after = explained.done.outcome, explained.before, explained.after
     if outcome.rejected is not None:
         return f"rejected with {outcome.rejected.status} {outcome.rejected.code}: nothing would be sent"
     if not outcome.steps:
         return "an empty chain: the bytes pass through as they are"
     share = f"{after.total / explained.usable:.1%} of the usable window"
     sections = f"system {after.system}, tools {after.tools}, conversation {after.messages}"
-    if outcome.request is explained.incoming:
+    if outcome.request is explained.done.sent:
         return f"unchanged: {about}{before.total} tokens ({sections}), {share}; the client's bytes pass through"
     return f"{about}{before.total} -> {after.total} tokens ({sections}), {share}; {explained.seconds * 1000:.1f} ms"
 
@@ -191,7 +192,7 @@ def _bars(explained: Explained) -> list[str]:
 
 
 def _cost(explained: Explained) -> list[str]:
-    before, after = (_prompt_usd(explained.profile, count) for count in (explained.before, explained.after))
+    before, after = (_prompt_usd(explained.done.ctx.model, count) for count in (explained.before, explained.after))
     if before is None or after is None:
         return []
     lines = [f"${before:.6f} -> ${after:.6f} for the prompt, if nothing of it is in the provider's cache"]
@@ -211,7 +212,7 @@ def _prompt_usd(profile: ModelProfile, count: TokenCount) -> float | None:
 
 
 def _diff(explained: Explained, tell: Tell) -> list[str]:
-    before, after = explained.incoming.messages, explained.outcome.request.messages
+    before, after = explained.done.sent.messages, explained.done.outcome.request.messages
     kept = {id(message) for message in after}
     old = {id(message) for message in before}
     lines = [f"- [{index}] {tell(message)}" for index, message in enumerate(before) if id(message) not in kept]

@@ -97,7 +97,7 @@ class World:
         raw = json.dumps(request).encode()
         await self.rest()
         explained = await explain(self.config, raw, headers=headers)
-        self.steps.update(step.policy for step in explained.outcome.steps if step.verdict == "rewrite")
+        self.steps.update(step.policy for step in explained.done.outcome.steps if step.verdict == "rewrite")
         before = len(self.behind.received)
         answer = await self.client.send("POST", "/v1/chat/completions", headers, data=raw)
         assert answer.status == 200, answer

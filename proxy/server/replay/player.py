@@ -4,7 +4,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +13,12 @@ from typing import Any, TypedDict, Unpack
 
 from proxy import __version__
 from proxy.access.callers import Caller, without_account
-from proxy.chat import ChatRequest, Message, encode
+from proxy.chat import Message, encode
 from proxy.chat.errors import BadRequest, UpstreamFailed
 from proxy.chat.parse import Body
 from proxy.chat.reasoning import is_signed
 from proxy.config.settings import Chain, RedisStateSettings, Settings, StateSettings
 from proxy.context import Identity, Material, ModelProfile, Pair, Question, TokenCount
-from proxy.gateway.chain import Outcome
 from proxy.gateway.hidden import Hidden
 from proxy.gateway.prepare import Asked, Chosen, Preparation, Prepared, Rewritten, Services
 from proxy.gateway.relay import learn
@@ -54,34 +53,27 @@ class Circumstances(TypedDict, total=False):
 class Explained:
     """A request after its chain, unsent."""
 
-    incoming: ChatRequest
     prepared: Prepared
-    profile: ModelProfile
+    done: Rewritten
     chain: str
-    outcome: Outcome
     before: TokenCount
     after: TokenCount
     body: bytes | None
     """The body for the upstream; None if the chain refuses the request."""
     seconds: float
-    tokens: BoundTokens
-    estimate: Estimate | None = None
+    estimate: Estimate | None
     """The price of the prompt if the provider has the requests before it in its cache; None if it is refused."""
-    effects: Sequence[Effect] = ()
-    ignored: Sequence[str] = ()
-    unasked: Mapping[str, int] = field(default_factory=dict)
+    effects: Sequence[Effect]
+    unasked: Mapping[str, int]
     """By step, the pairs of texts that a running proxy would show the judge; here no model is asked."""
-    not_compared: Mapping[str, int] = field(default_factory=dict)
+    not_compared: Mapping[str, int]
     """By step, the texts that a running proxy would compare by meaning; here its model is not loaded."""
-    meaning: str | None = None
-
-    @property
-    def route(self) -> Route:
-        return self.prepared.route
+    meaning: str | None
+    ignored: Sequence[str] = ()
 
     @property
     def usable(self) -> int:
-        return self.profile.usable(self.incoming)
+        return self.done.ctx.model.usable(self.done.sent)
 
 
 class Player:
@@ -107,53 +99,50 @@ class Player:
         kept = without_account(headers) if caller is not None and caller.key is not None else headers
         asked = Asked({**kept, "x-penstock-chain": chain} if chain else kept, caller=caller)
         chosen = self._preparation.chain_of(route, asked)
-        sent, profile = body.parse(self._settings.server.max_messages), route.profile
-        tokens = self.counter(profile)
-        count = await tokens.count(sent)  # loading a vocabulary is not the chain's time
-        embedding, unchanged = self._services.embedding, Outcome(sent, (), count, count)
+        # loading a vocabulary, or an embedding model, is not the chain's time
+        count = await self.counter(route.profile).count(body.parse(self._settings.server.max_messages))
+        embedding = self._services.embedding
         if embedding is not None and any("embedding" in policy.needs for _, policy in chosen.steps):
-            await embedding.loaded()  # that is not the chain's time either
+            await embedding.loaded()
         started, prepared = perf_counter(), await self._preparation.prepare(body, route, chosen, asked)
-        seconds, name, raw = perf_counter() - started, chosen.name or route.chain, prepared.call.body
-        explained = Explained(sent, prepared, profile, name, unchanged, count, count, raw, seconds, tokens)
-        if (done := prepared.rewritten) is None:
-            return explained
-        outcome = done.outcome
+        seconds, done = perf_counter() - started, prepared.rewritten
+        if done is None:  # the bytes pass through
+            done = await self._preparation.rewrite(body, route, Chosen(None, ()), asked)
+        outcome, model = done.outcome, done.ctx.model
         unasked, not_compared = (self._unasked.by_step(service, outcome.steps) for service in ("judge", "vectors"))
-        bills, key = self._bills, (conversation or "", f"{route.upstream.name}\0{done.ctx.model.name}")
+        bills, key = self._bills, (conversation or "", f"{route.upstream.name}\0{model.name}")
         if conversation is None:
             await self._store.clear()
             bills = await self._bills_before(key, type(body), done, route, chosen, asked)
         estimate, effects = await _priced(bills, key, done)
-        return replace(
-            explained,
-            incoming=done.sent,
-            profile=done.ctx.model,
-            outcome=outcome,
-            before=outcome.before or count,  # without steps nobody counted
-            after=outcome.after or count,
-            body=raw if outcome.rejected is None else None,
-            tokens=done.tokens,
-            estimate=estimate,
-            effects=effects,
-            unasked=unasked,
-            not_compared=not_compared,
-            meaning=None if embedding is None else embedding.name,
+        return Explained(
+            prepared,
+            done,
+            chosen.name or route.chain,
+            outcome.before or count,  # without steps nobody counted
+            outcome.after or count,
+            prepared.call.body if outcome.rejected is None else None,
+            seconds,
+            estimate,
+            effects,
+            unasked,
+            not_compared,
+            None if embedding is None else embedding.name,
         )
 
     async def commit(self, played: Explained, answer: Message | None = None, usage: Usage | None = None) -> None:
         """Do the work that follows an answer. The answer and the reported usage are optional."""
-        done, call = played.prepared.rewritten, played.prepared.call
-        if done is None or played.body is None:
+        done, call, upstream = played.done, played.prepared.call, played.prepared.route.upstream
+        if played.body is None:
             return
         if played.estimate is not None:
             self._bills.sent(played.estimate)
-            if usage is not None and played.profile.prices.known:
-                who, name = done.ctx.identity, played.route.upstream.name
-                self._services.reports.note(who, name, played.profile.name, played.estimate.sent.cached, usage.cached)
+            if usage is not None and (model := done.ctx.model).prices.known:
+                read = played.estimate.sent.cached
+                self._services.reports.note(done.ctx.identity, upstream.name, model.name, read, usage.cached)
         if done.settle is not None and (answer is None or is_signed(answer)):
             done.settle(())
-        if answer is not None and played.route.upstream.abilities.signs and is_signed(answer):
+        if answer is not None and upstream.abilities.signs and is_signed(answer):
             await done.record(Hidden(answer, (), answer))
         if answer is not None and done.watch is not None:
             done.watch.feed(encode({"choices": [{"index": 0, "message": answer, "finish_reason": None}]}))
@@ -167,8 +156,7 @@ class Player:
         return self._services.tokens.bind(Identity(""), profile)
 
     async def originals(self, played: Explained, handles: Sequence[str]) -> list[str]:
-        done = played.prepared.rewritten
-        found = [] if done is None else [await done.archive.fetch(handle) for handle in handles]
+        found = [await played.done.archive.fetch(handle) for handle in handles]
         return [text for text in found if text is not None]
 
     async def forget(self) -> None:
@@ -214,10 +202,10 @@ async def play_all(player: Player, raw: bytes, before: Sequence[bytes], **how: U
     talk = "the request" if before else None
     for earlier, later in pairwise((*before, raw)):
         played = await player.play(earlier, conversation=talk, **how)
-        await player.commit(played, answer_in(played.incoming, body_of(later).parse()))
+        await player.commit(played, answer_in(played.done.sent, body_of(later).parse()))
     explained = await player.play(raw, conversation=talk, **how)
     with suppress(UpstreamFailed):  # what reads the request is not installed here
-        return replace(explained, ignored=await explained.route.upstream.ignored(explained.prepared.call))
+        return replace(explained, ignored=await explained.prepared.route.upstream.ignored(explained.prepared.call))
     return explained
 
 

@@ -84,7 +84,7 @@ async def _play(
             raise
         await each.score(player, played, point, at)
         answer = None if point.answer is None else Message(point.answer)
-        as_recorded = request_of(point.sent or point.body).messages == played.outcome.request.messages
+        as_recorded = request_of(point.sent or point.body).messages == played.done.outcome.request.messages
         await player.commit(played, answer, point.usage if as_recorded else None)
         advance(1)
 

@@ -160,8 +160,8 @@ class Replayed:
 
     async def score(self, player: Player, played: Explained, point: RecordedRequest, at: float) -> None:
         """Add the score of a turn. Call it before the turn is committed."""
-        outcome, answer = played.outcome, Message(point.answer or {})
-        needed = needed_by(answer, played.incoming.messages)
+        outcome, answer = played.done.outcome, Message(point.answer or {})
+        needed = needed_by(answer, played.done.sent.messages)
         turn = _UNSENT | {
             "number": len(self.turns) + 1,
             "chain": played.chain,
@@ -175,11 +175,9 @@ class Replayed:
             refused = outcome.rejected.code if outcome.rejected is not None else "refused"
             turn |= _values(needed, needed, needed) | {"refused": refused}
         else:
-            done, broken, change = played.prepared.rewritten, frozenset[str](), None
-            if done is not None:
-                change = played.estimate and played.estimate.changed(len(outcome.request.tools))
-                broken = damage(done.ctx.incoming, outcome.request, changes_last_user_message=True)
-            offered, came = ({tool.name for tool in each.tools} for each in (outcome.request, played.incoming))
+            change = played.estimate and played.estimate.changed(len(outcome.request.tools))
+            broken = damage(played.done.ctx.incoming, outcome.request, changes_last_user_message=True)
+            offered, came = ({tool.name for tool in each.tools} for each in (outcome.request, played.done.sent))
             turn |= {
                 "after": played.after.by_section(),
                 "broken": change if change and change["step"] else None,  # where the chain changed the prompt before it
@@ -193,12 +191,16 @@ class Replayed:
 
     async def _price(self, player: Player, played: Explained, point: RecordedRequest, at: float) -> Turn:
         """Return the cost of what is sent, and of the client's request; and what was reported of the one sent then."""
-        tokens, request, prices = player.counter(played.profile), played.outcome.request, played.profile.prices
-        own, table = played.profile.cache, played.route.profile.cache
-        unchanged_rules = rules_of(table, played.incoming) if own.ttl or table.marked else UNCACHED
-        came, sent = await prompt_of(played.incoming, tokens, at), await prompt_of(request, tokens, at)
+        tokens, request, prices = (
+            player.counter(played.done.ctx.model),
+            played.done.outcome.request,
+            played.done.ctx.model.prices,
+        )
+        own, table = played.done.ctx.model.cache, played.prepared.route.profile.cache
+        unchanged_rules = rules_of(table, played.done.sent) if own.ttl or table.marked else UNCACHED
+        came, sent = await prompt_of(played.done.sent, tokens, at), await prompt_of(request, tokens, at)
         unchanged, ours = self._came.send(came, unchanged_rules), self._sent.send(sent, rules_of(own, request))
-        recorded = played.incoming if point.sent is None else request_of(point.sent)
+        recorded = played.done.sent if point.sent is None else request_of(point.sent)
         prompt, usage = await prompt_of(recorded, tokens, at), point.usage
         expected = self._recorded.send(prompt, rules_of(table, recorded))[OWN].cached
         reported = None
@@ -218,10 +220,10 @@ class Replayed:
 
 async def _seen(player: Player, played: Explained, needed: Sequence[str], *, is_last: bool) -> Turn:
     """Return counts of the needed values that are visible, and of the messages that are not sent as they were."""
-    came, sent = played.incoming.messages, played.outcome.request.messages
+    came, sent = played.done.sent.messages, played.done.outcome.request.messages
     text = text_of(sent)
     hidden = [value for value in needed if not stands(value, text)]
-    places = of_client(played.outcome.request, played.incoming)
+    places = of_client(played.done.outcome.request, played.done.sent)
     removed = [came[place].text for place in sorted({*range(len(came))} - {*places.values()})]
     shortened = sum(len(sent[after].raw) < len(came[before].raw) for after, before in places.items())
     missing, gone = hidden, 0

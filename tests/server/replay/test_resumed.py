@@ -77,7 +77,7 @@ async def test_resumed_requests_are_forwarded_like_those_that_begin_anew(
             raw = json.dumps(body).encode()
             one, other = [await each.play(raw, chain=chain, conversation="c") for each in (resuming, anew)]
             assert one.body == other.body
-            assert [step.why for step in one.outcome.steps] == [step.why for step in other.outcome.steps]
+            assert [step.why for step in one.done.outcome.steps] == [step.why for step in other.done.outcome.steps]
             assert one.estimate == other.estimate or one.effects == other.effects
             for player, played in ((resuming, one), (anew, other)):
                 await player.commit(played, Message({"role": "assistant", "content": "Done."}))
